@@ -1,1 +1,11 @@
-//! Under construction.
+//! Leader election as a deterministic engine, and the shell that runs it on ZooKeeper.
+#![forbid(unsafe_code)]
+
+pub mod ids;
+pub mod paths;
+pub mod record;
+pub mod strategy;
+pub mod time;
+
+pub use ids::{Ballot, MemberId, SiteId};
+pub use time::{Now, Time};

@@ -1,0 +1,218 @@
+//! Names that can't be mixed up: members, sites, ballots.
+
+use std::{borrow::Borrow, cmp::Ordering, fmt};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The longest name of a member or a site, in bytes.
+pub const MAX_NAME: usize = 128;
+
+/// Why a name was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} {name:?} is not usable: {why}")]
+pub struct BadName {
+    kind: &'static str,
+    name: String,
+    why: &'static str,
+}
+
+fn check(kind: &'static str, name: &str) -> Result<(), BadName> {
+    let why = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > MAX_NAME {
+        "it is longer than 128 bytes"
+    } else if name.contains('/') {
+        "it contains '/', which separates znodes"
+    } else if name == "." || name == ".." {
+        "ZooKeeper reserves it"
+    } else if name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        "it contains white space or a control character"
+    } else {
+        return Ok(());
+    };
+    Err(BadName {
+        kind,
+        name: name.to_owned(),
+        why,
+    })
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Takes a name that ZooKeeper can hold as one path element.
+            ///
+            /// # Errors
+            /// When it is empty, too long, or contains a character that doesn't fit.
+            pub fn new(name: impl Into<String>) -> Result<Self, BadName> {
+                let name = name.into();
+                check($kind, &name)?;
+                Ok(Self(name))
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = BadName;
+
+            fn from_str(name: &str) -> Result<Self, BadName> {
+                Self::new(name)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                Self::new(String::deserialize(from)?).map_err(de::Error::custom)
+            }
+        }
+    };
+}
+
+name! {
+    /// The unique id of a member: the same before and after a restart.
+    MemberId, "the member id"
+}
+name! {
+    /// The site that a member stands in.
+    SiteId, "the site"
+}
+
+/// A member's ballot: the name of its ephemeral sequential znode.
+///
+/// It names one incarnation of a member: a restarted process has the same
+/// [`MemberId`] and another ballot. Ballots are ordered by their sequence number,
+/// and the lowest living one is the elector's.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Ballot(String);
+
+impl Ballot {
+    /// Takes the name of a sequential znode, `<anything>-<ten digits>`.
+    ///
+    /// # Errors
+    /// When the name doesn't end in the digits that ZooKeeper appends.
+    pub fn new(name: impl Into<String>) -> Result<Self, BadName> {
+        let name = name.into();
+        check("the ballot", &name)?;
+        if Self::sequence_of(&name).is_none() {
+            return Err(BadName {
+                kind: "the ballot",
+                name,
+                why: "it doesn't end in '-' and the ten digits of a sequential znode",
+            });
+        }
+        Ok(Self(name))
+    }
+
+    fn sequence_of(name: &str) -> Option<i64> {
+        let digits = name.get(name.len().checked_sub(10)?..)?;
+        let before = &name[..name.len() - 10];
+        // ZooKeeper's counter is a signed 32-bit number and wraps: "-2147483648" has eleven.
+        if !before.ends_with('-') || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        digits.parse().ok()
+    }
+
+    /// The name of the znode.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The number that ZooKeeper appended.
+    pub fn sequence(&self) -> i64 {
+        Self::sequence_of(&self.0).unwrap_or(i64::MAX)
+    }
+}
+
+impl Ord for Ballot {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.sequence()
+            .cmp(&other.sequence())
+            .then_with(|| self.0.cmp(&other.0))
+    }
+}
+
+impl PartialOrd for Ballot {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for Ballot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Ballot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl Serialize for Ballot {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ballot {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::new(String::deserialize(from)?).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ballots_are_ordered_by_sequence_not_by_guid() {
+        let low = Ballot::new("zzz-0000000002").unwrap();
+        let high = Ballot::new("aaa-0000000010").unwrap();
+        assert!(low < high);
+        assert_eq!(high.sequence(), 10);
+    }
+
+    #[test]
+    fn names_that_are_no_path_element_are_refused() {
+        for bad in ["", "a/b", "..", "a b", "a\0b"] {
+            assert!(MemberId::new(bad).is_err(), "{bad:?}");
+        }
+        assert!(Ballot::new("guid-123").is_err());
+        assert!(Ballot::new("0000000001").is_err());
+        assert!(serde_json::from_str::<SiteId>("\"a/b\"").is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! Where an election keeps its znodes.
+
+use crate::ids::{Ballot, MemberId};
+
+/// The paths of one election, all under `<root>/<election>`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Paths {
+    base: String,
+}
+
+impl Paths {
+    /// The paths of `election` under `root` (`/` or `/some/path`).
+    ///
+    /// # Errors
+    /// A sentence that says which of the two is unusable and why.
+    pub fn new(root: &str, election: &str) -> Result<Self, String> {
+        MemberId::new(election)
+            .map_err(|e| e.to_string().replace("the member id", "the election"))?;
+        let root = root.trim_end_matches('/');
+        if !root.is_empty() {
+            if !root.starts_with('/') {
+                return Err(format!("the root {root:?} must start with '/'"));
+            }
+            for part in root[1..].split('/') {
+                MemberId::new(part)
+                    .map_err(|e| e.to_string().replace("the member id", "the root's part"))?;
+            }
+        }
+        Ok(Self {
+            base: format!("{root}/{election}"),
+        })
+    }
+
+    /// `<root>/<election>` itself.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// The parent of all members' records.
+    pub fn nodes(&self) -> String {
+        format!("{}/nodes", self.base)
+    }
+
+    /// A member's record.
+    pub fn node(&self, member: &MemberId) -> String {
+        format!("{}/nodes/{member}", self.base)
+    }
+
+    /// The parent of all ballots.
+    pub fn election(&self) -> String {
+        format!("{}/election", self.base)
+    }
+
+    /// One ballot.
+    pub fn ballot(&self, ballot: &Ballot) -> String {
+        format!("{}/election/{ballot}", self.base)
+    }
+
+    /// What a ballot is made from: ZooKeeper appends its number to this.
+    pub fn ballot_prefix(&self, guid: &str) -> String {
+        format!("{}/election/{guid}-", self.base)
+    }
+
+    /// The decision.
+    pub fn elected(&self) -> String {
+        format!("{}/leader/elected", self.base)
+    }
+
+    /// The place of the leader.
+    pub fn current(&self) -> String {
+        format!("{}/leader/current", self.base)
+    }
+
+    /// Standing orders.
+    pub fn control(&self) -> String {
+        format!("{}/control", self.base)
+    }
+
+    /// The parent of the operators' requests.
+    pub fn requests(&self) -> String {
+        format!("{}/requests", self.base)
+    }
+
+    /// One request.
+    pub fn request(&self, name: &str) -> String {
+        format!("{}/requests/{name}", self.base)
+    }
+
+    /// What a request is made from.
+    pub fn request_prefix(&self) -> String {
+        format!("{}/requests/r-", self.base)
+    }
+
+    /// The parent of the history.
+    pub fn history(&self) -> String {
+        format!("{}/history", self.base)
+    }
+
+    /// What an entry of the history is made from.
+    pub fn history_prefix(&self) -> String {
+        format!("{}/history/h-", self.base)
+    }
+
+    /// The persistent znodes that must exist before anyone can stand.
+    pub fn parents(&self) -> [String; 5] {
+        [
+            self.nodes(),
+            self.election(),
+            format!("{}/leader", self.base),
+            self.requests(),
+            self.history(),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lie_under_root_and_election() {
+        let paths = Paths::new("/dr/", "orders").unwrap();
+        assert_eq!(paths.elected(), "/dr/orders/leader/elected");
+        assert_eq!(Paths::new("/", "orders").unwrap().nodes(), "/orders/nodes");
+        assert!(Paths::new("dr", "orders").is_err());
+        assert!(Paths::new("/dr//x", "orders").is_err());
+        assert!(Paths::new("/dr", "a/b").is_err());
+    }
+}

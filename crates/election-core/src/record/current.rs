@@ -1,0 +1,40 @@
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Ballot, MemberId, SiteId};
+
+/// The leader's own place in `leader/current`: ephemeral, made by the leader's session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Current {
+    /// Format version.
+    pub v: u32,
+    /// Who holds it.
+    pub member: MemberId,
+    /// Which incarnation of it.
+    pub ballot: Ballot,
+    /// Where it stands.
+    pub site: SiteId,
+    /// The term that it was created for. A successor that has not committed yet
+    /// writes the term that it is going to commit.
+    pub term: u64,
+    /// How far it is.
+    pub status: Status,
+    /// Where the work can be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// When it was created, in milliseconds since the Unix epoch.
+    pub since_ms: u64,
+    /// When it became READY, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_ms: Option<u64>,
+}
+
+/// How far the one in `leader/current` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Status {
+    /// Taking over.
+    #[serde(rename = "PROGRESS")]
+    Progress,
+    /// Serving.
+    #[serde(rename = "READY")]
+    Ready,
+}

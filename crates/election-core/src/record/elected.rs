@@ -1,0 +1,183 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Ballot, MemberId, SiteId};
+
+/// The decision in `leader/elected`. Written by compare-and-set only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Elected {
+    /// Format version.
+    pub v: u32,
+    /// Grows by one with each decision.
+    pub term: u64,
+    /// Who should lead each slot; nobody in a slot that is being vacated or has no candidate.
+    pub slots: Vec<Option<Named>>,
+    /// Who follows, first in line first, if the leader vanishes.
+    #[serde(default)]
+    pub succession: Vec<Named>,
+    /// Who may not be named for a while.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclusions: Vec<Exclusion>,
+    /// When decisions that nobody ordered were taken lately, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<u64>,
+    /// Added to the czxid to make the fencing token.
+    #[serde(default)]
+    pub token_base: u64,
+    /// Why this term began.
+    pub cause: Cause,
+    /// The decision in words.
+    pub sentence: String,
+    /// Who wrote it: a member, or an operator.
+    pub decided_by: String,
+    /// When, in milliseconds since the Unix epoch.
+    pub decided_at_ms: u64,
+    /// When the deciding side noticed that there was something to decide.
+    #[serde(default)]
+    pub noticed_at_ms: u64,
+    /// The operator's request that this term carries out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// Who led before this term.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<Previous>,
+}
+
+impl Elected {
+    /// Who is named for the first slot.
+    pub fn named(&self) -> Option<&Named> {
+        self.slots.first().and_then(Option::as_ref)
+    }
+
+    /// Whether `ballot` is excluded at `unix_ms`.
+    pub fn excluded(&self, ballot: &Ballot, unix_ms: u64) -> Option<&Exclusion> {
+        self.exclusions
+            .iter()
+            .find(|e| e.ballot == *ballot && e.until_ms > unix_ms)
+    }
+}
+
+/// A member that is named, by its ballot.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Named {
+    /// Its id.
+    pub member: MemberId,
+    /// Which incarnation of it.
+    pub ballot: Ballot,
+    /// Where it stands.
+    pub site: SiteId,
+}
+
+/// A ballot that may not be named for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exclusion {
+    /// Whose.
+    pub member: MemberId,
+    /// Which incarnation: a repaired restart is somebody else.
+    pub ballot: Ballot,
+    /// Until when, in milliseconds since the Unix epoch.
+    pub until_ms: u64,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// The leader before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Previous {
+    /// Its id.
+    pub member: MemberId,
+    /// Which incarnation of it.
+    pub ballot: Ballot,
+    /// Where it stood.
+    pub site: SiteId,
+}
+
+/// Why a decision is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Cause {
+    /// Nobody has been named yet.
+    Startup,
+    /// A candidate appeared where there was none.
+    MemberJoined,
+    /// The one who was named has vanished.
+    LeaderLost,
+    /// The one who was named is not fit any more.
+    Unhealthy,
+    /// The one who was named did not take over in time, or failed to.
+    TakeoverFailed,
+    /// The leader gave up, for its work could not be kept running.
+    Resigned,
+    /// An operator planned it.
+    Switchover,
+    /// An operator forced it.
+    Failover,
+    /// Somebody else is better by enough, for long enough.
+    BetterCandidate,
+}
+
+impl Cause {
+    /// Every cause, in the order of its definition.
+    pub const ALL: [Self; 9] = [
+        Self::Startup,
+        Self::MemberJoined,
+        Self::LeaderLost,
+        Self::Unhealthy,
+        Self::TakeoverFailed,
+        Self::Resigned,
+        Self::Switchover,
+        Self::Failover,
+        Self::BetterCandidate,
+    ];
+
+    /// The word for it in records, metrics and the job's environment.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Startup => "startup",
+            Self::MemberJoined => "member-joined",
+            Self::LeaderLost => "leader-lost",
+            Self::Unhealthy => "unhealthy",
+            Self::TakeoverFailed => "takeover-failed",
+            Self::Resigned => "resigned",
+            Self::Switchover => "switchover",
+            Self::Failover => "failover",
+            Self::BetterCandidate => "better-candidate",
+        }
+    }
+
+    /// Whether the leader before is to be counted as failed, so that a policy of
+    /// 'another site than the failed leader's' applies.
+    pub const fn is_failure(self) -> bool {
+        matches!(
+            self,
+            Self::LeaderLost
+                | Self::Unhealthy
+                | Self::TakeoverFailed
+                | Self::Resigned
+                | Self::Failover
+        )
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_for_a_cause_is_its_json() {
+        for cause in Cause::ALL {
+            assert_eq!(
+                serde_json::to_string(&cause).unwrap(),
+                format!("\"{cause}\"")
+            );
+        }
+    }
+}

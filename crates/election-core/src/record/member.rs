@@ -1,0 +1,57 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Ballot, MemberId, SiteId};
+
+/// What a member says of itself in `nodes/<member>`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberRecord {
+    /// Format version.
+    pub v: u32,
+    /// Its id, the same after a restart.
+    pub member: MemberId,
+    /// Where it stands.
+    pub site: SiteId,
+    /// Its ballot: which incarnation this is.
+    pub ballot: Ballot,
+    /// How others reach this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Where its HTTP endpoints are, as `host:port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<String>,
+    /// Higher is preferred; 0 or less never leads unless an operator names it.
+    #[serde(default = "one")]
+    pub priority: i64,
+    /// Free attributes for policies.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, String>,
+    /// Whether it is fit to lead.
+    #[serde(default)]
+    pub health: Health,
+    /// The software that it runs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub software: String,
+    /// When this incarnation joined, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub joined_ms: u64,
+}
+
+fn one() -> i64 {
+    1
+}
+
+/// Whether a member is fit to lead.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum Health {
+    /// It is.
+    #[default]
+    Healthy,
+    /// It is not.
+    Unhealthy {
+        /// Why, in words.
+        reason: String,
+    },
+}

@@ -1,0 +1,119 @@
+//! The question 'who should lead?', and the form of its answer.
+//!
+//! A [`Strategy`] is a pure function from a [`Round`] to a [`Ranking`]. Every
+//! elector that asks the same question gets the same answer: no clock, no
+//! randomness, no memory.
+
+use std::fmt;
+
+use crate::{
+    ids::{Ballot, MemberId},
+    record::{Cause, Control, Elected, Exclusion, MemberRecord, Named, Previous},
+};
+
+/// Decides who should lead.
+pub trait Strategy: fmt::Debug + Send + Sync {
+    /// Ranks the members of a round.
+    ///
+    /// Must be pure and total: each candidate of the round stands either in
+    /// [`Ranking::order`] or in [`Ranking::refused`], exactly once.
+    fn rank(&self, round: &Round<'_>) -> Ranking;
+}
+
+/// One question to a strategy.
+#[derive(Clone, Debug)]
+pub struct Round<'a> {
+    /// Why it is asked.
+    pub cause: Cause,
+    /// The wall clock of whoever asks, in milliseconds since the Unix epoch.
+    pub unix_ms: u64,
+    /// The living members, lowest ballot first.
+    pub candidates: &'a [MemberRecord],
+    /// Who is named or in office now, and still a candidate.
+    pub incumbent: Option<&'a Ballot>,
+    /// The leader that failed, when [`Cause::is_failure`].
+    pub failed: Option<&'a Previous>,
+    /// Who may not be named for a while.
+    pub exclusions: &'a [Exclusion],
+    /// Standing orders.
+    pub control: &'a Control,
+}
+
+/// The answer: everyone who may lead, best first, and everyone who may not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranking {
+    /// Who may lead, best first.
+    pub order: Vec<Ranked>,
+    /// Who may not.
+    pub refused: Vec<Refused>,
+    /// Set when a better candidate than any here may well be about to join, in
+    /// words; before the very first decision the elector then waits a little.
+    pub worth_waiting: Option<String>,
+}
+
+impl Ranking {
+    /// The best candidate.
+    pub fn first(&self) -> Option<&Ranked> {
+        self.order.first()
+    }
+
+    /// Why `ballot` may not lead, if so.
+    pub fn refusal(&self, ballot: &Ballot) -> Option<&Refused> {
+        self.refused.iter().find(|r| r.named.ballot == *ballot)
+    }
+}
+
+/// A candidate that may lead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranked {
+    /// Who.
+    pub named: Named,
+    /// Why it stands where it stands: one short phrase per comparison that
+    /// mattered, the most important first.
+    pub reasons: Vec<String>,
+}
+
+/// A candidate that may not lead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Who.
+    pub named: Named,
+    /// The stage that put it out.
+    pub stage: String,
+    /// Why, in words.
+    pub reason: String,
+}
+
+impl MemberRecord {
+    /// This member as it is named in a decision.
+    pub fn named(&self) -> Named {
+        Named {
+            member: self.member.clone(),
+            ballot: self.ballot.clone(),
+            site: self.site.clone(),
+        }
+    }
+}
+
+impl Named {
+    /// This member as the one that led before.
+    pub fn as_previous(&self) -> Previous {
+        Previous {
+            member: self.member.clone(),
+            ballot: self.ballot.clone(),
+            site: self.site.clone(),
+        }
+    }
+}
+
+impl Elected {
+    /// The place of `member` in the line of succession, by ballot.
+    pub fn place_in_line(&self, ballot: &Ballot) -> Option<usize> {
+        self.succession.iter().position(|n| n.ballot == *ballot)
+    }
+
+    /// Whether any incarnation of `member` is named.
+    pub fn names_member(&self, member: &MemberId) -> bool {
+        self.named().is_some_and(|n| n.member == *member)
+    }
+}
