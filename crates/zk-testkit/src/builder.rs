@@ -1,0 +1,433 @@
+//! What an ensemble can be told, and how it is put together.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::ensemble::{Ensemble, Parts};
+use crate::error::Context as _;
+use crate::ports::{PortReservation, is_free};
+use crate::server::{Launch, Ports, Server};
+use crate::warden::Warden;
+use crate::{Error, Installation};
+
+/// Ports for each server: clients, the quorum, the election of its leader.
+const PORTS_EACH: usize = 3;
+/// How many sets of ports are tried before giving up.
+const ATTEMPTS: usize = 5;
+/// What the servers log unless `ZK_TESTKIT_LOG` says otherwise.
+const LOG_LEVEL: &str = "warn";
+/// For releases of ZooKeeper that log through logback, which would write
+/// everything without a configuration.
+const LOGBACK: &str = r#"<configuration>
+  <appender name="stderr" class="ch.qos.logback.core.ConsoleAppender">
+    <target>System.err</target>
+    <encoder><pattern>%d{HH:mm:ss.SSS} [%t] %-5p %c{1} - %m%n</pattern></encoder>
+  </appender>
+  <root level="LEVEL"><appender-ref ref="stderr"/></root>
+</configuration>
+"#;
+
+/// Settings of an [`Ensemble`].
+///
+/// The defaults suit tests that should be quick: ticks of 500 ms, so sessions
+/// from 1 s to 10 s (ZooKeeper grants 2 to 20 ticks), `syncLimit` 10 (5 s),
+/// `initLimit` 20 (10 s), no `fsync` (killing a server loses nothing by that;
+/// only a power cut would), files in a temporary directory that is removed.
+///
+/// The servers log warnings; the environment variable `ZK_TESTKIT_LOG` takes
+/// another level (`info`, `debug`).
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Builder {
+    servers: usize,
+    tick_time: Duration,
+    init_limit: u32,
+    sync_limit: u32,
+    session_timeouts: Option<(Duration, Duration)>,
+    base_port: Option<u16>,
+    dir: Option<PathBuf>,
+    keep: bool,
+    detached: bool,
+    fsync: bool,
+    settings: Vec<(String, String)>,
+    jvm_flags: Vec<String>,
+    start_within: Duration,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            servers: 3,
+            tick_time: Duration::from_millis(500),
+            init_limit: 20,
+            sync_limit: 10,
+            session_timeouts: None,
+            base_port: None,
+            dir: None,
+            keep: false,
+            detached: false,
+            fsync: false,
+            settings: Vec::new(),
+            jvm_flags: Vec::new(),
+            start_within: Duration::from_secs(60),
+        }
+    }
+
+    /// How many servers; 1 stands alone. Default 3.
+    pub fn servers(mut self, servers: usize) -> Self {
+        self.servers = servers;
+        self
+    }
+
+    /// `tickTime`. Default 500 ms. Sessions are expired on multiples of it.
+    pub fn tick_time(mut self, tick: Duration) -> Self {
+        self.tick_time = tick;
+        self
+    }
+
+    /// `initLimit`, in ticks. Default 20.
+    pub fn init_limit(mut self, ticks: u32) -> Self {
+        self.init_limit = ticks;
+        self
+    }
+
+    /// `syncLimit`, in ticks: how long a follower that hears nothing of its
+    /// leader goes on serving. Default 10.
+    pub fn sync_limit(mut self, ticks: u32) -> Self {
+        self.sync_limit = ticks;
+        self
+    }
+
+    /// The shortest and the longest session timeout that is granted. Default:
+    /// ZooKeeper's own, 2 and 20 ticks.
+    pub fn session_timeouts(mut self, min: Duration, max: Duration) -> Self {
+        self.session_timeouts = Some((min, max));
+        self
+    }
+
+    /// Fixed ports: with `n` servers, clients connect to `base` .. `base + n - 1`,
+    /// the servers use the `2 n` ports after those among themselves. Default:
+    /// free ones.
+    pub fn base_port(mut self, base: u16) -> Self {
+        self.base_port = Some(base);
+        self
+    }
+
+    /// The directory for all files; created if need be, never removed. Data
+    /// found there is used on. Default: a temporary directory, removed at the end.
+    pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.dir = Some(dir.into());
+        self
+    }
+
+    /// Leave the temporary directory there after the end, to look at the logs.
+    pub fn keep(mut self, keep: bool) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// Let the servers outlive this value and this process, once they serve.
+    /// Needs [`dir`](Self::dir); [`Ensemble::attach`] finds them again.
+    pub fn detached(mut self, detached: bool) -> Self {
+        self.detached = detached;
+        self
+    }
+
+    /// Whether transactions are forced to the disk before they are
+    /// acknowledged, as in production. Default false.
+    pub fn fsync(mut self, fsync: bool) -> Self {
+        self.fsync = fsync;
+        self
+    }
+
+    /// Any other line of `zoo.cfg`; it comes last and so wins.
+    pub fn setting(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.push((key.into(), value.into()));
+        self
+    }
+
+    /// Any other flag for the Java runtime, such as `-Dzookeeper.snapCount=100`.
+    pub fn jvm_flag(mut self, flag: impl Into<String>) -> Self {
+        self.jvm_flags.push(flag.into());
+        self
+    }
+
+    /// How long starting may take. Default 60 s; a quiet machine needs one or two.
+    pub fn start_within(mut self, within: Duration) -> Self {
+        self.start_within = within;
+        self
+    }
+
+    /// Starts the servers and waits until each of them serves.
+    ///
+    /// Ports that somebody else takes in the last moment are given up for others,
+    /// unless they were fixed by [`base_port`](Self::base_port).
+    ///
+    /// # Errors
+    /// What is missing on this machine, which setting makes no sense, which port
+    /// is taken, or which server did not come up and the end of its log.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what was started.
+    pub async fn start(self) -> Result<Ensemble, Error> {
+        self.check()?;
+        let installation = Installation::find()?;
+        let mut attempt = 1;
+        loop {
+            let mut ensemble = self.assemble(installation.clone())?;
+            ensemble.spawn_all()?;
+            match ensemble.wait_serving(self.start_within).await {
+                Ok(()) => {
+                    if self.detached {
+                        ensemble.leave_running();
+                    }
+                    return Ok(ensemble);
+                }
+                // A stranger took a port between the look and the start.
+                Err(_) if attempt < ATTEMPTS && self.lost_port(&ensemble) => {
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Puts an ensemble of earlier together again, by its files.
+    pub(crate) fn attach(self, dir: &Path) -> Result<Ensemble, Error> {
+        let dir = absolute(dir)?;
+        let mut servers = Vec::new();
+        loop {
+            let config = dir.join(format!("server-{}/zoo.cfg", servers.len()));
+            let Ok(text) = std::fs::read_to_string(&config) else {
+                break;
+            };
+            let ports = ports_in(&text, servers.len()).ok_or_else(|| Error::NoEnsemble {
+                dir: dir.clone(),
+                reason: format!("no ports in {}", config.display()),
+            })?;
+            let server = Server::new(servers.len(), &dir, ports);
+            server.adopt();
+            servers.push(server);
+        }
+        if servers.is_empty() {
+            return Err(Error::NoEnsemble {
+                reason: "there is no server-0/zoo.cfg".to_owned(),
+                dir,
+            });
+        }
+        let mut ensemble = Ensemble::assemble(Parts {
+            servers,
+            launch: self.launch(Installation::find()?, &dir)?,
+            start_within: self.start_within,
+            warden: None,
+            dir,
+            temporary: None,
+            ports: None,
+        });
+        ensemble.leave_running();
+        Ok(ensemble)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let refuse = |what: String| Err(Error::Settings(what));
+        if self.servers == 0 || self.servers > 9 {
+            return refuse(format!("{} servers; 1 to 9 make sense here", self.servers));
+        }
+        if self.tick_time < Duration::from_millis(2) {
+            return refuse(format!("tick_time is {:?}; at least 2 ms", self.tick_time));
+        }
+        if let Some((min, max)) = self.session_timeouts
+            && min > max
+        {
+            return refuse(format!(
+                "the shortest session timeout {min:?} exceeds the longest {max:?}"
+            ));
+        }
+        if self.detached && self.dir.is_none() {
+            return refuse("detached needs a directory to find the servers by".to_owned());
+        }
+        if let Some(base) = self.base_port
+            && (base == 0 || usize::from(base) + PORTS_EACH * self.servers > 65_536)
+        {
+            return refuse(format!(
+                "base_port {base}: {} servers need {} ports from there on, within 1..65535",
+                self.servers,
+                PORTS_EACH * self.servers
+            ));
+        }
+        Ok(())
+    }
+
+    fn assemble(&self, installation: Installation) -> Result<Ensemble, Error> {
+        let (dir, temporary) = self.directory()?;
+        let (ports, reservation) = self.choose_ports()?;
+        let servers: Vec<Server> = ports
+            .iter()
+            .enumerate()
+            .map(|(index, ports)| Server::new(index, &dir, *ports))
+            .collect();
+        for server in &servers {
+            server.adopt();
+            if let Some(pid) = server.pid() {
+                server.forget();
+                return Err(Error::AlreadyRunning {
+                    server: server.index(),
+                    pid,
+                });
+            }
+        }
+        let launch = self.launch(installation, &dir)?;
+        for server in &servers {
+            server.write_config(&self.config(server, &ports))?;
+        }
+        // A kept directory stays; one of the caller's is not ours to remove.
+        let keep_files = self.keep || temporary.is_none();
+        let warden = if self.detached {
+            None
+        } else {
+            Some(Warden::post(&dir, keep_files)?)
+        };
+        Ok(Ensemble::assemble(Parts {
+            servers,
+            launch,
+            start_within: self.start_within,
+            warden,
+            dir,
+            temporary,
+            ports: reservation,
+        }))
+    }
+
+    fn directory(&self) -> Result<(PathBuf, Option<TempDir>), Error> {
+        if let Some(dir) = &self.dir {
+            std::fs::create_dir_all(dir).context(|| format!("cannot create {}", dir.display()))?;
+            return Ok((absolute(dir)?, None));
+        }
+        let temporary = tempfile::Builder::new()
+            .prefix("zk-testkit-")
+            .disable_cleanup(self.keep)
+            .tempdir()
+            .context(|| "cannot create a temporary directory".to_owned())?;
+        Ok((absolute(temporary.path())?, Some(temporary)))
+    }
+
+    fn choose_ports(&self) -> Result<(Vec<Ports>, Option<PortReservation>), Error> {
+        let count = PORTS_EACH * self.servers;
+        if let Some(base) = self.base_port {
+            let ports: Vec<u16> = (base..).take(count).collect();
+            if let Some(taken) = ports.iter().find(|port| !is_free(**port)) {
+                return Err(Error::Ports(format!(
+                    "port {taken} on 127.0.0.1 is in use; with base port {base}, {} servers need \
+                     {base} to {}: end what listens there, or take another base port",
+                    self.servers,
+                    usize::from(base) + count - 1
+                )));
+            }
+            return Ok((self.lay_out(&ports), None));
+        }
+        let reservation = PortReservation::take(count)?;
+        Ok((self.lay_out(reservation.ports()), Some(reservation)))
+    }
+
+    fn lay_out(&self, ports: &[u16]) -> Vec<Ports> {
+        let n = self.servers;
+        (0..n)
+            .map(|index| Ports {
+                client: ports[index],
+                quorum: ports[n + 2 * index],
+                election: ports[n + 2 * index + 1],
+            })
+            .collect()
+    }
+
+    /// Whether a server failed because its port was taken, and others may do.
+    fn lost_port(&self, ensemble: &Ensemble) -> bool {
+        self.base_port.is_none()
+            && ensemble.servers().iter().any(|server| {
+                let log = std::fs::read(server.log()).unwrap_or_default();
+                let log = String::from_utf8_lossy(&log);
+                log.contains("BindException") || log.contains("Address already in use")
+            })
+    }
+
+    fn launch(&self, installation: Installation, dir: &Path) -> Result<Launch, Error> {
+        let log_level = std::env::var("ZK_TESTKIT_LOG").unwrap_or_else(|_| LOG_LEVEL.to_owned());
+        let logback = dir.join("logback.xml");
+        std::fs::write(&logback, LOGBACK.replace("LEVEL", &log_level))
+            .context(|| format!("cannot write {}", logback.display()))?;
+        let mut jvm_flags = vec![format!(
+            "-Dzookeeper.forceSync={}",
+            if self.fsync { "yes" } else { "no" }
+        )];
+        jvm_flags.extend(self.jvm_flags.iter().cloned());
+        Ok(Launch {
+            installation,
+            jvm_flags,
+            log_level,
+            logback,
+        })
+    }
+
+    fn config(&self, server: &Server, all: &[Ports]) -> String {
+        let mut text = String::new();
+        let mut line = |key: &str, value: &dyn std::fmt::Display| {
+            // Writing to a String does not fail.
+            let _ = writeln!(text, "{key}={value}");
+        };
+        line("tickTime", &self.tick_time.as_millis());
+        line("initLimit", &self.init_limit);
+        line("syncLimit", &self.sync_limit);
+        line("dataDir", &server.dir().join("data").display());
+        line("clientPort", &server.ports().client);
+        line("clientPortAddress", &"127.0.0.1");
+        line("maxClientCnxns", &0);
+        if let Some((min, max)) = self.session_timeouts {
+            line("minSessionTimeout", &min.as_millis());
+            line("maxSessionTimeout", &max.as_millis());
+        }
+        if all.len() > 1 {
+            for (index, ports) in all.iter().enumerate() {
+                line(
+                    &format!("server.{}", index + 1),
+                    &format!("127.0.0.1:{}:{}", ports.quorum, ports.election),
+                );
+            }
+        }
+        for (key, value) in &self.settings {
+            line(key, value);
+        }
+        text
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Error> {
+    path.canonicalize()
+        .context(|| format!("cannot resolve {}", path.display()))
+}
+
+/// Reads a server's ports back from its configuration.
+fn ports_in(config: &str, index: usize) -> Option<Ports> {
+    let value = |key: &str| {
+        config.lines().find_map(|line| {
+            let (name, value) = line.split_once('=')?;
+            (name == key).then_some(value)
+        })
+    };
+    let client = value("clientPort")?.parse().ok()?;
+    let Some(peer) = value(&format!("server.{}", index + 1)) else {
+        return Some(Ports {
+            client,
+            quorum: 0,
+            election: 0,
+        });
+    };
+    let mut parts = peer.split(':').skip(1);
+    Some(Ports {
+        client,
+        quorum: parts.next()?.parse().ok()?,
+        election: parts.next()?.parse().ok()?,
+    })
+}

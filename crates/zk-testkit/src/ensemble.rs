@@ -1,0 +1,347 @@
+//! The ensemble: servers that belong together.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+use crate::admin::{self, Mode};
+use crate::builder::Builder;
+use crate::ports::PortReservation;
+use crate::server::{Launch, Server};
+use crate::warden::Warden;
+use crate::{Error, Installation};
+
+/// How often a server is asked while something is awaited.
+const ASK_AGAIN: Duration = Duration::from_millis(25);
+/// From SIGTERM to SIGKILL.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// For a process that was sent SIGKILL.
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Real ZooKeeper servers on loopback, for as long as this value lives.
+///
+/// Dropping it ends every server by its pid (SIGKILL, some milliseconds) and
+/// removes the files, on panic too; if this process is killed instead, a helper
+/// process does the same within about a second. Only an ensemble that was built
+/// [`detached`](Builder::detached) stays.
+///
+/// All methods take `&self`, so tests may share one ensemble in a static.
+/// Methods that take an index panic if there is no such server, as a slice does.
+#[derive(Debug)]
+pub struct Ensemble {
+    // In this order: servers first, then who watches over them, then files and ports.
+    servers: Vec<Server>,
+    launch: Launch,
+    start_within: Duration,
+    at_drop: AtDrop,
+    warden: Option<Warden>,
+    dir: PathBuf,
+    _temporary: Option<TempDir>,
+    _ports: Option<PortReservation>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AtDrop {
+    EndServers,
+    LeaveThem,
+}
+
+/// The parts that the builder has put together.
+pub(crate) struct Parts {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) launch: Launch,
+    pub(crate) start_within: Duration,
+    pub(crate) warden: Option<Warden>,
+    pub(crate) dir: PathBuf,
+    pub(crate) temporary: Option<TempDir>,
+    pub(crate) ports: Option<PortReservation>,
+}
+
+impl Ensemble {
+    /// Starts that many servers with the defaults of [`Builder`] and waits until
+    /// each of them serves.
+    ///
+    /// # Errors
+    /// What is missing on this machine, or which server did not come up and the
+    /// end of its log.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what was started.
+    pub async fn start(servers: usize) -> Result<Self, Error> {
+        Self::builder().servers(servers).start().await
+    }
+
+    /// Everything that can be chosen.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Takes over an ensemble that was started [`detached`](Builder::detached),
+    /// by its directory. Dropping the value leaves the servers alone; see
+    /// [`end`](Self::end).
+    ///
+    /// # Errors
+    /// [`Error::NoEnsemble`] if the directory holds none; the errors of
+    /// [`Installation::find`].
+    pub fn attach(dir: impl AsRef<Path>) -> Result<Self, Error> {
+        Builder::new().attach(dir.as_ref())
+    }
+
+    pub(crate) fn assemble(parts: Parts) -> Self {
+        Self {
+            servers: parts.servers,
+            launch: parts.launch,
+            start_within: parts.start_within,
+            at_drop: AtDrop::EndServers,
+            warden: parts.warden,
+            dir: parts.dir,
+            _temporary: parts.temporary,
+            _ports: parts.ports,
+        }
+    }
+
+    pub(crate) fn leave_running(&mut self) {
+        self.at_drop = AtDrop::LeaveThem;
+        for server in &self.servers {
+            server.forget();
+        }
+    }
+
+    /// What a client is given: `127.0.0.1:p1,127.0.0.1:p2,...`.
+    #[must_use]
+    pub fn connect_string(&self) -> String {
+        let addresses: Vec<String> = self.addresses().iter().map(ToString::to_string).collect();
+        addresses.join(",")
+    }
+
+    /// Where clients connect, in the order of the servers.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.servers.iter().map(Server::address).collect()
+    }
+
+    /// All servers, running or not.
+    #[must_use]
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// One server.
+    #[must_use]
+    pub fn server(&self, index: usize) -> &Server {
+        &self.servers[index]
+    }
+
+    /// The directory of the ensemble's files, one subdirectory for each server.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Ends a server by SIGKILL and waits until it is gone.
+    ///
+    /// # Errors
+    /// [`Error::NotRunning`].
+    pub async fn kill(&self, index: usize) -> Result<(), Error> {
+        let server = self.server(index);
+        server.signal(Signal::SIGKILL)?;
+        if server.gone_by(Instant::now() + KILLED_WITHIN).await {
+            return Ok(());
+        }
+        Err(Error::Timeout {
+            what: format!("the end of server {index} after SIGKILL"),
+            within: KILLED_WITHIN,
+            detail: String::new(),
+        })
+    }
+
+    /// Ends a server by SIGTERM, after ten seconds by SIGKILL, and waits until
+    /// it is gone. A paused server is resumed first.
+    ///
+    /// # Errors
+    /// [`Error::NotRunning`].
+    pub async fn stop(&self, index: usize) -> Result<(), Error> {
+        let server = self.server(index);
+        server.signal(Signal::SIGTERM)?;
+        server.signal(Signal::SIGCONT)?;
+        if server.gone_by(Instant::now() + STOP_WITHIN).await {
+            return Ok(());
+        }
+        self.kill(index).await
+    }
+
+    /// Starts a server again that was killed or stopped, on the same ports and
+    /// the same data, and waits until it listens. It need not serve yet: without
+    /// a quorum it cannot. See [`wait_serving`](Self::wait_serving).
+    ///
+    /// # Errors
+    /// [`Error::AlreadyRunning`]; [`Error::Exited`] with the end of its log.
+    pub async fn start_server(&self, index: usize) -> Result<(), Error> {
+        let server = self.server(index);
+        server.spawn(&self.launch)?;
+        let deadline = Instant::now() + self.start_within;
+        loop {
+            server.check_alive()?;
+            if tokio::net::TcpStream::connect(server.address())
+                .await
+                .is_ok()
+            {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::Timeout {
+                    what: format!("server {index} listening on {}", server.address()),
+                    within: self.start_within,
+                    detail: format!("; the end of its log:\n{}", server.log_tail()),
+                });
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+
+    /// Freezes a server by SIGSTOP: its connections stay open, nothing is answered.
+    ///
+    /// # Errors
+    /// [`Error::NotRunning`].
+    pub fn pause(&self, index: usize) -> Result<(), Error> {
+        self.server(index).signal(Signal::SIGSTOP)
+    }
+
+    /// Lets a frozen server go on, by SIGCONT.
+    ///
+    /// # Errors
+    /// [`Error::NotRunning`].
+    pub fn resume(&self, index: usize) -> Result<(), Error> {
+        self.server(index).signal(Signal::SIGCONT)
+    }
+
+    /// What a server says it is; `None` while it does not serve.
+    pub async fn mode(&self, index: usize) -> Option<Mode> {
+        admin::mode(self.server(index).address()).await.ok()
+    }
+
+    /// The server that leads the ensemble's quorum (or stands alone), by what
+    /// each says to `srvr`; `None` while there is none.
+    ///
+    /// Just after a leader was frozen or cut off two may say so for a moment;
+    /// then the one with the lowest index is given.
+    pub async fn leader(&self) -> Option<usize> {
+        for server in &self.servers {
+            if server.pid().is_none() {
+                continue;
+            }
+            if let Ok(Mode::Leader | Mode::Standalone) = admin::mode(server.address()).await {
+                return Some(server.index());
+            }
+        }
+        None
+    }
+
+    /// Waits until every running server serves: has a quorum, or stands alone.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] with what the last one said; [`Error::Exited`].
+    ///
+    /// # Cancel safety
+    /// It only asks.
+    pub async fn wait_serving(&self, within: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + within;
+        for server in &self.servers {
+            self.server_serving(server, within, deadline).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until one server serves.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] with what it said last; [`Error::Exited`].
+    ///
+    /// # Cancel safety
+    /// It only asks.
+    pub async fn wait_server_serving(&self, index: usize, within: Duration) -> Result<(), Error> {
+        self.server_serving(self.server(index), within, Instant::now() + within)
+            .await
+    }
+
+    async fn server_serving(
+        &self,
+        server: &Server,
+        within: Duration,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        loop {
+            server.check_alive()?;
+            if server.pid().is_none() {
+                return Ok(());
+            }
+            let said = match admin::mode(server.address()).await {
+                Ok(_) => return Ok(()),
+                Err(said) => said,
+            };
+            if Instant::now() >= deadline {
+                return Err(Error::Timeout {
+                    what: format!("server {} serving", server.index()),
+                    within,
+                    detail: format!(
+                        "; to `srvr` it said: {said}; the end of {}:\n{}",
+                        server.log().display(),
+                        server.log_tail()
+                    ),
+                });
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+
+    /// Sends a four-letter word (`srvr`, `mntr`, `conf`, `cons`, `dump`, ...) to
+    /// a server and gives its answer.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no answer within two seconds.
+    pub async fn admin(&self, index: usize, word: &str) -> Result<String, Error> {
+        let address = self.server(index).address();
+        admin::ask(address, word).await.map_err(|source| Error::Io {
+            context: format!("server {index} at {address} did not answer '{word}'"),
+            source,
+        })
+    }
+
+    /// Ends all servers, detached ones too, and waits until they are gone. The
+    /// files of a directory of the caller's stay.
+    pub fn end(mut self) {
+        self.at_drop = AtDrop::EndServers;
+    }
+
+    pub(crate) fn spawn_all(&self) -> Result<(), Error> {
+        self.servers
+            .iter()
+            .try_for_each(|server| server.spawn(&self.launch))
+    }
+
+    /// The Java runtime and the jars in use.
+    #[must_use]
+    pub fn installation(&self) -> &Installation {
+        &self.launch.installation
+    }
+}
+
+impl Drop for Ensemble {
+    fn drop(&mut self) {
+        if self.at_drop == AtDrop::EndServers {
+            // All signals first: then their ends overlap.
+            for server in &self.servers {
+                let _ = server.signal(Signal::SIGKILL);
+            }
+            for server in &self.servers {
+                server.end_now();
+            }
+        }
+        if let Some(warden) = self.warden.take() {
+            warden.dismiss();
+        }
+    }
+}

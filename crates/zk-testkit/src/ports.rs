@@ -1,0 +1,152 @@
+//! Ports that stay free while nobody listens on them.
+//!
+//! Binding port 0 and closing the socket again gives a port from the range
+//! that the kernel also takes the local ends of outgoing connections from. A
+//! server that is killed and started again some seconds later may then find its
+//! port taken by some client's connection. So ports come from below that range,
+//! in blocks that a lock file reserves: two test processes never get the same
+//! block, and a process that dies in any way gives its block back.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::net::{Ipv4Addr, TcpListener};
+
+use crate::Error;
+use crate::error::Context as _;
+
+/// Ports in one block.
+const BLOCK: u16 = 16;
+/// The lowest port used.
+const LOWEST: u16 = 10_000;
+/// Where the kernel's own range starts when it does not say.
+const USUAL_EPHEMERAL_START: u16 = 32_768;
+
+/// Ports on loopback that no other reservation gets while this value lives.
+///
+/// Nothing is bound: whoever holds the reservation may bind, close and bind
+/// again. Dropping it, and the end of the process, give the ports back.
+#[derive(Debug)]
+pub struct PortReservation {
+    ports: Vec<u16>,
+    // Each lock ends with its file.
+    _locks: Vec<File>,
+}
+
+impl PortReservation {
+    /// Reserves `count` ports that are free at the moment.
+    ///
+    /// # Errors
+    /// [`Error::Ports`] if there are not enough free ones left, [`Error::Io`] if
+    /// the lock files cannot be made in the temporary directory.
+    pub fn take(count: usize) -> Result<Self, Error> {
+        let dir = std::env::temp_dir().join("zk-testkit-ports");
+        std::fs::create_dir_all(&dir).context(|| format!("cannot create {}", dir.display()))?;
+        // Users share a machine's temporary directory; the first one to come makes it.
+        make_shared(&dir);
+
+        let highest = ephemeral_start().max(LOWEST + 100 * BLOCK);
+        let blocks = (highest - LOWEST) / BLOCK;
+        // Start anywhere, so that parallel processes rarely try the same block.
+        let first = fastrand::u16(..blocks);
+        let mut ports = Vec::with_capacity(count);
+        let mut locks = Vec::new();
+        for offset in 0..blocks {
+            if ports.len() >= count {
+                break;
+            }
+            let block = (first + offset) % blocks;
+            let path = dir.join(format!("{}.lock", LOWEST + block * BLOCK));
+            let Ok(lock) = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(&path)
+            else {
+                continue; // Another user's block.
+            };
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => continue,
+                Err(TryLockError::Error(source)) => {
+                    return Err(Error::Io {
+                        context: format!("cannot lock {}", path.display()),
+                        source,
+                    });
+                }
+            }
+            let before = ports.len();
+            let start = LOWEST + block * BLOCK;
+            ports.extend(
+                (start..start + BLOCK)
+                    .filter(|port| is_free(*port))
+                    .take(count - before),
+            );
+            if ports.len() > before {
+                locks.push(lock);
+            }
+        }
+        if ports.len() < count {
+            return Err(Error::Ports(format!(
+                "no {count} free ports between {LOWEST} and {highest}: {} are free and not reserved \
+                 by another test process (locks in {})",
+                ports.len(),
+                dir.display()
+            )));
+        }
+        Ok(Self {
+            ports,
+            _locks: locks,
+        })
+    }
+
+    /// The ports, as many as were asked for.
+    #[must_use]
+    pub fn ports(&self) -> &[u16] {
+        &self.ports
+    }
+}
+
+pub(crate) fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+fn ephemeral_start() -> u16 {
+    std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")
+        .ok()
+        .and_then(|range| range.split_whitespace().next()?.parse().ok())
+        .unwrap_or(USUAL_EPHEMERAL_START)
+}
+
+fn make_shared(dir: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    // Not ours: then its owner has done it already.
+    let _ = std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o1777));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn two_reservations_share_no_port() {
+        let first = PortReservation::take(BLOCK as usize + 3).unwrap();
+        let second = PortReservation::take(BLOCK as usize + 3).unwrap();
+        let all: HashSet<u16> = first
+            .ports()
+            .iter()
+            .chain(second.ports())
+            .copied()
+            .collect();
+        assert_eq!(all.len(), 2 * (BLOCK as usize + 3));
+    }
+
+    #[test]
+    fn a_port_in_use_is_left_out() {
+        let reserved = PortReservation::take(1).unwrap();
+        let port = reserved.ports()[0];
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        assert!(!is_free(port));
+        drop(listener);
+        assert!(is_free(port));
+    }
+}
