@@ -1,0 +1,187 @@
+//! Settings of a session, checked before anything is done.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::driver::Auth;
+use crate::error::ConnectError;
+use crate::hosts::ConnectString;
+
+/// The ZooKeeper client that carries a session. The crate's documentation says what tells them apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DriverKind {
+    /// The crate `zookeeper-client`: the default.
+    #[default]
+    ZookeeperClient,
+    /// The crate `zookeeper-async`.
+    ZookeeperAsync,
+}
+
+impl DriverKind {
+    /// All kinds, compiled in or not.
+    pub const ALL: [Self; 2] = [Self::ZookeeperClient, Self::ZookeeperAsync];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ZookeeperClient => "zookeeper-client",
+            Self::ZookeeperAsync => "zookeeper-async",
+        }
+    }
+}
+
+impl fmt::Display for DriverKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The name is none of a driver.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no driver is called {0:?}: it is \"zookeeper-client\" or \"zookeeper-async\"")]
+pub struct UnknownDriver(String);
+
+impl FromStr for DriverKind {
+    type Err = UnknownDriver;
+
+    fn from_str(name: &str) -> Result<Self, UnknownDriver> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| UnknownDriver(name.to_owned()))
+    }
+}
+
+/// Credentials that don't print themselves.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// Wraps the credentials, in the form that the authentication scheme wants.
+    pub fn new(secret: impl Into<Vec<u8>>) -> Self {
+        Self(secret.into())
+    }
+
+    pub(crate) fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl From<String> for Secret {
+    fn from(secret: String) -> Self {
+        Self(secret.into_bytes())
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(secret: &str) -> Self {
+        Self(secret.as_bytes().to_vec())
+    }
+}
+
+/// Settings as given.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) connect: String,
+    pub(crate) session_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) operation_timeout: Option<Duration>,
+    pub(crate) tick_time: Duration,
+    pub(crate) driver: DriverKind,
+    pub(crate) auth: Vec<Auth>,
+}
+
+impl Settings {
+    pub(crate) fn new(connect: String) -> Self {
+        Self {
+            connect,
+            session_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(15),
+            operation_timeout: None,
+            tick_time: Duration::from_secs(2),
+            driver: DriverKind::default(),
+            auth: Vec::new(),
+        }
+    }
+
+    pub(crate) fn check(self) -> Result<Config, ConnectError> {
+        let connect = ConnectString::parse(&self.connect)?;
+        let operation_timeout = self.operation_timeout.unwrap_or(self.session_timeout);
+        for (name, value) in [
+            ("session_timeout", self.session_timeout),
+            ("connect_timeout", self.connect_timeout),
+            ("operation_timeout", operation_timeout),
+            ("tick_time", self.tick_time),
+        ] {
+            if value < MIN || value > MAX {
+                let reason = format!("{name} is {value:?}: it must be from {MIN:?} to {MAX:?}");
+                return Err(ConnectError::InvalidSetting { reason });
+            }
+        }
+        Ok(Config {
+            connect,
+            session_timeout: self.session_timeout,
+            connect_timeout: self.connect_timeout,
+            operation_timeout,
+            tick_time: self.tick_time,
+            driver: self.driver,
+            auth: self.auth,
+        })
+    }
+}
+
+/// Shorter durations are slips of the pen: a server's tick, the smallest of them, is some hundred milliseconds.
+const MIN: Duration = Duration::from_millis(10);
+/// ZooKeeper sends a session timeout as milliseconds in 31 bits; nothing here needs to be longer than a day.
+const MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Settings that hold together.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) connect: ConnectString,
+    pub(crate) session_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) operation_timeout: Duration,
+    pub(crate) tick_time: Duration,
+    pub(crate) driver: DriverKind,
+    pub(crate) auth: Vec<Auth>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn driver_names_go_both_ways() {
+        for kind in DriverKind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        let error = "zookeeper".parse::<DriverKind>().unwrap_err();
+        assert!(error.to_string().contains("\"zookeeper\""), "{error}");
+    }
+
+    #[test]
+    fn a_secret_does_not_print_itself() {
+        let mut settings = Settings::new("localhost".to_owned());
+        settings.auth.push(Auth {
+            scheme: "digest".to_owned(),
+            secret: Secret::from("user:hunter2"),
+        });
+        assert!(!format!("{settings:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_setting_out_of_range_is_named() {
+        let mut settings = Settings::new("localhost".to_owned());
+        settings.tick_time = Duration::ZERO;
+        let error = settings.check().unwrap_err();
+        assert!(error.to_string().contains("tick_time"), "{error}");
+    }
+}

@@ -1,0 +1,293 @@
+//! What a ZooKeeper client must do to carry a session, and nothing more.
+//!
+//! **One driver value is one ZooKeeper session.** It may change its connection, never its session: when the session
+//! ends, the driver says so and is of no further use. Nothing outside this directory names a client crate.
+//!
+//! The contract of every driver:
+//! - Every operation takes a deadline and answers by it. A driver that can't answer in time answers
+//!   [`DriverError::Ambiguous`] if the request may have left, [`DriverError::NotSent`] if it certainly did not.
+//! - No operation is sent on a connection that is known to be down; it is refused as [`DriverError::NotSent`].
+//! - Requests of one driver reach ZooKeeper in the order in which the operations were first polled.
+//! - Nothing that a server sends may panic, hang or block the caller's runtime.
+//! - Dropping the last handle of a driver is [`Driver::abort`].
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::config::{DriverKind, Secret};
+use crate::node::{CreateMode, SessionId, Stat};
+use crate::time::BootTime;
+
+#[cfg(feature = "zookeeper-async")]
+mod zookeeper_async;
+#[cfg(feature = "zookeeper-client")]
+mod zookeeper_client;
+
+#[cfg(not(any(feature = "zookeeper-client", feature = "zookeeper-async")))]
+compile_error!(
+    "zk-session needs a driver: enable the feature `zookeeper-client` or `zookeeper-async`"
+);
+
+/// A znode that never exists: its deletion is the quorum round trip of [`Driver::barrier`].
+///
+/// The deletion of a znode that is not there fails, changes nothing and wakes no watch, and yet it goes through the
+/// ensemble's log like any write. A `sync` does not: a deposed leader that does not know it yet answers one.
+pub(crate) const BARRIER_PATH: &str = "/zk-session-barrier-never-created";
+
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The outcome of an operation.
+pub(crate) type DriverResult<T> = Result<T, DriverError>;
+
+/// Names one armed watch. Chosen by the caller, unique within a driver, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct WatchToken(pub(crate) u64);
+
+/// One server of the ensemble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    /// As written in the connect string, without the port: what a certificate would have to carry.
+    #[allow(dead_code, reason = "needed once a driver speaks TLS")]
+    pub(crate) name: String,
+    /// Resolved by the session: drivers resolve no names.
+    pub(crate) address: SocketAddr,
+}
+
+/// Credentials, added to the connection before anything else and again after each reconnect.
+#[derive(Clone, Debug)]
+pub(crate) struct Auth {
+    pub(crate) scheme: String,
+    pub(crate) secret: Secret,
+}
+
+/// What a driver needs in order to make a session.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectSpec {
+    /// Shuffled, those that accepted a connection lately first; never empty.
+    pub(crate) hosts: Vec<Host>,
+    /// Asked for; the server grants what it likes.
+    pub(crate) session_timeout: Duration,
+    pub(crate) auth: Vec<Auth>,
+    /// By when [`connect`] must have answered.
+    pub(crate) deadline: BootTime,
+}
+
+/// A living session.
+pub(crate) struct Connected {
+    pub(crate) driver: Arc<dyn Driver>,
+    /// Ends when the driver has nothing to say any more, which counts as [`DriverEvent::Dead`].
+    pub(crate) events: mpsc::UnboundedReceiver<DriverEvent>,
+}
+
+/// Why no session came about.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ConnectFailure {
+    /// Another attempt may succeed.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The server refused the credentials: another attempt fails alike.
+    #[error("authentication failed: {0}")]
+    AuthFailed(String),
+    /// The server granted a session timeout that this driver can't work with.
+    #[error(
+        "the server granted a session timeout of {granted:?}; this driver needs at least {needed:?}"
+    )]
+    TimeoutTooShort { granted: Duration, needed: Duration },
+    /// This driver is not compiled in.
+    #[error("the driver {kind} is not compiled in: enable the feature of that name in zk-session")]
+    NotBuilt { kind: DriverKind },
+}
+
+/// Makes a session by the driver of that kind.
+///
+/// Answers by `spec.deadline`. Cancel safe: a session that is made nevertheless is aborted.
+pub(crate) async fn connect(
+    kind: DriverKind,
+    spec: ConnectSpec,
+) -> Result<Connected, ConnectFailure> {
+    match kind {
+        #[cfg(feature = "zookeeper-client")]
+        DriverKind::ZookeeperClient => zookeeper_client::connect(spec).await,
+        #[cfg(feature = "zookeeper-async")]
+        DriverKind::ZookeeperAsync => zookeeper_async::connect(spec).await,
+        #[allow(
+            unreachable_patterns,
+            reason = "reached when a driver's feature is off"
+        )]
+        kind => Err(ConnectFailure::NotBuilt { kind }),
+    }
+}
+
+/// One ZooKeeper session. See the module's documentation for the contract.
+pub(crate) trait Driver: Send + Sync + 'static {
+    /// The session's id. It never changes.
+    fn session_id(&self) -> SessionId;
+
+    /// The session timeout that the server granted. It never changes.
+    ///
+    /// A driver must know this for certain: leases are computed from it.
+    fn granted_timeout(&self) -> Duration;
+
+    /// Data and stat of a znode. With `watch`, one event follows when the data changes or the znode is deleted.
+    fn get(
+        &self,
+        path: &str,
+        watch: Option<WatchToken>,
+        deadline: BootTime,
+    ) -> BoxFuture<'static, DriverResult<(Vec<u8>, Stat)>>;
+
+    /// The stat of a znode, `None` if there is none. With `watch`, one event follows when it is created, deleted or
+    /// its data changes.
+    fn exists(
+        &self,
+        path: &str,
+        watch: Option<WatchToken>,
+        deadline: BootTime,
+    ) -> BoxFuture<'static, DriverResult<Option<Stat>>>;
+
+    /// Names of the children, in no order, and the stat of their parent. With `watch`, one event follows when a child
+    /// comes or goes, or the parent is deleted.
+    fn children(
+        &self,
+        path: &str,
+        watch: Option<WatchToken>,
+        deadline: BootTime,
+    ) -> BoxFuture<'static, DriverResult<(Vec<String>, Stat)>>;
+
+    /// Creates a znode, open to all, and answers its path and its stat, whose `czxid` is right. With `sequential`, the
+    /// server appends a number to `path`.
+    fn create(
+        &self,
+        path: &str,
+        data: &[u8],
+        mode: CreateMode,
+        sequential: bool,
+        deadline: BootTime,
+    ) -> BoxFuture<'static, DriverResult<(String, Stat)>>;
+
+    /// Replaces the data; with `version`, only if the data still has that version.
+    fn set(
+        &self,
+        path: &str,
+        data: &[u8],
+        version: Option<i32>,
+        deadline: BootTime,
+    ) -> BoxFuture<'static, DriverResult<Stat>>;
+
+    /// Deletes a znode without children; with `version`, only if its data still has that version.
+    fn delete(
+        &self,
+        path: &str,
+        version: Option<i32>,
+        deadline: BootTime,
+    ) -> BoxFuture<'static, DriverResult<()>>;
+
+    /// A quorum round trip: `Ok` once a request sent after the call has gone through the ensemble's log. Where a driver
+    /// bounds the requests under way, a place is kept for this one: leases depend on it.
+    fn barrier(&self, deadline: BootTime) -> BoxFuture<'static, DriverResult<()>>;
+
+    /// Gives up a watch: no event of it need follow, and one that does is ignored. Never blocks.
+    fn forget(&self, token: WatchToken);
+
+    /// Closes the session in good order, then does what [`Driver::abort`] does. Answers by `deadline`.
+    fn close(&self, deadline: BootTime) -> BoxFuture<'static, CloseAnswer>;
+
+    /// Ends tasks and sockets at once, says nothing to the server, never blocks, may be called more than once.
+    /// Requests not yet written are never written; operations under way answer at once.
+    fn abort(&self);
+}
+
+/// What became of the request to close a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CloseAnswer {
+    /// The server has closed the session: its ephemerals are gone.
+    Acknowledged,
+    /// The request was handed to a living connection; whether the server acted is not known.
+    Sent,
+    /// Nothing is known: the session may live until its timeout.
+    Unknown,
+}
+
+/// What a driver says unasked.
+///
+/// A driver starts connected: the first event about the connection is `Suspended` or one of the last four.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DriverEvent {
+    /// The connection is lost; the driver looks for another one. The session may live.
+    Suspended { reason: String },
+    /// The same session has a connection again. Credentials have been replayed, and each watch armed before is armed
+    /// again or has fired, if need be as [`WatchKind::Gap`].
+    Resumed,
+    /// An armed watch fired. It is no longer armed.
+    Watch {
+        token: WatchToken,
+        kind: WatchKind,
+        path: String,
+    },
+    /// The server says that the session has ended. Last event.
+    Expired,
+    /// The credentials were refused. Last event.
+    AuthFailed { reason: String },
+    /// The driver can't go on, whatever became of the session. Last event.
+    Dead { reason: String },
+}
+
+/// What a watch saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum WatchKind {
+    Created,
+    Deleted,
+    DataChanged,
+    ChildrenChanged,
+    /// Something may have happened while nobody looked: read again.
+    Gap,
+}
+
+/// Why an operation failed, in the three classes that matter for what to do next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DriverError {
+    /// The server answered this: the request had no effect, and the connection is in order.
+    #[error("{0}")]
+    Definite(Code),
+    /// The request may have been applied, or may be applied later, as long as the session lives.
+    #[error("{0}")]
+    Ambiguous(String),
+    /// The request never left: it had no effect and never will.
+    #[error("{0}")]
+    NotSent(String),
+}
+
+/// The server's answer to a request that it refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    NoNode,
+    NodeExists,
+    BadVersion,
+    NotEmpty,
+    NoChildrenForEphemerals,
+    NoAuth,
+    /// Path or data that the client or the server does not accept, with what it says.
+    Invalid(String),
+    /// Any other answer that certainly means 'not done', with what the server says.
+    Other(String),
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoNode => f.write_str("no such znode"),
+            Self::NodeExists => f.write_str("znode exists"),
+            Self::BadVersion => f.write_str("version does not match"),
+            Self::NotEmpty => f.write_str("znode has children"),
+            Self::NoChildrenForEphemerals => f.write_str("an ephemeral znode can't have children"),
+            Self::NoAuth => f.write_str("not authorized"),
+            Self::Invalid(what) | Self::Other(what) => f.write_str(what),
+        }
+    }
+}

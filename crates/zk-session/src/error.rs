@@ -1,0 +1,249 @@
+//! Errors, each telling what has become of the request.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::config::DriverKind;
+
+/// The session has been closed by [`Session::close`](crate::Session::close), or every handle of it was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the ZooKeeper session has been closed by this process")]
+pub struct Closed;
+
+/// Why [`SessionBuilder::connect`](crate::SessionBuilder::connect) made no session. Nothing is left running.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The connect string can't be understood.
+    #[error("connect string {connect:?}: {reason}")]
+    InvalidConnectString {
+        /// As given.
+        connect: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A setting makes no sense.
+    #[error("{reason}")]
+    InvalidSetting {
+        /// The setting, its value and its bounds.
+        reason: String,
+    },
+    /// No server made a session within the connect timeout.
+    #[error("no ZooKeeper session within {within:?}: {}", list(.hosts))]
+    Unreachable {
+        /// The connect timeout.
+        within: Duration,
+        /// Every host of the connect string and what it said last.
+        hosts: Vec<HostFailure>,
+    },
+    /// The server refused the credentials.
+    #[error("ZooKeeper refused the credentials: {reason}")]
+    AuthFailed {
+        /// As told by the server.
+        reason: String,
+    },
+    /// The server granted a session timeout that the driver can't work with.
+    #[error(
+        "ZooKeeper granted a session timeout of {granted:?}, and {driver} needs at least {needed:?}: \
+         raise session_timeout, or the server's maxSessionTimeout"
+    )]
+    TimeoutTooShort {
+        /// By the server.
+        granted: Duration,
+        /// By the driver.
+        needed: Duration,
+        /// The driver.
+        driver: DriverKind,
+    },
+    /// The driver asked for is not compiled in.
+    #[error(
+        "the driver {driver} is not compiled in: enable the feature of that name in zk-session"
+    )]
+    DriverNotBuilt {
+        /// The driver.
+        driver: DriverKind,
+    },
+}
+
+/// One server and why it made no session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HostFailure {
+    /// As written in the connect string, with its port.
+    pub host: String,
+    /// What went wrong there.
+    pub reason: String,
+}
+
+fn list(hosts: &[HostFailure]) -> String {
+    hosts
+        .iter()
+        .map(|failure| format!("{}: {}", failure.host, failure.reason))
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// Why an operation did not do what it was asked.
+///
+/// What matters most is what became of the request: [`has_no_effect`](Self::has_no_effect) if it certainly did nothing,
+/// [`is_unknown`](Self::is_unknown) if it may have been applied. Paths are the caller's, without a chroot.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpError {
+    /// The znode, or the parent of one to be created, does not exist.
+    #[error("{path}: no such znode")]
+    NoNode {
+        /// Of the operation.
+        path: String,
+    },
+    /// The znode is there already and is not what this operation created.
+    #[error("{path}: the znode exists{}", owned_by(*.owner))]
+    NodeExists {
+        /// Of the operation.
+        path: String,
+        /// The session that owns it, `None` if it is persistent or gone again before that could be read.
+        owner: Option<i64>,
+    },
+    /// The data has been changed by somebody else.
+    #[error("{path}: the version is not the expected one, somebody else has changed the znode")]
+    BadVersion {
+        /// Of the operation.
+        path: String,
+    },
+    /// The znode to be deleted has children.
+    #[error("{path}: the znode has children")]
+    NotEmpty {
+        /// Of the operation.
+        path: String,
+    },
+    /// The znode's access list does not allow it.
+    #[error(
+        "{path}: not authorized; see the znode's access list and the credentials of this session"
+    )]
+    NoAuth {
+        /// Of the operation.
+        path: String,
+    },
+    /// The session has ended, or its end has passed by the local clock. Nothing was sent, and nothing of it will ever
+    /// be applied.
+    #[error("the ZooKeeper session is over")]
+    SessionOver,
+    /// Perhaps applied, perhaps not: the answer was lost, and nothing that could be read told the outcome. As long as
+    /// the session lives it may even be applied later.
+    #[error("{path}: the outcome is unknown, {cause}")]
+    Unknown {
+        /// Of the operation.
+        path: String,
+        /// Why the outcome could not be found out.
+        cause: UnknownCause,
+    },
+    /// Certainly not applied: no connection carried it in time.
+    #[error("{path}: not done within {within:?}, {reason}")]
+    Unavailable {
+        /// Of the operation.
+        path: String,
+        /// The time the operation had.
+        within: Duration,
+        /// What stood in the way last.
+        reason: String,
+    },
+    /// The server, or a check before anything was sent, refuses such a request for good.
+    #[error("{path}: {reason}")]
+    Invalid {
+        /// Of the operation.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// Why the outcome of an operation is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnknownCause {
+    /// No answer in the time that the operation had.
+    NoAnswer {
+        /// What was seen last.
+        last: String,
+    },
+    /// The session ended before the outcome could be found out.
+    SessionOver,
+    /// The answer was lost, and what stands there now does not tell whether the request was applied.
+    Changed {
+        /// What stands there now.
+        now: String,
+    },
+}
+
+impl fmt::Display for UnknownCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAnswer { last } => write!(f, "no answer came in time: {last}"),
+            Self::SessionOver => {
+                f.write_str("the answer was lost and the ZooKeeper session is over")
+            }
+            Self::Changed { now } => write!(f, "the answer was lost and {now}"),
+        }
+    }
+}
+
+fn owned_by(owner: Option<i64>) -> String {
+    owner
+        .map(|id| format!(" and belongs to session {id:#x}"))
+        .unwrap_or_default()
+}
+
+impl OpError {
+    /// The request was perhaps applied: read before deciding anything.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown { .. })
+    }
+
+    /// The request certainly had no effect and never will have one.
+    pub fn has_no_effect(&self) -> bool {
+        !self.is_unknown()
+    }
+
+    /// The session is over, so that repeating the operation on it is pointless. Its outcome may be unknown at the same
+    /// time.
+    pub fn is_session_over(&self) -> bool {
+        matches!(
+            self,
+            Self::SessionOver
+                | Self::Unknown {
+                    cause: UnknownCause::SessionOver,
+                    ..
+                }
+        )
+    }
+
+    /// The path of the operation, empty for [`OpError::SessionOver`].
+    pub fn path(&self) -> &str {
+        match self {
+            Self::NoNode { path }
+            | Self::NodeExists { path, .. }
+            | Self::BadVersion { path }
+            | Self::NotEmpty { path }
+            | Self::NoAuth { path }
+            | Self::Unknown { path, .. }
+            | Self::Unavailable { path, .. }
+            | Self::Invalid { path, .. } => path,
+            Self::SessionOver => "",
+        }
+    }
+
+    /// One word for metrics and logs.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match self {
+            Self::NoNode { .. } => "no_node",
+            Self::NodeExists { .. } => "node_exists",
+            Self::BadVersion { .. } => "bad_version",
+            Self::NotEmpty { .. } => "not_empty",
+            Self::NoAuth { .. } => "no_auth",
+            Self::SessionOver => "session_over",
+            Self::Unknown { .. } => "unknown",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Invalid { .. } => "invalid",
+        }
+    }
+}

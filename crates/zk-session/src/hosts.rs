@@ -1,0 +1,165 @@
+//! The connect string: hosts with ports, and a root that all paths are taken from.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::error::ConnectError;
+
+/// ZooKeeper's own port for clients.
+const DEFAULT_PORT: u16 = 2181;
+
+/// `host:port,host:port/chroot`, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectString {
+    /// Never empty, without doubles.
+    pub(crate) servers: Vec<Server>,
+    /// Empty, or an absolute path without a slash at its end.
+    pub(crate) chroot: String,
+}
+
+/// A server by name, not yet resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Server {
+    pub(crate) name: String,
+    pub(crate) port: u16,
+}
+
+impl Server {
+    /// The address, if the name is one.
+    pub(crate) fn literal(&self) -> Option<IpAddr> {
+        self.name.parse().ok()
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.contains(':') {
+            write!(f, "[{}]:{}", self.name, self.port)
+        } else {
+            write!(f, "{}:{}", self.name, self.port)
+        }
+    }
+}
+
+impl ConnectString {
+    pub(crate) fn parse(connect: &str) -> Result<Self, ConnectError> {
+        let fail = |reason: String| ConnectError::InvalidConnectString {
+            connect: connect.to_owned(),
+            reason,
+        };
+        let (hosts, chroot) = match connect.find('/') {
+            Some(slash) => connect.split_at(slash),
+            None => (connect, ""),
+        };
+        let chroot = if chroot == "/" { "" } else { chroot };
+        if !chroot.is_empty() {
+            crate::path::check(chroot)
+                .map_err(|reason| fail(format!("the root {chroot:?}: {reason}")))?;
+        }
+        let mut servers = Vec::new();
+        for part in hosts.split(',') {
+            let server = parse_server(part.trim())
+                .map_err(|reason| fail(format!("{:?}: {reason}", part.trim())))?;
+            if !servers.contains(&server) {
+                servers.push(server);
+            }
+        }
+        Ok(Self {
+            servers,
+            chroot: chroot.to_owned(),
+        })
+    }
+}
+
+fn parse_server(part: &str) -> Result<Server, String> {
+    if part.is_empty() {
+        return Err("a host is missing; write host:port,host:port".to_owned());
+    }
+    let (name, port) = if let Some(rest) = part.strip_prefix('[') {
+        let Some((name, rest)) = rest.split_once(']') else {
+            return Err("no ']' after '['".to_owned());
+        };
+        if name.parse::<std::net::Ipv6Addr>().is_err() {
+            return Err("no IPv6 address between '[' and ']'".to_owned());
+        }
+        match rest.strip_prefix(':') {
+            Some(port) => (name, Some(port)),
+            None if rest.is_empty() => (name, None),
+            None => return Err("only ':port' may follow ']'".to_owned()),
+        }
+    } else {
+        match part.split_once(':') {
+            Some((_, port)) if port.contains(':') => {
+                return Err("more than one ':'; write an IPv6 address as [address]:port".to_owned());
+            }
+            Some((name, port)) => (name, Some(port)),
+            None => (part, None),
+        }
+    };
+    if name.is_empty() {
+        return Err("the host name is empty".to_owned());
+    }
+    if name
+        .chars()
+        .any(|c| c.is_whitespace() || c.is_control() || c == '@')
+    {
+        return Err("the host name has a character that no host name has".to_owned());
+    }
+    let port = match port {
+        None => DEFAULT_PORT,
+        Some(port) => match port.parse() {
+            Ok(0) | Err(_) => {
+                return Err(format!(
+                    "{port:?} is no port, which is a number from 1 to 65535"
+                ));
+            }
+            Ok(port) => port,
+        },
+    };
+    Ok(Server {
+        name: name.to_owned(),
+        port,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers(connect: &str) -> Vec<String> {
+        let parsed = ConnectString::parse(connect).unwrap();
+        parsed.servers.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn hosts_ports_and_root() {
+        assert_eq!(
+            servers("a:1, b ,[::1]:3,[::2]"),
+            ["a:1", "b:2181", "[::1]:3", "[::2]:2181"]
+        );
+        assert_eq!(servers("a:1,a:1"), ["a:1"]);
+        assert_eq!(ConnectString::parse("a:1,b:2/x/y").unwrap().chroot, "/x/y");
+        assert_eq!(ConnectString::parse("a/").unwrap().chroot, "");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (connect, part) in [
+            ("", "a host is missing"),
+            ("a,,b", "a host is missing"),
+            ("a:0", "is no port"),
+            ("a:x", "is no port"),
+            ("a:99999", "is no port"),
+            ("::1", "write an IPv6 address as"),
+            ("[::1", "no ']'"),
+            ("[x]:1", "no IPv6 address"),
+            ("[::1]x", "only ':port'"),
+            (":1", "host name is empty"),
+            ("a b:1", "no host name has"),
+            ("a:1/x/", "the root"),
+        ] {
+            let error = ConnectString::parse(connect).unwrap_err().to_string();
+            assert!(error.contains(part), "{connect:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! What a session is, as a state machine without I/O: events and times in, states out.
+//!
+//! ```text
+//!              Connected                Silent, Suspended
+//!   Inactive ------------> Active  <---------------------->  Paused
+//!      ^                     |       Contact (a round trip      |
+//!      |                     |       since the connection       |
+//!      +---------------------+---------- is back) --------------+
+//!        Expired, Dead, AuthFailed, or the deadline passed
+//!
+//!   Close leads from each of them to Closed, which is final.
+//! ```
+//!
+//! The **deadline** of a session is the sending of the last request that was answered, plus the granted timeout: later
+//! than that the servers may have expired it, whatever the client library believes.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::node::Epoch;
+use crate::time::BootTime;
+
+/// What a session is at the moment.
+///
+/// `Active` says that ZooKeeper answered a moment ago, not that the session is alive now: that is what a
+/// [`Lease`](crate::Lease) is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionState {
+    /// Connected, and a quorum has answered over this connection.
+    Active {
+        /// Which session.
+        epoch: Epoch,
+    },
+    /// The connection is lost, or ZooKeeper is silent. The session may be alive; it may become active again.
+    Paused {
+        /// Which session.
+        epoch: Epoch,
+        /// Since when.
+        since: BootTime,
+    },
+    /// There is no session: none yet, or the last one is over. A new one is being made.
+    Inactive {
+        /// Why the last one ended.
+        reason: InactiveReason,
+    },
+    /// Closed by this process. Final.
+    Closed,
+}
+
+impl SessionState {
+    /// The living session's epoch, if there is one.
+    pub fn epoch(&self) -> Option<Epoch> {
+        match self {
+            Self::Active { epoch } | Self::Paused { epoch, .. } => Some(*epoch),
+            Self::Inactive { .. } | Self::Closed => None,
+        }
+    }
+
+    /// Whether this is [`SessionState::Active`].
+    pub fn is_active(&self) -> bool {
+        matches!(self, Self::Active { .. })
+    }
+}
+
+impl fmt::Display for SessionState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Active { .. } => "active",
+            Self::Paused { .. } => "paused",
+            Self::Inactive { .. } => "inactive",
+            Self::Closed => "closed",
+        })
+    }
+}
+
+/// Why there is no session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InactiveReason {
+    /// None has been made yet.
+    NotYetConnected,
+    /// The server said so.
+    Expired,
+    /// Nothing was answered for so long that the servers may have expired it.
+    DeadlinePassed,
+    /// The client library failed.
+    DriverFailed {
+        /// What it said.
+        reason: String,
+    },
+    /// The server refused the credentials.
+    AuthFailed {
+        /// What it said.
+        reason: String,
+    },
+}
+
+impl fmt::Display for InactiveReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotYetConnected => f.write_str("not yet connected"),
+            Self::Expired => f.write_str("the server has expired the session"),
+            Self::DeadlinePassed => f.write_str("no answer for a whole session timeout"),
+            Self::DriverFailed { reason } => write!(f, "the client library failed: {reason}"),
+            Self::AuthFailed { reason } => {
+                write!(f, "the server refused the credentials: {reason}")
+            }
+        }
+    }
+}
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A new session was made, and a round trip sent at `contact` was answered on it.
+    Connected {
+        epoch: Epoch,
+        granted: Duration,
+        contact: BootTime,
+    },
+    /// A request sent at `sent` was answered.
+    Contact { sent: BootTime },
+    /// A heartbeat was not answered in time.
+    Silent,
+    /// The connection is lost.
+    Suspended,
+    /// The connection is back; whether the session is alive, the next contact tells.
+    Resumed,
+    /// The server says that the session is over.
+    Expired,
+    /// The client library can't go on.
+    Dead { reason: String },
+    /// The credentials were refused.
+    AuthFailed { reason: String },
+    /// Nothing but time has passed.
+    Tick,
+    /// This process closes the session.
+    Close,
+}
+
+#[derive(Debug)]
+struct Living {
+    granted: Duration,
+    contact: BootTime,
+    /// Since when the connection has been up; `None` while it is down. Only a contact later than this makes a paused
+    /// session active: an answer may still arrive that was sent before.
+    connected_since: Option<BootTime>,
+}
+
+impl Living {
+    fn deadline(&self) -> BootTime {
+        self.contact + self.granted
+    }
+}
+
+/// The state, and what decides about the next one.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    state: SessionState,
+    living: Option<Living>,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: SessionState::Inactive {
+                reason: InactiveReason::NotYetConnected,
+            },
+            living: None,
+        }
+    }
+
+    pub(crate) fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// When the living session is over unless something is answered before.
+    pub(crate) fn deadline(&self) -> Option<BootTime> {
+        self.living.as_ref().map(Living::deadline)
+    }
+
+    /// Takes an event, and answers whether the state has changed.
+    ///
+    /// The deadline comes first: a process that was frozen past it can't be talked back into a session by the events
+    /// that queued up meanwhile, not even by an answer to a request that was sent in time.
+    pub(crate) fn handle(&mut self, now: BootTime, event: Event) -> bool {
+        let before = self.state.clone();
+        if self.deadline().is_some_and(|deadline| now >= deadline) {
+            self.end(InactiveReason::DeadlinePassed);
+        }
+        match event {
+            Event::Connected {
+                epoch,
+                granted,
+                contact,
+            } => {
+                let living = Living {
+                    granted,
+                    contact,
+                    connected_since: Some(contact),
+                };
+                if self.state != SessionState::Closed && now < living.deadline() {
+                    self.living = Some(living);
+                    self.state = SessionState::Active { epoch };
+                }
+            }
+            Event::Contact { sent } => self.contact(sent),
+            Event::Silent => self.pause(now),
+            Event::Suspended => {
+                if let Some(living) = &mut self.living {
+                    living.connected_since = None;
+                }
+                self.pause(now);
+            }
+            Event::Resumed => {
+                if let Some(living) = &mut self.living {
+                    living.connected_since = Some(now);
+                }
+            }
+            Event::Expired => self.end(InactiveReason::Expired),
+            Event::Dead { reason } => self.end(InactiveReason::DriverFailed { reason }),
+            Event::AuthFailed { reason } => self.end(InactiveReason::AuthFailed { reason }),
+            Event::Tick => {}
+            Event::Close => {
+                self.living = None;
+                self.state = SessionState::Closed;
+            }
+        }
+        self.state != before
+    }
+
+    fn contact(&mut self, sent: BootTime) {
+        if let Some(living) = &mut self.living {
+            living.contact = living.contact.max(sent);
+        }
+        if let (Some(living), SessionState::Paused { epoch, since }) = (&self.living, &self.state)
+            && living
+                .connected_since
+                .is_some_and(|connected| sent >= connected)
+            && sent >= *since
+        {
+            self.state = SessionState::Active { epoch: *epoch };
+        }
+    }
+
+    fn pause(&mut self, now: BootTime) {
+        if let SessionState::Active { epoch } = self.state {
+            self.state = SessionState::Paused { epoch, since: now };
+        }
+    }
+
+    fn end(&mut self, reason: InactiveReason) {
+        if self.living.take().is_some() {
+            self.state = SessionState::Inactive { reason };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRANTED: Duration = Duration::from_secs(10);
+    const EPOCH: Epoch = Epoch(3);
+
+    fn at(ms: u64) -> BootTime {
+        BootTime::from_duration(Duration::from_millis(ms))
+    }
+
+    fn active() -> Machine {
+        let mut machine = Machine::new();
+        assert!(machine.handle(
+            at(1),
+            Event::Connected {
+                epoch: EPOCH,
+                granted: GRANTED,
+                contact: at(0)
+            }
+        ));
+        assert!(machine.state().is_active());
+        machine
+    }
+
+    fn inactive(reason: InactiveReason) -> SessionState {
+        SessionState::Inactive { reason }
+    }
+
+    #[test]
+    fn a_lost_connection_pauses_and_its_return_alone_does_not_resume() {
+        let mut machine = active();
+        assert!(machine.handle(at(100), Event::Suspended));
+        assert_eq!(
+            machine.state(),
+            &SessionState::Paused {
+                epoch: EPOCH,
+                since: at(100)
+            }
+        );
+        assert!(!machine.handle(at(200), Event::Resumed));
+        assert!(machine.handle(at(210), Event::Contact { sent: at(205) }));
+        assert_eq!(machine.state(), &SessionState::Active { epoch: EPOCH });
+    }
+
+    #[test]
+    fn an_answer_from_before_the_cut_does_not_resume() {
+        let mut machine = active();
+        machine.handle(at(100), Event::Suspended);
+        assert!(!machine.handle(at(101), Event::Contact { sent: at(99) }));
+        machine.handle(at(200), Event::Resumed);
+        assert!(!machine.handle(at(201), Event::Contact { sent: at(150) }));
+    }
+
+    #[test]
+    fn silence_pauses_and_a_later_answer_resumes() {
+        let mut machine = active();
+        assert!(machine.handle(at(3000), Event::Silent));
+        assert!(!machine.handle(at(3001), Event::Contact { sent: at(1000) }));
+        assert!(machine.handle(at(3100), Event::Contact { sent: at(3050) }));
+    }
+
+    #[test]
+    fn the_deadline_counts_from_the_sending_of_the_last_answered_request() {
+        let mut machine = active();
+        machine.handle(at(4000), Event::Contact { sent: at(2000) });
+        assert_eq!(machine.deadline(), Some(at(12_000)));
+        assert!(!machine.handle(at(11_999), Event::Tick));
+        assert!(machine.handle(at(12_000), Event::Tick));
+        assert_eq!(machine.state(), &inactive(InactiveReason::DeadlinePassed));
+        assert_eq!(machine.deadline(), None);
+    }
+
+    #[test]
+    fn what_queued_up_while_frozen_does_not_bring_the_session_back() {
+        for event in [
+            Event::Resumed,
+            Event::Suspended,
+            Event::Silent,
+            Event::Contact { sent: at(9000) },
+        ] {
+            let mut machine = active();
+            assert!(machine.handle(at(20_000), event));
+            assert_eq!(machine.state(), &inactive(InactiveReason::DeadlinePassed));
+        }
+    }
+
+    #[test]
+    fn ends_say_why() {
+        for (event, reason) in [
+            (Event::Expired, InactiveReason::Expired),
+            (
+                Event::Dead { reason: "x".into() },
+                InactiveReason::DriverFailed { reason: "x".into() },
+            ),
+            (
+                Event::AuthFailed { reason: "y".into() },
+                InactiveReason::AuthFailed { reason: "y".into() },
+            ),
+        ] {
+            let mut machine = active();
+            assert!(machine.handle(at(5), event));
+            assert_eq!(machine.state(), &inactive(reason));
+        }
+    }
+
+    #[test]
+    fn an_ended_session_stays_ended_and_keeps_its_first_reason() {
+        let mut machine = active();
+        machine.handle(at(5), Event::Expired);
+        for event in [
+            Event::Resumed,
+            Event::Contact { sent: at(6) },
+            Event::Dead { reason: "x".into() },
+            Event::Tick,
+        ] {
+            assert!(!machine.handle(at(7), event));
+        }
+        assert_eq!(machine.state(), &inactive(InactiveReason::Expired));
+    }
+
+    #[test]
+    fn a_session_that_took_longer_to_make_than_it_lasts_is_none() {
+        let mut machine = Machine::new();
+        assert!(!machine.handle(
+            at(10_000),
+            Event::Connected {
+                epoch: EPOCH,
+                granted: GRANTED,
+                contact: at(0)
+            }
+        ));
+        assert_eq!(machine.deadline(), None);
+    }
+
+    #[test]
+    fn closed_is_final() {
+        let mut machine = active();
+        assert!(machine.handle(at(5), Event::Close));
+        let connected = Event::Connected {
+            epoch: Epoch(4),
+            granted: GRANTED,
+            contact: at(6),
+        };
+        for event in [connected, Event::Resumed, Event::Expired, Event::Close] {
+            assert!(!machine.handle(at(7), event));
+        }
+        assert_eq!(machine.state(), &SessionState::Closed);
+    }
+}

@@ -1,0 +1,141 @@
+//! The clock of leases: one that goes on counting while the machine is suspended.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+
+/// A point on `CLOCK_BOOTTIME`, as the time since the machine was booted.
+///
+/// Every deadline of this crate is one. Unlike [`std::time::Instant`], which is `CLOCK_MONOTONIC` on Linux, it advances
+/// while the machine is suspended, so that a machine that wakes up finds its leases run out. It never goes back.
+///
+/// Arithmetic saturates: a deadline too far away to be represented is simply never reached.
+///
+/// ```
+/// use std::time::Duration;
+/// use zk_session::BootTime;
+///
+/// let start = BootTime::now();
+/// let deadline = start + Duration::from_secs(5);
+/// assert!(BootTime::now() < deadline);
+/// assert_eq!(deadline.duration_since(start), Duration::from_secs(5));
+/// assert_eq!(start.duration_since(deadline), Duration::ZERO);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BootTime(Duration);
+
+impl BootTime {
+    /// The present.
+    ///
+    /// A clock that can't be read (no such Linux is known) reads as the end of time: every deadline has then passed,
+    /// which is the safe side.
+    pub fn now() -> Self {
+        match clock_gettime(ClockId::CLOCK_BOOTTIME) {
+            Ok(time) => Self(Duration::from(time)),
+            Err(_) => Self(Duration::MAX),
+        }
+    }
+
+    /// The point `since_boot` after the machine was booted.
+    pub const fn from_duration(since_boot: Duration) -> Self {
+        Self(since_boot)
+    }
+
+    /// The time from boot to this point.
+    pub const fn as_duration(self) -> Duration {
+        self.0
+    }
+
+    /// The time from `earlier` to this point, zero if `earlier` is not earlier.
+    pub const fn duration_since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for BootTime {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration))
+    }
+}
+
+impl Sub<Duration> for BootTime {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(duration))
+    }
+}
+
+impl fmt::Debug for BootTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "boot+{:.3}s", self.0.as_secs_f64())
+    }
+}
+
+/// The longest nap of [`sleep_until`]: tokio's timers stand still while the machine is suspended.
+const NAP: Duration = Duration::from_secs(1);
+
+/// Sleeps until `deadline`, and returns at once if it has passed.
+///
+/// After a suspend of the machine it returns at most a second late, however long the machine slept.
+///
+/// # Cancel safety
+/// Cancel safe: nothing but time is lost.
+pub async fn sleep_until(deadline: BootTime) {
+    loop {
+        let remaining = deadline.duration_since(BootTime::now());
+        if remaining.is_zero() {
+            return;
+        }
+        tokio::time::sleep(remaining.min(NAP)).await;
+    }
+}
+
+/// `future`'s output, or `None` once `deadline` has passed. A future that is ready at its first poll always wins, even
+/// past the deadline.
+pub(crate) async fn within<F: Future>(deadline: BootTime, future: F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = sleep_until(deadline) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates() {
+        let end = BootTime::from_duration(Duration::MAX);
+        assert_eq!(end + Duration::from_secs(1), end);
+        let start = BootTime::from_duration(Duration::ZERO);
+        assert_eq!(start - Duration::from_secs(1), start);
+        assert_eq!(start.duration_since(end), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_clock_moves_forward() {
+        let first = BootTime::now();
+        assert!(first.as_duration() > Duration::ZERO);
+        assert!(BootTime::now() >= first);
+    }
+
+    #[tokio::test]
+    async fn sleeping_until_the_past_returns_at_once() {
+        let started = BootTime::now();
+        sleep_until(started - Duration::from_secs(60)).await;
+        assert!(BootTime::now().duration_since(started) < Duration::from_secs(1));
+    }
+
+    #[tokio::test]
+    async fn sleeping_ends_no_earlier_than_asked() {
+        let deadline = BootTime::now() + Duration::from_millis(30);
+        sleep_until(deadline).await;
+        assert!(BootTime::now() >= deadline);
+    }
+}
