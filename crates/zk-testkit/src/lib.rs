@@ -1,5 +1,4 @@
-//! ZooKeeper for tests: real ensembles on loopback that end with the test that
-//! started them, however it ends, and a proxy that breaks connections on purpose.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -8,6 +7,7 @@ mod classpath;
 mod ensemble;
 mod error;
 mod ports;
+mod proxy;
 mod server;
 mod warden;
 
@@ -17,4 +17,5 @@ pub use classpath::Installation;
 pub use ensemble::Ensemble;
 pub use error::Error;
 pub use ports::PortReservation;
+pub use proxy::{Loss, Lost, Op, Proxy, Which};
 pub use server::Server;

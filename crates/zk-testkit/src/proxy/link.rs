@@ -1,0 +1,213 @@
+//! One client's connection through the proxy.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::frame::{Op, Piece, Pieces, Request, reply_xid};
+use super::rule::{Doom, Rules, Way};
+
+/// What is let through at the moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Gate {
+    pub(crate) black_hole: bool,
+    pub(crate) hold_requests: bool,
+    pub(crate) hold_replies: bool,
+}
+
+/// What all connections of one proxy share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) gate: watch::Sender<Gate>,
+    pub(crate) rules: Rules,
+    pub(crate) seen: Mutex<HashMap<Op, u64>>,
+    pub(crate) targets: Vec<SocketAddr>,
+}
+
+impl Shared {
+    async fn open(&self, closed: impl Fn(&Gate) -> bool) {
+        // The sender lives in `self`, so this ends by the gate's opening only.
+        let _ = self.gate.subscribe().wait_for(|gate| !closed(gate)).await;
+    }
+}
+
+/// Why a connection is reset rather than closed.
+struct Reset;
+
+impl From<std::io::Error> for Reset {
+    fn from(_: std::io::Error) -> Self {
+        Self
+    }
+}
+
+/// Passes everything on until both sides have ended, or a fault strikes.
+///
+/// Dropping the future at any point resets both connections.
+pub(crate) async fn run(client: TcpStream, shared: &Shared) {
+    let mut client = Wire::new(client);
+    shared.open(|gate| gate.black_hole).await;
+    let Some(mut server) = connect(&shared.targets).await else {
+        return;
+    };
+    let link = Link::default();
+    let ended = {
+        let (from_client, to_client) = client.stream.split();
+        let (from_server, to_server) = server.stream.split();
+        tokio::try_join!(
+            link.pass_requests(from_client, to_server, shared),
+            link.pass_replies(from_server, to_client, shared),
+        )
+    };
+    if ended.is_ok() {
+        client.ended_well = true;
+        server.ended_well = true;
+    }
+    // Otherwise the reset, and only then the news of it.
+    drop((client, server));
+    if let Some(doom) = link.struck() {
+        doom.tell();
+    }
+}
+
+/// A connection that is reset when it is dropped, unless it ended well.
+struct Wire {
+    stream: TcpStream,
+    ended_well: bool,
+}
+
+impl Wire {
+    fn new(stream: TcpStream) -> Self {
+        // ZooKeeper's clients and servers don't wait to fill a packet either.
+        let _ = stream.set_nodelay(true);
+        Self {
+            stream,
+            ended_well: false,
+        }
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        if !self.ended_well {
+            // It fails only on a connection that is gone.
+            let _ = self.stream.set_zero_linger();
+        }
+    }
+}
+
+/// What the two directions of one connection tell each other.
+#[derive(Default)]
+struct Link {
+    /// The request whose reply is not to come through.
+    doom: Mutex<Option<Doom>>,
+    struck: Mutex<Option<Doom>>,
+}
+
+impl Link {
+    async fn pass_requests(
+        &self,
+        from: impl AsyncRead + Unpin,
+        mut to: impl AsyncWrite + Unpin,
+        shared: &Shared,
+    ) -> Result<(), Reset> {
+        let mut pieces = Pieces::new(from);
+        let mut handshake = true;
+        while let Some(piece) = pieces.next().await? {
+            shared
+                .open(|gate| gate.black_hole || gate.hold_requests)
+                .await;
+            match &piece {
+                // The first frame opens the session and has no number.
+                Piece::Frame(_) if handshake => handshake = false,
+                Piece::Frame(frame) => {
+                    if let Some(request) = Request::parse(frame) {
+                        self.judge(&request, shared)?;
+                    }
+                }
+                Piece::Raw(_) => {}
+            }
+            to.write_all(piece.bytes()).await?;
+        }
+        shared
+            .open(|gate| gate.black_hole || gate.hold_requests)
+            .await;
+        Ok(to.shutdown().await?)
+    }
+
+    async fn pass_replies(
+        &self,
+        from: impl AsyncRead + Unpin,
+        mut to: impl AsyncWrite + Unpin,
+        shared: &Shared,
+    ) -> Result<(), Reset> {
+        let mut pieces = Pieces::new(from);
+        let mut handshake = true;
+        while let Some(piece) = pieces.next().await? {
+            shared
+                .open(|gate| gate.black_hole || gate.hold_replies)
+                .await;
+            match &piece {
+                Piece::Frame(_) if handshake => handshake = false,
+                Piece::Frame(frame) => self.strike(frame)?,
+                Piece::Raw(_) => {}
+            }
+            to.write_all(piece.bytes()).await?;
+        }
+        shared
+            .open(|gate| gate.black_hole || gate.hold_replies)
+            .await;
+        Ok(to.shutdown().await?)
+    }
+
+    fn judge(&self, request: &Request, shared: &Shared) -> Result<(), Reset> {
+        *lock(&shared.seen).entry(request.op).or_default() += 1;
+        // One doom at a time: the next request of this connection never gets a
+        // reply anyway, and other rules wait for other connections.
+        if lock(&self.doom).is_some() {
+            return Ok(());
+        }
+        match shared.rules.judge(request) {
+            Some(doom) if doom.way == Way::ToServer => {
+                *lock(&self.struck) = Some(doom);
+                Err(Reset)
+            }
+            doom => {
+                *lock(&self.doom) = doom;
+                Ok(())
+            }
+        }
+    }
+
+    fn strike(&self, frame: &[u8]) -> Result<(), Reset> {
+        let mut doom = lock(&self.doom);
+        let doomed = doom.as_ref().map(|doom| doom.xid);
+        if doomed.is_none() || reply_xid(frame) != doomed {
+            return Ok(());
+        }
+        *lock(&self.struck) = doom.take();
+        Err(Reset)
+    }
+
+    fn struck(self) -> Option<Doom> {
+        self.struck
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn connect(targets: &[SocketAddr]) -> Option<Wire> {
+    for target in targets {
+        if let Ok(stream) = TcpStream::connect(target).await {
+            return Some(Wire::new(stream));
+        }
+    }
+    None
+}

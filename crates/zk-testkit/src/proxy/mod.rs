@@ -1,0 +1,325 @@
+//! A TCP proxy on loopback that does to connections what networks do to them,
+//! but when the test says so.
+
+mod frame;
+mod link;
+mod rule;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+pub use frame::Op;
+pub use rule::{Loss, Lost, Which};
+
+use crate::error::Context as _;
+use crate::{Error, PortReservation};
+use link::{Gate, Shared};
+use rule::{Rules, Way};
+
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: u32 = 1024;
+/// How often the count of connections is looked at while one is awaited.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Stands between clients and a server.
+///
+/// Nothing happens by chance or by time: each fault strikes when it is called
+/// for, and those that need a request wait for it and then tell ([`Loss`]). It
+/// reads ZooKeeper's framing to know one request from another; what is not
+/// framed (four-letter words, TLS) passes unread.
+///
+/// It works on the tokio runtime that it was started on, and ends when it is
+/// dropped, resetting its connections.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    open: Arc<AtomicUsize>,
+    orders: mpsc::UnboundedSender<Order>,
+    acceptor: JoinHandle<()>,
+}
+
+/// What the acceptor is told; it answers when it is done.
+#[derive(Debug)]
+enum Order {
+    Cut(oneshot::Sender<usize>),
+    Refuse(bool, oneshot::Sender<std::io::Result<()>>),
+}
+
+impl Proxy {
+    /// A proxy for one server, on a free port.
+    ///
+    /// # Errors
+    /// [`Error::Ports`] or [`Error::Io`] if it can't listen.
+    pub async fn start(target: SocketAddr) -> Result<Self, Error> {
+        Self::start_many(vec![target]).await
+    }
+
+    /// A proxy for several servers: each connection goes to the first of them,
+    /// in this order, that accepts it.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_many(targets: Vec<SocketAddr>) -> Result<Self, Error> {
+        let ports = PortReservation::take(1)?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.ports()[0]));
+        let listener =
+            listen(address).context(|| format!("the proxy cannot listen on {address}"))?;
+        let shared = Arc::new(Shared {
+            gate: watch::Sender::new(Gate::default()),
+            rules: Rules::default(),
+            seen: Mutex::default(),
+            targets,
+        });
+        let open = Arc::new(AtomicUsize::new(0));
+        let (orders, receiver) = mpsc::unbounded_channel();
+        let acceptor = Acceptor {
+            address,
+            _ports: ports,
+            shared: Arc::clone(&shared),
+            open: Arc::clone(&open),
+            links: JoinSet::new(),
+        };
+        Ok(Self {
+            address,
+            shared,
+            open,
+            orders,
+            acceptor: tokio::spawn(acceptor.run(Door::Open(listener), receiver)),
+        })
+    }
+
+    /// Where clients connect to reach the server through the proxy.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many connections it has at the moment.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Waits until it has exactly that many connections.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] with the number there was.
+    pub async fn wait_connections(&self, count: usize, within: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + within;
+        loop {
+            let there = self.connections();
+            if there == count {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::Timeout {
+                    what: format!("{count} connections through the proxy"),
+                    within,
+                    detail: format!(": there are {there}"),
+                });
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// How many requests of a kind clients have sent, those that were lost on
+    /// their way to the server included.
+    #[must_use]
+    pub fn seen(&self, op: Op) -> u64 {
+        let seen = self
+            .shared
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        seen.get(&op).copied().unwrap_or(0)
+    }
+
+    /// Resets all connections, and gives their number. When it returns they are
+    /// gone, and no byte of theirs goes through any more. New ones are accepted.
+    pub async fn cut(&self) -> usize {
+        let (done, answer) = oneshot::channel();
+        let _ = self.orders.send(Order::Cut(done));
+        answer.await.unwrap_or(0)
+    }
+
+    /// Refuses new connections, as a host does where nobody listens, or accepts
+    /// them again. Those that exist go on; see [`cut`](Self::cut).
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it can't listen again.
+    pub async fn refuse(&self, refuse: bool) -> Result<(), Error> {
+        let (done, answer) = oneshot::channel();
+        let _ = self.orders.send(Order::Refuse(refuse, done));
+        answer
+            .await
+            .unwrap_or(Ok(()))
+            .context(|| format!("the proxy cannot listen on {} again", self.address))
+    }
+
+    /// Swallows everything in both directions and closes nothing, like a cable
+    /// that was pulled out; connections can be made and get no answer. When it
+    /// ends, what was swallowed arrives after all, as TCP would have sent it
+    /// again. To lose it for good, [`cut`](Self::cut) first.
+    pub fn black_hole(&self, on: bool) {
+        self.shared.gate.send_modify(|gate| gate.black_hole = on);
+    }
+
+    /// Holds back what clients send, and lets through what the server sends.
+    pub fn hold_requests(&self, on: bool) {
+        self.shared.gate.send_modify(|gate| gate.hold_requests = on);
+    }
+
+    /// Holds back what the server sends, and lets through what clients send:
+    /// requests are carried out and nobody hears of it.
+    pub fn hold_replies(&self, on: bool) {
+        self.shared.gate.send_modify(|gate| gate.hold_replies = on);
+    }
+
+    /// The next request of an application is carried out by the server, but its
+    /// reply is dropped and the connection reset. Short for
+    /// [`lose_reply`](Self::lose_reply) of any request.
+    pub fn lose_next_reply(&self) -> Loss {
+        self.lose_reply(Which::any())
+    }
+
+    /// The next request that fits passes; when its reply comes (which proves that
+    /// the server has carried it out), that is dropped and the connection reset.
+    /// Earlier replies pass. If the connection ends by other means before the
+    /// reply, the fault is used up.
+    pub fn lose_reply(&self, which: Which) -> Loss {
+        self.shared.rules.add(which, Way::ToClient)
+    }
+
+    /// The next request that fits does not reach the server, and the connection
+    /// is reset: to the client the same as a lost reply, but nothing was done.
+    pub fn lose_request(&self, which: Which) -> Loss {
+        self.shared.rules.add(which, Way::ToServer)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.acceptor.abort();
+    }
+}
+
+/// The port, listening or merely kept.
+enum Door {
+    Open(TcpListener),
+    /// Bound without listening: who connects is refused, nobody else can take it.
+    Shut(TcpSocket),
+    /// Neither worked: refused as well, but somebody else could take the port.
+    Lost,
+}
+
+struct Acceptor {
+    address: SocketAddr,
+    _ports: PortReservation,
+    shared: Arc<Shared>,
+    open: Arc<AtomicUsize>,
+    links: JoinSet<()>,
+}
+
+impl Acceptor {
+    async fn run(mut self, mut door: Door, mut orders: mpsc::UnboundedReceiver<Order>) {
+        loop {
+            let accept = async {
+                match &door {
+                    Door::Open(listener) => listener.accept().await,
+                    Door::Shut(_) | Door::Lost => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(Order::Cut(done)) => {
+                        let cut = self.open.load(Ordering::Acquire);
+                        self.links.shutdown().await;
+                        let _ = done.send(cut);
+                    }
+                    Some(Order::Refuse(refuse, done)) => {
+                        let (next, outcome) = self.turn(door, refuse);
+                        door = next;
+                        let _ = done.send(outcome);
+                    }
+                    None => return,
+                },
+                // An error concerns one connection that is gone already.
+                Ok((client, _)) = accept => self.link(client),
+                Some(_) = self.links.join_next() => {}
+            }
+        }
+    }
+
+    fn link(&mut self, client: tokio::net::TcpStream) {
+        let shared = Arc::clone(&self.shared);
+        let counted = Counted::new(&self.open);
+        self.links.spawn(async move {
+            let _counted = counted;
+            link::run(client, &shared).await;
+        });
+    }
+
+    fn turn(&self, door: Door, refuse: bool) -> (Door, std::io::Result<()>) {
+        match (door, refuse) {
+            (Door::Open(listener), true) => {
+                // First: two sockets can't hold the port while one listens.
+                drop(listener);
+                match bind(self.address) {
+                    Ok(socket) => (Door::Shut(socket), Ok(())),
+                    Err(error) => (self.open_again(), Err(error)),
+                }
+            }
+            (Door::Shut(socket), false) => match socket.listen(BACKLOG) {
+                Ok(listener) => (Door::Open(listener), Ok(())),
+                Err(error) => (self.open_again(), Err(error)),
+            },
+            (Door::Lost, false) => match listen(self.address) {
+                Ok(listener) => (Door::Open(listener), Ok(())),
+                Err(error) => (Door::Lost, Err(error)),
+            },
+            (door, _) => (door, Ok(())),
+        }
+    }
+
+    fn open_again(&self) -> Door {
+        match listen(self.address) {
+            Ok(listener) => Door::Open(listener),
+            Err(_) => Door::Lost,
+        }
+    }
+}
+
+/// Counts a connection for as long as its task lives.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    // The port's earlier connections may still exist.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    bind(address)?.listen(BACKLOG)
+}

@@ -1,0 +1,214 @@
+//! Which request or reply is to be lost, and the news that it was.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::frame::{Op, Request};
+use crate::Error;
+
+/// Which requests a fault applies to.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct Which {
+    op: Option<Op>,
+    writes_only: bool,
+    path_part: Option<String>,
+    skip: usize,
+}
+
+impl Which {
+    /// Any request of the application: not pings, not authentication, not the
+    /// watches that a client library sets again after a reconnect.
+    pub fn any() -> Self {
+        Self::default()
+    }
+
+    /// One kind of request.
+    pub fn op(op: Op) -> Self {
+        Self {
+            op: Some(op),
+            ..Self::default()
+        }
+    }
+
+    /// Any request that changes znodes when it succeeds.
+    pub fn write() -> Self {
+        Self {
+            writes_only: true,
+            ..Self::default()
+        }
+    }
+
+    /// Only on paths that contain `part`. A `multi` has no path of its own.
+    pub fn on_path_with(mut self, part: impl Into<String>) -> Self {
+        self.path_part = Some(part.into());
+        self
+    }
+
+    /// Not the first one that fits but the one after `count` others.
+    pub fn skipping(mut self, count: usize) -> Self {
+        self.skip = count;
+        self
+    }
+
+    fn fits(&self, request: &Request) -> bool {
+        let path = request.path.as_deref().unwrap_or_default();
+        self.op.is_none_or(|op| op == request.op)
+            && (!self.writes_only || request.op.is_write())
+            && self
+                .path_part
+                .as_ref()
+                .is_none_or(|part| path.contains(part))
+    }
+}
+
+/// The request that a fault has hit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lost {
+    /// What it was.
+    pub op: Op,
+    /// Its path; `None` for requests without one.
+    pub path: Option<String>,
+}
+
+/// A fault that waits for its request. Dropping it does not call the fault off.
+#[derive(Debug)]
+pub struct Loss {
+    hit: oneshot::Receiver<Lost>,
+}
+
+impl Loss {
+    /// Waits until the fault has struck and the connection is closed.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], also if the proxy is gone, or the connection ended by
+    /// other means after the request had passed and before its reply came.
+    pub async fn happened(self, within: Duration) -> Result<Lost, Error> {
+        let detail = match tokio::time::timeout(within, self.hit).await {
+            Ok(Ok(lost)) => return Ok(lost),
+            Ok(Err(_)) => ": the proxy or the connection ended first".to_owned(),
+            Err(_) => ": no request fitted, or the server did not answer it".to_owned(),
+        };
+        Err(Error::Timeout {
+            what: "the loss that the proxy was told to cause".to_owned(),
+            within,
+            detail,
+        })
+    }
+}
+
+/// On which of its two ways a request is to be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    ToServer,
+    ToClient,
+}
+
+#[derive(Debug)]
+struct Rule {
+    which: Which,
+    way: Way,
+    hit: oneshot::Sender<Lost>,
+}
+
+/// A rule that has found its request.
+#[derive(Debug)]
+pub(crate) struct Doom {
+    pub(crate) way: Way,
+    pub(crate) xid: i32,
+    lost: Lost,
+    hit: oneshot::Sender<Lost>,
+}
+
+impl Doom {
+    pub(crate) fn tell(self) {
+        // Nobody needs to be listening.
+        let _ = self.hit.send(self.lost);
+    }
+}
+
+/// The faults that wait, oldest first. Each strikes once.
+#[derive(Debug, Default)]
+pub(crate) struct Rules(Mutex<Vec<Rule>>);
+
+impl Rules {
+    pub(crate) fn add(&self, which: Which, way: Way) -> Loss {
+        let (hit, receiver) = oneshot::channel();
+        let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.push(Rule { which, way, hit });
+        Loss { hit: receiver }
+    }
+
+    /// Takes the oldest rule that fits out of the list.
+    pub(crate) fn judge(&self, request: &Request) -> Option<Doom> {
+        let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut struck = None;
+        for (index, rule) in rules.iter_mut().enumerate() {
+            if !rule.which.fits(request) {
+                continue;
+            }
+            if rule.which.skip > 0 {
+                rule.which.skip -= 1;
+            } else if struck.is_none() {
+                struck = Some(index);
+            }
+        }
+        let rule = rules.remove(struck?);
+        Some(Doom {
+            way: rule.way,
+            xid: request.xid,
+            lost: Lost {
+                op: request.op,
+                path: request.path.clone(),
+            },
+            hit: rule.hit,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(op: Op, path: &str) -> Request {
+        Request {
+            xid: 1,
+            op,
+            path: Some(path.to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_rule_strikes_once_and_only_what_fits() {
+        let rules = Rules::default();
+        let _loss = rules.add(Which::op(Op::Create).on_path_with("/x"), Way::ToClient);
+        assert!(rules.judge(&request(Op::Delete, "/x")).is_none());
+        assert!(rules.judge(&request(Op::Create, "/y")).is_none());
+        assert!(rules.judge(&request(Op::Create, "/a/x")).is_some());
+        assert!(rules.judge(&request(Op::Create, "/a/x")).is_none());
+    }
+
+    #[test]
+    fn skipping_counts_what_fits() {
+        let rules = Rules::default();
+        let _loss = rules.add(Which::write().skipping(1), Way::ToServer);
+        assert!(rules.judge(&request(Op::GetData, "/x")).is_none());
+        assert!(rules.judge(&request(Op::SetData, "/x")).is_none());
+        assert!(rules.judge(&request(Op::SetData, "/x")).is_some());
+    }
+
+    #[test]
+    fn two_rules_strike_one_request_each() {
+        let rules = Rules::default();
+        let _first = rules.add(Which::any(), Way::ToServer);
+        let _second = rules.add(Which::any(), Way::ToClient);
+        let ways: Vec<Way> = (0..2)
+            .filter_map(|_| rules.judge(&request(Op::GetData, "/x")))
+            .map(|doom| doom.way)
+            .collect();
+        assert_eq!(ways, [Way::ToServer, Way::ToClient]);
+    }
+}
