@@ -1,2 +1,44 @@
-//! Under construction.
-fn main() {}
+//! The chores of this workspace: `cargo xtask test | demo | ensemble | bench`.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod cargo;
+mod cli;
+mod demo;
+mod ensemble;
+mod group;
+mod packages;
+mod signals;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        // Dropping the chore ends every process that it has started.
+        tokio::select! {
+            outcome = cli.chore.run() => outcome,
+            signal = signals::any() => {
+                let signal = signal?;
+                eprintln!("\n{signal}: everything that was started is ended");
+                Ok(signal.exit_code())
+            }
+        }
+    })
+}

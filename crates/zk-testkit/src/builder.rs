@@ -197,7 +197,10 @@ impl Builder {
 
     /// Puts an ensemble of earlier together again, by its files.
     pub(crate) fn attach(self, dir: &Path) -> Result<Ensemble, Error> {
-        let dir = absolute(dir)?;
+        let dir = dir.canonicalize().map_err(|error| Error::NoEnsemble {
+            dir: dir.to_path_buf(),
+            reason: error.to_string(),
+        })?;
         let mut servers = Vec::new();
         loop {
             let config = dir.join(format!("server-{}/zoo.cfg", servers.len()));
@@ -263,22 +266,13 @@ impl Builder {
 
     fn assemble(&self, installation: Installation) -> Result<Ensemble, Error> {
         let (dir, temporary) = self.directory()?;
+        self.refuse_running(&dir)?;
         let (ports, reservation) = self.choose_ports()?;
         let servers: Vec<Server> = ports
             .iter()
             .enumerate()
             .map(|(index, ports)| Server::new(index, &dir, *ports))
             .collect();
-        for server in &servers {
-            server.adopt();
-            if let Some(pid) = server.pid() {
-                server.forget();
-                return Err(Error::AlreadyRunning {
-                    server: server.index(),
-                    pid,
-                });
-            }
-        }
         let launch = self.launch(installation, &dir)?;
         for server in &servers {
             server.write_config(&self.config(server, &ports))?;
@@ -299,6 +293,18 @@ impl Builder {
             temporary,
             ports: reservation,
         }))
+    }
+
+    /// Before the ports are looked at, which those servers would hold.
+    fn refuse_running(&self, dir: &Path) -> Result<(), Error> {
+        for index in 0..self.servers {
+            let server = Server::new(index, dir, Ports::default());
+            server.adopt();
+            if let Some(pid) = server.pid() {
+                return Err(Error::AlreadyRunning { server: index, pid });
+            }
+        }
+        Ok(())
     }
 
     fn directory(&self) -> Result<(PathBuf, Option<TempDir>), Error> {

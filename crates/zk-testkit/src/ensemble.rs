@@ -304,9 +304,9 @@ impl Ensemble {
     /// [`Error::Io`] if there is no answer within two seconds.
     pub async fn admin(&self, index: usize, word: &str) -> Result<String, Error> {
         let address = self.server(index).address();
-        admin::ask(address, word).await.map_err(|source| Error::Io {
+        admin::ask(address, word).await.map_err(|error| Error::Io {
             context: format!("server {index} at {address} did not answer '{word}'"),
-            source,
+            error,
         })
     }
 

@@ -102,13 +102,12 @@ pub enum Error {
     Ports(String),
 
     /// The operating system refused something.
-    #[error("{context}: {source}")]
+    #[error("{context}: {error}")]
     Io {
         /// What was being done, to what.
         context: String,
-        /// The system's own words.
-        #[source]
-        source: std::io::Error,
+        /// The system's own words. Part of this error's text, so not its source.
+        error: std::io::Error,
     },
 }
 
@@ -119,9 +118,9 @@ pub(crate) trait Context<T> {
 
 impl<T> Context<T> for std::io::Result<T> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|source| Error::Io {
+        self.map_err(|error| Error::Io {
             context: what(),
-            source,
+            error,
         })
     }
 }

@@ -66,10 +66,10 @@ impl PortReservation {
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => continue,
-                Err(TryLockError::Error(source)) => {
+                Err(TryLockError::Error(error)) => {
                     return Err(Error::Io {
                         context: format!("cannot lock {}", path.display()),
-                        source,
+                        error,
                     });
                 }
             }

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(5);
 const TAIL_LINES: usize = 25;
 
 /// The ports of one server, all on 127.0.0.1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ports {
     pub(crate) client: u16,
     pub(crate) quorum: u16,

@@ -155,9 +155,11 @@ async fn a_server_that_cannot_start_shows_its_log() {
 #[tokio::test]
 async fn a_detached_ensemble_is_found_again_and_ended() {
     let dir = tempfile::tempdir().unwrap();
+    let ports = PortReservation::take(3).unwrap();
     let builder = || {
         Ensemble::builder()
             .servers(1)
+            .base_port(ports.ports()[0])
             .dir(dir.path())
             .detached(true)
     };

@@ -1,0 +1,132 @@
+//! What can be asked for.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{bench, demo, ensemble, test};
+
+/// The chores of this workspace.
+#[derive(Debug, Parser)]
+#[command(
+    name = "xtask",
+    bin_name = "cargo xtask",
+    disable_help_subcommand = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Chore {
+    /// Run every test, those against a real ensemble and the doctests included.
+    ///
+    /// Installs Debian's ZooKeeper and a Java runtime first if neither they nor
+    /// ZOOKEEPER_HOME are there. Uses cargo-nextest if it is installed, else
+    /// `cargo test`. The last line gives the totals.
+    Test(TestArgs),
+    /// Show the main job: two sites, two workers each, a job that fails over.
+    ///
+    /// Starts three ZooKeeper servers and four workers on this machine, kills
+    /// the leading worker, takes a site away and brings it back, forces a
+    /// failover, and then counts: exit code 0 only if every order was booked
+    /// exactly once. Ctrl-C ends everything.
+    Demo(DemoArgs),
+    /// Start, look at, or end a real ZooKeeper ensemble on loopback.
+    #[command(subcommand)]
+    Ensemble(EnsembleChore),
+    /// Run a benchmark, or all of them.
+    Bench(BenchArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TestArgs {
+    /// Part of a test's name, a package, or a file such as
+    /// crates/zk-testkit/tests/proxy.rs; several widen the choice.
+    pub(crate) filter: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// When the demo is over leave everything running, until Ctrl-C, and print
+    /// what to try.
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// The benchmark's name; all of them without one.
+    pub(crate) name: Option<String>,
+    /// Handed to the benchmark.
+    #[arg(last = true)]
+    pub(crate) args: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EnsembleChore {
+    /// Start the servers, wait until they serve, print the connect string. They
+    /// run on until `down`.
+    Up(EnsembleUp),
+    /// End the servers. Their data stays unless --wipe is given.
+    Down(EnsembleDown),
+    /// Print each server's address, process and mode. Exit code 1 unless all of
+    /// them serve.
+    Status(EnsembleDir),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EnsembleDir {
+    /// Where the servers' configuration, data, logs and process ids are; by
+    /// default .ensemble in the workspace.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EnsembleUp {
+    #[command(flatten)]
+    pub(crate) at: EnsembleDir,
+    /// How many servers.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) servers: usize,
+    /// With n servers, clients connect to P .. P+n-1; the 2n ports after those
+    /// are the servers' own.
+    #[arg(long, value_name = "P", default_value_t = 21811)]
+    pub(crate) base_port: u16,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EnsembleDown {
+    #[command(flatten)]
+    pub(crate) at: EnsembleDir,
+    /// Remove the data and the logs too.
+    #[arg(long)]
+    pub(crate) wipe: bool,
+}
+
+impl Chore {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Test(args) => test::run(&args.filter).await,
+            Self::Demo(args) => demo::run(args.keep).await,
+            Self::Ensemble(EnsembleChore::Up(up)) => ensemble::up(&up).await,
+            Self::Ensemble(EnsembleChore::Down(down)) => ensemble::down(&down),
+            Self::Ensemble(EnsembleChore::Status(at)) => ensemble::status(&at).await,
+            Self::Bench(args) => bench::run(args.name.as_deref(), &args.args).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,120 @@
+//! `cargo xtask ensemble`: servers that outlive the command.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use zk_testkit::{Ensemble, Error};
+
+use crate::cargo;
+use crate::cli::{EnsembleDir, EnsembleDown, EnsembleUp};
+use crate::packages;
+
+const START_WITHIN: Duration = Duration::from_secs(60);
+
+impl EnsembleDir {
+    fn path(&self) -> PathBuf {
+        match &self.dir {
+            Some(dir) => dir.clone(),
+            None => cargo::root().join(".ensemble"),
+        }
+    }
+}
+
+pub(crate) async fn up(up: &EnsembleUp) -> anyhow::Result<ExitCode> {
+    packages::ensure_zookeeper().await?;
+    let dir = up.at.path();
+    let started = Ensemble::builder()
+        .servers(up.servers)
+        .base_port(up.base_port)
+        .dir(&dir)
+        .detached(true)
+        .start_within(START_WITHIN)
+        .start()
+        .await;
+    match started {
+        Ok(ensemble) => {
+            println!("{}", ensemble.connect_string());
+            eprintln!(
+                "{} servers serve; logs and data in {}; `cargo xtask ensemble down` ends them",
+                up.servers,
+                dir.display()
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(Error::AlreadyRunning { .. }) => already_up(up, &dir).await,
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Asking twice does no harm; servers that have died are started again.
+async fn already_up(up: &EnsembleUp, dir: &std::path::Path) -> anyhow::Result<ExitCode> {
+    let ensemble = Ensemble::attach(dir)?;
+    let there = ensemble.servers().len();
+    let base = ensemble.addresses()[0].port();
+    if there != up.servers || base != up.base_port {
+        bail!(
+            "in {} an ensemble of {there} servers from port {base} is running: end it by \
+             `cargo xtask ensemble down`, or give --dir another directory",
+            dir.display()
+        );
+    }
+    for server in ensemble.servers() {
+        if server.pid().is_none() {
+            ensemble.start_server(server.index()).await?;
+        }
+    }
+    ensemble.wait_serving(START_WITHIN).await?;
+    println!("{}", ensemble.connect_string());
+    eprintln!("it was up already; logs and data in {}", dir.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn down(down: &EnsembleDown) -> anyhow::Result<ExitCode> {
+    let dir = down.at.path();
+    match Ensemble::attach(&dir) {
+        Ok(ensemble) => {
+            let running = ensemble
+                .servers()
+                .iter()
+                .filter(|server| server.pid().is_some())
+                .count();
+            ensemble.end();
+            eprintln!("{running} servers ended");
+        }
+        Err(Error::NoEnsemble { .. }) => {
+            eprintln!("no ensemble in {}", dir.display());
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    if down.wipe {
+        // Attaching has shown that this is an ensemble's directory.
+        fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+        eprintln!("{} removed", dir.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn status(at: &EnsembleDir) -> anyhow::Result<ExitCode> {
+    let ensemble = Ensemble::attach(at.path())?;
+    let mut all_serve = true;
+    for server in ensemble.servers() {
+        let mode = match server.pid() {
+            None => "stopped".to_owned(),
+            Some(pid) => match ensemble.mode(server.index()).await {
+                Some(mode) => format!("{}, pid {pid}", format!("{mode:?}").to_lowercase()),
+                None => format!("runs but does not serve, pid {pid}"),
+            },
+        };
+        all_serve &= ensemble.mode(server.index()).await.is_some();
+        println!("server {}  {}  {mode}", server.index(), server.address());
+    }
+    if all_serve {
+        println!("{}", ensemble.connect_string());
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(ExitCode::FAILURE)
+}

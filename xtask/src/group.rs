@@ -1,0 +1,76 @@
+//! A program and all that it starts, ended together.
+
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+/// From the polite signal to SIGKILL.
+const GRACE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A program in a process group of its own: what it starts in turn belongs to
+/// the group. Dropping it ends the group, by SIGINT first, so that cargo and
+/// cargo-nextest end their own children in their own way.
+#[derive(Debug)]
+pub(crate) struct Group {
+    child: Child,
+    ended: bool,
+}
+
+impl Group {
+    pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
+        use std::os::unix::process::CommandExt as _;
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {program}"))?;
+        Ok(Self {
+            child,
+            ended: false,
+        })
+    }
+
+    pub(crate) fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Waits until the program has ended.
+    pub(crate) async fn status(mut self) -> anyhow::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.child.try_wait().context("cannot wait for a child")? {
+                self.ended = true;
+                return Ok(status);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            // Fails if the group is gone, which is what is wanted.
+            let _ = killpg(Pid::from_raw(pid), signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        self.signal(Signal::SIGINT);
+        let deadline = Instant::now() + GRACE;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                self.signal(Signal::SIGKILL);
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What `cargo xtask test FILTER...` chooses.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::cargo::{self, Target};
+
+/// The tests that were asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Choice(Vec<Wanted>);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    Package(String),
+    /// A file of a package's `tests` directory.
+    Program {
+        package: String,
+        name: String,
+    },
+    /// A file of a package's sources: its module's own tests.
+    Module {
+        package: String,
+        path: String,
+    },
+    Name(String),
+}
+
+impl Choice {
+    pub(crate) fn of(filters: &[String], targets: &[Target]) -> Self {
+        Self(
+            filters
+                .iter()
+                .map(|filter| Wanted::of(filter, targets))
+                .collect(),
+        )
+    }
+
+    pub(crate) fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The packages that all chosen tests belong to, where that is known: no
+    /// others need to be built then.
+    pub(crate) fn packages(&self) -> Option<BTreeSet<&str>> {
+        if self.is_everything() {
+            return None;
+        }
+        self.0.iter().map(Wanted::package).collect()
+    }
+
+    /// For `cargo nextest run --filterset`.
+    pub(crate) fn nextest_expression(&self) -> Option<String> {
+        if self.is_everything() {
+            return None;
+        }
+        let terms: Vec<String> = self.0.iter().map(Wanted::nextest_term).collect();
+        Some(terms.join(" | "))
+    }
+
+    /// For `cargo test`, once for each filter.
+    pub(crate) fn cargo_test_arguments(&self) -> Vec<Vec<String>> {
+        if self.is_everything() {
+            return vec![vec!["--workspace".to_owned()]];
+        }
+        self.0.iter().map(Wanted::cargo_test_arguments).collect()
+    }
+}
+
+impl Wanted {
+    fn of(filter: &str, targets: &[Target]) -> Self {
+        let file = Path::new(filter);
+        if file.extension().is_some_and(|extension| extension == "rs")
+            && let Some(wanted) = Self::of_file(file, targets)
+        {
+            return wanted;
+        }
+        if targets.iter().any(|target| target.package == filter) {
+            return Self::Package(filter.to_owned());
+        }
+        match targets.iter().find(|t| t.is_test() && t.name == filter) {
+            Some(target) => Self::of_target(target),
+            None => Self::Name(filter.to_owned()),
+        }
+    }
+
+    fn of_target(target: &Target) -> Self {
+        let package = target.package.clone();
+        if target.is_test() {
+            let name = target.name.clone();
+            return Self::Program { package, name };
+        }
+        Self::Package(package)
+    }
+
+    fn of_file(file: &Path, targets: &[Target]) -> Option<Self> {
+        let named_only = file.components().count() == 1;
+        let file = cargo::root().join(file);
+        let target = targets.iter().find(|target| {
+            target.source == file
+                || named_only && target.is_test() && target.source.file_name() == file.file_name()
+        });
+        if let Some(target) = target {
+            return Some(Self::of_target(target));
+        }
+        // A module: of the target whose directory it lies in.
+        let owner = targets
+            .iter()
+            .filter_map(|target| Some((target, target.source.parent()?)))
+            .filter(|(_, dir)| file.starts_with(dir))
+            .max_by_key(|(_, dir)| dir.components().count())?;
+        let (target, dir) = owner;
+        let inside = file.strip_prefix(dir).ok()?.with_extension("");
+        let mut steps: Vec<_> = inside.iter().map(|step| step.to_string_lossy()).collect();
+        if steps.last().is_some_and(|last| last == "mod") {
+            steps.pop();
+        }
+        Some(Self::Module {
+            package: target.package.clone(),
+            path: steps.join("::"),
+        })
+    }
+
+    fn package(&self) -> Option<&str> {
+        match self {
+            Self::Package(package)
+            | Self::Program { package, .. }
+            | Self::Module { package, .. } => Some(package),
+            Self::Name(_) => None,
+        }
+    }
+
+    fn nextest_term(&self) -> String {
+        match self {
+            Self::Package(package) => format!("package(={package})"),
+            Self::Program { package, name } => format!("(package(={package}) & binary(={name}))"),
+            Self::Module { package, path } => format!("(package(={package}) & test(~{path}::))"),
+            Self::Name(name) => format!("test(~{name})"),
+        }
+    }
+
+    fn cargo_test_arguments(&self) -> Vec<String> {
+        let args: Vec<&str> = match self {
+            Self::Package(package) => vec!["--package", package],
+            Self::Program { package, name } => vec!["--package", package, "--test", name],
+            Self::Module { package, path } => vec!["--package", package, path],
+            Self::Name(name) => vec!["--workspace", name],
+        };
+        args.into_iter().map(str::to_owned).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn targets() -> Vec<Target> {
+        let target = |package: &str, kind: &str, name: &str, source: &str| Target {
+            package: package.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            source: cargo::root().join(source),
+        };
+        vec![
+            target("kit", "lib", "kit", "crates/kit/src/lib.rs"),
+            target("kit", "test", "proxy", "crates/kit/tests/proxy.rs"),
+            target("e2e", "test", "failover", "tests/tests/failover.rs"),
+        ]
+    }
+
+    fn expression(filters: &[&str]) -> String {
+        let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
+        Choice::of(&filters, &targets())
+            .nextest_expression()
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn nothing_chooses_everything() {
+        let choice = Choice::of(&[], &targets());
+        assert!(choice.is_everything());
+        assert_eq!(choice.nextest_expression(), None);
+        assert_eq!(choice.cargo_test_arguments(), [["--workspace"]]);
+    }
+
+    #[test]
+    fn a_test_file_by_path_by_name_and_by_stem() {
+        let expected = "(package(=kit) & binary(=proxy))";
+        assert_eq!(expression(&["crates/kit/tests/proxy.rs"]), expected);
+        assert_eq!(expression(&["proxy.rs"]), expected);
+        assert_eq!(expression(&["proxy"]), expected);
+    }
+
+    #[test]
+    fn a_source_file_chooses_its_modules_tests() {
+        assert_eq!(
+            expression(&["crates/kit/src/net/frame.rs"]),
+            "(package(=kit) & test(~net::frame::))"
+        );
+        assert_eq!(
+            expression(&["crates/kit/src/net/mod.rs"]),
+            "(package(=kit) & test(~net::))"
+        );
+    }
+
+    #[test]
+    fn only_names_may_be_anywhere() {
+        let packages = |filters: &[&str]| {
+            let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
+            let choice = Choice::of(&filters, &targets());
+            choice.packages().map(|packages| packages.len())
+        };
+        assert_eq!(packages(&["proxy", "kit", "failover.rs"]), Some(2));
+        assert_eq!(packages(&["proxy", "loses_nothing"]), None);
+        assert_eq!(packages(&[]), None);
+    }
+
+    #[test]
+    fn packages_and_names_together() {
+        assert_eq!(
+            expression(&["kit", "loses_nothing"]),
+            "package(=kit) | test(~loses_nothing)"
+        );
+    }
+}
