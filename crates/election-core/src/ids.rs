@@ -30,11 +30,7 @@ fn check(kind: &'static str, name: &str) -> Result<(), BadName> {
     } else {
         return Ok(());
     };
-    Err(BadName {
-        kind,
-        name: name.to_owned(),
-        why,
-    })
+    Err(BadName { kind, name: name.to_owned(), why })
 }
 
 macro_rules! name {
@@ -158,9 +154,7 @@ impl Ballot {
 
 impl Ord for Ballot {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.sequence()
-            .cmp(&other.sequence())
-            .then_with(|| self.0.cmp(&other.0))
+        self.sequence().cmp(&other.sequence()).then_with(|| self.0.cmp(&other.0))
     }
 }
 

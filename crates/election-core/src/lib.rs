@@ -1,6 +1,7 @@
 //! Leader election as a deterministic engine, and the shell that runs it on ZooKeeper.
 #![forbid(unsafe_code)]
 
+pub mod engine;
 pub mod ids;
 pub mod paths;
 pub mod record;

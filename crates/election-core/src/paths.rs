@@ -14,21 +14,17 @@ impl Paths {
     /// # Errors
     /// A sentence that says which of the two is unusable and why.
     pub fn new(root: &str, election: &str) -> Result<Self, String> {
-        MemberId::new(election)
-            .map_err(|e| e.to_string().replace("the member id", "the election"))?;
+        MemberId::new(election).map_err(|e| e.to_string().replace("the member id", "the election"))?;
         let root = root.trim_end_matches('/');
         if !root.is_empty() {
             if !root.starts_with('/') {
                 return Err(format!("the root {root:?} must start with '/'"));
             }
             for part in root[1..].split('/') {
-                MemberId::new(part)
-                    .map_err(|e| e.to_string().replace("the member id", "the root's part"))?;
+                MemberId::new(part).map_err(|e| e.to_string().replace("the member id", "the root's part"))?;
             }
         }
-        Ok(Self {
-            base: format!("{root}/{election}"),
-        })
+        Ok(Self { base: format!("{root}/{election}") })
     }
 
     /// `<root>/<election>` itself.
@@ -103,13 +99,7 @@ impl Paths {
 
     /// The persistent znodes that must exist before anyone can stand.
     pub fn parents(&self) -> [String; 5] {
-        [
-            self.nodes(),
-            self.election(),
-            format!("{}/leader", self.base),
-            self.requests(),
-            self.history(),
-        ]
+        [self.nodes(), self.election(), format!("{}/leader", self.base), self.requests(), self.history()]
     }
 }
 

@@ -87,22 +87,14 @@ pub struct Refused {
 impl MemberRecord {
     /// This member as it is named in a decision.
     pub fn named(&self) -> Named {
-        Named {
-            member: self.member.clone(),
-            ballot: self.ballot.clone(),
-            site: self.site.clone(),
-        }
+        Named { member: self.member.clone(), ballot: self.ballot.clone(), site: self.site.clone() }
     }
 }
 
 impl Named {
     /// This member as the one that led before.
     pub fn as_previous(&self) -> Previous {
-        Previous {
-            member: self.member.clone(),
-            ballot: self.ballot.clone(),
-            site: self.site.clone(),
-        }
+        Previous { member: self.member.clone(), ballot: self.ballot.clone(), site: self.site.clone() }
     }
 }
 

@@ -21,12 +21,7 @@ pub struct Control {
 
 impl Default for Control {
     fn default() -> Self {
-        Self {
-            v: super::VERSION,
-            mode: Mode::Auto,
-            drained: Vec::new(),
-            preferred_site: None,
-        }
+        Self { v: super::VERSION, mode: Mode::Auto, drained: Vec::new(), preferred_site: None }
     }
 }
 

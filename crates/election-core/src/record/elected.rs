@@ -39,6 +39,10 @@ pub struct Elected {
     /// The operator's request that this term carries out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// The latest request that has been decided, in this term or in one before:
+    /// what stands at or before it is never decided a second time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_request: Option<String>,
     /// Who led before this term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Previous>,
@@ -52,9 +56,7 @@ impl Elected {
 
     /// Whether `ballot` is excluded at `unix_ms`.
     pub fn excluded(&self, ballot: &Ballot, unix_ms: u64) -> Option<&Exclusion> {
-        self.exclusions
-            .iter()
-            .find(|e| e.ballot == *ballot && e.until_ms > unix_ms)
+        self.exclusions.iter().find(|e| e.ballot == *ballot && e.until_ms > unix_ms)
     }
 }
 
@@ -152,11 +154,7 @@ impl Cause {
     pub const fn is_failure(self) -> bool {
         matches!(
             self,
-            Self::LeaderLost
-                | Self::Unhealthy
-                | Self::TakeoverFailed
-                | Self::Resigned
-                | Self::Failover
+            Self::LeaderLost | Self::Unhealthy | Self::TakeoverFailed | Self::Resigned | Self::Failover
         )
     }
 }
@@ -174,10 +172,7 @@ mod tests {
     #[test]
     fn the_word_for_a_cause_is_its_json() {
         for cause in Cause::ALL {
-            assert_eq!(
-                serde_json::to_string(&cause).unwrap(),
-                format!("\"{cause}\"")
-            );
+            assert_eq!(serde_json::to_string(&cause).unwrap(), format!("\"{cause}\""));
         }
     }
 }

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::Cause;
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// What a member says of itself in `nodes/<member>`.
@@ -36,6 +37,23 @@ pub struct MemberRecord {
     /// When this incarnation joined, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub joined_ms: u64,
+    /// The last leadership that it could not take over or keep up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gave_up: Option<GaveUp>,
+}
+
+/// A leadership that a member could not take over or keep up. It is said here so
+/// that the elector needn't wait for a timeout to name the next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GaveUp {
+    /// The term of that leadership.
+    pub term: u64,
+    /// `takeover-failed` or `resigned`.
+    pub cause: Cause,
+    /// Why, in words.
+    pub reason: String,
+    /// When, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
 }
 
 fn one() -> i64 {

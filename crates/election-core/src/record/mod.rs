@@ -16,7 +16,7 @@ pub use control::{Control, Mode};
 pub use current::{Current, Status};
 pub use elected::{Cause, Elected, Exclusion, Named, Previous};
 pub use history::{HistoryEntry, Phases};
-pub use member::{Health, MemberRecord};
+pub use member::{GaveUp, Health, MemberRecord};
 pub use request::{Request, RequestKind, RequestState, Target};
 
 /// The largest record that is read or written, in bytes.
@@ -49,15 +49,9 @@ pub trait Record: Serialize + DeserializeOwned {
     /// # Errors
     /// When it is too large, no such JSON, or of a format that this crate can't read.
     fn decode(path: &str, data: &[u8]) -> Result<Self, RecordError> {
-        let error = |why: String| RecordError {
-            path: path.to_owned(),
-            why,
-        };
+        let error = |why: String| RecordError { path: path.to_owned(), why };
         if data.len() > MAX_RECORD {
-            return Err(error(format!(
-                "it has {} bytes, more than {MAX_RECORD}",
-                data.len()
-            )));
+            return Err(error(format!("it has {} bytes, more than {MAX_RECORD}", data.len())));
         }
         let record: Self = serde_json::from_slice(data).map_err(|e| error(e.to_string()))?;
         if record.version() != VERSION {
@@ -74,16 +68,10 @@ pub trait Record: Serialize + DeserializeOwned {
     /// # Errors
     /// When it would be too large.
     fn encode(&self, path: &str) -> Result<Vec<u8>, RecordError> {
-        let error = |why: String| RecordError {
-            path: path.to_owned(),
-            why,
-        };
+        let error = |why: String| RecordError { path: path.to_owned(), why };
         let data = serde_json::to_vec(self).map_err(|e| error(e.to_string()))?;
         if data.len() > MAX_RECORD {
-            return Err(error(format!(
-                "it would have {} bytes, more than {MAX_RECORD}",
-                data.len()
-            )));
+            return Err(error(format!("it would have {} bytes, more than {MAX_RECORD}", data.len())));
         }
         Ok(data)
     }
@@ -99,14 +87,7 @@ macro_rules! record {
     )*};
 }
 
-record!(
-    Control,
-    Current,
-    Elected,
-    HistoryEntry,
-    MemberRecord,
-    Request
-);
+record!(Control, Current, Elected, HistoryEntry, MemberRecord, Request);
 
 fn version() -> u32 {
     VERSION
@@ -119,10 +100,7 @@ mod tests {
     #[test]
     fn garbage_is_refused_with_its_path() {
         let error = Elected::decode("/dr/orders/leader/elected", b"not json").unwrap_err();
-        assert!(
-            error.to_string().contains("/dr/orders/leader/elected"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("/dr/orders/leader/elected"), "{error}");
         let error = Control::decode("/c", br#"{"v":9}"#).unwrap_err();
         assert!(error.to_string().contains("version 9"), "{error}");
         assert!(Control::decode("/c", &vec![b' '; MAX_RECORD + 1]).is_err());

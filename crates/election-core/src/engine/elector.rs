@@ -1,0 +1,545 @@
+//! The elector's pass: from everything it has read to the one thing to do next.
+//!
+//! Level-triggered. Each pass looks at the whole state and compares the outcome
+//! with what stands in `leader/elected`, never with who happens to be in office:
+//! the one who is named may have died meanwhile. Whatever a pass writes is a
+//! compare-and-set, so that a stale elector loses the race and looks again.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    decision::{Question, Undecided, cause_of},
+    policy::Policy,
+    view::{Known, Meta, View},
+    watchdog::{Phase, Watchdog},
+};
+use crate::{
+    ids::{Ballot, MemberId},
+    record::{
+        Cause, Control, Current, Elected, Exclusion, Health, MemberRecord, Mode, Named, Request, RequestKind,
+        RequestState, Status, Target,
+    },
+    strategy::Strategy,
+    time::{Now, Time},
+};
+
+/// How many ended requests are kept for operators to read.
+const KEPT_REQUESTS: usize = 50;
+
+/// The one thing to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing, and why.
+    Wait {
+        /// The label of a metric.
+        reason: &'static str,
+        /// The sentence.
+        sentence: String,
+        /// Whether somebody should look.
+        loud: bool,
+    },
+    /// Compare-and-set `leader/elected`; `None` as version means create it.
+    Write(Box<Elected>, Option<i32>),
+    /// Delete `leader/current` in this version: it belongs to an excluded ballot.
+    Vacate(i32),
+    /// Compare-and-set a request.
+    Answer(String, i32, Box<Request>),
+    /// Remove a request that ended long ago.
+    Trim(String),
+}
+
+/// Everything that a pass looks at.
+pub(super) struct Facts<'a> {
+    pub(super) now: Now,
+    pub(super) me: &'a MemberId,
+    pub(super) policy: &'a Policy,
+    pub(super) strategy: &'a dyn Strategy,
+    pub(super) elected: Option<(&'a Elected, Meta)>,
+    pub(super) current: Option<(&'a Current, Meta)>,
+    pub(super) members: &'a [MemberRecord],
+    pub(super) requests: &'a BTreeMap<String, (Request, Meta)>,
+    pub(super) control: &'a Control,
+}
+
+/// Makes a pass over what was read, if enough was.
+pub(super) fn pass(
+    now: Now,
+    me: &MemberId,
+    policy: &Policy,
+    strategy: &dyn Strategy,
+    view: &View,
+    watchdog: &mut Watchdog,
+) -> Verdict {
+    watchdog.begin();
+    let none = Control::default();
+    let (Some(members), Some(requests)) = (&view.members, &view.requests) else {
+        return quiet("reading", "the membership is being read");
+    };
+    let control = match &view.control {
+        Known::Unread => return quiet("reading", "the standing orders are being read"),
+        Known::Absent => &none,
+        Known::Present(control, _) => control,
+        Known::Unreadable(error, _) => return loud("unreadable", error.to_string()),
+    };
+    let elected = match &view.elected {
+        Known::Unread => return quiet("reading", "the decision is being read"),
+        Known::Absent => None,
+        Known::Present(elected, meta) => Some((elected, *meta)),
+        Known::Unreadable(error, _) => return loud("unreadable", error.to_string()),
+    };
+    let current = match &view.current {
+        Known::Unread => return quiet("reading", "the leader's place is being read"),
+        Known::Absent => None,
+        Known::Present(current, meta) => Some((current, *meta)),
+        Known::Unreadable(error, _) => return loud("unreadable", error.to_string()),
+    };
+    Facts { now, me, policy, strategy, elected, current, members, requests, control }.pass(watchdog)
+}
+
+impl Facts<'_> {
+    fn pass(&self, watchdog: &mut Watchdog) -> Verdict {
+        if self.control.mode == Mode::Observe {
+            return quiet("observe", "the mode is observe: nothing is decided");
+        }
+        if let Some(answer) = self.settle_requests() {
+            return answer;
+        }
+        let Some((elected, meta)) = self.elected else {
+            return self.first(watchdog);
+        };
+        let verdict = match elected.named() {
+            None => self.vacated(elected, meta, watchdog),
+            Some(named) => self.named(elected, meta, named, watchdog),
+        };
+        match verdict {
+            Verdict::Wait { .. } => self.trim().unwrap_or(verdict),
+            verdict => verdict,
+        }
+    }
+
+    // ---- the states of the decision ----
+
+    /// Nobody has ever been named.
+    fn first(&self, watchdog: &mut Watchdog) -> Verdict {
+        let noticed = watchdog.noticed(0, "startup", self.now);
+        let began = watchdog.first_pass(self.now);
+        if self.control.mode == Mode::Manual {
+            return quiet("manual", "the mode is manual: nobody is named until an operator asks for it");
+        }
+        let question = self.question(noticed);
+        match question.decide(Cause::Startup, "the first decision", None, None) {
+            Err(Undecided::WorthWaiting(why)) => {
+                let due = began + self.policy.startup_wait;
+                if self.now.time < due {
+                    watchdog.wake_at(due);
+                    return quiet("startup-wait", format!("the first decision waits a little: {why}"));
+                }
+                let patient = Impatient(self.strategy);
+                let question = Question { strategy: &patient, ..question };
+                self.write(question.decide(Cause::Startup, "the first decision", None, None), None, watchdog)
+            }
+            decided => self.write(decided, None, watchdog),
+        }
+    }
+
+    /// The place has been, or is being, taken from a leader by force.
+    fn vacated(&self, elected: &Elected, meta: Meta, watchdog: &mut Watchdog) -> Verdict {
+        let noticed = watchdog.noticed(elected.term, "vacated", self.now);
+        if let Some((current, place)) = self.current {
+            // The second step. The version alone proves nothing, for every znode
+            // begins at 0: the ballot recorded in it must be the excluded one.
+            if elected.exclusions.iter().any(|e| e.ballot == current.ballot) {
+                return Verdict::Vacate(place.version);
+            }
+            let sentence =
+                format!("{} stands in office though nobody is named; waiting for it to go", current.member);
+            watchdog.phase(elected.term, Phase::Release, None, self.now);
+            return quiet("release", sentence);
+        }
+        let ordered = elected.request.as_deref().and_then(|name| self.request(name));
+        let question = self.question(noticed);
+        let decided = question.decide(elected.cause, "the place was vacated", None, ordered);
+        let decided = match (decided, ordered) {
+            // The target vanished after the place was taken: somebody must lead.
+            (Err(Undecided::TargetUnfit(_)), Some((name, request))) => {
+                let anyone = Request { to: Target::Any, ..request.clone() };
+                question.decide(elected.cause, "the target vanished meanwhile", None, Some((name, &anyone)))
+            }
+            (decided, _) => decided,
+        };
+        self.write(decided, Some(meta), watchdog)
+    }
+
+    fn named(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        if let Some((name, request, place)) = self.next_request(elected) {
+            return self.carry_out(elected, meta, name, request, place, watchdog);
+        }
+        if self.control.mode == Mode::Manual {
+            return quiet("manual", "the mode is manual: only what an operator asks for is carried out");
+        }
+        let Some(member) = self.members.iter().find(|m| m.ballot == named.ballot) else {
+            return self.lost(elected, meta, named, watchdog);
+        };
+        if let Some(gave_up) = member.gave_up.as_ref().filter(|g| g.term == elected.term) {
+            let what = format!("{} gave up term {} ({})", named.member, gave_up.term, gave_up.reason);
+            let reason = format!("{}: {}", gave_up.cause, gave_up.reason);
+            return self.exclude(elected, meta, named, gave_up.cause, &what, reason, watchdog);
+        }
+        if let Health::Unhealthy { reason } = &member.health {
+            let noticed = watchdog.noticed(elected.term, "unhealthy", self.now);
+            let what = format!("{} is not healthy ({reason})", named.member);
+            let decided = self.question(noticed).decide(Cause::Unhealthy, &what, None, None);
+            // Somebody unwell is better than nobody.
+            return self.write(decided, Some(meta), watchdog);
+        }
+        match self.current {
+            None => self.acquiring(elected, meta, named, watchdog),
+            Some((current, _)) if current.ballot != named.ballot => {
+                self.releasing(elected, named, current, watchdog)
+            }
+            Some((current, _)) if current.status == Status::Progress => {
+                self.taking_over(elected, meta, named, watchdog)
+            }
+            Some((current, _)) => self.serving(elected, meta, named, current, watchdog),
+        }
+    }
+
+    /// The one who is named is not there any more.
+    fn lost(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        let noticed = watchdog.noticed(elected.term, "lost", self.now);
+        let question = self.question(noticed);
+        if let Some((current, _)) = self.current {
+            let holder = self.members.iter().find(|m| m.ballot == current.ballot);
+            // A successor that has not committed yet is named, not fought.
+            if let Some(holder) = holder.filter(|h| elected.place_in_line(&h.ballot).is_some()) {
+                return Verdict::Write(Box::new(question.confirm(&holder.named())), Some(meta.version));
+            }
+        }
+        let what = format!("{} of site {} vanished", named.member, named.site);
+        self.write(question.decide(Cause::LeaderLost, &what, None, None), Some(meta), watchdog)
+    }
+
+    /// The place is free, and the one who is named has not created it.
+    fn acquiring(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        let limit = self.policy.acquire_timeout;
+        let waited = watchdog.phase(elected.term, Phase::Acquire, Some(limit), self.now);
+        if waited < limit {
+            return quiet("acquire", format!("{} is named and is to create its place", named.member));
+        }
+        let what = format!("{} did not create its place within {limit:?}", named.member);
+        self.exclude(elected, meta, named, Cause::TakeoverFailed, &what, what.clone(), watchdog)
+    }
+
+    /// Somebody else is still in office.
+    fn releasing(
+        &self,
+        elected: &Elected,
+        named: &Named,
+        current: &Current,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let limit = self.policy.release_timeout;
+        let waited = watchdog.phase(elected.term, Phase::Release, Some(limit), self.now);
+        if waited < limit {
+            return quiet(
+                "release",
+                format!("{} is named; {} is to let go first", named.member, current.member),
+            );
+        }
+        // Not the new leader's fault, so nobody is excluded for it; and taking the
+        // place would give up 'at most one', so that is left to an operator.
+        loud(
+            "release-overdue",
+            format!(
+                "{} has not let go for more than {limit:?} though {} is named; it is asked for no longer than its lease \
+                 lasts, or can be put out by `failover --force`",
+                current.member, named.member
+            ),
+        )
+    }
+
+    /// The one who is named holds its place in PROGRESS.
+    fn taking_over(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        let limit = self.policy.takeover_timeout;
+        let waited = watchdog.phase(elected.term, Phase::Takeover, Some(limit), self.now);
+        if waited < limit {
+            return self.refresh(
+                elected,
+                meta,
+                quiet("takeover", format!("{} is taking over", named.member)),
+            );
+        }
+        let what = format!("{} did not take over within {limit:?}", named.member);
+        self.exclude(elected, meta, named, Cause::TakeoverFailed, &what, what.clone(), watchdog)
+    }
+
+    /// All is as it was decided.
+    fn serving(
+        &self,
+        elected: &Elected,
+        meta: Meta,
+        named: &Named,
+        current: &Current,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let tenure = watchdog.phase(elected.term, Phase::Serving, None, self.now);
+        let question = self.question(self.now.unix_ms);
+        let ranking = question.rank_elective(&named.ballot);
+        let better = ranking.first().filter(|first| first.named.ballot != named.ballot);
+        let Some(better) = better else {
+            watchdog.nobody_better();
+            return self.refresh(elected, meta, quiet("steady", format!("{} leads", current.member)));
+        };
+        let so_far = watchdog.better(elected.term, &better.named.ballot, self.now);
+        let since_failover = elected.attempts.last().map(|at| self.now.unix_ms.saturating_sub(*at));
+        let cooldown = since_failover
+            .map_or(Duration::ZERO, |ago| self.policy.cooldown.saturating_sub(Duration::from_millis(ago)));
+        let waits = [
+            ("better-after", self.policy.better_after.saturating_sub(so_far)),
+            ("min-tenure", self.policy.min_tenure.saturating_sub(tenure)),
+            ("cooldown", cooldown),
+        ];
+        let longest = waits.into_iter().max_by_key(|(_, wait)| *wait).filter(|(_, wait)| !wait.is_zero());
+        if let Some((reason, wait)) = longest {
+            watchdog.wake_at(self.now.time + wait);
+            let sentence = format!(
+                "{} leads; {} would be better ({reason} is not over)",
+                current.member, better.named.member
+            );
+            return self.refresh(elected, meta, quiet(reason, sentence));
+        }
+        let noticed = watchdog.noticed(elected.term, "better", self.now);
+        let what = format!("{} has been better for {:?}", better.named.member, self.policy.better_after);
+        self.write(
+            self.question(noticed).decide(Cause::BetterCandidate, &what, None, None),
+            Some(meta),
+            watchdog,
+        )
+    }
+
+    // ---- requests ----
+
+    /// Writes down what has become of requests that were decided.
+    fn settle_requests(&self) -> Option<Verdict> {
+        let (elected, _) = self.elected?;
+        for (name, (request, place)) in self.requests {
+            if request.state.is_final() || Some(name) > elected.last_request.as_ref() {
+                continue;
+            }
+            let at_ms = self.now.unix_ms;
+            let state = if elected.request.as_ref() == Some(name) {
+                self.progress_of(elected, request)
+            } else {
+                RequestState::Failed {
+                    reason: format!("overtaken by term {}: {}", elected.term, elected.sentence),
+                    at_ms,
+                }
+            };
+            if state != request.state {
+                let request = Request { state, ..request.clone() };
+                return Some(Verdict::Answer(name.clone(), place.version, Box::new(request)));
+            }
+        }
+        None
+    }
+
+    fn progress_of(&self, elected: &Elected, request: &Request) -> RequestState {
+        let at_ms = self.now.unix_ms;
+        let ready = self.current.filter(|(c, _)| {
+            c.status == Status::Ready
+                && elected.named().is_some_and(|n| n.ballot == c.ballot)
+                && c.term == elected.term
+        });
+        match ready {
+            None => RequestState::Accepted { term: elected.term },
+            Some((current, _)) if meets(&request.to, current) => {
+                RequestState::Done { term: elected.term, leader: current.member.clone(), at_ms }
+            }
+            Some((current, _)) => RequestState::Failed {
+                reason: format!(
+                    "the target vanished meanwhile; {} leads in term {}",
+                    current.member, elected.term
+                ),
+                at_ms,
+            },
+        }
+    }
+
+    /// The first request that nobody has decided yet.
+    fn next_request(&self, elected: &Elected) -> Option<(&str, &Request, Meta)> {
+        let undecided = |(name, (request, _)): &(&String, &(Request, Meta))| {
+            !request.state.is_final() && Some(*name) > elected.last_request.as_ref()
+        };
+        self.requests.iter().find(undecided).map(|(name, (request, place))| (name.as_str(), request, *place))
+    }
+
+    fn request(&self, name: &str) -> Option<(&str, &Request)> {
+        self.requests.get_key_value(name).map(|(name, (request, _))| (name.as_str(), request))
+    }
+
+    fn carry_out(
+        &self,
+        elected: &Elected,
+        meta: Meta,
+        name: &str,
+        request: &Request,
+        place: Meta,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let refuse = |reason: String| {
+            let state = RequestState::Failed { reason, at_ms: self.now.unix_ms };
+            Verdict::Answer(name.to_owned(), place.version, Box::new(Request { state, ..request.clone() }))
+        };
+        let named = elected.named();
+        if let Some(named) = named.filter(|n| meets_named(&request.to, n)) {
+            let serving =
+                self.current.is_some_and(|(c, _)| c.ballot == named.ballot && c.status == Status::Ready);
+            if serving {
+                return refuse(format!("{} of site {} leads already", named.member, named.site));
+            }
+        }
+        let ready = self.current.filter(|(c, _)| c.status == Status::Ready);
+        if request.kind == RequestKind::Switchover && ready.is_none() {
+            return refuse("there is no READY leader that could hand over; use failover".to_owned());
+        }
+        let noticed = watchdog.noticed(elected.term, "request", self.now);
+        let question = self.question(noticed);
+        let what = match &request.reason {
+            Some(reason) => format!("{} asked for by {} ({reason})", request.kind.as_str(), request.by),
+            None => format!("{} asked for by {}", request.kind.as_str(), request.by),
+        };
+        let decided = match question.decide(cause_of(request.kind), &what, None, Some((name, request))) {
+            Ok(decided) => decided,
+            Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
+                return refuse(why);
+            }
+            Err(Undecided::Held { sentence, .. }) => return refuse(sentence),
+        };
+        let holder = self.current.filter(|(c, _)| decided.named().is_some_and(|n| n.ballot != c.ballot));
+        let decided = match holder {
+            // The first of three steps, each of which any elector can finish.
+            Some((current, _)) if request.force => question.vacate(&current.named(), Some((name, request))),
+            _ => decided,
+        };
+        Verdict::Write(Box::new(decided), Some(meta.version))
+    }
+
+    fn trim(&self) -> Option<Verdict> {
+        let ended: Vec<_> = self.requests.iter().filter(|(_, (r, _))| r.state.is_final()).collect();
+        let (name, _) = *ended.first()?;
+        (ended.len() > KEPT_REQUESTS).then(|| Verdict::Trim(name.clone()))
+    }
+
+    // ---- helpers ----
+
+    fn exclude(
+        &self,
+        elected: &Elected,
+        meta: Meta,
+        named: &Named,
+        cause: Cause,
+        what: &str,
+        reason: String,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let noticed = watchdog.noticed(elected.term, "exclude", self.now);
+        let question = self.question(noticed);
+        let exclusion: Exclusion = question.exclusion(named, reason);
+        self.write(question.decide(cause, what, Some(exclusion), None), Some(meta), watchdog)
+    }
+
+    fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Verdict) -> Verdict {
+        match self.question(self.now.unix_ms).refresh(elected) {
+            Some(refreshed) => Verdict::Write(Box::new(refreshed), Some(meta.version)),
+            None => otherwise,
+        }
+    }
+
+    fn write(
+        &self,
+        decided: Result<Elected, Undecided>,
+        meta: Option<Meta>,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        match decided {
+            Ok(elected) => Verdict::Write(Box::new(elected), meta.map(|m| m.version)),
+            Err(Undecided::Nobody(sentence) | Undecided::TargetUnfit(sentence)) => {
+                self.wake_at_exclusions_end(watchdog);
+                loud("nobody", sentence)
+            }
+            Err(Undecided::WorthWaiting(sentence)) => quiet("startup-wait", sentence),
+            Err(Undecided::Held { sentence, until_ms }) => {
+                watchdog.wake_at(self.time_of(until_ms));
+                loud("held", sentence)
+            }
+        }
+    }
+
+    fn wake_at_exclusions_end(&self, watchdog: &mut Watchdog) {
+        let ends = self.elected.iter().flat_map(|(e, _)| &e.exclusions).map(|e| e.until_ms);
+        if let Some(end) = ends.filter(|end| *end > self.now.unix_ms).min() {
+            watchdog.wake_at(self.time_of(end));
+        }
+    }
+
+    fn time_of(&self, unix_ms: u64) -> Time {
+        self.now.time + Duration::from_millis(unix_ms.saturating_sub(self.now.unix_ms) + 1)
+    }
+
+    fn question(&self, noticed_at_ms: u64) -> Question<'_> {
+        Question {
+            unix_ms: self.now.unix_ms,
+            noticed_at_ms,
+            decider: self.me.as_str(),
+            policy: self.policy,
+            strategy: self.strategy,
+            members: self.members,
+            control: self.control,
+            elected: self.elected.map(|(e, _)| e),
+            holder: self.current.map(|(c, _)| &c.ballot),
+        }
+    }
+}
+
+/// A strategy that has waited long enough.
+#[derive(Debug)]
+struct Impatient<'a>(&'a dyn Strategy);
+
+impl Strategy for Impatient<'_> {
+    fn rank(&self, round: &crate::strategy::Round<'_>) -> crate::strategy::Ranking {
+        crate::strategy::Ranking { worth_waiting: None, ..self.0.rank(round) }
+    }
+}
+
+impl Current {
+    /// The holder as it would be named.
+    pub(super) fn named(&self) -> Named {
+        Named { member: self.member.clone(), ballot: self.ballot.clone(), site: self.site.clone() }
+    }
+}
+
+fn meets(wanted: &Target, current: &Current) -> bool {
+    meets_named(wanted, &current.named()) || *wanted == Target::Any
+}
+
+fn meets_named(wanted: &Target, named: &Named) -> bool {
+    match wanted {
+        Target::Any => false,
+        Target::Member(member) => named.member == *member,
+        Target::Site(site) => named.site == *site,
+    }
+}
+
+fn quiet(reason: &'static str, sentence: impl Into<String>) -> Verdict {
+    Verdict::Wait { reason, sentence: sentence.into(), loud: false }
+}
+
+fn loud(reason: &'static str, sentence: impl Into<String>) -> Verdict {
+    Verdict::Wait { reason, sentence: sentence.into(), loud: true }
+}
+
+/// The elector is the member with the lowest living ballot; everyone else watches
+/// the one before its own, so that one ballot's end wakes one member.
+pub(super) fn predecessor(ballots: &[Ballot], mine: &Ballot) -> Option<Ballot> {
+    ballots.iter().filter(|b| *b < mine).max().cloned()
+}

@@ -1,0 +1,383 @@
+//! What comes in and what goes out.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    ids::{Ballot, MemberId},
+    record::{Cause, Current, Health, Previous},
+    time::Time,
+};
+
+/// Which session of this process: 1 for the first, then counting.
+pub type Epoch = u64;
+
+/// Names an operation between [`Action::Perform`] and [`Event::Done`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u64);
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A new session is active. Only after everything of the former one has
+    /// stopped, see [`Engine::is_clear`](super::Engine::is_clear).
+    SessionStarted {
+        /// Which.
+        epoch: Epoch,
+        /// Its id at the ensemble.
+        session_id: i64,
+        /// The timeout that the server granted.
+        granted: Duration,
+    },
+    /// The connection is lost; the session may live.
+    SessionPaused {
+        /// Which.
+        epoch: Epoch,
+    },
+    /// The same session is connected again.
+    SessionResumed {
+        /// Which.
+        epoch: Epoch,
+    },
+    /// The session is over, with everything ephemeral of it.
+    SessionOver {
+        /// Which.
+        epoch: Epoch,
+    },
+    /// Until when the session is proved to be alive.
+    Lease {
+        /// Of which session.
+        epoch: Epoch,
+        /// Until when.
+        valid_until: Time,
+    },
+    /// What a watched znode holds, `None` when it is absent.
+    Seen {
+        /// Read on which session.
+        epoch: Epoch,
+        /// The path.
+        path: String,
+        /// What is there.
+        node: Option<Node>,
+    },
+    /// What the children of a watched znode hold, by name.
+    SeenTree {
+        /// Read on which session.
+        epoch: Epoch,
+        /// The parent's path.
+        parent: String,
+        /// The children.
+        nodes: BTreeMap<String, Node>,
+    },
+    /// An operation has ended.
+    Done {
+        /// Which.
+        op: OpId,
+        /// How.
+        outcome: Outcome,
+    },
+    /// The application answers.
+    App(AppEvent),
+    /// This member's health has changed.
+    Health(Health),
+    /// Leave the election: stop the work, release, deregister.
+    Leave,
+    /// Time has passed; due at [`Engine::wakeup`](super::Engine::wakeup).
+    Tick,
+}
+
+/// What the application answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppEvent {
+    /// `prepare` went well.
+    Prepared,
+    /// `prepare` failed.
+    PrepareFailed(String),
+    /// `takeover` went well: it serves.
+    TakenOver,
+    /// `takeover` failed.
+    TakeoverFailed(String),
+    /// The work ended by itself.
+    WorkEnded(String),
+    /// Everything that was begun has ended.
+    Stopped,
+}
+
+/// A znode as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its data.
+    pub data: Vec<u8>,
+    /// The version of the data.
+    pub version: i32,
+    /// The transaction that created it.
+    pub czxid: i64,
+    /// The transaction that last changed it.
+    pub mzxid: i64,
+    /// The session that it lives with; 0 if it is persistent.
+    pub owner: i64,
+}
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Created, under this path (with the number, if sequential).
+    Created {
+        /// Its whole path.
+        path: String,
+        /// The transaction that created it.
+        czxid: i64,
+    },
+    /// Set; the data now has this version.
+    Changed {
+        /// The version now.
+        version: i32,
+        /// The transaction that changed it.
+        mzxid: i64,
+    },
+    /// Deleted, or the parents made.
+    Ok,
+    /// Read.
+    Got(Option<Node>),
+    /// The names of the children.
+    Names(Vec<String>),
+    /// There is such a znode already.
+    Exists,
+    /// There is no such znode.
+    Missing,
+    /// The version was another one.
+    Stale,
+    /// It was certainly not applied: no connection in time, or refused.
+    NotApplied(String),
+    /// It may have been applied.
+    Unknown(String),
+}
+
+/// An operation on a znode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Make these persistent znodes and their parents, where missing.
+    MakeParents(Vec<String>),
+    /// Create a znode.
+    Create {
+        /// Its path.
+        path: String,
+        /// Its data.
+        data: Vec<u8>,
+        /// Whether it lives with the session.
+        ephemeral: bool,
+    },
+    /// Create a sequential znode. `prefix` or `data` is unique, so that a lost
+    /// reply can be mended by looking for it.
+    CreateSequential {
+        /// What the number is appended to.
+        prefix: String,
+        /// Its data.
+        data: Vec<u8>,
+        /// Whether it lives with the session.
+        ephemeral: bool,
+        /// Whether the prefix is what makes it unique; else the data.
+        unique_prefix: bool,
+    },
+    /// Set the data of this version.
+    Set {
+        /// Its path.
+        path: String,
+        /// Its data.
+        data: Vec<u8>,
+        /// The version that must stand.
+        version: i32,
+    },
+    /// Delete it in this version.
+    Delete {
+        /// Its path.
+        path: String,
+        /// The version that must stand, or any.
+        version: Option<i32>,
+    },
+    /// Read it.
+    Get {
+        /// Its path.
+        path: String,
+    },
+    /// Read the names of its children.
+    Children {
+        /// Its path.
+        path: String,
+    },
+}
+
+/// Something to watch, durably: the shell reads it at once and after every gap.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Watched {
+    /// One znode: [`Event::Seen`].
+    Node(String),
+    /// The children of a znode with their data: [`Event::SeenTree`].
+    Tree(String),
+}
+
+/// Something that should happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Perform an operation on this session and no other; answer with [`Event::Done`].
+    Perform {
+        /// Its name.
+        op: OpId,
+        /// On which session.
+        epoch: Epoch,
+        /// What.
+        request: Request,
+    },
+    /// Watch exactly this, on this session.
+    Watch {
+        /// On which session.
+        epoch: Epoch,
+        /// What.
+        set: Vec<Watched>,
+    },
+    /// Keep the lease renewed by beats, or let it go.
+    KeepLease(bool),
+    /// Prepare to lead; answer with `Prepared` or `PrepareFailed`.
+    Prepare(Nomination),
+    /// Take over; answer with `TakenOver` or `TakeoverFailed`.
+    TakeOver(Grant),
+    /// READY is announced: lead on; answer with `WorkEnded` if it ends.
+    Lead,
+    /// The work may go on until then, and must have ended by then.
+    WorkUntil(Time),
+    /// End whatever was begun, in time before the last `WorkUntil`; answer with `Stopped`.
+    Stop(StopReason),
+    /// Another leader, or none, stands in `leader/current`.
+    LeaderChanged(Option<Current>),
+    /// Something worth a line in the log.
+    Note(Note),
+    /// This member's part is over; nothing follows.
+    End(EndReason),
+}
+
+/// Who is to lead, and why; known before the place is free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nomination {
+    /// The term.
+    pub term: u64,
+    /// Why leadership changes.
+    pub cause: Cause,
+    /// The decision in words.
+    pub sentence: String,
+    /// Who led before.
+    pub previous: Option<Previous>,
+}
+
+/// Leadership that has been entered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// How it came about.
+    pub nomination: Nomination,
+    /// The ballot that it was given to.
+    pub ballot: Ballot,
+    /// The fencing token.
+    pub fencing_token: u64,
+    /// Until when the work may go on, as known now.
+    pub work_until: Time,
+}
+
+/// Why the work must end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// Somebody else, or another term, is named.
+    NotNamed(String),
+    /// The lease nears its end without a renewal.
+    LeaseEnds,
+    /// The session is over.
+    SessionOver,
+    /// The place in `leader/current` is gone.
+    PlaceLost,
+    /// The own ballot is gone.
+    BallotLost,
+    /// Taking over failed.
+    TakeoverFailed(String),
+    /// The work could not be kept up.
+    WorkEnded(String),
+    /// The member leaves the election.
+    Leaving,
+}
+
+impl StopReason {
+    /// Whether somebody else may already be leading, so that nothing but ending
+    /// matters: no hooks, no patience.
+    pub const fn is_urgent(&self) -> bool {
+        matches!(self, Self::LeaseEnds | Self::SessionOver | Self::PlaceLost)
+    }
+}
+
+impl std::fmt::Display for StopReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotNamed(who) => f.write_str(who),
+            Self::LeaseEnds => f.write_str("the lease nears its end and could not be renewed"),
+            Self::SessionOver => f.write_str("the ZooKeeper session is over"),
+            Self::PlaceLost => f.write_str("the place in leader/current is gone"),
+            Self::BallotLost => f.write_str("the own ballot is gone"),
+            Self::TakeoverFailed(why) => write!(f, "taking over failed: {why}"),
+            Self::WorkEnded(why) => write!(f, "the work could not be kept up: {why}"),
+            Self::Leaving => f.write_str("this member leaves the election"),
+        }
+    }
+}
+
+/// Something worth a line in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// How loud.
+    pub level: Level,
+    /// Machine-readable kind, for metrics.
+    pub kind: NoteKind,
+    /// The sentence.
+    pub text: String,
+}
+
+/// How loud a note is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// As it should be.
+    Info,
+    /// Somebody should look.
+    Warn,
+}
+
+/// What a note is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteKind {
+    /// Standing in the election.
+    Registration,
+    /// A decision was written.
+    Decided,
+    /// Why nothing is decided; the word is the label of a metric.
+    Skipped(&'static str),
+    /// Taking over, leading, stopping.
+    Office,
+    /// A takeover has failed.
+    TakeoverFailed,
+    /// READY, with how long each phase took.
+    Ready {
+        /// Why leadership changed.
+        cause: Cause,
+        /// How long each phase took.
+        phases: crate::record::Phases,
+    },
+    /// A znode can't be read, or an operation is refused.
+    Trouble,
+}
+
+/// Why this member's part is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// It left.
+    Left,
+    /// Another living process has the same id.
+    DuplicateMember {
+        /// The id.
+        member: MemberId,
+        /// The znode that the other one holds.
+        path: String,
+    },
+}

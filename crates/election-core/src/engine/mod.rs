@@ -1,0 +1,735 @@
+//! The election as a state machine: events in, actions out.
+//!
+//! ```text
+//!   session, lease ──┐                                   ┌──▶ znode operations, watches
+//!   what was read  ──┤   handle(now, event)              ├──▶ prepare, take over, lead, stop
+//!   outcomes       ──┼──▶   registration ─ elector ─ office ──┼──▶ until when the work may go on
+//!   application    ──┤                                   └──▶ notes for the log
+//!   time           ──┘              poll_action() until None
+//! ```
+//!
+//! There is no clock, no randomness, no task and no lock in here: whoever runs
+//! the engine says what happened and when, and carries out what it asks for. So
+//! the code that runs in production is the code that a simulation runs.
+//!
+//! Three parts look at one [view](view::View) of the znodes:
+//! [registration] stands in the election, the [elector] decides who should lead
+//! while its ballot is the lowest, and the [office] is the leader's own side.
+//! Each is level-triggered: after every event each one looks at the whole state
+//! again and takes the next step, if none of its own is under way.
+//!
+//! Methods come in three kinds: [`Engine::handle`] puts something in,
+//! [`Engine::poll_action`] takes out what should be done, and the rest only look.
+
+mod chronicle;
+mod decision;
+mod elector;
+mod io;
+mod office;
+mod operator;
+mod policy;
+mod registration;
+mod view;
+mod watchdog;
+
+use std::{collections::BTreeMap, collections::VecDeque, fmt, sync::Arc, time::Duration};
+
+pub use io::{
+    Action, AppEvent, EndReason, Epoch, Event, Grant, Level, Node, Nomination, Note, NoteKind, OpId, Outcome,
+    Request, StopReason, Watched,
+};
+pub use operator::{ForceStep, force_step};
+pub use policy::{OnPause, Policy, TakeoverLimit, Timing, TimingError};
+pub use registration::Leftovers;
+
+use crate::{
+    ids::{Ballot, MemberId, SiteId},
+    paths::Paths,
+    record::{Current, Elected, GaveUp, Health, Record},
+    strategy::Strategy,
+    time::{Now, Time},
+};
+use chronicle::Chronicle;
+use elector::Verdict;
+use office::{Office, State};
+use registration::Registration;
+use view::{Known, Meta, View};
+use watchdog::Watchdog;
+
+/// How long to wait before the elector tries again what could not be applied.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// So far ahead that no deadline of a process comes near it.
+const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// What a member says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Its unique id.
+    pub member: MemberId,
+    /// Where it stands.
+    pub site: SiteId,
+    /// How others reach this node.
+    pub address: Option<String>,
+    /// Where its HTTP endpoints are, as `host:port`.
+    pub http: Option<String>,
+    /// Higher is preferred; 0 or less never leads unless an operator names it.
+    pub priority: i64,
+    /// Free attributes for policies.
+    pub attributes: BTreeMap<String, String>,
+    /// The software that it runs.
+    pub software: String,
+}
+
+impl Profile {
+    /// A member of a site, with nothing else to say.
+    pub fn new(member: MemberId, site: SiteId) -> Self {
+        Self {
+            member,
+            site,
+            address: None,
+            http: None,
+            priority: 1,
+            attributes: BTreeMap::new(),
+            software: String::new(),
+        }
+    }
+}
+
+/// What an engine is made from.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the election keeps its znodes.
+    pub paths: Paths,
+    /// Who this member is.
+    pub member: Profile,
+    /// How the election behaves.
+    pub policy: Policy,
+    /// What to do about a former process of this member.
+    pub leftovers: Leftovers,
+    /// Who should lead.
+    pub strategy: Arc<dyn Strategy>,
+}
+
+/// What a member is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Not standing in the election (yet).
+    Joining,
+    /// Standing by.
+    Standby,
+    /// Named, or in PROGRESS.
+    TakingOver,
+    /// READY.
+    Leader,
+    /// Ending its work, or letting go.
+    SteppingDown,
+    /// Not to be named for a while.
+    Excluded,
+}
+
+impl Role {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Standby => "standby",
+            Self::TakingOver => "taking-over",
+            Self::Leader => "leader",
+            Self::SteppingDown => "stepping-down",
+            Self::Excluded => "excluded",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// One member's engine in one election.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    config: Config,
+    now: Now,
+    actions: VecDeque<Action>,
+    next_op: u64,
+    session: Option<SessionView>,
+    view: View,
+    health: Health,
+    gave_up: Option<GaveUp>,
+    joined_ms: u64,
+    registration: Registration,
+    /// The data that a write of the own record under way carries.
+    node_written: Option<Vec<u8>>,
+    elector: Option<Elector>,
+    office: Office,
+    announce_later: bool,
+    history: Chronicle,
+    leaving: bool,
+    ended: bool,
+    keeps_lease: bool,
+    watched: Vec<Watched>,
+    leader: Option<Current>,
+    last_note: Option<(NoteKind, String)>,
+    sentence: String,
+}
+
+#[derive(Clone, Debug)]
+struct SessionView {
+    epoch: Epoch,
+    id: i64,
+    granted: Duration,
+    paused_since: Option<Time>,
+    over: bool,
+    lease: Option<Time>,
+}
+
+/// What a member keeps while its ballot is the lowest.
+#[derive(Clone, Debug, Default)]
+struct Elector {
+    watchdog: Watchdog,
+    op: Option<(OpId, Pending)>,
+    retry_at: Option<Time>,
+}
+
+#[derive(Clone, Debug)]
+enum Pending {
+    Decision(Box<Elected>),
+    ReadElected,
+    Vacate,
+    ReadCurrent,
+    Answer,
+}
+
+impl Engine {
+    /// A member that has not begun yet.
+    pub fn new(config: Config, now: Now) -> Self {
+        Self {
+            config,
+            now,
+            actions: VecDeque::new(),
+            next_op: 0,
+            session: None,
+            view: View::default(),
+            health: Health::Healthy,
+            gave_up: None,
+            joined_ms: now.unix_ms,
+            registration: Registration::default(),
+            node_written: None,
+            elector: None,
+            office: Office::default(),
+            announce_later: false,
+            history: Chronicle::default(),
+            leaving: false,
+            ended: false,
+            keeps_lease: false,
+            watched: Vec::new(),
+            leader: None,
+            last_note: None,
+            sentence: String::new(),
+        }
+    }
+
+    // ---- in ----
+
+    /// Something happened. Follow it with [`Engine::poll_action`] until that is empty.
+    ///
+    /// Time must not go backwards; an earlier `now` counts as the last one.
+    pub fn handle(&mut self, now: Now, event: Event) {
+        if self.ended {
+            return;
+        }
+        self.now = Now { time: self.now.time.max(now.time), unix_ms: now.unix_ms };
+        // A process that was frozen learns of its deadline before anything else.
+        self.check_deadline();
+        match event {
+            Event::SessionStarted { epoch, session_id, granted } => {
+                self.session_started(epoch, session_id, granted)
+            }
+            Event::SessionPaused { epoch } => self.session_paused(epoch),
+            Event::SessionResumed { epoch } => {
+                if let Some(session) = self.session_of(epoch) {
+                    session.paused_since = None;
+                }
+            }
+            Event::SessionOver { epoch } => self.session_over(epoch),
+            Event::Lease { epoch, valid_until } => self.lease(epoch, valid_until),
+            Event::Seen { epoch, path, node } => {
+                if self.session_of(epoch).is_some() {
+                    self.saw(&path, node.as_ref());
+                }
+            }
+            Event::SeenTree { epoch, parent, nodes } => {
+                if self.session_of(epoch).is_some() {
+                    self.saw_tree(&parent, &nodes);
+                }
+            }
+            Event::Done { op, outcome } => self.done(op, &outcome),
+            Event::App(event) => self.office_app(event),
+            Event::Health(health) => self.health = health,
+            Event::Leave => self.leaving = true,
+            Event::Tick => {}
+        }
+        self.advance();
+    }
+
+    // ---- out ----
+
+    /// The next thing that should happen.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    // ---- to look at ----
+
+    /// When [`Event::Tick`] is due, if nothing happens before.
+    pub fn wakeup(&self) -> Option<Time> {
+        if self.ended {
+            return None;
+        }
+        let elector = self.elector.as_ref();
+        let stop_at = match (self.office.held(), self.work_until()) {
+            (Some(_), Some(until)) => Some(until - self.config.policy.stop_budget),
+            _ => None,
+        };
+        [
+            self.registration.retry_at(),
+            self.office.retry_at(),
+            self.history.retry_at(),
+            elector.and_then(|e| e.retry_at),
+            elector.filter(|e| e.op.is_none()).and_then(|e| e.watchdog.wake()),
+            stop_at,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Whether a new session may be made: nothing that led, or was about to, on
+    /// the former one is still running. Else one process could hold two lives.
+    pub fn is_clear(&self) -> bool {
+        !self.office.is_working() || matches!(self.config.policy.on_pause, OnPause::Keep { .. })
+    }
+
+    /// What this member is doing.
+    pub fn role(&self) -> Role {
+        match &self.office.state {
+            State::Leading(_) => Role::Leader,
+            State::Claiming(_) | State::TakingOver(_) | State::Announcing(..) => Role::TakingOver,
+            State::Stopping(_) | State::Releasing(_) => Role::SteppingDown,
+            State::Standby | State::Cleaning(_) => match self.registration.ballot() {
+                None => Role::Joining,
+                Some(ballot) => {
+                    let elected = self.view.elected.record();
+                    match elected.and_then(|e| e.excluded(ballot, self.now.unix_ms)) {
+                        Some(_) => Role::Excluded,
+                        None => Role::Standby,
+                    }
+                }
+            },
+        }
+    }
+
+    /// Its ballot, once it stands in the election.
+    pub fn ballot(&self) -> Option<&Ballot> {
+        self.registration.ballot()
+    }
+
+    /// Whether its ballot is the lowest.
+    pub fn is_elector(&self) -> bool {
+        self.registration.is_lowest()
+    }
+
+    /// The decision as last read.
+    pub fn elected(&self) -> Option<&Elected> {
+        self.view.elected.record()
+    }
+
+    /// Who is in office as last read.
+    pub fn current(&self) -> Option<&Current> {
+        self.view.current.record()
+    }
+
+    /// The fencing token of the leadership that is held.
+    pub fn fencing_token(&self) -> Option<u64> {
+        match &self.office.state {
+            State::Stopping(stopping) => stopping.token,
+            _ => self.office.held().map(|held| held.grant.fencing_token),
+        }
+    }
+
+    /// Until when the work of a leader may go on.
+    pub fn work_until(&self) -> Option<Time> {
+        let session = self.session.as_ref()?;
+        match self.config.policy.on_pause {
+            OnPause::Stop => session.lease,
+            OnPause::Keep { max_pause } => {
+                session.lease?;
+                let from = session.paused_since.unwrap_or(self.now.time);
+                Some(from + max_pause.unwrap_or(FAR))
+            }
+        }
+    }
+
+    /// What is being done, or why nothing is, in words.
+    pub fn sentence(&self) -> &str {
+        &self.sentence
+    }
+
+    // ---- the session ----
+
+    fn session_of(&mut self, epoch: Epoch) -> Option<&mut SessionView> {
+        self.session.as_mut().filter(|s| s.epoch == epoch && !s.over)
+    }
+
+    fn session_epoch(&self) -> Option<Epoch> {
+        self.session.as_ref().filter(|s| !s.over).map(|s| s.epoch)
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.session.as_ref().map_or(0, |s| s.epoch)
+    }
+
+    fn session_id(&self) -> i64 {
+        self.session.as_ref().map_or(0, |s| s.id)
+    }
+
+    fn granted(&self) -> Duration {
+        self.session.as_ref().map_or(Duration::ZERO, |s| s.granted)
+    }
+
+    fn session_is_active(&self) -> bool {
+        self.session.as_ref().is_some_and(|s| !s.over && s.paused_since.is_none())
+    }
+
+    fn lease_is_valid(&self) -> bool {
+        self.session.as_ref().is_some_and(|s| !s.over && s.lease.is_some_and(|until| self.now.time < until))
+    }
+
+    fn session_started(&mut self, epoch: Epoch, id: i64, granted: Duration) {
+        if let Some(epoch) = self.session_epoch() {
+            self.session_over(epoch);
+        }
+        let keep =
+            matches!(self.config.policy.on_pause, OnPause::Keep { .. }) && self.office.held().is_some();
+        let former = self.session.as_ref();
+        // A leader that leads on meanwhile keeps its time: the pause goes on until
+        // another one is named.
+        let lease = former.filter(|_| keep).and_then(|s| s.lease);
+        self.session = Some(SessionView { epoch, id, granted, paused_since: None, over: false, lease });
+        self.view = View::default();
+        self.watched.clear();
+        self.begin_registration();
+    }
+
+    fn session_paused(&mut self, epoch: Epoch) {
+        let now = self.now.time;
+        if let Some(session) = self.session_of(epoch) {
+            session.paused_since.get_or_insert(now);
+        }
+    }
+
+    fn session_over(&mut self, epoch: Epoch) {
+        let now = self.now.time;
+        let Some(session) = self.session_of(epoch) else {
+            return;
+        };
+        session.paused_since.get_or_insert(now);
+        session.over = true;
+        self.end_registration();
+        self.node_written = None;
+        self.elector = None;
+        self.history.session_over();
+        self.office_session_over();
+        self.view = View::default();
+        self.watched.clear();
+    }
+
+    fn lease(&mut self, epoch: Epoch, valid_until: Time) {
+        let Some(session) = self.session_of(epoch) else {
+            return;
+        };
+        session.lease = Some(session.lease.map_or(valid_until, |known| known.max(valid_until)));
+        if let (true, Some(until)) = (self.office.is_working(), self.work_until()) {
+            self.actions.push_back(Action::WorkUntil(until));
+        }
+    }
+
+    /// The clock alone can end a leadership.
+    fn check_deadline(&mut self) {
+        if self.office.held().is_some() {
+            self.advance_office();
+        }
+    }
+
+    // ---- what is read ----
+
+    fn saw(&mut self, path: &str, node: Option<&Node>) {
+        let paths = &self.config.paths;
+        if path == paths.elected() {
+            self.see_elected(node);
+        } else if path == paths.current() {
+            self.see_current(node);
+            self.office_saw_place(node);
+        } else if path == paths.control() {
+            self.view.control = Known::read(path, node);
+        } else {
+            self.registration_saw(path, node);
+        }
+    }
+
+    fn saw_tree(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
+        if parent == self.config.paths.nodes() {
+            self.view.see_members(parent, nodes);
+        } else if parent == self.config.paths.requests() {
+            self.view.see_requests(parent, nodes);
+        }
+        let troubles: Vec<_> = self.view.unreadable.iter().map(ToString::to_string).collect();
+        for trouble in troubles {
+            self.note(Level::Warn, NoteKind::Trouble, trouble);
+        }
+    }
+
+    fn see_elected(&mut self, node: Option<&Node>) {
+        let path = self.config.paths.elected();
+        self.view.see_elected(&path, node);
+        if let Known::Unreadable(error, _) = &self.view.elected {
+            let text = error.to_string();
+            self.note(Level::Warn, NoteKind::Trouble, text);
+        }
+        self.remember_tenure();
+    }
+
+    fn see_current(&mut self, node: Option<&Node>) {
+        let path = self.config.paths.current();
+        self.view.see_current(&path, node);
+        self.remember_tenure();
+        let leader = self.view.current.record().cloned();
+        if leader != self.leader {
+            self.leader.clone_from(&leader);
+            self.actions.push_back(Action::LeaderChanged(leader));
+        }
+    }
+
+    fn done(&mut self, op: OpId, outcome: &Outcome) {
+        let _ = self.registration_done(op, outcome)
+            || self.office_done(op, outcome)
+            || self.elector_done(op, outcome)
+            || self.history_done(op, outcome);
+    }
+
+    // ---- taking the next steps ----
+
+    fn advance(&mut self) {
+        self.advance_registration();
+        self.advance_office();
+        self.announce_again();
+        self.advance_elector();
+        self.advance_history();
+        self.settle_watches();
+        self.settle_lease();
+        if self.leaving && self.office_is_idle() && self.registration.is_gone() {
+            self.end(EndReason::Left);
+        }
+    }
+
+    fn advance_elector(&mut self) {
+        if !self.registration.is_lowest() {
+            if self.elector.take().is_some() {
+                self.view.forget_membership();
+            }
+            return;
+        }
+        let elector = self.elector.get_or_insert_with(Elector::default);
+        let waits = elector.op.is_some() || elector.retry_at.is_some_and(|at| self.now.time < at);
+        elector.retry_at = elector.retry_at.filter(|at| self.now.time < *at);
+        // A stale elector that is cut off must not decide, queued writes included.
+        if waits || !self.session_is_active() || !self.lease_is_valid() {
+            return;
+        }
+        let Some(elector) = &mut self.elector else {
+            return;
+        };
+        let verdict = elector::pass(
+            self.now,
+            &self.config.member.member,
+            &self.config.policy,
+            &*self.config.strategy,
+            &self.view,
+            &mut elector.watchdog,
+        );
+        self.carry_out(verdict);
+    }
+
+    fn carry_out(&mut self, verdict: Verdict) {
+        let paths = self.config.paths.clone();
+        let (request, pending) = match verdict {
+            Verdict::Wait { reason, sentence, loud } => {
+                self.sentence.clone_from(&sentence);
+                let level = if loud { Level::Warn } else { Level::Info };
+                self.note(level, NoteKind::Skipped(reason), sentence);
+                return;
+            }
+            Verdict::Write(elected, version) => {
+                let path = paths.elected();
+                match (elected.encode(&path), version) {
+                    (Ok(data), Some(version)) => {
+                        (Request::Set { path, data, version }, Pending::Decision(elected))
+                    }
+                    (Ok(data), None) => {
+                        (Request::Create { path, data, ephemeral: false }, Pending::Decision(elected))
+                    }
+                    (Err(error), _) => return self.elector_later(&error.to_string()),
+                }
+            }
+            Verdict::Vacate(version) => {
+                (Request::Delete { path: paths.current(), version: Some(version) }, Pending::Vacate)
+            }
+            Verdict::Answer(name, version, request) => {
+                let path = paths.request(&name);
+                match request.encode(&path) {
+                    Ok(data) => (Request::Set { path, data, version }, Pending::Answer),
+                    Err(error) => return self.elector_later(&error.to_string()),
+                }
+            }
+            Verdict::Trim(name) => {
+                (Request::Delete { path: paths.request(&name), version: None }, Pending::Answer)
+            }
+        };
+        self.elector_perform(request, pending);
+    }
+
+    fn elector_perform(&mut self, request: Request, pending: Pending) {
+        let op = self.perform(request);
+        if let (Some(op), Some(elector)) = (op, &mut self.elector) {
+            elector.op = Some((op, pending));
+        }
+    }
+
+    fn elector_later(&mut self, why: &str) {
+        self.note(Level::Warn, NoteKind::Trouble, format!("the decision is delayed: {why}"));
+        if let Some(elector) = &mut self.elector {
+            elector.retry_at = Some(self.now.time + RETRY);
+        }
+    }
+
+    fn elector_done(&mut self, op: OpId, outcome: &Outcome) -> bool {
+        let Some(elector) = &mut self.elector else {
+            return false;
+        };
+        let Some((_, pending)) = elector.op.take_if(|(known, _)| *known == op) else {
+            return false;
+        };
+        match (pending, outcome) {
+            (Pending::Decision(elected), Outcome::Changed { version, mzxid }) => {
+                let czxid = self.view.elected.meta().map_or(0, |m| m.czxid);
+                self.decided(*elected, Meta { version: *version, czxid, mzxid: *mzxid, owner: 0 });
+            }
+            (Pending::Decision(elected), Outcome::Created { czxid, .. }) => {
+                self.decided(*elected, Meta { version: 0, czxid: *czxid, mzxid: *czxid, owner: 0 });
+            }
+            // Lost the race, or an unknown outcome: read, then look again.
+            (
+                Pending::Decision(_),
+                Outcome::Stale | Outcome::Exists | Outcome::Missing | Outcome::Unknown(_),
+            ) => {
+                self.elector_perform(
+                    Request::Get { path: self.config.paths.elected() },
+                    Pending::ReadElected,
+                );
+            }
+            (Pending::ReadElected, Outcome::Got(node)) => self.see_elected(node.as_ref()),
+            (Pending::Vacate, Outcome::Ok | Outcome::Missing | Outcome::Stale | Outcome::Unknown(_)) => {
+                self.elector_perform(
+                    Request::Get { path: self.config.paths.current() },
+                    Pending::ReadCurrent,
+                );
+            }
+            (Pending::ReadCurrent, Outcome::Got(node)) => {
+                self.see_current(node.as_ref());
+                self.office_saw_place(node.as_ref());
+            }
+            (Pending::Answer, Outcome::Changed { .. } | Outcome::Ok) => {
+                // The watch brings it; until then the view would ask for it again.
+                elector.retry_at = Some(self.now.time + RETRY);
+            }
+            (_, outcome) => {
+                let why = format!("{outcome:?}");
+                self.elector_later(&why);
+            }
+        }
+        true
+    }
+
+    fn decided(&mut self, elected: Elected, meta: Meta) {
+        let news = self.view.elected.record().is_none_or(|known| known.term != elected.term);
+        if news {
+            let text = format!("term {}: {}", elected.term, elected.sentence);
+            self.sentence.clone_from(&text);
+            self.note(Level::Info, NoteKind::Decided, text);
+        }
+        self.view.elected = Known::Present(elected, meta);
+        self.remember_tenure();
+    }
+
+    fn settle_watches(&mut self) {
+        let Some(epoch) = self.session_epoch() else {
+            return;
+        };
+        let paths = &self.config.paths;
+        let mut watched = self.registration.watched(self);
+        if self.registration.ballot().is_some() {
+            watched.push(Watched::Node(paths.elected()));
+            watched.push(Watched::Node(paths.current()));
+        }
+        if self.registration.is_lowest() {
+            watched.push(Watched::Node(paths.control()));
+            watched.push(Watched::Tree(paths.nodes()));
+            watched.push(Watched::Tree(paths.requests()));
+        }
+        if watched != self.watched {
+            self.watched.clone_from(&watched);
+            self.actions.push_back(Action::Watch { epoch, set: watched });
+        }
+    }
+
+    /// Whoever may have to act soon keeps the lease warm: proving it takes a beat
+    /// and a tick, which a takeover would otherwise wait for.
+    fn settle_lease(&mut self) {
+        let first_in_line = match (self.registration.ballot(), self.view.elected.record()) {
+            (Some(ballot), Some(elected)) => elected.place_in_line(ballot) == Some(0),
+            _ => false,
+        };
+        let wants = self.office.wants_lease() || self.registration.is_lowest() || first_in_line;
+        if wants != self.keeps_lease {
+            self.keeps_lease = wants;
+            self.actions.push_back(Action::KeepLease(wants));
+        }
+    }
+
+    // ---- helpers of all parts ----
+
+    fn perform(&mut self, request: Request) -> Option<OpId> {
+        if !self.session_is_active() {
+            return None;
+        }
+        let op = OpId(self.next_op);
+        self.next_op += 1;
+        self.actions.push_back(Action::Perform { op, epoch: self.epoch(), request });
+        Some(op)
+    }
+
+    fn note(&mut self, level: Level, kind: NoteKind, text: String) {
+        if !matches!(kind, NoteKind::Skipped(_)) {
+            self.sentence.clone_from(&text);
+        }
+        // Level-triggered parts say the same again and again.
+        let same = self.last_note.as_ref().is_some_and(|(k, t)| *k == kind && *t == text);
+        if !same {
+            self.last_note = Some((kind, text.clone()));
+            self.actions.push_back(Action::Note(Note { level, kind, text }));
+        }
+    }
+}

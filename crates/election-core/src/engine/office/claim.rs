@@ -1,0 +1,342 @@
+//! From being named, or stepping in, until leadership is entered.
+
+use super::*;
+
+impl Engine {
+    pub(in crate::engine) fn claim(
+        &mut self,
+        nomination: Nomination,
+        ballot: Ballot,
+        claim: Claim,
+        uncommitted: bool,
+        text: String,
+    ) {
+        self.note(Level::Info, NoteKind::Office, text);
+        self.office.state = State::Claiming(Box::new(Claiming {
+            nomination,
+            ballot,
+            prepared: Prepared::No,
+            claim,
+            uncommitted,
+        }));
+        self.advance_claim();
+    }
+
+    pub(in crate::engine) fn advance_claim(&mut self) {
+        let State::Claiming(claiming) = &self.office.state else {
+            return;
+        };
+        if self.leaving {
+            return self.give_up_claim(StopReason::Leaving);
+        }
+        let entitled = self.claim_stands(claiming);
+        if let Err(why) = entitled {
+            return self.give_up_claim(StopReason::NotNamed(why));
+        }
+        if !self.session_is_active() {
+            return;
+        }
+        if claiming.prepared == Prepared::No && !claiming.uncommitted {
+            let nomination = claiming.nomination.clone();
+            self.actions.push_back(Action::Prepare(nomination));
+            self.set_prepared(Prepared::Running);
+        }
+        let State::Claiming(claiming) = &self.office.state else {
+            return;
+        };
+        let nomination = claiming.nomination.clone();
+        let current = self.config.paths.current();
+        let elected_path = self.config.paths.elected();
+        let ballot = claiming.ballot.clone();
+        let (claim, request) = match claiming.claim.clone() {
+            Claim::ReadElected(None) => {
+                (Claim::ReadElected as fn(_) -> _, Request::Get { path: elected_path })
+            }
+            Claim::ReadPlace(None) => (Claim::ReadPlace as fn(_) -> _, Request::Get { path: current }),
+            Claim::Looking(None) => (Claim::Looking as fn(_) -> _, Request::Get { path: current }),
+            Claim::Waiting => {
+                match &self.view.current {
+                    Known::Absent => self.set_claim(Claim::Creating(None)),
+                    known if known.meta().is_some_and(|m| m.owner == self.session_id()) => {
+                        self.set_claim(Claim::Looking(None));
+                    }
+                    _ => return,
+                }
+                return self.advance_claim();
+            }
+            Claim::Creating(None) => match self.place_data(&nomination, &ballot, Status::Progress, None) {
+                Some(data) => {
+                    (Claim::Creating as fn(_) -> _, Request::Create { path: current, data, ephemeral: true })
+                }
+                None => return,
+            },
+            Claim::Rereading(None, place) => {
+                return self.issue(Request::Get { path: elected_path }, |op| Claim::Rereading(op, place));
+            }
+            Claim::Committing(None, place) => return self.commit(place),
+            Claim::Entitled(place) => return self.enter(place),
+            _ => return,
+        };
+        self.issue(request, claim);
+    }
+
+    pub(in crate::engine) fn issue(&mut self, request: Request, then: impl Fn(Option<OpId>) -> Claim) {
+        let op = self.perform(request);
+        self.set_claim(then(op));
+    }
+
+    /// Whether what is known of the decision still carries the claim.
+    pub(in crate::engine) fn claim_stands(&self, claiming: &Claiming) -> Result<(), String> {
+        if self.registration.ballot() != Some(&claiming.ballot) {
+            return Err("its ballot is gone".to_owned());
+        }
+        let Some(elected) = self.view.elected.record() else {
+            return Ok(());
+        };
+        let named = elected.named().is_some_and(|n| n.ballot == claiming.ballot);
+        if named && elected.term == claiming.nomination.term {
+            return Ok(());
+        }
+        if claiming.uncommitted && elected.term + 1 == claiming.nomination.term && !named {
+            return Ok(());
+        }
+        // Named by the elector in this or another term while stepping in: the claim goes on under that.
+        if claiming.uncommitted && named {
+            return Ok(());
+        }
+        Err(moved_away(elected))
+    }
+
+    /// The successor's commit, by compare-and-set on the decision that it read.
+    pub(in crate::engine) fn commit(&mut self, place: Place) {
+        let State::Claiming(claiming) = &self.office.state else {
+            return;
+        };
+        let Known::Present(elected, meta) = &self.view.elected else {
+            return self.give_up_claim(StopReason::NotNamed("the decision can't be read".to_owned()));
+        };
+        if elected.named().is_some_and(|n| n.ballot == claiming.ballot) {
+            return self.adopt_decision(place);
+        }
+        let me = self.named(&claiming.ballot);
+        let next = succeed(elected, &me, self.now.unix_ms, &self.config.policy);
+        let path = self.config.paths.elected();
+        let version = meta.version;
+        match next.encode(&path) {
+            Ok(data) => self.issue(Request::Set { path, data, version }, |op| Claim::Committing(op, place)),
+            Err(error) => self.give_up_claim(StopReason::NotNamed(error.to_string())),
+        }
+    }
+
+    /// The decision names this member: it goes on under that decision.
+    pub(in crate::engine) fn adopt_decision(&mut self, place: Place) {
+        let Some(elected) = self.view.elected.record() else {
+            return;
+        };
+        let adopted = nomination(elected);
+        if let State::Claiming(claiming) = &mut self.office.state {
+            if claiming.nomination.term != adopted.term {
+                // The place says another term: it is made again for this one.
+                let release = Releasing { epoch: 0, step: ReleaseStep::Delete(None, place.version) };
+                return self.release_and(release);
+            }
+            claiming.nomination = adopted;
+            claiming.uncommitted = false;
+            claiming.claim = Claim::Entitled(place);
+        }
+        self.advance_claim();
+    }
+
+    pub(in crate::engine) fn release_and(&mut self, mut release: Releasing) {
+        release.epoch = self.epoch();
+        self.office.state = State::Releasing(release);
+        self.advance_release();
+    }
+
+    /// Held, entitled and prepared: leadership is entered if the lease is good
+    /// for at least the time that stopping needs.
+    pub(in crate::engine) fn enter(&mut self, place: Place) {
+        let Some(work_until) = self.work_until() else {
+            return;
+        };
+        if self.now.time + self.config.policy.stop_budget >= work_until {
+            return;
+        }
+        let token_base = self.view.elected.record().map_or(0, |e| e.token_base);
+        let State::Claiming(claiming) = &self.office.state else {
+            return;
+        };
+        if claiming.prepared != Prepared::Yes {
+            return;
+        }
+        let grant = Grant {
+            nomination: claiming.nomination.clone(),
+            ballot: claiming.ballot.clone(),
+            fencing_token: u64::try_from(place.czxid).unwrap_or(0).saturating_add(token_base),
+            work_until,
+        };
+        let text = format!(
+            "takes over in term {} with fencing token {}",
+            grant.nomination.term, grant.fencing_token
+        );
+        self.note(Level::Info, NoteKind::Office, text);
+        self.actions.push_back(Action::WorkUntil(work_until));
+        self.actions.push_back(Action::TakeOver(grant.clone()));
+        let held = Held { grant, place, epoch: self.epoch(), doubt: None, doubted: false };
+        self.office.state = State::TakingOver(Box::new(held));
+    }
+
+    pub(in crate::engine) fn set_claim(&mut self, claim: Claim) {
+        if let State::Claiming(claiming) = &mut self.office.state {
+            claiming.claim = claim;
+        }
+    }
+
+    pub(in crate::engine) fn set_prepared(&mut self, prepared: Prepared) {
+        if let State::Claiming(claiming) = &mut self.office.state {
+            claiming.prepared = prepared;
+        }
+    }
+
+    pub(in crate::engine) fn give_up_claim(&mut self, reason: StopReason) {
+        let State::Claiming(claiming) = &self.office.state else {
+            return;
+        };
+        let place = match &claiming.claim {
+            Claim::Rereading(_, place) | Claim::Committing(_, place) | Claim::Entitled(place) => Some(*place),
+            _ => None,
+        };
+        let (term, began) = (claiming.nomination.term, claiming.prepared != Prepared::No);
+        let epoch = self.epoch();
+        self.note(Level::Info, NoteKind::Office, format!("does not take over term {term}: {reason}"));
+        if !began {
+            match place {
+                Some(place) => {
+                    let step = ReleaseStep::Delete(None, place.version);
+                    self.office.state = State::Releasing(Releasing { epoch, step });
+                }
+                // An unknown outcome of the creation is mended in standby, by owner.
+                None => self.office.state = State::Standby,
+            }
+            return;
+        }
+        self.office.state =
+            State::Stopping(Stopping { reason: reason.clone(), epoch, place, term, token: None });
+        self.actions.push_back(Action::Stop(reason));
+    }
+
+    pub(in crate::engine) fn claim_done(&mut self, claim: Claim, outcome: &Outcome) {
+        let session = self.session_id();
+        let next = match (claim, outcome) {
+            (Claim::ReadElected(_), Outcome::Got(node)) => {
+                self.see_elected(node.as_ref());
+                Claim::ReadPlace(None)
+            }
+            (Claim::ReadPlace(_), Outcome::Got(node)) => {
+                self.see_current(node.as_ref());
+                if node.is_some() {
+                    return self.give_up_claim(StopReason::NotNamed("somebody holds the place".to_owned()));
+                }
+                Claim::Creating(None)
+            }
+            (Claim::Creating(_), Outcome::Created { czxid, .. }) => {
+                let place = self.place(*czxid, 0);
+                self.held_place(place)
+            }
+            (Claim::Creating(_), Outcome::Exists | Outcome::Unknown(_)) => Claim::Looking(None),
+            (Claim::Looking(_), Outcome::Got(node)) => {
+                self.see_current(node.as_ref());
+                match node {
+                    None => Claim::Creating(None),
+                    Some(node) if node.owner == session => self.found_own_place(node),
+                    Some(_) if self.claim_is_uncommitted() => {
+                        let why = "somebody else was quicker".to_owned();
+                        return self.give_up_claim(StopReason::NotNamed(why));
+                    }
+                    Some(_) => Claim::Waiting,
+                }
+            }
+            (Claim::Rereading(_, place), Outcome::Got(node)) => {
+                self.see_elected(node.as_ref());
+                if node.is_none() {
+                    let why = "there is no decision any more".to_owned();
+                    return self.give_up_claim(StopReason::NotNamed(why));
+                }
+                // The view has been brought up to date: `claim_stands` judges it.
+                if self.claim_is_uncommitted() {
+                    Claim::Committing(None, place)
+                } else {
+                    Claim::Entitled(place)
+                }
+            }
+            (Claim::Committing(_, place), Outcome::Changed { version, mzxid }) => {
+                return self.committed(place, *version, *mzxid);
+            }
+            // Lost the race, or an unknown outcome: what does the decision say?
+            (Claim::Committing(_, place), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
+                Claim::Rereading(None, place)
+            }
+            (claim, Outcome::NotApplied(_) | Outcome::Unknown(_)) => claim.anew(),
+            (claim, _) => {
+                self.office.retry_at = Some(self.now.time + RETRY);
+                claim.anew()
+            }
+        };
+        self.set_claim(next);
+        self.advance_office();
+    }
+
+    pub(in crate::engine) fn claim_is_uncommitted(&self) -> bool {
+        matches!(&self.office.state, State::Claiming(c) if c.uncommitted)
+    }
+
+    /// The place was created: the decision is read again, on the same session,
+    /// before anything else. A successor has read it and commits.
+    pub(in crate::engine) fn held_place(&mut self, place: Place) -> Claim {
+        if self.claim_is_uncommitted() {
+            Claim::Committing(None, place)
+        } else {
+            Claim::Rereading(None, place)
+        }
+    }
+
+    pub(in crate::engine) fn place(&self, czxid: i64, version: i32) -> Place {
+        let created_ms = self.now.unix_ms;
+        Place { czxid, version, free_ms: self.office.free_since_ms.unwrap_or(created_ms), created_ms }
+    }
+
+    /// A place of this session after a lost reply: the creation was applied.
+    pub(in crate::engine) fn found_own_place(&mut self, node: &Node) -> Claim {
+        let place = self.place(node.czxid, node.version);
+        self.held_place(place)
+    }
+
+    pub(in crate::engine) fn committed(&mut self, place: Place, version: i32, mzxid: i64) {
+        let State::Claiming(claiming) = &self.office.state else {
+            return;
+        };
+        let me = self.named(&claiming.ballot);
+        if let Known::Present(elected, meta) = &self.view.elected {
+            let next = succeed(elected, &me, self.now.unix_ms, &self.config.policy);
+            let meta = Meta { version, mzxid, ..*meta };
+            self.note(Level::Info, NoteKind::Decided, format!("term {}: {}", next.term, next.sentence));
+            self.view.elected = Known::Present(next, meta);
+        }
+        self.adopt_decision(place);
+    }
+}
+
+impl Claim {
+    /// The same step, to be tried again.
+    fn anew(self) -> Self {
+        match self {
+            Self::ReadElected(_) => Self::ReadElected(None),
+            Self::ReadPlace(_) => Self::ReadPlace(None),
+            Self::Creating(_) => Self::Creating(None),
+            Self::Looking(_) => Self::Looking(None),
+            Self::Rereading(_, place) => Self::Rereading(None, place),
+            Self::Committing(_, place) => Self::Committing(None, place),
+            other => other,
+        }
+    }
+}

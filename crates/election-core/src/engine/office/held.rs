@@ -1,0 +1,293 @@
+//! While the place is held, and how it is let go.
+
+use super::*;
+
+impl Engine {
+    pub(in crate::engine) fn check_held(&mut self) {
+        let Some(held) = self.office.held() else {
+            return;
+        };
+        let orphaned = self.session_epoch() != Some(held.epoch);
+        let own = self.registration.ballot();
+        if self.leaving {
+            return self.stop(StopReason::Leaving);
+        }
+        match self.work_until() {
+            Some(until) if self.now.time + self.config.policy.stop_budget < until => {}
+            _ => return self.stop(StopReason::LeaseEnds),
+        }
+        if !orphaned && own.is_some_and(|b| *b != held.grant.ballot) {
+            return self.stop(StopReason::BallotLost);
+        }
+        if let Some(elected) = self.view.elected.record() {
+            let mine = elected.named().is_some_and(|n| n.ballot == held.grant.ballot);
+            if !mine || elected.term != held.grant.nomination.term {
+                return self.stop(StopReason::NotNamed(moved_away(elected)));
+            }
+        }
+        if held.doubted && held.doubt.is_none() && self.session_is_active() {
+            let op = self.perform(Request::Get { path: self.config.paths.current() });
+            if let Some(held) = self.held_mut() {
+                held.doubt = op;
+            }
+        }
+    }
+
+    pub(in crate::engine) fn held_mut(&mut self) -> Option<&mut Held> {
+        match &mut self.office.state {
+            State::TakingOver(held) | State::Announcing(held, _) | State::Leading(held) => Some(held),
+            _ => None,
+        }
+    }
+
+    /// A watch has read the place. What it read may be older than an own write, so
+    /// a place that seems lost is read once more before anything is stopped.
+    pub(in crate::engine) fn office_saw_place(&mut self, node: Option<&Node>) {
+        let epoch = self.session_epoch();
+        if let Some(held) = self.held_mut()
+            && Some(held.epoch) == epoch
+            && node.is_none_or(|n| n.czxid != held.place.czxid)
+        {
+            held.doubted = true;
+        }
+        if let State::Stopping(stopping) = &self.office.state
+            && Some(stopping.epoch) == epoch
+            && stopping.place.is_some_and(|p| node.is_none_or(|n| n.czxid > p.czxid))
+            && !stopping.reason.is_urgent()
+        {
+            self.hasten(StopReason::PlaceLost);
+        }
+    }
+
+    pub(in crate::engine) fn hasten(&mut self, reason: StopReason) {
+        if let State::Stopping(stopping) = &mut self.office.state
+            && !stopping.reason.is_urgent()
+        {
+            stopping.place = None;
+            stopping.reason = reason.clone();
+            self.actions.push_back(Action::Stop(reason));
+        }
+    }
+
+    pub(in crate::engine) fn stop_for_lost_ballot(&mut self) {
+        match &self.office.state {
+            State::Claiming(_) => self.give_up_claim(StopReason::BallotLost),
+            _ if self.office.held().is_some() => self.stop(StopReason::BallotLost),
+            _ => {}
+        }
+    }
+
+    pub(in crate::engine) fn stop(&mut self, reason: StopReason) {
+        let Some(held) = self.office.held() else {
+            return;
+        };
+        let stopping = Stopping {
+            reason: reason.clone(),
+            epoch: held.epoch,
+            place: (reason != StopReason::PlaceLost && reason != StopReason::SessionOver)
+                .then_some(held.place),
+            term: held.grant.nomination.term,
+            token: Some(held.grant.fencing_token),
+        };
+        self.announce_later = false;
+        self.note(Level::Info, NoteKind::Office, format!("stops leading: {reason}"));
+        self.office.state = State::Stopping(stopping);
+        self.actions.push_back(Action::Stop(reason));
+    }
+
+    pub(in crate::engine) fn record_failure(&mut self, cause: Cause, reason: &str) {
+        let term = match &self.office.state {
+            State::Claiming(claiming) => claiming.nomination.term,
+            _ => match self.office.held() {
+                Some(held) => held.grant.nomination.term,
+                None => return,
+            },
+        };
+        let reason = reason.chars().take(500).collect();
+        self.gave_up = Some(GaveUp { term, cause, reason, at_ms: self.now.unix_ms });
+    }
+
+    pub(in crate::engine) fn stopped(&mut self) {
+        let State::Stopping(stopping) = &self.office.state else {
+            return;
+        };
+        self.note(
+            Level::Info,
+            NoteKind::Office,
+            format!("has stopped what it did for term {}", stopping.term),
+        );
+        let State::Stopping(stopping) = &self.office.state else {
+            return;
+        };
+        let same = self.session_epoch() == Some(stopping.epoch);
+        self.office.state = match stopping.place {
+            Some(place) if same => State::Releasing(Releasing {
+                epoch: stopping.epoch,
+                step: ReleaseStep::Delete(None, place.version),
+            }),
+            _ => State::Standby,
+        };
+        self.advance_office();
+    }
+
+    pub(in crate::engine) fn advance_release(&mut self) {
+        let State::Releasing(release) = &self.office.state else {
+            return;
+        };
+        if self.session_epoch() != Some(release.epoch) {
+            self.office.state = State::Standby;
+            return;
+        }
+        let path = self.config.paths.current();
+        let step = match release.step {
+            ReleaseStep::Delete(None, version) => {
+                ReleaseStep::Delete(self.perform(Request::Delete { path, version: Some(version) }), version)
+            }
+            ReleaseStep::Look(None) => ReleaseStep::Look(self.perform(Request::Get { path })),
+            _ => return,
+        };
+        if let State::Releasing(release) = &mut self.office.state {
+            release.step = step;
+        }
+    }
+
+    pub(in crate::engine) fn announce(&mut self) {
+        let State::TakingOver(held) = &self.office.state else {
+            return;
+        };
+        let held = held.clone();
+        let ready = Some(self.now.unix_ms);
+        let nomination = held.grant.nomination.clone();
+        let Some(data) = self.place_data(&nomination, &held.grant.ballot, Status::Ready, ready) else {
+            return;
+        };
+        let request = Request::Set { path: self.config.paths.current(), data, version: held.place.version };
+        if let Some(op) = self.perform(request) {
+            self.office.state = State::Announcing(held, op);
+        } else {
+            self.office.retry_at = Some(self.now.time + RETRY);
+            self.announce_later = true;
+        }
+    }
+
+    /// READY could not be written, as the connection was lost: once more.
+    pub(in crate::engine) fn announce_again(&mut self) {
+        if self.announce_later
+            && self.session_is_active()
+            && self.office.retry_at.is_none_or(|at| at <= self.now.time)
+        {
+            self.announce_later = false;
+            self.announce();
+        }
+    }
+
+    pub(in crate::engine) fn announced(&mut self, outcome: &Outcome) {
+        let State::Announcing(held, _) = &self.office.state else {
+            return;
+        };
+        let mut held = held.clone();
+        match outcome {
+            Outcome::Changed { version, .. } => {
+                held.place.version = *version;
+                self.office.state = State::Leading(held);
+                self.actions.push_back(Action::Lead);
+                self.write_history();
+            }
+            Outcome::Missing => {
+                self.office.state = State::TakingOver(held);
+                self.stop(StopReason::PlaceLost);
+            }
+            // Stale or unknown: it may have been written. The place is read, and READY
+            // written again on top of whatever version stands.
+            _ => {
+                held.doubted = true;
+                self.office.state = State::TakingOver(held);
+                self.announce_later = true;
+                self.office.retry_at = Some(self.now.time + RETRY);
+            }
+        }
+    }
+
+    pub(in crate::engine) fn doubt_done(&mut self, outcome: &Outcome) {
+        let session = self.session_id();
+        let Some(held) = self.held_mut() else { return };
+        held.doubt = None;
+        match outcome {
+            Outcome::Got(Some(node)) if node.owner == session && node.czxid == held.place.czxid => {
+                held.doubted = false;
+                held.place.version = node.version;
+                let node = node.clone();
+                self.see_current(Some(&node));
+            }
+            Outcome::Got(node) => {
+                let node = node.clone();
+                self.see_current(node.as_ref());
+                self.stop(StopReason::PlaceLost);
+            }
+            _ => self.office.retry_at = Some(self.now.time + RETRY),
+        }
+    }
+
+    pub(in crate::engine) fn release_done(&mut self, outcome: &Outcome) {
+        let session = self.session_id();
+        let State::Releasing(release) = &mut self.office.state else {
+            return;
+        };
+        match (&release.step, outcome) {
+            (ReleaseStep::Delete(..), Outcome::Ok | Outcome::Missing) => {
+                self.note(Level::Info, NoteKind::Office, "has let go of leadership".to_owned());
+                self.see_current(None);
+                self.office.state = State::Standby;
+            }
+            (ReleaseStep::Delete(_, version), Outcome::NotApplied(_)) => {
+                release.step = ReleaseStep::Delete(None, *version);
+            }
+            (ReleaseStep::Delete(..), _) => release.step = ReleaseStep::Look(None),
+            (ReleaseStep::Look(_), Outcome::Got(Some(node))) if node.owner == session => {
+                release.step = ReleaseStep::Delete(None, node.version);
+            }
+            (ReleaseStep::Look(_), Outcome::Got(node)) => {
+                let node = node.clone();
+                self.see_current(node.as_ref());
+                self.office.state = State::Standby;
+            }
+            (ReleaseStep::Look(_), _) => release.step = ReleaseStep::Look(None),
+        }
+        self.advance_office();
+    }
+
+    pub(in crate::engine) fn write_history(&mut self) {
+        let State::Leading(held) = &self.office.state else {
+            return;
+        };
+        let grant = &held.grant;
+        let ready_ms = self.now.unix_ms;
+        let decision = self.view.elected.record().filter(|e| e.term == grant.nomination.term);
+        let decided_at = decision.map_or(held.place.created_ms, |e| e.decided_at_ms);
+        let noticed_at = decision.map(|e| e.noticed_at_ms).filter(|at| *at > 0).unwrap_or(decided_at);
+        let free_at = held.place.free_ms.max(decided_at);
+        let phases = Phases {
+            decide_ms: decided_at.saturating_sub(noticed_at),
+            release_ms: free_at.saturating_sub(decided_at),
+            acquire_ms: held.place.created_ms.saturating_sub(free_at),
+            takeover_ms: ready_ms.saturating_sub(held.place.created_ms),
+        };
+        let entry = HistoryEntry {
+            v: VERSION,
+            term: grant.nomination.term,
+            member: self.config.member.member.clone(),
+            ballot: grant.ballot.clone(),
+            site: self.config.member.site.clone(),
+            fencing_token: grant.fencing_token,
+            cause: grant.nomination.cause,
+            sentence: grant.nomination.sentence.clone(),
+            previous: grant.nomination.previous.clone(),
+            ready_ms,
+            phases,
+        };
+        let text = format!("leads in term {} (READY, fencing token {})", entry.term, entry.fencing_token);
+        let cause = entry.cause;
+        self.history.push(entry);
+        self.note(Level::Info, NoteKind::Ready { cause, phases }, text);
+    }
+}

@@ -1,0 +1,429 @@
+//! The leader's side: from being named, or being next in line, through PROGRESS
+//! and READY, to having let go.
+//!
+//! ```text
+//!             named, or first in line and the leader vanished
+//!   Standby ─────────────────────────────▶ Claiming ──▶ TakingOver ──▶ Announcing ──▶ Leading
+//!      ▲                                      │             │              │             │
+//!      │            place deleted             ▼             ▼              ▼             ▼
+//!      └──────────────── Releasing ◀───── Stopping ◀── moved away · lease near its end · place
+//!                                                       gone · session over · failed · leaving
+//! ```
+//! Whatever was begun is stopped, and confirmed to be stopped, before the place
+//! is let go: work never outlives its leadership.
+
+mod claim;
+mod held;
+
+use std::time::Duration;
+
+use super::{
+    Engine,
+    decision::{check_limit, succeed},
+    io::{
+        Action, AppEvent, Epoch, Grant, Level, Node, Nomination, NoteKind, OpId, Outcome, Request, StopReason,
+    },
+    policy::OnPause,
+    view::{Known, Meta},
+};
+use crate::{
+    ids::Ballot,
+    record::{Cause, Current, Elected, GaveUp, HistoryEntry, Named, Phases, Record, Status, VERSION},
+    time::Time,
+};
+
+/// How long to wait before an operation is tried again that could not be applied.
+pub(super) const RETRY: Duration = Duration::from_millis(200);
+
+/// The leader's side of a member.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct Office {
+    pub(in crate::engine) state: State,
+    /// The term and ballot that this member itself has seen in office: without
+    /// that memory, 'gone' looks like 'named, and not there yet'. A new holder,
+    /// another term or a new session clears it.
+    pub(super) seen_tenure: Option<(u64, Ballot)>,
+    /// The term and ballot whose place was seen to have become free.
+    pub(super) vanished: Option<(u64, Ballot)>,
+    pub(super) retry_at: Option<Time>,
+    /// When the place was seen to be free, in milliseconds since the Unix epoch.
+    pub(super) free_since_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) enum State {
+    /// Holding nothing, doing nothing.
+    #[default]
+    Standby,
+    /// Holding nothing, and asking whether the place that stands there is a
+    /// left-over of this very session.
+    Cleaning(OpId),
+    Claiming(Box<Claiming>),
+    TakingOver(Box<Held>),
+    Announcing(Box<Held>, OpId),
+    Leading(Box<Held>),
+    Stopping(Stopping),
+    Releasing(Releasing),
+}
+
+/// Named, or stepping in: until the place is held and the application prepared.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Claiming {
+    pub(super) nomination: Nomination,
+    pub(super) ballot: Ballot,
+    pub(super) prepared: Prepared,
+    pub(super) claim: Claim,
+    /// It steps in for a leader that vanished and has not committed yet.
+    pub(super) uncommitted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prepared {
+    No,
+    Running,
+    Yes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// A successor reads the decision, then the place, both anew.
+    ReadElected(Option<OpId>),
+    ReadPlace(Option<OpId>),
+    /// The place is another's.
+    Waiting,
+    Creating(Option<OpId>),
+    /// After a lost reply: is it there, and whose?
+    Looking(Option<OpId>),
+    /// It is held. Does the decision still say so, read on this session?
+    Rereading(Option<OpId>, Place),
+    /// A successor makes it the decision before it acts.
+    Committing(Option<OpId>, Place),
+    /// Held and entitled.
+    Entitled(Place),
+}
+
+/// The own znode in office.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Place {
+    pub(super) czxid: i64,
+    pub(super) version: i32,
+    /// When it was seen to be free, and when it was created, in milliseconds since
+    /// the Unix epoch.
+    pub(super) free_ms: u64,
+    pub(super) created_ms: u64,
+}
+
+/// Leadership that has been entered.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Held {
+    pub(in crate::engine) grant: Grant,
+    pub(super) place: Place,
+    pub(super) epoch: Epoch,
+    /// A watch says that the place is not this one any more; being verified.
+    pub(super) doubt: Option<OpId>,
+    pub(super) doubted: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Stopping {
+    pub(super) reason: StopReason,
+    /// The session that it led on, and the place there.
+    pub(super) epoch: Epoch,
+    pub(super) place: Option<Place>,
+    pub(in crate::engine) term: u64,
+    pub(in crate::engine) token: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Releasing {
+    pub(super) epoch: Epoch,
+    pub(super) step: ReleaseStep,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum ReleaseStep {
+    Delete(Option<OpId>, i32),
+    Look(Option<OpId>),
+}
+
+impl Office {
+    pub(in crate::engine) fn retry_at(&self) -> Option<Time> {
+        self.retry_at
+    }
+
+    /// Whether anything of the application runs.
+    pub(in crate::engine) fn is_working(&self) -> bool {
+        match &self.state {
+            State::TakingOver(_) | State::Announcing(..) | State::Leading(_) | State::Stopping(_) => true,
+            State::Claiming(claiming) => claiming.prepared != Prepared::No,
+            State::Standby | State::Cleaning(_) | State::Releasing(_) => false,
+        }
+    }
+
+    /// Whether this member is on its way to lead, or leads.
+    pub(in crate::engine) fn wants_lease(&self) -> bool {
+        !matches!(self.state, State::Standby | State::Cleaning(_) | State::Releasing(_))
+    }
+
+    pub(in crate::engine) fn held(&self) -> Option<&Held> {
+        match &self.state {
+            State::TakingOver(held) | State::Announcing(held, _) | State::Leading(held) => Some(held),
+            _ => None,
+        }
+    }
+}
+
+impl Engine {
+    pub(in crate::engine) fn office_is_idle(&self) -> bool {
+        matches!(self.office.state, State::Standby)
+    }
+
+    /// Keeps the memory of who was seen in office, after the view has changed.
+    pub(in crate::engine) fn remember_tenure(&mut self) {
+        let elected = self.view.elected.record();
+        let seen = |term: u64, ballot: &Ballot| Some((term, ballot.clone()));
+        match (&self.view.current, elected) {
+            (Known::Present(current, _), Some(elected)) => {
+                let named =
+                    elected.named().filter(|n| n.ballot == current.ballot && elected.term == current.term);
+                self.office.seen_tenure = named.and_then(|n| seen(elected.term, &n.ballot));
+                self.office.vanished = None;
+                self.office.free_since_ms = None;
+            }
+            (Known::Absent, Some(elected)) => {
+                let tenure = self.office.seen_tenure.take();
+                let holds = tenure.filter(|(term, b)| {
+                    *term == elected.term && elected.named().is_some_and(|n| n.ballot == *b)
+                });
+                if holds.is_some() {
+                    self.office.vanished = holds.clone();
+                }
+                self.office.seen_tenure = holds;
+                self.office.free_since_ms.get_or_insert(self.now.unix_ms);
+            }
+            _ => {}
+        }
+        let stands = elected.map(|e| (e.term, e.named().map(|n| n.ballot.clone())));
+        let same = |known: &(u64, Ballot)| stands == Some((known.0, Some(known.1.clone())));
+        if !self.office.vanished.as_ref().is_some_and(same) {
+            self.office.vanished = None;
+        }
+    }
+
+    pub(in crate::engine) fn advance_office(&mut self) {
+        if self.office.retry_at.is_some_and(|at| self.now.time < at) {
+            // Deadlines don't wait for a retry.
+            self.check_held();
+            return;
+        }
+        self.office.retry_at = None;
+        match &self.office.state {
+            State::Standby => self.advance_standby(),
+            State::Claiming(_) => self.advance_claim(),
+            State::TakingOver(_) | State::Announcing(..) | State::Leading(_) => self.check_held(),
+            State::Releasing(_) => self.advance_release(),
+            State::Cleaning(_) | State::Stopping(_) => {}
+        }
+    }
+
+    pub(in crate::engine) fn advance_standby(&mut self) {
+        if !self.session_is_active() {
+            return;
+        }
+        // A left-over of this very session must go, and never be adopted: its
+        // leadership has ended.
+        let session = self.session_id();
+        if let Known::Present(_, meta) | Known::Unreadable(_, meta) = &self.view.current
+            && meta.owner == session
+        {
+            if let Some(op) = self.perform(Request::Get { path: self.config.paths.current() }) {
+                self.office.state = State::Cleaning(op);
+            }
+            return;
+        }
+        if self.leaving {
+            return;
+        }
+        let Some(ballot) = self.registration.ballot().cloned() else {
+            return;
+        };
+        let Some(elected) = self.view.elected.record() else {
+            return;
+        };
+        if self.gave_up.as_ref().is_some_and(|g| g.term == elected.term) {
+            return;
+        }
+        if elected.named().is_some_and(|n| n.ballot == ballot) {
+            let nomination = nomination(elected);
+            let text = format!("is named for term {}: {}", elected.term, elected.sentence);
+            self.claim(nomination, ballot, Claim::Waiting, false, text);
+        } else if self.is_successor(elected, &ballot) {
+            let nomination = Nomination {
+                term: elected.term + 1,
+                cause: Cause::LeaderLost,
+                sentence: String::new(),
+                previous: elected.named().map(Named::as_previous),
+            };
+            let text = format!(
+                "steps in for term {}: the leader vanished, and it is first in line",
+                nomination.term
+            );
+            self.claim(nomination, ballot, Claim::ReadElected(None), true, text);
+        }
+    }
+
+    /// First in line by ballot, the place free, and the one who is named seen in
+    /// it in this very term.
+    pub(in crate::engine) fn is_successor(&self, elected: &Elected, ballot: &Ballot) -> bool {
+        let Some(named) = elected.named() else {
+            return false;
+        };
+        self.office.vanished == Some((elected.term, named.ballot.clone()))
+            && elected.place_in_line(ballot) == Some(0)
+            && elected.excluded(ballot, self.now.unix_ms).is_none()
+            && check_limit(&self.config.policy, Some(elected), self.now.unix_ms).is_ok()
+    }
+
+    /// The session is over, and the place with it.
+    pub(in crate::engine) fn office_session_over(&mut self) {
+        self.office.seen_tenure = None;
+        self.office.vanished = None;
+        self.office.retry_at = None;
+        let keep = matches!(self.config.policy.on_pause, OnPause::Keep { .. });
+        match &self.office.state {
+            State::Leading(_) if keep => {}
+            State::TakingOver(_) | State::Announcing(..) | State::Leading(_) => {
+                self.stop(StopReason::SessionOver)
+            }
+            State::Claiming(_) => {
+                if let State::Claiming(claiming) = &mut self.office.state {
+                    claiming.claim = Claim::Waiting;
+                }
+                self.give_up_claim(StopReason::SessionOver);
+            }
+            State::Stopping(_) => self.hasten(StopReason::SessionOver),
+            State::Standby | State::Cleaning(_) | State::Releasing(_) => self.office.state = State::Standby,
+        }
+    }
+
+    pub(in crate::engine) fn office_app(&mut self, event: AppEvent) {
+        match (event, &self.office.state) {
+            (AppEvent::Prepared, State::Claiming(_)) => self.set_prepared(Prepared::Yes),
+            (AppEvent::PrepareFailed(why), State::Claiming(_)) => {
+                self.record_failure(Cause::TakeoverFailed, &why);
+                self.note(Level::Warn, NoteKind::TakeoverFailed, format!("preparing failed: {why}"));
+                self.give_up_claim(StopReason::TakeoverFailed(why));
+            }
+            (AppEvent::TakenOver, State::TakingOver(_)) => self.announce(),
+            (AppEvent::TakeoverFailed(why), State::TakingOver(_)) => {
+                self.record_failure(Cause::TakeoverFailed, &why);
+                self.note(Level::Warn, NoteKind::TakeoverFailed, format!("taking over failed: {why}"));
+                self.stop(StopReason::TakeoverFailed(why));
+            }
+            (AppEvent::WorkEnded(why), State::Leading(_) | State::Announcing(..)) => {
+                self.record_failure(Cause::Resigned, &why);
+                self.note(Level::Warn, NoteKind::Office, format!("gives up leadership: {why}"));
+                self.stop(StopReason::WorkEnded(why));
+            }
+            (AppEvent::Stopped, State::Stopping(_)) => self.stopped(),
+            // An answer to something that was given up meanwhile.
+            _ => {}
+        }
+        self.advance_office();
+    }
+
+    pub(in crate::engine) fn office_done(&mut self, op: OpId, outcome: &Outcome) -> bool {
+        let ours = match &self.office.state {
+            State::Cleaning(known) => *known == op,
+            State::Claiming(claiming) => match &claiming.claim {
+                Claim::ReadElected(known)
+                | Claim::ReadPlace(known)
+                | Claim::Creating(known)
+                | Claim::Looking(known) => *known == Some(op),
+                Claim::Rereading(known, _) | Claim::Committing(known, _) => *known == Some(op),
+                Claim::Waiting | Claim::Entitled(_) => false,
+            },
+            State::Announcing(_, known) if *known == op => true,
+            State::Releasing(release) => match &release.step {
+                ReleaseStep::Delete(known, _) | ReleaseStep::Look(known) => *known == Some(op),
+            },
+            _ => self.office.held().is_some_and(|held| held.doubt == Some(op)),
+        };
+        if !ours {
+            return false;
+        }
+        if let Outcome::NotApplied(_) = outcome {
+            self.office.retry_at = Some(self.now.time + RETRY);
+        }
+        match &self.office.state {
+            State::Cleaning(_) => self.cleaning_done(outcome),
+            State::Claiming(claiming) => {
+                let claim = claiming.claim.clone();
+                self.claim_done(claim, outcome);
+            }
+            State::Announcing(_, known) if *known == op => self.announced(outcome),
+            State::Releasing(_) => self.release_done(outcome),
+            _ => self.doubt_done(outcome),
+        }
+        true
+    }
+
+    pub(in crate::engine) fn cleaning_done(&mut self, outcome: &Outcome) {
+        self.office.state = State::Standby;
+        if let Outcome::Got(node) = outcome {
+            self.see_current(node.as_ref());
+            if let Some(node) = node.as_ref().filter(|n| n.owner == self.session_id()) {
+                let step = ReleaseStep::Delete(None, node.version);
+                self.office.state = State::Releasing(Releasing { epoch: self.epoch(), step });
+            }
+        }
+    }
+
+    pub(in crate::engine) fn place_data(
+        &mut self,
+        nomination: &Nomination,
+        ballot: &Ballot,
+        status: Status,
+        ready_ms: Option<u64>,
+    ) -> Option<Vec<u8>> {
+        let path = self.config.paths.current();
+        let since_ms = self.office.held().map_or(self.now.unix_ms, |held| held.place.created_ms);
+        let record = Current {
+            v: VERSION,
+            member: self.config.member.member.clone(),
+            ballot: ballot.clone(),
+            site: self.config.member.site.clone(),
+            term: nomination.term,
+            status,
+            endpoint: self.config.member.address.clone(),
+            since_ms,
+            ready_ms,
+        };
+        match record.encode(&path) {
+            Ok(data) => Some(data),
+            Err(error) => {
+                self.note(Level::Warn, NoteKind::Trouble, error.to_string());
+                self.office.retry_at = Some(self.now.time + RETRY);
+                None
+            }
+        }
+    }
+
+    pub(in crate::engine) fn named(&self, ballot: &Ballot) -> Named {
+        let member = &self.config.member;
+        Named { member: member.member.clone(), ballot: ballot.clone(), site: member.site.clone() }
+    }
+}
+
+pub(super) fn nomination(elected: &Elected) -> Nomination {
+    Nomination {
+        term: elected.term,
+        cause: elected.cause,
+        sentence: elected.sentence.clone(),
+        previous: elected.previous.clone(),
+    }
+}
+
+pub(super) fn moved_away(elected: &Elected) -> String {
+    format!("term {} has begun: {}", elected.term, elected.sentence)
+}

@@ -1,0 +1,91 @@
+//! Forcing a failover from outside, when no elector does it: the same three steps,
+//! planned by the same code, for whoever can read and write the znodes.
+
+use super::{
+    decision::{Question, Undecided},
+    policy::Policy,
+};
+use crate::{
+    record::{Cause, Control, Current, Elected, MemberRecord, Request},
+    strategy::Strategy,
+};
+
+/// The next step of a forced failover.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForceStep {
+    /// Compare-and-set the decision.
+    Write(Box<Elected>),
+    /// Delete `leader/current` in this version.
+    Vacate {
+        /// The version that must stand.
+        version: i32,
+    },
+    /// Somebody is named by this request, and the place is free or its own.
+    Named,
+    /// It can't be done.
+    Refused(String),
+}
+
+/// What the next step of the forced failover `name` is, from what was read just now.
+///
+/// Level-triggered: call it again after each step, and after every lost race, with
+/// what is read then. Each step is a compare-and-set, so an elector that wakes up
+/// meanwhile and does the same does no harm.
+#[allow(clippy::too_many_arguments)]
+pub fn force_step(
+    name: &str,
+    request: &Request,
+    decider: &str,
+    unix_ms: u64,
+    policy: &Policy,
+    strategy: &dyn Strategy,
+    members: &[MemberRecord],
+    control: &Control,
+    elected: Option<&Elected>,
+    current: Option<(&Current, i32)>,
+) -> ForceStep {
+    let holder = current.map(|(c, _)| &c.ballot);
+    let question = Question {
+        unix_ms,
+        noticed_at_ms: unix_ms,
+        decider,
+        policy,
+        strategy,
+        members,
+        control,
+        elected,
+        holder,
+    };
+    let ordered = Some((name, request));
+    let ours = elected.filter(|e| e.request.as_deref() == Some(name));
+    if let Some(elected) = ours {
+        match (elected.named(), current) {
+            (Some(_), _) => return ForceStep::Named,
+            (None, Some((current, version)))
+                if elected.exclusions.iter().any(|e| e.ballot == current.ballot) =>
+            {
+                return ForceStep::Vacate { version };
+            }
+            (None, Some((current, _))) => {
+                return ForceStep::Refused(format!("{} has taken the place meanwhile", current.member));
+            }
+            (None, None) => {}
+        }
+    } else if let Some(elected) = elected
+        && elected.last_request.as_deref() >= Some(name)
+    {
+        return ForceStep::Refused(format!("overtaken by term {}: {}", elected.term, elected.sentence));
+    }
+    let what = format!("failover forced by {}", request.by);
+    let decided = match question.decide(Cause::Failover, &what, None, ordered) {
+        Ok(decided) => decided,
+        Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
+            return ForceStep::Refused(why);
+        }
+        Err(Undecided::Held { sentence, .. }) => return ForceStep::Refused(sentence),
+    };
+    match current.filter(|(c, _)| decided.named().is_some_and(|n| n.ballot != c.ballot)) {
+        Some((current, _)) => ForceStep::Write(Box::new(question.vacate(&current.named(), ordered))),
+        None => ForceStep::Write(Box::new(decided)),
+    }
+}

@@ -1,0 +1,173 @@
+//! The settings of one election, and the timing rule that they must fit.
+
+use std::time::Duration;
+
+/// How an election behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// What a leader does when its connection is lost.
+    pub on_pause: OnPause,
+    /// How long the work may need to end, killing included. A leader begins to
+    /// stop this long before its lease ends.
+    pub stop_budget: Duration,
+    /// How long PROGRESS may last before the candidate is excluded.
+    pub takeover_timeout: Duration,
+    /// How long the old leader may take to let go before that is reported.
+    pub release_timeout: Duration,
+    /// How long the one who is named may take to create its place.
+    pub acquire_timeout: Duration,
+    /// How long a candidate that failed is excluded.
+    pub exclusion: Duration,
+    /// How long a leader is left in office before somebody better may follow.
+    pub min_tenure: Duration,
+    /// How long after the last failover leadership doesn't move electively.
+    pub cooldown: Duration,
+    /// How many decisions that nobody ordered may be taken in a window before the
+    /// election holds still.
+    pub max_takeovers: TakeoverLimit,
+    /// How long somebody else must have been better, without a break, before
+    /// leadership moves by itself.
+    pub better_after: Duration,
+    /// How long the very first decision waits when the strategy says that
+    /// somebody better may be about to join.
+    pub startup_wait: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            on_pause: OnPause::Stop,
+            stop_budget: Duration::from_secs(2),
+            takeover_timeout: Duration::from_secs(60),
+            release_timeout: Duration::from_secs(30),
+            acquire_timeout: Duration::from_secs(10),
+            exclusion: Duration::from_secs(300),
+            min_tenure: Duration::from_secs(60),
+            cooldown: Duration::from_secs(30),
+            max_takeovers: TakeoverLimit { count: 5, within: Duration::from_secs(600) },
+            better_after: Duration::from_secs(600),
+            startup_wait: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What a leader does when its connection is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnPause {
+    /// At most one leader: work on until the lease nears its end, then stop.
+    Stop,
+    /// At least one leader: work on until another one is named, or for this long.
+    /// Two may lead meanwhile.
+    Keep {
+        /// The longest pause, or none.
+        max_pause: Option<Duration>,
+    },
+}
+
+/// How many takeovers within which time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakeoverLimit {
+    /// So many.
+    pub count: u32,
+    /// Within so long.
+    pub within: Duration,
+}
+
+/// The figures that decide whether a leader can always stop before its session
+/// can expire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// The session timeout that the server granted.
+    pub session_timeout: Duration,
+    /// The ensemble's tickTime.
+    pub tick: Duration,
+    /// How long the work may need to end.
+    pub stop_budget: Duration,
+    /// What one round trip to the ensemble may cost.
+    pub round_trip: Duration,
+}
+
+/// The timing rule doesn't hold. All figures are in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the stop budget does not fit the session timeout: stop budget {stop_budget:?} + beat interval {beat:?} \
+     + max(beat interval, tick) {wait:?} + margin {margin:?} + one round trip {round_trip:?} = {sum:?} \
+     must be less than the session timeout of {session_timeout:?}; shorten the stop timeout to at most \
+     {longest:?}, or lengthen the session timeout"
+)]
+pub struct TimingError {
+    stop_budget: Duration,
+    beat: Duration,
+    wait: Duration,
+    margin: Duration,
+    round_trip: Duration,
+    sum: Duration,
+    session_timeout: Duration,
+    /// The longest stop budget that would fit.
+    pub longest: Duration,
+}
+
+impl Timing {
+    /// How often a leader's session beats.
+    pub fn beat_interval(&self) -> Duration {
+        self.session_timeout / 4
+    }
+
+    /// What covers the difference of two clocks' rates: 1 % of the timeout, at
+    /// least 100 ms.
+    pub fn margin(&self) -> Duration {
+        (self.session_timeout / 100).max(Duration::from_millis(100))
+    }
+
+    /// Checks that work which needs the whole stop budget has ended before a
+    /// lease that is renewed at every beat can run out.
+    ///
+    /// # Errors
+    /// When it doesn't fit; the error names every figure.
+    pub fn check(&self) -> Result<(), TimingError> {
+        let beat = self.beat_interval();
+        let wait = beat.max(self.tick);
+        let overhead = beat + wait + self.margin() + self.round_trip;
+        let sum = self.stop_budget + overhead;
+        if sum < self.session_timeout {
+            return Ok(());
+        }
+        Err(TimingError {
+            stop_budget: self.stop_budget,
+            beat,
+            wait,
+            margin: self.margin(),
+            round_trip: self.round_trip,
+            sum,
+            session_timeout: self.session_timeout,
+            longest: self.session_timeout.saturating_sub(overhead).saturating_sub(Duration::from_millis(1)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timing(session_timeout_ms: u64, stop_budget_ms: u64) -> Timing {
+        Timing {
+            session_timeout: Duration::from_millis(session_timeout_ms),
+            tick: Duration::from_secs(2),
+            stop_budget: Duration::from_millis(stop_budget_ms),
+            round_trip: Duration::from_millis(100),
+        }
+    }
+
+    #[test]
+    fn the_default_budget_fits_the_default_timeout() {
+        timing(10_000, 2_000).check().unwrap();
+    }
+
+    #[test]
+    fn a_budget_that_does_not_fit_is_refused_with_the_longest_that_would() {
+        let error = timing(10_000, 6_000).check().unwrap_err();
+        assert!(error.to_string().contains("10s"), "{error}");
+        timing(10_000, error.longest.as_millis() as u64).check().unwrap();
+        timing(10_000, error.longest.as_millis() as u64 + 1).check().unwrap_err();
+    }
+}

@@ -1,0 +1,464 @@
+//! Standing in the election: the ballot, the member's record, and the ballot
+//! before one's own.
+//!
+//! The record under `nodes/<member>` is also what keeps two processes of one id
+//! apart, so it is looked at before a ballot is drawn.
+
+use std::time::Duration;
+
+use super::{
+    Engine,
+    elector::predecessor,
+    io::{Action, EndReason, Level, Node, NoteKind, OpId, Outcome, Request, Watched},
+};
+use crate::{
+    ids::Ballot,
+    record::{Current, MemberRecord, Record, VERSION},
+    time::Time,
+};
+
+/// What to do about what a former process of this member has left behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leftovers {
+    /// Wait until its session has expired; if it hasn't by then, the other one is
+    /// alive, and this is a duplicate.
+    #[default]
+    Wait,
+    /// Remove it: whoever set this has proof that no such process lives, nor any
+    /// of its work (a lock that both held).
+    Remove,
+}
+
+/// How far a member is with standing in the election.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Registration {
+    step: Step,
+    op: Option<OpId>,
+    retry_at: Option<Time>,
+    /// Drawn ballots in this session: a new one each time, so that a reply lost
+    /// for one can't be taken for another's.
+    drawn: u32,
+    /// The record as it stands, with its version.
+    pub(super) stands: Option<(Vec<u8>, i32)>,
+    pub(super) predecessor: Option<Ballot>,
+    /// The ballot before one's own has gone: who is before it now?
+    look_again: bool,
+    /// When this member began to wait for another one of the same id.
+    waiting_since: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Step {
+    /// There is no session.
+    #[default]
+    Idle,
+    MakeParents,
+    LookForNode,
+    /// Another session's record is in the way; it may expire.
+    AwaitNode,
+    LookAtPlace {
+        leftover: Leftover,
+    },
+    RemovePlace {
+        leftover: Leftover,
+        version: i32,
+    },
+    RemoveBallot {
+        leftover: Leftover,
+    },
+    RemoveNode,
+    DrawBallot,
+    WriteNode(Ballot),
+    /// Finding the ballot before one's own.
+    Place(Ballot),
+    Standing(Ballot),
+    /// Leaving: the record goes first.
+    DropNode(Ballot),
+    DropBallot(Ballot),
+    Gone,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Leftover {
+    ballot: Option<Ballot>,
+    owner: i64,
+}
+
+/// How long to wait before an operation is tried again that could not be applied.
+const RETRY: Duration = Duration::from_millis(500);
+
+impl Registration {
+    /// The own ballot, once it stands in the election.
+    pub(super) fn ballot(&self) -> Option<&Ballot> {
+        match &self.step {
+            Step::Standing(ballot) | Step::Place(ballot) => Some(ballot),
+            _ => None,
+        }
+    }
+
+    /// Whether this member has the lowest ballot.
+    pub(super) fn is_lowest(&self) -> bool {
+        matches!(self.step, Step::Standing(_)) && self.predecessor.is_none()
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self.step, Step::Idle | Step::Gone)
+    }
+
+    pub(super) fn retry_at(&self) -> Option<Time> {
+        self.retry_at
+    }
+
+    /// What must be watched for it: the own record and ballot, the ballot before.
+    pub(super) fn watched(&self, engine: &Engine) -> Vec<Watched> {
+        let node = Watched::Node(engine.own_node());
+        match &self.step {
+            Step::AwaitNode => vec![node],
+            Step::Standing(ballot) | Step::Place(ballot) => {
+                let mut watched = vec![node, Watched::Node(engine.config.paths.ballot(ballot))];
+                if let Some(before) = &self.predecessor {
+                    watched.push(Watched::Node(engine.config.paths.ballot(before)));
+                }
+                watched
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn own_node(&self) -> String {
+        self.config.paths.node(&self.config.member.member)
+    }
+
+    pub(super) fn begin_registration(&mut self) {
+        self.registration = Registration { step: Step::MakeParents, ..Registration::default() };
+    }
+
+    pub(super) fn end_registration(&mut self) {
+        self.registration = Registration::default();
+    }
+
+    /// Takes the next step, if none is under way.
+    pub(super) fn advance_registration(&mut self) {
+        if self.registration.op.is_some() || !self.session_is_active() {
+            return;
+        }
+        if self.registration.retry_at.is_some_and(|at| self.now.time < at) {
+            return;
+        }
+        self.registration.retry_at = None;
+        if let (true, Step::Standing(ballot)) = (self.registration.look_again, &self.registration.step) {
+            self.registration.step = Step::Place(ballot.clone());
+        }
+        if self.leaving && self.advance_leaving() {
+            return;
+        }
+        let paths = self.config.paths.clone();
+        let request = match self.registration.step.clone() {
+            Step::Idle | Step::Gone => return,
+            Step::MakeParents => Request::MakeParents(paths.parents().to_vec()),
+            Step::LookForNode => Request::Get { path: self.own_node() },
+            Step::AwaitNode => {
+                self.check_duplicate();
+                return;
+            }
+            Step::LookAtPlace { .. } => Request::Get { path: paths.current() },
+            Step::RemovePlace { version, .. } => {
+                Request::Delete { path: paths.current(), version: Some(version) }
+            }
+            Step::RemoveBallot { leftover } => match leftover.ballot {
+                Some(ballot) => Request::Delete { path: paths.ballot(&ballot), version: None },
+                None => {
+                    self.registration.step = Step::RemoveNode;
+                    return self.advance_registration();
+                }
+            },
+            Step::RemoveNode => Request::Delete { path: self.own_node(), version: None },
+            Step::DrawBallot => {
+                self.registration.drawn += 1;
+                let guid = format!("s{:016x}.{}", self.session_id(), self.registration.drawn);
+                Request::CreateSequential {
+                    prefix: paths.ballot_prefix(&guid),
+                    data: self.config.member.member.as_str().into(),
+                    ephemeral: true,
+                    unique_prefix: true,
+                }
+            }
+            Step::WriteNode(ballot) => match self.node_data(&ballot) {
+                Some(data) => Request::Create { path: self.own_node(), data, ephemeral: true },
+                None => return,
+            },
+            Step::Place(_) => {
+                // Cleared before it is read: what vanishes meanwhile is looked at again.
+                self.registration.look_again = false;
+                Request::Children { path: paths.election() }
+            }
+            Step::Standing(ballot) => match self.outdated_node(&ballot) {
+                Some(request) => request,
+                None => return,
+            },
+            Step::DropNode(_) => Request::Delete { path: self.own_node(), version: None },
+            Step::DropBallot(ballot) => Request::Delete { path: paths.ballot(&ballot), version: None },
+        };
+        self.registration.op = self.perform(request);
+    }
+
+    /// Turns towards leaving once nothing is held any more.
+    fn advance_leaving(&mut self) -> bool {
+        if !self.office_is_idle() {
+            return false;
+        }
+        match self.registration.step.clone() {
+            Step::Standing(ballot) | Step::Place(ballot) => self.registration.step = Step::DropNode(ballot),
+            Step::WriteNode(ballot) => self.registration.step = Step::DropBallot(ballot),
+            Step::DropNode(_) | Step::DropBallot(_) => {}
+            _ => {
+                self.registration.step = Step::Gone;
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn registration_done(&mut self, op: OpId, outcome: &Outcome) -> bool {
+        if self.registration.op != Some(op) {
+            return false;
+        }
+        self.registration.op = None;
+        let step = self.registration.step.clone();
+        match (step, outcome) {
+            (_, Outcome::NotApplied(why)) => self.retry_registration(why),
+            (Step::MakeParents, Outcome::Ok | Outcome::Exists) => self.registration.step = Step::LookForNode,
+            (Step::LookForNode, Outcome::Got(node)) => self.found_node(node.as_ref()),
+            (Step::LookAtPlace { leftover }, Outcome::Got(node)) => self.found_place(leftover, node.as_ref()),
+            (Step::RemovePlace { leftover, .. }, Outcome::Ok | Outcome::Missing) => {
+                self.registration.step = Step::RemoveBallot { leftover };
+            }
+            (Step::RemovePlace { leftover, .. }, _) => {
+                self.registration.step = Step::LookAtPlace { leftover }
+            }
+            (Step::RemoveBallot { .. }, Outcome::Ok | Outcome::Missing) => {
+                self.registration.step = Step::RemoveNode
+            }
+            (Step::RemoveNode, Outcome::Ok | Outcome::Missing) => self.registration.step = Step::DrawBallot,
+            (Step::DrawBallot, Outcome::Created { path, .. }) => self.drew_ballot(path),
+            (Step::WriteNode(ballot), Outcome::Created { .. }) => {
+                let data = self.node_data(&ballot).unwrap_or_default();
+                self.registration.stands = Some((data, 0));
+                self.note(
+                    Level::Info,
+                    NoteKind::Registration,
+                    format!("stands in the election with ballot {ballot}"),
+                );
+                self.registration.step = Step::Place(ballot);
+            }
+            // Another process of this id was quicker, or a lost reply: look.
+            (Step::WriteNode(_), Outcome::Exists | Outcome::Unknown(_)) => {
+                self.registration.step = Step::LookForNode
+            }
+            (Step::Place(ballot), Outcome::Names(names)) => self.found_ballots(ballot, names),
+            (Step::Standing(_), Outcome::Changed { version, .. }) => {
+                if let (Some((_, known)), Some(written)) =
+                    (&mut self.registration.stands, self.node_written.take())
+                {
+                    *known = *version;
+                    self.registration.stands = Some((written, *version));
+                }
+            }
+            (Step::Standing(_), Outcome::Missing) => self.ballot_lost("the own record is gone"),
+            // Somebody else wrote it, or a lost reply: the watch tells what stands.
+            (Step::Standing(_), _) => self.retry_registration("the own record could not be written"),
+            (Step::DropNode(ballot), Outcome::Ok | Outcome::Missing) => {
+                self.registration.step = Step::DropBallot(ballot)
+            }
+            (Step::DropBallot(_), Outcome::Ok | Outcome::Missing) => self.registration.step = Step::Gone,
+            (step, outcome) => self.retry_registration(&format!("{step:?}: {outcome:?}")),
+        }
+        true
+    }
+
+    fn retry_registration(&mut self, why: &str) {
+        self.note(Level::Warn, NoteKind::Trouble, format!("standing in the election is delayed: {why}"));
+        self.registration.retry_at = Some(self.now.time + RETRY);
+    }
+
+    fn found_node(&mut self, node: Option<&Node>) {
+        let Some(node) = node else {
+            self.registration.waiting_since = None;
+            self.registration.step = Step::DrawBallot;
+            return;
+        };
+        let record = MemberRecord::decode(&self.own_node(), &node.data).ok();
+        let ballot = record.map(|r| r.ballot);
+        if node.owner == self.session_id() {
+            // Written by this session for a ballot that is given up: begin anew.
+            self.registration.step = Step::RemoveBallot { leftover: Leftover { ballot, owner: node.owner } };
+        } else if self.config.leftovers == Leftovers::Remove {
+            let text = "removing what a former process of this member left behind".to_owned();
+            self.note(Level::Info, NoteKind::Registration, text);
+            self.registration.step = Step::LookAtPlace { leftover: Leftover { ballot, owner: node.owner } };
+        } else {
+            if self.registration.waiting_since.is_none() {
+                self.registration.waiting_since = Some(self.now.time);
+                let text =
+                    format!("{} is held by another session; waiting for it to expire", self.own_node());
+                self.note(Level::Warn, NoteKind::Registration, text);
+            }
+            self.registration.step = Step::AwaitNode;
+        }
+    }
+
+    /// Another session holds this member's record: has it had time to expire?
+    fn check_duplicate(&mut self) {
+        let Some(since) = self.registration.waiting_since else {
+            return;
+        };
+        let granted = self.granted();
+        // A whole timeout, and what the ensemble may need to expire it.
+        let due = since + granted + (granted / 4).max(Duration::from_secs(2));
+        if self.now.time < due {
+            self.registration.retry_at = Some(due);
+            return;
+        }
+        let member = self.config.member.member.clone();
+        let path = self.own_node();
+        self.end(EndReason::DuplicateMember { member, path });
+    }
+
+    fn found_place(&mut self, leftover: Leftover, node: Option<&Node>) {
+        let path = self.config.paths.current();
+        let current = node.and_then(|n| Current::decode(&path, &n.data).ok().map(|c| (c, n)));
+        self.registration.step = match current {
+            Some((current, node))
+                if node.owner == leftover.owner && Some(&current.ballot) == leftover.ballot.as_ref() =>
+            {
+                Step::RemovePlace { leftover, version: node.version }
+            }
+            _ => Step::RemoveBallot { leftover },
+        };
+    }
+
+    fn drew_ballot(&mut self, path: &str) {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        match Ballot::new(name) {
+            Ok(ballot) => self.registration.step = Step::WriteNode(ballot),
+            Err(error) => self.retry_registration(&error.to_string()),
+        }
+    }
+
+    fn found_ballots(&mut self, mine: Ballot, names: &[String]) {
+        let ballots: Vec<Ballot> = names.iter().filter_map(|name| Ballot::new(name.clone()).ok()).collect();
+        if !ballots.contains(&mine) {
+            return self.ballot_lost("the own ballot is gone");
+        }
+        let before = predecessor(&ballots, &mine);
+        if before.is_none() {
+            self.note(
+                Level::Info,
+                NoteKind::Registration,
+                "is the elector: its ballot is the lowest".to_owned(),
+            );
+        }
+        self.registration.predecessor = before;
+        self.registration.step = Step::Standing(mine);
+    }
+
+    /// Stands with a new ballot, once nothing is held under the old one.
+    fn ballot_lost(&mut self, why: &str) {
+        self.note(Level::Warn, NoteKind::Registration, format!("{why}; standing anew"));
+        self.stop_for_lost_ballot();
+        let drawn = self.registration.drawn;
+        self.registration = Registration { step: Step::LookForNode, drawn, ..Registration::default() };
+    }
+
+    /// What a watch says of the own record, the own ballot, or the one before.
+    pub(super) fn registration_saw(&mut self, path: &str, node: Option<&Node>) -> bool {
+        let own_node = self.own_node();
+        match &self.registration.step {
+            Step::AwaitNode if path == own_node => {
+                if node.is_none() {
+                    self.registration.retry_at = None;
+                    self.registration.step = Step::LookForNode;
+                }
+            }
+            Step::Standing(ballot) | Step::Place(ballot) => {
+                let own = self.config.paths.ballot(ballot);
+                let before = self.registration.predecessor.as_ref().map(|b| self.config.paths.ballot(b));
+                if path == own_node {
+                    match node {
+                        // Gone, or somebody else's: the ballot alone makes no member.
+                        None => self.ballot_lost("the own record is gone"),
+                        Some(node) if node.owner != self.session_id() => {
+                            self.ballot_lost("the own record is another's")
+                        }
+                        Some(node) => self.own_record_seen(node),
+                    }
+                } else if path == own {
+                    if node.is_none() {
+                        self.ballot_lost("the own ballot is gone");
+                    }
+                } else if Some(path) == before.as_deref() {
+                    if node.is_none() {
+                        self.registration.look_again = true;
+                    }
+                } else {
+                    return false;
+                }
+            }
+            _ => return path == own_node,
+        }
+        true
+    }
+
+    fn own_record_seen(&mut self, node: &Node) {
+        let older = self.registration.stands.as_ref().is_some_and(|(_, version)| node.version < *version);
+        if !older {
+            self.registration.stands = Some((node.data.clone(), node.version));
+        }
+    }
+
+    fn node_data(&mut self, ballot: &Ballot) -> Option<Vec<u8>> {
+        let path = self.own_node();
+        let profile = &self.config.member;
+        let record = MemberRecord {
+            v: VERSION,
+            member: profile.member.clone(),
+            site: profile.site.clone(),
+            ballot: ballot.clone(),
+            address: profile.address.clone(),
+            http: profile.http.clone(),
+            priority: profile.priority,
+            attributes: profile.attributes.clone(),
+            health: self.health.clone(),
+            software: profile.software.clone(),
+            joined_ms: self.joined_ms,
+            gave_up: self.gave_up.clone(),
+        };
+        match record.encode(&path) {
+            Ok(data) => Some(data),
+            Err(error) => {
+                self.retry_registration(&error.to_string());
+                None
+            }
+        }
+    }
+
+    /// The record says something else than what stands there.
+    fn outdated_node(&mut self, ballot: &Ballot) -> Option<Request> {
+        let data = self.node_data(ballot)?;
+        let (stands, version) = self.registration.stands.clone()?;
+        if stands == data {
+            return None;
+        }
+        self.node_written = Some(data.clone());
+        Some(Request::Set { path: self.own_node(), data, version })
+    }
+
+    pub(super) fn end(&mut self, reason: EndReason) {
+        if !self.ended {
+            self.ended = true;
+            self.actions.push_back(Action::End(reason));
+        }
+    }
+}

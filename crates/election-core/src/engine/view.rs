@@ -1,0 +1,141 @@
+//! What this member has read: the last known content of the znodes it cares for.
+
+use std::collections::BTreeMap;
+
+use super::io::Node;
+use crate::record::{Control, Current, Elected, MemberRecord, Record, RecordError, Request};
+
+/// What is known of one znode.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Known<T> {
+    /// It has not been read in this session.
+    #[default]
+    Unread,
+    /// It is not there.
+    Absent,
+    /// It is there and can't be used.
+    Unreadable(RecordError, Meta),
+    /// It is there.
+    Present(T, Meta),
+}
+
+/// What ZooKeeper says of a znode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub(super) version: i32,
+    pub(super) czxid: i64,
+    pub(super) mzxid: i64,
+    pub(super) owner: i64,
+}
+
+impl From<&Node> for Meta {
+    fn from(node: &Node) -> Self {
+        Self { version: node.version, czxid: node.czxid, mzxid: node.mzxid, owner: node.owner }
+    }
+}
+
+impl<T: Record> Known<T> {
+    pub(super) fn read(path: &str, node: Option<&Node>) -> Self {
+        match node {
+            None => Self::Absent,
+            Some(node) => match T::decode(path, &node.data) {
+                Ok(record) => Self::Present(record, node.into()),
+                Err(error) => Self::Unreadable(error, node.into()),
+            },
+        }
+    }
+}
+
+impl<T> Known<T> {
+    pub(super) fn record(&self) -> Option<&T> {
+        match self {
+            Self::Present(record, _) => Some(record),
+            _ => None,
+        }
+    }
+
+    pub(super) fn meta(&self) -> Option<Meta> {
+        match self {
+            Self::Present(_, meta) | Self::Unreadable(_, meta) => Some(*meta),
+            Self::Unread | Self::Absent => None,
+        }
+    }
+
+    /// Whether `node`, read by a watch, is older than what is known already: the
+    /// outcome of an own write can overtake a watch's reading.
+    fn is_newer_than(&self, node: Option<&Node>) -> bool {
+        match (self.meta(), node) {
+            (Some(known), Some(node)) => node.mzxid < known.mzxid,
+            _ => false,
+        }
+    }
+}
+
+/// The last known content of the znodes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct View {
+    pub(super) elected: Known<Elected>,
+    pub(super) current: Known<Current>,
+    pub(super) control: Known<Control>,
+    /// Lowest ballot first. Only the elector's.
+    pub(super) members: Option<Vec<MemberRecord>>,
+    /// By name, which is the order of their numbers. Only the elector's.
+    pub(super) requests: Option<BTreeMap<String, (Request, Meta)>>,
+    /// Records among members and requests that can't be used.
+    pub(super) unreadable: Vec<RecordError>,
+}
+
+impl View {
+    pub(super) fn see_elected(&mut self, path: &str, node: Option<&Node>) {
+        if !self.elected.is_newer_than(node) {
+            self.elected = Known::read(path, node);
+        }
+    }
+
+    pub(super) fn see_current(&mut self, path: &str, node: Option<&Node>) {
+        if !self.current.is_newer_than(node) {
+            self.current = Known::read(path, node);
+        }
+    }
+
+    pub(super) fn see_members(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
+        self.unreadable.retain(|e| !e.path.starts_with(parent));
+        let mut members = Vec::with_capacity(nodes.len());
+        for (name, node) in nodes {
+            let path = format!("{parent}/{name}");
+            match MemberRecord::decode(&path, &node.data) {
+                Ok(record) if record.member.as_str() == name => members.push(record),
+                Ok(record) => self.unreadable.push(RecordError {
+                    path,
+                    why: format!("it says that it is the record of {}", record.member),
+                }),
+                Err(error) => self.unreadable.push(error),
+            }
+        }
+        members.sort_by(|a, b| a.ballot.cmp(&b.ballot));
+        self.members = Some(members);
+    }
+
+    pub(super) fn see_requests(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
+        self.unreadable.retain(|e| !e.path.starts_with(parent));
+        let mut requests = BTreeMap::new();
+        for (name, node) in nodes {
+            let path = format!("{parent}/{name}");
+            match Request::decode(&path, &node.data) {
+                Ok(request) => {
+                    requests.insert(name.clone(), (request, Meta::from(node)));
+                }
+                Err(error) => self.unreadable.push(error),
+            }
+        }
+        self.requests = Some(requests);
+    }
+
+    /// Forgets what only an elector keeps.
+    pub(super) fn forget_membership(&mut self) {
+        self.members = None;
+        self.requests = None;
+        self.control = Known::Unread;
+        self.unreadable.clear();
+    }
+}

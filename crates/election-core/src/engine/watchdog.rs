@@ -1,0 +1,109 @@
+//! The elector's memory: since when it has been waiting for what.
+//!
+//! The published algorithm has one timer for a whole takeover, which excludes the
+//! new leader for the old one's fault. Here each phase has its own, and the new
+//! leader's runs only while the place is free or its own.
+
+use std::time::Duration;
+
+use crate::{
+    ids::Ballot,
+    time::{Now, Time},
+};
+
+/// What an elector is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    /// The old leader holds the place.
+    Release,
+    /// The place is free, and the one who is named has not created it.
+    Acquire,
+    /// The one who is named holds it in PROGRESS.
+    Takeover,
+    /// It is READY.
+    Serving,
+}
+
+/// Since when something has been so, without a break.
+#[derive(Clone, Debug)]
+struct Since<K>(Option<(K, Now)>);
+
+impl<K> Default for Since<K> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<K: PartialEq> Since<K> {
+    fn note(&mut self, key: K, now: Now) -> Now {
+        match &self.0 {
+            Some((known, since)) if *known == key => *since,
+            _ => {
+                self.0 = Some((key, now));
+                now
+            }
+        }
+    }
+}
+
+/// The elector's memory. It begins anew with each elector, so that a new one
+/// grants whole timeouts rather than guess what the former one has seen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watchdog {
+    phase: Since<(u64, Phase)>,
+    trigger: Since<(u64, &'static str)>,
+    better: Since<(u64, Ballot)>,
+    first_pass: Since<()>,
+    wake: Option<Time>,
+}
+
+impl Watchdog {
+    /// Begins a pass.
+    pub(super) fn begin(&mut self) {
+        self.wake = None;
+    }
+
+    /// When the pass should be repeated even if nothing happens.
+    pub(super) fn wake(&self) -> Option<Time> {
+        self.wake
+    }
+
+    /// Asks for another pass at `at`.
+    pub(super) fn wake_at(&mut self, at: Time) {
+        self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
+    }
+
+    /// The term is in this phase; how long it has been, and asks to be woken when
+    /// `limit` is over.
+    pub(super) fn phase(&mut self, term: u64, phase: Phase, limit: Option<Duration>, now: Now) -> Duration {
+        let since = self.phase.note((term, phase), now);
+        if let Some(limit) = limit {
+            let due = since.time + limit;
+            if due > now.time {
+                self.wake_at(due);
+            }
+        }
+        now.time.since(since.time)
+    }
+
+    /// There is something to decide in `term`; when that was noticed first.
+    pub(super) fn noticed(&mut self, term: u64, what: &'static str, now: Now) -> u64 {
+        self.trigger.note((term, what), now).unix_ms
+    }
+
+    /// Somebody else is better; how long that has been so.
+    pub(super) fn better(&mut self, term: u64, ballot: &Ballot, now: Now) -> Duration {
+        let since = self.better.note((term, ballot.clone()), now);
+        now.time.since(since.time)
+    }
+
+    /// Nobody else is better.
+    pub(super) fn nobody_better(&mut self) {
+        self.better = Since(None);
+    }
+
+    /// When this elector made its first pass.
+    pub(super) fn first_pass(&mut self, now: Now) -> Time {
+        self.first_pass.note((), now).time
+    }
+}
