@@ -1,0 +1,325 @@
+//! One process tree under one guard, from start to verified end.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use command_fds::CommandFdExt;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+
+use super::lock::StateLock;
+use super::orphans::{self, Nursery};
+use crate::guard::protocol::{Launch, Lines, Order, Report, encode};
+use crate::guard::tree::{self, Process};
+use crate::guard::{BootTime, REPORT_FD, SELF_EXE, StopSignal};
+
+/// Between two looks at what is left of a tree that the worker itself has to end.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How long after the guard should have sent SIGKILL the worker does it itself.
+pub(super) const ESCALATION_LAG: Duration = Duration::from_millis(100);
+
+/// How often those that survive SIGKILL are named in the log.
+const LINGERING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What guards are made from.
+#[derive(Clone, Debug)]
+pub struct Guards {
+    exe: PathBuf,
+    lock: Option<StateLock>,
+    cgroup: Option<PathBuf>,
+}
+
+impl Default for Guards {
+    fn default() -> Self {
+        Guards { exe: SELF_EXE.into(), lock: None, cgroup: None }
+    }
+}
+
+impl Guards {
+    /// Guards that are this program's own image, hold no lock, and make no cgroups.
+    pub fn new() -> Guards {
+        Guards::default()
+    }
+
+    /// Another image of `dr-worker`: for a process that is none itself, such as a test.
+    #[must_use]
+    pub fn exe(mut self, exe: impl Into<PathBuf>) -> Guards {
+        self.exe = exe.into();
+        self
+    }
+
+    /// Each guard keeps the lock locked until nothing of its job is left.
+    #[must_use]
+    pub fn lock(mut self, lock: StateLock) -> Guards {
+        self.lock = Some(lock);
+        self
+    }
+
+    /// Each job gets a cgroup of its own below `dir`, a directory of the cgroup v2 hierarchy that
+    /// this process may write, and that nobody else makes cgroups in.
+    #[must_use]
+    pub fn cgroup(mut self, dir: impl Into<PathBuf>) -> Guards {
+        self.cgroup = Some(dir.into());
+        self
+    }
+
+    /// The cgroup of a job. One name per job, so that what a killed guard left in it is found.
+    pub(super) fn cgroup_of(&self, job: &str) -> Option<PathBuf> {
+        let dir = self.cgroup.as_ref()?;
+        Some(dir.join(format!("job-{}", job.replace(['/', '.'], "_"))))
+    }
+}
+
+/// A process tree under a guard.
+///
+/// Dropped, it closes the order pipe, upon which the guard ends the tree by itself.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    guard: Child,
+    guard_pid: Pid,
+    /// The main process, from `Started` to `Exited`.
+    main: Option<Pid>,
+    /// The main process, ended or not: the session and group of its kin.
+    session: Option<Pid>,
+    orders: pipe::Sender,
+    reports: pipe::Receiver,
+    lines: Lines,
+    is_gone: bool,
+}
+
+impl Guarded {
+    /// Starts a guard and has it start the program. `title` stands in the guard's argument list,
+    /// for people.
+    ///
+    /// # Errors
+    /// In words, if no guard could be started; that its program could not is a report.
+    ///
+    /// # Cancel safety
+    /// Dropped before its end, nothing stays behind.
+    pub(super) async fn start(
+        guards: &Guards,
+        title: &str,
+        launch: Launch,
+        stderr: Option<OwnedFd>,
+    ) -> Result<Guarded, String> {
+        let mut guarded = spawn(guards, title, stderr)
+            .map_err(|error| format!("can't start a guard ({}): {error}", guards.exe.display()))?;
+        let order = encode(&Order::Start(launch));
+        guarded
+            .orders
+            .write_all(&order)
+            .await
+            .map_err(|error| format!("can't give orders to the guard: {error}"))?;
+        Ok(guarded)
+    }
+
+    /// The next report. [`Report::Gone`] is the last, comes in any case, and says that nothing of
+    /// the tree is left: whether the guard reports it, or the guard was lost and the worker had to
+    /// end the tree and look. By then the guard has ended too. Asked once more, it is given again.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn next(&mut self) -> Report {
+        loop {
+            if self.is_gone {
+                return Report::Gone;
+            }
+            match self.lines.next() {
+                Ok(Some(Report::Gone)) => self.bury().await,
+                Ok(Some(report)) => {
+                    match report {
+                        Report::Started { pid } => {
+                            self.main = Some(Pid::from_raw(pid));
+                            self.session = self.main;
+                        }
+                        Report::Exited(_) => self.main = None,
+                        _ => {}
+                    }
+                    return report;
+                }
+                Ok(None) => {
+                    if self.read().await.is_err() {
+                        tracing::error!(
+                            guard = self.guard_pid.as_raw(),
+                            "a guard has ended before its job; ending the job"
+                        );
+                        self.destroy().await;
+                    }
+                }
+                Err(_) => {
+                    tracing::error!(
+                        guard = self.guard_pid.as_raw(),
+                        "a guard reports nonsense; ending it and its job"
+                    );
+                    self.destroy().await;
+                }
+            }
+        }
+    }
+
+    async fn read(&mut self) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        loop {
+            self.reports.readable().await?;
+            match self.reports.try_read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    self.lines.push(&buffer[..count]);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Tells the guard how long the lease now is.
+    pub(super) fn until(&mut self, until: BootTime) {
+        self.order(&Order::Until(until.into()));
+    }
+
+    /// Has the tree ended: gently, gone by `by`.
+    pub(super) fn stop(&mut self, by: BootTime) {
+        self.order(&Order::Stop { by: by.into() });
+    }
+
+    /// A pipe takes a line this short whole or not at all. If a guard that hangs has left it full,
+    /// the order is lost on it, and it goes by an older, so earlier, deadline.
+    fn order(&mut self, order: &Order) {
+        let _ = self.orders.try_write(&encode(order));
+    }
+
+    /// Sends a signal to the main process and its group, past a guard that does not.
+    pub(super) fn signal_directly(&self, signal: StopSignal) {
+        if let Some(main) = self.main {
+            let _ = killpg(main, signal.signal());
+        }
+    }
+
+    /// Ends the tree and the guard without the guard's help, and returns when nothing is left of
+    /// them; [`Guarded::next`] gives [`Report::Gone`] from then on.
+    ///
+    /// It does not end as long as a process survives SIGKILL (in an uninterruptible wait of the
+    /// kernel), and says so in the log.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: called again, it goes on.
+    pub(super) async fn destroy(&mut self) {
+        let mut warn_at = BootTime::now() + LINGERING_INTERVAL;
+        // While the guard exists, all of the tree descends from it, so it is kept, but frozen, until
+        // all below it is dead. If it has been killed this finds nothing; once it is reaped its pid
+        // may be another's.
+        while !self.is_gone && self.guard.id().is_some() {
+            let _ = kill(self.guard_pid, Signal::SIGSTOP);
+            let mut living = tree::descendants(self.guard_pid);
+            living.retain(|&pid| Process::read(pid).is_some_and(|process| !process.is_dead()));
+            if living.is_empty() {
+                break;
+            }
+            for &pid in &living {
+                let _ = kill(pid, Signal::SIGKILL);
+            }
+            warn_lingering(&living, &mut warn_at);
+            tokio::time::sleep(SWEEP_INTERVAL).await;
+        }
+        // Then whatever it left to others when it was killed from outside.
+        while !self.is_gone {
+            let _ = self.guard.start_kill();
+            let _ = self.guard.wait().await;
+            let living = orphans::kill_remains(self.session);
+            if living.is_empty() {
+                self.mark_gone();
+            } else {
+                warn_lingering(&living, &mut warn_at);
+                tokio::time::sleep(SWEEP_INTERVAL).await;
+            }
+        }
+    }
+
+    /// The guard has reported the end of the tree; its own follows.
+    async fn bury(&mut self) {
+        let ended = tokio::time::timeout(LINGERING_INTERVAL, self.guard.wait());
+        if ended.await.is_err() {
+            let _ = self.guard.start_kill();
+            let _ = self.guard.wait().await;
+        }
+        self.mark_gone();
+    }
+
+    fn mark_gone(&mut self) {
+        Nursery::buried(self.guard_pid);
+        self.main = None;
+        self.is_gone = true;
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // The guard ends by itself, now that its orders end, and the runtime reaps it. Its pid stays
+        // known as a guard's: forgotten too early, the guard would be taken for an orphan.
+        if !self.is_gone {
+            tracing::debug!(guard = self.guard_pid.as_raw(), "left to the guard to end its processes");
+        }
+    }
+}
+
+fn spawn(guards: &Guards, title: &str, stderr: Option<OwnedFd>) -> io::Result<Guarded> {
+    let (orders, orders_end) = pipe::pipe()?;
+    let (reports_end, reports) = pipe::pipe()?;
+    let reports_end = reports_end.into_blocking_fd()?;
+    let mut command = Command::new(&guards.exe);
+    command
+        .arg0("dr-worker")
+        .args(["guard", REPORT_FD])
+        .arg(reports_end.as_raw_fd().to_string())
+        .arg(title)
+        .process_group(0)
+        .stdin(Stdio::from(orders_end.into_blocking_fd()?));
+    if let Some(stderr) = stderr {
+        command.stderr(Stdio::from(stderr));
+    }
+    // Passed on under the numbers that they have here: a number chosen for them could be that of
+    // the pipe over which a failed `exec` is told.
+    let mut passed_on = vec![reports_end];
+    if let Some(lock) = &guards.lock {
+        let file: Arc<File> = lock.file();
+        passed_on.push(file.try_clone()?.into());
+    }
+    command.preserved_fds(passed_on);
+    let nursery = Nursery::enter();
+    let guard = command.spawn()?;
+    let pid = guard
+        .id()
+        .and_then(|pid| i32::try_from(pid).ok())
+        .map(Pid::from_raw)
+        .ok_or_else(|| io::Error::other("the guard has no process id"))?;
+    nursery.born(pid);
+    Ok(Guarded {
+        guard,
+        guard_pid: pid,
+        main: None,
+        session: None,
+        orders,
+        reports,
+        lines: Lines::default(),
+        is_gone: false,
+    })
+}
+
+fn warn_lingering(pids: &[Pid], warn_at: &mut BootTime) {
+    let now = BootTime::now();
+    if now >= *warn_at {
+        *warn_at = now + LINGERING_INTERVAL;
+        let pids: Vec<i32> = pids.iter().map(|pid| pid.as_raw()).collect();
+        tracing::error!(?pids, "processes of a job survive SIGKILL; leadership is kept");
+    }
+}

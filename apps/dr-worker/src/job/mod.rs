@@ -1,0 +1,41 @@
+//! The worker's side of a job: running it under a [guard](crate::guard), telling when it is ready,
+//! restarting it, ending it, and the hooks around all that.
+//!
+//! A leadership, seen from here:
+//!
+//! ```text
+//! run_hook(BeforeTakeover) ─▶ JobRun::start ─▶ ready() ─▶ run_hook(AfterReady) ─▶ finished() ...
+//!          ... run_hook(BeforeStop) ─▶ stop(by) ─▶ run_hook(AfterStop) ─▶ leadership may be released
+//! ```
+//!
+//! Every process that the worker starts (job, exec probe, hook) runs under a guard of its own, with
+//! a deadline: so none of them outlives the worker or the lease, and the worker's only children are
+//! guards. [`adopt_orphans`] builds on that.
+//!
+//! What [`JobRun::stop`] promises, it has verified: the guard has no descendant left; or, where the
+//! guard itself was lost, the worker found none of the job's processes.
+
+mod env;
+mod error;
+mod guarded;
+mod hook;
+mod lock;
+mod oneshot;
+mod orphans;
+mod probe;
+mod restart;
+mod run;
+mod spec;
+mod status;
+
+pub use crate::guard::{Exit, StopSignal, Why};
+pub use env::JobEnv;
+pub use error::{HookProblem, JobError};
+pub use guarded::Guards;
+pub use hook::run_hook;
+pub use lock::{LockError, StateLock};
+pub use orphans::adopt_orphans;
+pub use restart::RestartPolicy;
+pub use run::{JobRun, Stopped};
+pub use spec::{Hook, HookName, Hooks, JobSpec, ReadyProbe, SpecError, SpecErrors};
+pub use status::{ProcessState, ProcessStatus};

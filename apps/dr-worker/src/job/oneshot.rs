@@ -1,0 +1,167 @@
+//! A command that is run to its end, under a guard: hooks and exec probes.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+
+use super::guarded::{ESCALATION_LAG, Guarded, Guards};
+use crate::guard::protocol::{Launch, Report};
+use crate::guard::{BootTime, Exit, KILL_RESERVE, StopSignal, sleep_until};
+
+/// How much of the end of standard error is kept, in bytes.
+const TAIL: usize = 4096;
+
+/// How long the rest of standard error is read after all writers have ended.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// What to run.
+pub(super) struct OneShot {
+    /// For people: stands in the guard's argument list.
+    pub(super) title: String,
+    pub(super) command: Vec<String>,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) working_dir: Option<PathBuf>,
+    pub(super) timeout: Duration,
+    /// Gone by then, even if the timeout is longer.
+    pub(super) by: Option<BootTime>,
+}
+
+/// How it ended.
+pub(super) struct Finished {
+    /// The exit of the program, or why there was none, in words.
+    pub(super) exit: Result<Exit, String>,
+    /// It was killed after this time.
+    pub(super) timed_out: Option<Duration>,
+    /// The end of what was written on standard error.
+    pub(super) stderr: String,
+}
+
+impl OneShot {
+    /// Runs it, and returns when it and all that it started is gone: what a hook leaves behind would
+    /// be guarded by nobody.
+    ///
+    /// # Cancel safety
+    /// Dropped, the command is killed by its guard soon after.
+    pub(super) async fn run(self, guards: &Guards) -> Finished {
+        let began = BootTime::now();
+        let mut until = began + self.timeout + KILL_RESERVE;
+        if let Some(by) = self.by {
+            until = until.min(by);
+        }
+        let kill_at = until - KILL_RESERVE;
+        if began >= kill_at {
+            return Finished {
+                exit: Err("no time was left for it".to_owned()),
+                timed_out: Some(Duration::ZERO),
+                stderr: String::new(),
+            };
+        }
+        let launch = Launch {
+            command: self.command,
+            env: self.env,
+            working_dir: self.working_dir,
+            stop_signal: StopSignal::Kill,
+            stop_timeout_ms: 0,
+            until: until.into(),
+            cgroup: None,
+        };
+        let not_started =
+            |words: String| Finished { exit: Err(words), timed_out: None, stderr: String::new() };
+        let (writer, mut reader) = match pipe::pipe() {
+            Ok(pipe) => pipe,
+            Err(error) => return not_started(format!("can't make a pipe: {error}")),
+        };
+        let writer = match writer.into_blocking_fd() {
+            Ok(writer) => writer,
+            Err(error) => return not_started(format!("can't make a pipe: {error}")),
+        };
+        let mut guarded = match Guarded::start(guards, &self.title, launch, Some(writer)).await {
+            Ok(guarded) => guarded,
+            Err(words) => return not_started(words),
+        };
+        let mut exit = Err("it was killed before it ran".to_owned());
+        let mut tail = Tail::default();
+        let mut is_open = true;
+        let mut buffer = [0; 4096];
+        loop {
+            tokio::select! {
+                report = guarded.next() => match report {
+                    Report::Exited(how) => exit = Ok(how),
+                    Report::Failed { error } => exit = Err(error),
+                    Report::Gone => break,
+                    _ => {}
+                },
+                read = reader.read(&mut buffer), if is_open => match read {
+                    Ok(0) | Err(_) => is_open = false,
+                    Ok(count) => tail.push(&buffer[..count]),
+                },
+                () = sleep_until(kill_at + ESCALATION_LAG) => guarded.destroy().await,
+            }
+        }
+        let ended = BootTime::now();
+        let _ = tokio::time::timeout(DRAIN, async {
+            while let Ok(count @ 1..) = reader.read(&mut buffer).await {
+                tail.push(&buffer[..count]);
+            }
+        })
+        .await;
+        let is_success = exit.as_ref().is_ok_and(|exit| exit.is_success());
+        Finished {
+            timed_out: (ended >= kill_at && !is_success).then(|| kill_at.duration_since(began)),
+            exit,
+            stderr: tail.into_string(),
+        }
+    }
+}
+
+/// The last bytes of a stream.
+#[derive(Default)]
+struct Tail {
+    bytes: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Tail {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        let excess = self.bytes.len().saturating_sub(TAIL);
+        if excess > 0 {
+            self.bytes.drain(..excess);
+            self.is_cut = true;
+        }
+    }
+
+    fn into_string(self) -> String {
+        let text = String::from_utf8_lossy(&self.bytes);
+        let text = text.trim_end();
+        if self.is_cut {
+            format!("...{}", text.trim_start_matches(char::REPLACEMENT_CHARACTER))
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_keeps_the_end_and_says_so() {
+        let mut short = Tail::default();
+        short.push(b"all of it\n");
+        assert_eq!(short.into_string(), "all of it");
+
+        let mut long = Tail::default();
+        for _ in 0..TAIL {
+            long.push(b"xyz");
+        }
+        long.push(b"end");
+        let text = long.into_string();
+        assert!(text.starts_with("...") && text.ends_with("xyzend"), "{text}");
+        assert_eq!(text.len(), TAIL + 3);
+    }
+}
