@@ -46,10 +46,7 @@ impl FromStr for DriverKind {
     type Err = UnknownDriver;
 
     fn from_str(name: &str) -> Result<Self, UnknownDriver> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| UnknownDriver(name.to_owned()))
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| UnknownDriver(name.to_owned()))
     }
 }
 
@@ -170,10 +167,7 @@ mod tests {
     #[test]
     fn a_secret_does_not_print_itself() {
         let mut settings = Settings::new("localhost".to_owned());
-        settings.auth.push(Auth {
-            scheme: "digest".to_owned(),
-            secret: Secret::from("user:hunter2"),
-        });
+        settings.auth.push(Auth { scheme: "digest".to_owned(), secret: Secret::from("user:hunter2") });
         assert!(!format!("{settings:?}").contains("hunter2"));
     }
 

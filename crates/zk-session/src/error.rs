@@ -56,9 +56,7 @@ pub enum ConnectError {
         driver: DriverKind,
     },
     /// The driver asked for is not compiled in.
-    #[error(
-        "the driver {driver} is not compiled in: enable the feature of that name in zk-session"
-    )]
+    #[error("the driver {driver} is not compiled in: enable the feature of that name in zk-session")]
     DriverNotBuilt {
         /// The driver.
         driver: DriverKind,
@@ -76,11 +74,7 @@ pub struct HostFailure {
 }
 
 fn list(hosts: &[HostFailure]) -> String {
-    hosts
-        .iter()
-        .map(|failure| format!("{}: {}", failure.host, failure.reason))
-        .collect::<Vec<_>>()
-        .join("; ")
+    hosts.iter().map(|failure| format!("{}: {}", failure.host, failure.reason)).collect::<Vec<_>>().join("; ")
 }
 
 /// Why an operation did not do what it was asked.
@@ -117,9 +111,7 @@ pub enum OpError {
         path: String,
     },
     /// The znode's access list does not allow it.
-    #[error(
-        "{path}: not authorized; see the znode's access list and the credentials of this session"
-    )]
+    #[error("{path}: not authorized; see the znode's access list and the credentials of this session")]
     NoAuth {
         /// Of the operation.
         path: String,
@@ -179,18 +171,14 @@ impl fmt::Display for UnknownCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoAnswer { last } => write!(f, "no answer came in time: {last}"),
-            Self::SessionOver => {
-                f.write_str("the answer was lost and the ZooKeeper session is over")
-            }
+            Self::SessionOver => f.write_str("the answer was lost and the ZooKeeper session is over"),
             Self::Changed { now } => write!(f, "the answer was lost and {now}"),
         }
     }
 }
 
 fn owned_by(owner: Option<i64>) -> String {
-    owner
-        .map(|id| format!(" and belongs to session {id:#x}"))
-        .unwrap_or_default()
+    owner.map(|id| format!(" and belongs to session {id:#x}")).unwrap_or_default()
 }
 
 impl OpError {
@@ -207,14 +195,7 @@ impl OpError {
     /// The session is over, so that repeating the operation on it is pointless. Its outcome may be unknown at the same
     /// time.
     pub fn is_session_over(&self) -> bool {
-        matches!(
-            self,
-            Self::SessionOver
-                | Self::Unknown {
-                    cause: UnknownCause::SessionOver,
-                    ..
-                }
-        )
+        matches!(self, Self::SessionOver | Self::Unknown { cause: UnknownCause::SessionOver, .. })
     }
 
     /// The path of the operation, empty for [`OpError::SessionOver`].

@@ -43,31 +43,25 @@ impl fmt::Display for Server {
 
 impl ConnectString {
     pub(crate) fn parse(connect: &str) -> Result<Self, ConnectError> {
-        let fail = |reason: String| ConnectError::InvalidConnectString {
-            connect: connect.to_owned(),
-            reason,
-        };
+        let fail =
+            |reason: String| ConnectError::InvalidConnectString { connect: connect.to_owned(), reason };
         let (hosts, chroot) = match connect.find('/') {
             Some(slash) => connect.split_at(slash),
             None => (connect, ""),
         };
         let chroot = if chroot == "/" { "" } else { chroot };
         if !chroot.is_empty() {
-            crate::path::check(chroot)
-                .map_err(|reason| fail(format!("the root {chroot:?}: {reason}")))?;
+            crate::path::check(chroot).map_err(|reason| fail(format!("the root {chroot:?}: {reason}")))?;
         }
         let mut servers = Vec::new();
         for part in hosts.split(',') {
-            let server = parse_server(part.trim())
-                .map_err(|reason| fail(format!("{:?}: {reason}", part.trim())))?;
+            let server =
+                parse_server(part.trim()).map_err(|reason| fail(format!("{:?}: {reason}", part.trim())))?;
             if !servers.contains(&server) {
                 servers.push(server);
             }
         }
-        Ok(Self {
-            servers,
-            chroot: chroot.to_owned(),
-        })
+        Ok(Self { servers, chroot: chroot.to_owned() })
     }
 }
 
@@ -99,27 +93,19 @@ fn parse_server(part: &str) -> Result<Server, String> {
     if name.is_empty() {
         return Err("the host name is empty".to_owned());
     }
-    if name
-        .chars()
-        .any(|c| c.is_whitespace() || c.is_control() || c == '@')
-    {
+    if name.chars().any(|c| c.is_whitespace() || c.is_control() || c == '@') {
         return Err("the host name has a character that no host name has".to_owned());
     }
     let port = match port {
         None => DEFAULT_PORT,
         Some(port) => match port.parse() {
             Ok(0) | Err(_) => {
-                return Err(format!(
-                    "{port:?} is no port, which is a number from 1 to 65535"
-                ));
+                return Err(format!("{port:?} is no port, which is a number from 1 to 65535"));
             }
             Ok(port) => port,
         },
     };
-    Ok(Server {
-        name: name.to_owned(),
-        port,
-    })
+    Ok(Server { name: name.to_owned(), port })
 }
 
 #[cfg(test)]
@@ -133,10 +119,7 @@ mod tests {
 
     #[test]
     fn hosts_ports_and_root() {
-        assert_eq!(
-            servers("a:1, b ,[::1]:3,[::2]"),
-            ["a:1", "b:2181", "[::1]:3", "[::2]:2181"]
-        );
+        assert_eq!(servers("a:1, b ,[::1]:3,[::2]"), ["a:1", "b:2181", "[::1]:3", "[::2]:2181"]);
         assert_eq!(servers("a:1,a:1"), ["a:1"]);
         assert_eq!(ConnectString::parse("a:1,b:2/x/y").unwrap().chroot, "/x/y");
         assert_eq!(ConnectString::parse("a/").unwrap().chroot, "");

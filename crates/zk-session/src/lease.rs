@@ -85,24 +85,13 @@ pub(crate) struct LeaseHistory {
 
 impl LeaseHistory {
     pub(crate) fn new(granted: Duration, tick: Duration) -> Self {
-        Self {
-            granted,
-            tick,
-            beats: VecDeque::new(),
-            valid_until: None,
-        }
+        Self { granted, tick, beats: VecDeque::new(), valid_until: None }
     }
 
     /// Beat *n*, sent at `sent`, has been acknowledged at `acknowledged`. Answers until when the session is known to be
     /// alive, which never goes back. Beats are told in the order in which they were sent.
-    pub(crate) fn acknowledged(
-        &mut self,
-        sent: BootTime,
-        acknowledged: BootTime,
-    ) -> Option<BootTime> {
-        let proved = |beat: &Beat| {
-            beat.sent + self.tick <= sent && beat.acknowledged + self.tick / 2 <= sent
-        };
+    pub(crate) fn acknowledged(&mut self, sent: BootTime, acknowledged: BootTime) -> Option<BootTime> {
+        let proved = |beat: &Beat| beat.sent + self.tick <= sent && beat.acknowledged + self.tick / 2 <= sent;
         if let Some(latest) = self.beats.iter().rposition(proved) {
             // Older ones can prove nothing more: whatever comes next proves this one too.
             self.beats.drain(..latest);
@@ -122,11 +111,7 @@ impl LeaseHistory {
         match (self.valid_until, self.beats.front()) {
             (None, Some(first)) => {
                 let proves = (first.sent + self.tick).max(first.acknowledged + self.tick / 2);
-                if proves > last_sent {
-                    regular.min(proves)
-                } else {
-                    regular
-                }
+                if proves > last_sent { regular.min(proves) } else { regular }
             }
             _ => regular,
         }
@@ -167,10 +152,7 @@ mod tests {
         let mut history = history();
         history.acknowledged(at(1000), at(1001));
         let margin = 100;
-        assert_eq!(
-            history.acknowledged(at(3000), at(3001)),
-            Some(at(1000 + 10_000 - margin))
-        );
+        assert_eq!(history.acknowledged(at(3000), at(3001)), Some(at(1000 + 10_000 - margin)));
     }
 
     #[test]
@@ -179,14 +161,8 @@ mod tests {
         for sent in [0, 1000, 2500] {
             history.acknowledged(at(sent), at(sent + 1));
         }
-        assert_eq!(
-            history.acknowledged(at(4499), at(4500)),
-            Some(at(1000 + 9900))
-        );
-        assert_eq!(
-            history.acknowledged(at(4500), at(4501)),
-            Some(at(2500 + 9900))
-        );
+        assert_eq!(history.acknowledged(at(4499), at(4500)), Some(at(1000 + 9900)));
+        assert_eq!(history.acknowledged(at(4500), at(4501)), Some(at(2500 + 9900)));
     }
 
     #[test]
@@ -209,14 +185,8 @@ mod tests {
 
     #[test]
     fn the_margin_is_a_hundredth_and_no_less_than_a_tenth_of_a_second() {
-        assert_eq!(
-            lease_margin(Duration::from_secs(4)),
-            Duration::from_millis(100)
-        );
-        assert_eq!(
-            lease_margin(Duration::from_secs(60)),
-            Duration::from_millis(600)
-        );
+        assert_eq!(lease_margin(Duration::from_secs(4)), Duration::from_millis(100));
+        assert_eq!(lease_margin(Duration::from_secs(60)), Duration::from_millis(600));
     }
 
     #[test]

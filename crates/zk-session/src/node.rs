@@ -83,10 +83,7 @@ pub struct Node {
 impl Node {
     /// A node that was not read from ZooKeeper, for tests of code that takes nodes.
     pub fn new(data: impl Into<Vec<u8>>, stat: Stat) -> Self {
-        Self {
-            data: data.into(),
-            stat,
-        }
+        Self { data: data.into(), stat }
     }
 }
 

@@ -114,13 +114,9 @@ impl fmt::Display for InactiveReason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A new session was made, and a round trip sent at `contact` was answered on it.
-    Connected {
-        epoch: Epoch,
-        granted: Duration,
-        contact: BootTime,
-    },
-    /// A request sent at `sent` was answered.
-    Contact { sent: BootTime },
+    Connected { epoch: Epoch, granted: Duration, contact: BootTime },
+    /// A request sent at `sent` was answered at `answered`.
+    Contact { sent: BootTime, answered: BootTime },
     /// A heartbeat was not answered in time.
     Silent,
     /// The connection is lost.
@@ -139,19 +135,48 @@ pub(crate) enum Event {
     Close,
 }
 
+/// When a session is over for this process unless something is answered before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    granted: Duration,
+    /// When the last request that was answered was sent.
+    contact: BootTime,
+    /// When that answer came.
+    answered: BootTime,
+}
+
+impl Deadline {
+    pub(crate) fn new(granted: Duration, contact: BootTime) -> Self {
+        Self { granted, contact, answered: contact }
+    }
+
+    pub(crate) fn at(&self) -> BootTime {
+        self.contact + self.granted
+    }
+
+    pub(crate) fn has_passed(&self, now: BootTime) -> bool {
+        now >= self.at()
+    }
+
+    /// A request sent at `sent` was answered at `answered`. An answer that comes past the deadline is too late.
+    pub(crate) fn contact(&mut self, sent: BootTime, answered: BootTime) {
+        if !self.has_passed(answered) {
+            self.contact = self.contact.max(sent);
+            self.answered = self.answered.max(answered);
+        }
+    }
+
+    pub(crate) fn last_contact(&self) -> (BootTime, BootTime) {
+        (self.contact, self.answered)
+    }
+}
+
 #[derive(Debug)]
 struct Living {
-    granted: Duration,
-    contact: BootTime,
+    deadline: Deadline,
     /// Since when the connection has been up; `None` while it is down. Only a contact later than this makes a paused
     /// session active: an answer may still arrive that was sent before.
     connected_since: Option<BootTime>,
-}
-
-impl Living {
-    fn deadline(&self) -> BootTime {
-        self.contact + self.granted
-    }
 }
 
 /// The state, and what decides about the next one.
@@ -163,12 +188,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        Self {
-            state: SessionState::Inactive {
-                reason: InactiveReason::NotYetConnected,
-            },
-            living: None,
-        }
+        Self { state: SessionState::Inactive { reason: InactiveReason::NotYetConnected }, living: None }
     }
 
     pub(crate) fn state(&self) -> &SessionState {
@@ -177,35 +197,30 @@ impl Machine {
 
     /// When the living session is over unless something is answered before.
     pub(crate) fn deadline(&self) -> Option<BootTime> {
-        self.living.as_ref().map(Living::deadline)
+        self.living.as_ref().map(|living| living.deadline.at())
     }
 
     /// Takes an event, and answers whether the state has changed.
     ///
     /// The deadline comes first: a process that was frozen past it can't be talked back into a session by the events
-    /// that queued up meanwhile, not even by an answer to a request that was sent in time.
+    /// that queued up meanwhile, not even by an answer to a request that it sent in time.
     pub(crate) fn handle(&mut self, now: BootTime, event: Event) -> bool {
         let before = self.state.clone();
-        if self.deadline().is_some_and(|deadline| now >= deadline) {
+        if let (Some(living), Event::Contact { sent, answered }) = (&mut self.living, &event) {
+            living.deadline.contact(*sent, *answered);
+        }
+        if self.living.as_ref().is_some_and(|living| living.deadline.has_passed(now)) {
             self.end(InactiveReason::DeadlinePassed);
         }
         match event {
-            Event::Connected {
-                epoch,
-                granted,
-                contact,
-            } => {
-                let living = Living {
-                    granted,
-                    contact,
-                    connected_since: Some(contact),
-                };
-                if self.state != SessionState::Closed && now < living.deadline() {
-                    self.living = Some(living);
+            Event::Connected { epoch, granted, contact } => {
+                let deadline = Deadline::new(granted, contact);
+                if self.state != SessionState::Closed && !deadline.has_passed(now) {
+                    self.living = Some(Living { deadline, connected_since: Some(contact) });
                     self.state = SessionState::Active { epoch };
                 }
             }
-            Event::Contact { sent } => self.contact(sent),
+            Event::Contact { sent, .. } => self.resume(sent),
             Event::Silent => self.pause(now),
             Event::Suspended => {
                 if let Some(living) = &mut self.living {
@@ -230,14 +245,9 @@ impl Machine {
         self.state != before
     }
 
-    fn contact(&mut self, sent: BootTime) {
-        if let Some(living) = &mut self.living {
-            living.contact = living.contact.max(sent);
-        }
+    fn resume(&mut self, sent: BootTime) {
         if let (Some(living), SessionState::Paused { epoch, since }) = (&self.living, &self.state)
-            && living
-                .connected_since
-                .is_some_and(|connected| sent >= connected)
+            && living.connected_since.is_some_and(|connected| sent >= connected)
             && sent >= *since
         {
             self.state = SessionState::Active { epoch: *epoch };
@@ -268,16 +278,13 @@ mod tests {
         BootTime::from_duration(Duration::from_millis(ms))
     }
 
+    fn contact(sent: u64, answered: u64) -> Event {
+        Event::Contact { sent: at(sent), answered: at(answered) }
+    }
+
     fn active() -> Machine {
         let mut machine = Machine::new();
-        assert!(machine.handle(
-            at(1),
-            Event::Connected {
-                epoch: EPOCH,
-                granted: GRANTED,
-                contact: at(0)
-            }
-        ));
+        assert!(machine.handle(at(1), Event::Connected { epoch: EPOCH, granted: GRANTED, contact: at(0) }));
         assert!(machine.state().is_active());
         machine
     }
@@ -290,15 +297,9 @@ mod tests {
     fn a_lost_connection_pauses_and_its_return_alone_does_not_resume() {
         let mut machine = active();
         assert!(machine.handle(at(100), Event::Suspended));
-        assert_eq!(
-            machine.state(),
-            &SessionState::Paused {
-                epoch: EPOCH,
-                since: at(100)
-            }
-        );
+        assert_eq!(machine.state(), &SessionState::Paused { epoch: EPOCH, since: at(100) });
         assert!(!machine.handle(at(200), Event::Resumed));
-        assert!(machine.handle(at(210), Event::Contact { sent: at(205) }));
+        assert!(machine.handle(at(210), contact(205, 210)));
         assert_eq!(machine.state(), &SessionState::Active { epoch: EPOCH });
     }
 
@@ -306,23 +307,23 @@ mod tests {
     fn an_answer_from_before_the_cut_does_not_resume() {
         let mut machine = active();
         machine.handle(at(100), Event::Suspended);
-        assert!(!machine.handle(at(101), Event::Contact { sent: at(99) }));
+        assert!(!machine.handle(at(101), contact(99, 101)));
         machine.handle(at(200), Event::Resumed);
-        assert!(!machine.handle(at(201), Event::Contact { sent: at(150) }));
+        assert!(!machine.handle(at(201), contact(150, 201)));
     }
 
     #[test]
     fn silence_pauses_and_a_later_answer_resumes() {
         let mut machine = active();
         assert!(machine.handle(at(3000), Event::Silent));
-        assert!(!machine.handle(at(3001), Event::Contact { sent: at(1000) }));
-        assert!(machine.handle(at(3100), Event::Contact { sent: at(3050) }));
+        assert!(!machine.handle(at(3001), contact(1000, 3001)));
+        assert!(machine.handle(at(3100), contact(3050, 3100)));
     }
 
     #[test]
     fn the_deadline_counts_from_the_sending_of_the_last_answered_request() {
         let mut machine = active();
-        machine.handle(at(4000), Event::Contact { sent: at(2000) });
+        machine.handle(at(4000), contact(2000, 4000));
         assert_eq!(machine.deadline(), Some(at(12_000)));
         assert!(!machine.handle(at(11_999), Event::Tick));
         assert!(machine.handle(at(12_000), Event::Tick));
@@ -332,12 +333,7 @@ mod tests {
 
     #[test]
     fn what_queued_up_while_frozen_does_not_bring_the_session_back() {
-        for event in [
-            Event::Resumed,
-            Event::Suspended,
-            Event::Silent,
-            Event::Contact { sent: at(9000) },
-        ] {
+        for event in [Event::Resumed, Event::Suspended, Event::Silent, Event::Contact { sent: at(9000) }] {
             let mut machine = active();
             assert!(machine.handle(at(20_000), event));
             assert_eq!(machine.state(), &inactive(InactiveReason::DeadlinePassed));
@@ -345,17 +341,18 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_came_in_time_counts_even_if_it_is_told_late() {
+        let mut machine = active();
+        assert!(!machine.handle(at(10_500), contact(9000, 9001)));
+        assert_eq!(machine.deadline(), Some(at(19_000)));
+    }
+
+    #[test]
     fn ends_say_why() {
         for (event, reason) in [
             (Event::Expired, InactiveReason::Expired),
-            (
-                Event::Dead { reason: "x".into() },
-                InactiveReason::DriverFailed { reason: "x".into() },
-            ),
-            (
-                Event::AuthFailed { reason: "y".into() },
-                InactiveReason::AuthFailed { reason: "y".into() },
-            ),
+            (Event::Dead { reason: "x".into() }, InactiveReason::DriverFailed { reason: "x".into() }),
+            (Event::AuthFailed { reason: "y".into() }, InactiveReason::AuthFailed { reason: "y".into() }),
         ] {
             let mut machine = active();
             assert!(machine.handle(at(5), event));
@@ -367,12 +364,7 @@ mod tests {
     fn an_ended_session_stays_ended_and_keeps_its_first_reason() {
         let mut machine = active();
         machine.handle(at(5), Event::Expired);
-        for event in [
-            Event::Resumed,
-            Event::Contact { sent: at(6) },
-            Event::Dead { reason: "x".into() },
-            Event::Tick,
-        ] {
+        for event in [Event::Resumed, contact(6, 6), Event::Dead { reason: "x".into() }, Event::Tick] {
             assert!(!machine.handle(at(7), event));
         }
         assert_eq!(machine.state(), &inactive(InactiveReason::Expired));
@@ -381,14 +373,9 @@ mod tests {
     #[test]
     fn a_session_that_took_longer_to_make_than_it_lasts_is_none() {
         let mut machine = Machine::new();
-        assert!(!machine.handle(
-            at(10_000),
-            Event::Connected {
-                epoch: EPOCH,
-                granted: GRANTED,
-                contact: at(0)
-            }
-        ));
+        assert!(
+            !machine.handle(at(10_000), Event::Connected { epoch: EPOCH, granted: GRANTED, contact: at(0) })
+        );
         assert_eq!(machine.deadline(), None);
     }
 
@@ -396,11 +383,7 @@ mod tests {
     fn closed_is_final() {
         let mut machine = active();
         assert!(machine.handle(at(5), Event::Close));
-        let connected = Event::Connected {
-            epoch: Epoch(4),
-            granted: GRANTED,
-            contact: at(6),
-        };
+        let connected = Event::Connected { epoch: Epoch(4), granted: GRANTED, contact: at(6) };
         for event in [connected, Event::Resumed, Event::Expired, Event::Close] {
             assert!(!machine.handle(at(7), event));
         }

@@ -30,9 +30,7 @@ mod zookeeper_async;
 mod zookeeper_client;
 
 #[cfg(not(any(feature = "zookeeper-client", feature = "zookeeper-async")))]
-compile_error!(
-    "zk-session needs a driver: enable the feature `zookeeper-client` or `zookeeper-async`"
-);
+compile_error!("zk-session needs a driver: enable the feature `zookeeper-client` or `zookeeper-async`");
 
 /// A znode that never exists: its deletion is the quorum round trip of [`Driver::barrier`].
 ///
@@ -95,9 +93,7 @@ pub(crate) enum ConnectFailure {
     #[error("authentication failed: {0}")]
     AuthFailed(String),
     /// The server granted a session timeout that this driver can't work with.
-    #[error(
-        "the server granted a session timeout of {granted:?}; this driver needs at least {needed:?}"
-    )]
+    #[error("the server granted a session timeout of {granted:?}; this driver needs at least {needed:?}")]
     TimeoutTooShort { granted: Duration, needed: Duration },
     /// This driver is not compiled in.
     #[error("the driver {kind} is not compiled in: enable the feature of that name in zk-session")]
@@ -107,19 +103,13 @@ pub(crate) enum ConnectFailure {
 /// Makes a session by the driver of that kind.
 ///
 /// Answers by `spec.deadline`. Cancel safe: a session that is made nevertheless is aborted.
-pub(crate) async fn connect(
-    kind: DriverKind,
-    spec: ConnectSpec,
-) -> Result<Connected, ConnectFailure> {
+pub(crate) async fn connect(kind: DriverKind, spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
     match kind {
         #[cfg(feature = "zookeeper-client")]
         DriverKind::ZookeeperClient => zookeeper_client::connect(spec).await,
         #[cfg(feature = "zookeeper-async")]
         DriverKind::ZookeeperAsync => zookeeper_async::connect(spec).await,
-        #[allow(
-            unreachable_patterns,
-            reason = "reached when a driver's feature is off"
-        )]
+        #[allow(unreachable_patterns, reason = "reached when a driver's feature is off")]
         kind => Err(ConnectFailure::NotBuilt { kind }),
     }
 }
@@ -225,11 +215,7 @@ pub(crate) enum DriverEvent {
     /// again or has fired, if need be as [`WatchKind::Gap`].
     Resumed,
     /// An armed watch fired. It is no longer armed.
-    Watch {
-        token: WatchToken,
-        kind: WatchKind,
-        path: String,
-    },
+    Watch { token: WatchToken, kind: WatchKind, path: String },
     /// The server says that the session has ended. Last event.
     Expired,
     /// The credentials were refused. Last event.

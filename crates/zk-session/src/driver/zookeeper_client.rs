@@ -5,7 +5,5 @@ use crate::config::DriverKind;
 
 /// Makes a session.
 pub(super) async fn connect(_spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
-    Err(ConnectFailure::NotBuilt {
-        kind: DriverKind::ZookeeperClient,
-    })
+    Err(ConnectFailure::NotBuilt { kind: DriverKind::ZookeeperClient })
 }

@@ -1,0 +1,46 @@
+//! Pauses between attempts: exponential, with full jitter, so that many clients do not come back all at once.
+
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Backoff {
+    base: Duration,
+    max: Duration,
+    attempts: u32,
+}
+
+impl Backoff {
+    pub(crate) const fn new(base: Duration, max: Duration) -> Self {
+        Self { base, max, attempts: 0 }
+    }
+
+    pub(crate) fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// The next pause: anything from nothing to the bound, which doubles each time up to the maximum.
+    pub(crate) fn next(&mut self) -> Duration {
+        let bound = self.bound();
+        self.attempts = self.attempts.saturating_add(1);
+        bound.mul_f64(fastrand::f64())
+    }
+
+    fn bound(&self) -> Duration {
+        self.base.saturating_mul(2u32.saturating_pow(self.attempts)).min(self.max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_doubles_up_to_the_maximum() {
+        let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(50));
+        for bound in [10, 20, 40, 50, 50] {
+            assert_eq!(backoff.bound(), Duration::from_millis(bound));
+            assert!(backoff.next() <= Duration::from_millis(bound));
+        }
+        assert_eq!(backoff.attempts(), 5);
+    }
+}

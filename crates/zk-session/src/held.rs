@@ -1,0 +1,250 @@
+//! Ephemerals that outlive their sessions: created anew in each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tracing::{debug, info, warn};
+
+use crate::backoff::Backoff;
+use crate::error::{Closed, OpError};
+use crate::incarnation::Incarnation;
+use crate::node::{CreateMode, Epoch, Node, SessionId, Stat};
+use crate::session::Shared;
+use crate::time::{BootTime, sleep_until};
+use crate::watching::{DataWatch, Observed};
+
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
+
+/// An ephemeral znode that is kept in existence. From [`Session::hold_ephemeral`](crate::Session::hold_ephemeral).
+///
+/// It is created, with its parents, in each new session, and again if somebody deletes it. Where a znode of another
+/// session stands in its place, which may well be this process's own previous session, it is not touched: the status
+/// says so, and the znode is created once the other one is gone.
+///
+/// Dropping it deletes the znode in the background; [`release`](Self::release) tells when that is done.
+#[derive(Debug)]
+pub struct HeldEphemeral {
+    path: String,
+    wish: watch::Sender<Wish>,
+    status: watch::Receiver<HeldStatus>,
+}
+
+/// How a held ephemeral stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeldStatus {
+    /// Not there yet, or not known to be.
+    Pending,
+    /// There, created in this session, with the data that was asked for last.
+    Held {
+        /// The session that owns it.
+        epoch: Epoch,
+        /// As of the last change.
+        stat: Stat,
+    },
+    /// A znode that is not this session's stands in its place.
+    Conflict {
+        /// The session that owns that one; `None` if it is persistent.
+        owner: Option<SessionId>,
+    },
+    /// ZooKeeper refuses it; it is tried again with pauses of seconds.
+    Refused {
+        /// Why.
+        error: OpError,
+    },
+    /// Given up: released, dropped, or the session is closed. Final.
+    Released,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wish {
+    data: Vec<u8>,
+    released: bool,
+}
+
+impl HeldEphemeral {
+    pub(crate) fn new(shared: &Arc<Shared>, path: String, data: Vec<u8>) -> Self {
+        let (wish, wishes) = watch::channel(Wish { data, released: false });
+        let (sender, status) = watch::channel(HeldStatus::Pending);
+        let watch = DataWatch::new(Arc::clone(shared), path.clone());
+        let keeper = Keeper { shared: Arc::clone(shared), path: path.clone(), status: sender };
+        shared.spawn(keeper.run(watch, wishes));
+        Self { path, wish, status }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Replaces the data, now and in all sessions to come. [`HeldStatus::Held`] comes again once it is written.
+    pub fn set_data(&self, data: impl Into<Vec<u8>>) {
+        let data = data.into();
+        self.wish.send_if_modified(|wish| {
+            let news = wish.data != data;
+            wish.data = data;
+            news
+        });
+    }
+
+    /// The status of the moment.
+    pub fn status(&self) -> HeldStatus {
+        self.status.borrow().clone()
+    }
+
+    /// The status and its changes.
+    pub fn subscribe(&self) -> watch::Receiver<HeldStatus> {
+        self.status.clone()
+    }
+
+    /// Deletes the znode, if it is this session's, and returns when that is done or impossible, within a few operation
+    /// timeouts. Where it can't be deleted it goes with its session.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: once begun, releasing goes on.
+    pub async fn release(self) {
+        self.wish.send_modify(|wish| wish.released = true);
+        let mut status = self.status.clone();
+        // An error means that the keeper has gone: released as well.
+        let _ = status.wait_for(|status| *status == HeldStatus::Released).await;
+    }
+}
+
+struct Keeper {
+    shared: Arc<Shared>,
+    path: String,
+    status: watch::Sender<HeldStatus>,
+}
+
+/// What the keeper saw last.
+struct Seen {
+    epoch: Epoch,
+    node: Option<Node>,
+}
+
+impl Keeper {
+    async fn run(self, mut watch: DataWatch, mut wishes: watch::Receiver<Wish>) {
+        let mut seen: Option<Seen> = None;
+        let mut backoff = BACKOFF;
+        // When to try again what has failed.
+        let mut again: Option<BootTime> = None;
+        loop {
+            tokio::select! {
+                observed = watch.next() => match observed {
+                    Ok(Observed { epoch, value }) => seen = Some(Seen { epoch, node: value }),
+                    Err(Closed) => break,
+                },
+                changed = wishes.changed() => if changed.is_err() { break },
+                () = sleep_until(again.unwrap_or(BootTime::from_duration(Duration::MAX))), if again.is_some() => {}
+            }
+            again = None;
+            let wish = wishes.borrow_and_update().clone();
+            if wish.released {
+                break;
+            }
+            let Some(current) = &mut seen else { continue };
+            match self.reconcile(current, &wish.data).await {
+                Ok(status) => {
+                    backoff = BACKOFF;
+                    self.report(status);
+                }
+                Err(error) if error.is_session_over() => self.report(HeldStatus::Pending),
+                Err(error) => {
+                    debug!(path = %self.path, %error, "held znode: not done, trying again");
+                    again = Some(BootTime::now() + backoff.next());
+                    let refused = matches!(error, OpError::NoAuth { .. } | OpError::Invalid { .. });
+                    self.report(if refused { HeldStatus::Refused { error } } else { HeldStatus::Pending });
+                }
+            }
+        }
+        if let Some(Seen { epoch, .. }) = seen {
+            self.delete(epoch).await;
+        }
+        self.status.send_replace(HeldStatus::Released);
+    }
+
+    fn report(&self, status: HeldStatus) {
+        self.status.send_if_modified(|current| {
+            if *current == status {
+                return false;
+            }
+            match &status {
+                HeldStatus::Conflict { owner } => {
+                    warn!(path = %self.path, ?owner, "held znode: another session's znode stands in its place");
+                }
+                HeldStatus::Refused { error } => warn!(path = %self.path, %error, "held znode: refused"),
+                HeldStatus::Held { epoch, .. } => debug!(path = %self.path, %epoch, "held znode: in place"),
+                HeldStatus::Pending | HeldStatus::Released => {}
+            }
+            *current = status;
+            true
+        });
+    }
+
+    /// Makes what stands there what it should be, on the session on which it was seen and on no other.
+    async fn reconcile(&self, seen: &mut Seen, data: &[u8]) -> Result<HeldStatus, OpError> {
+        let Some(session) = self.session(seen.epoch) else { return Ok(HeldStatus::Pending) };
+        match &seen.node {
+            None => self.create(&session, seen, data).await,
+            Some(node) if !node.stat.is_owned_by(session.session_id()) => {
+                let owner = node.stat.ephemeral_owner;
+                Ok(HeldStatus::Conflict { owner: (owner != 0).then_some(SessionId(owner)) })
+            }
+            Some(node) if node.data == data => Ok(HeldStatus::Held { epoch: seen.epoch, stat: node.stat }),
+            Some(node) => match session.set(&self.path, data, Some(node.stat.version)).await {
+                Ok(stat) => {
+                    seen.node = Some(Node::new(data, stat));
+                    Ok(HeldStatus::Held { epoch: seen.epoch, stat })
+                }
+                // Somebody was faster: the watch tells what stands there now.
+                Err(OpError::BadVersion { .. } | OpError::NoNode { .. }) => Ok(HeldStatus::Pending),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    async fn create(
+        &self,
+        session: &Incarnation,
+        seen: &mut Seen,
+        data: &[u8],
+    ) -> Result<HeldStatus, OpError> {
+        let mut created = session.create(&self.path, data, CreateMode::Ephemeral).await;
+        if let Err(OpError::NoNode { .. }) = created {
+            session.create_parents(&self.path).await?;
+            created = session.create(&self.path, data, CreateMode::Ephemeral).await;
+        }
+        match created {
+            Ok(created) => {
+                seen.node = Some(Node::new(data, created.stat));
+                Ok(HeldStatus::Held { epoch: seen.epoch, stat: created.stat })
+            }
+            // The watch tells what stands there now.
+            Err(OpError::NodeExists { .. }) => Ok(HeldStatus::Pending),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes the znode if it is that session's; what a session owns that is over goes with it.
+    async fn delete(&self, epoch: Epoch) {
+        let Some(session) = self.session(epoch) else { return };
+        let deleted = match session.get(&self.path).await {
+            Ok(Some(node)) if node.stat.is_owned_by(session.session_id()) => {
+                session.delete(&self.path, Some(node.stat.version)).await
+            }
+            Ok(_) => return,
+            Err(error) => Err(error),
+        };
+        match deleted {
+            Ok(()) | Err(OpError::NoNode { .. }) => debug!(path = %self.path, "held znode: released"),
+            Err(error) => {
+                info!(path = %self.path, %error, "held znode: not deleted, it goes with its session")
+            }
+        }
+    }
+
+    fn session(&self, epoch: Epoch) -> Option<Incarnation> {
+        self.shared.living().filter(|session| session.epoch() == epoch)
+    }
+}

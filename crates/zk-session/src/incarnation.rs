@@ -1,0 +1,300 @@
+//! One ZooKeeper session, from its making to its end, and never another one.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::driver::{Driver, WatchKind, WatchToken};
+use crate::node::{Epoch, SessionId};
+use crate::state::{Deadline, InactiveReason};
+use crate::time::{BootTime, sleep_until};
+
+/// One ZooKeeper session: what is done through this value is done on that session, or not at all.
+///
+/// When the session ends it stays ended: every operation fails with [`OpError::SessionOver`](crate::OpError) without
+/// being sent, and [`Session::active`](crate::Session::active) gives the next one. The end is also found out from the
+/// local clock, so a process that was frozen past its session's timeout and wakes up sends nothing on it.
+///
+/// The operations are documented at their definitions; all of them are bounded by the operation timeout and repeated
+/// within it, with checks that make the outcome known wherever it can be.
+#[derive(Clone)]
+pub struct Incarnation {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    epoch: Epoch,
+    driver: Arc<dyn Driver>,
+    /// Put before each path that is sent.
+    chroot: String,
+    operation_timeout: Duration,
+    deadline: Mutex<Deadline>,
+    /// Cancelled at the end, never reset.
+    over: CancellationToken,
+    /// Why it ended, where this side found out first.
+    fault: Mutex<Option<InactiveReason>>,
+    /// Whether operations may be sent: the session's state is active.
+    open: watch::Sender<bool>,
+    tethers: watch::Sender<usize>,
+    watches: Mutex<HashMap<WatchToken, oneshot::Sender<WatchKind>>>,
+    next_token: AtomicU64,
+}
+
+impl Incarnation {
+    pub(crate) fn new(
+        epoch: Epoch,
+        driver: Arc<dyn Driver>,
+        chroot: String,
+        operation_timeout: Duration,
+        contact: BootTime,
+    ) -> Self {
+        let deadline = Deadline::new(driver.granted_timeout(), contact);
+        let inner = Inner {
+            epoch,
+            driver,
+            chroot,
+            operation_timeout,
+            deadline: Mutex::new(deadline),
+            over: CancellationToken::new(),
+            fault: Mutex::new(None),
+            open: watch::Sender::new(true),
+            tethers: watch::Sender::new(0),
+            watches: Mutex::new(HashMap::new()),
+            next_token: AtomicU64::new(1),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Which of this process's sessions it is.
+    pub fn epoch(&self) -> Epoch {
+        self.inner.epoch
+    }
+
+    /// What ZooKeeper calls it: the owner of the ephemerals created here.
+    pub fn session_id(&self) -> SessionId {
+        self.inner.driver.session_id()
+    }
+
+    /// The session timeout that the server granted, which may be longer or shorter than the one asked for.
+    pub fn granted_timeout(&self) -> Duration {
+        self.inner.driver.granted_timeout()
+    }
+
+    /// Whether it has ended, by what the server said or by the local clock. Once true it stays true.
+    pub fn is_over(&self) -> bool {
+        self.inner.is_over()
+    }
+
+    /// Returns when it has ended.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn over(&self) {
+        while !self.inner.is_over() {
+            let deadline = self.inner.deadline();
+            tokio::select! {
+                () = self.inner.over.cancelled() => {}
+                () = sleep_until(deadline) => {}
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incarnation")
+            .field("epoch", &self.epoch())
+            .field("session_id", &format_args!("{}", self.session_id()))
+            .field("over", &self.inner.over.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Incarnation {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for Incarnation {}
+
+impl Inner {
+    pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
+    }
+
+    pub(crate) fn operation_timeout(&self) -> Duration {
+        self.operation_timeout
+    }
+
+    /// The path as the server knows it.
+    pub(crate) fn absolute(&self, path: &str) -> String {
+        match (self.chroot.as_str(), path) {
+            ("", path) => path.to_owned(),
+            (chroot, "/") => chroot.to_owned(),
+            (chroot, path) => format!("{chroot}{path}"),
+        }
+    }
+
+    /// The path as the caller knows it.
+    pub(crate) fn relative(&self, absolute: &str) -> String {
+        match absolute.strip_prefix(self.chroot.as_str()) {
+            Some("") => "/".to_owned(),
+            Some(path) => path.to_owned(),
+            None => absolute.to_owned(),
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        if self.over.is_cancelled() {
+            return true;
+        }
+        if lock(&self.deadline).has_passed(BootTime::now()) {
+            self.end(InactiveReason::DeadlinePassed);
+            return true;
+        }
+        false
+    }
+
+    pub(crate) fn deadline(&self) -> BootTime {
+        lock(&self.deadline).at()
+    }
+
+    /// When the last request that was answered in time was sent, and when its answer came.
+    pub(crate) fn last_contact(&self) -> (BootTime, BootTime) {
+        lock(&self.deadline).last_contact()
+    }
+
+    pub(crate) fn over_token(&self) -> &CancellationToken {
+        &self.over
+    }
+
+    /// A request that was sent at `sent` has been answered just now.
+    pub(crate) fn contact(&self, sent: BootTime) {
+        lock(&self.deadline).contact(sent, BootTime::now());
+    }
+
+    /// The end: nothing more is sent, whatever waits here wakes up. The first reason counts.
+    pub(crate) fn end(&self, reason: InactiveReason) {
+        lock(&self.fault).get_or_insert(reason);
+        self.over.cancel();
+        self.open.send_replace(false);
+        self.driver.abort();
+        // Whoever waits for a watch wakes up by the loss of its sender.
+        lock(&self.watches).clear();
+    }
+
+    pub(crate) fn end_reason(&self) -> Option<InactiveReason> {
+        lock(&self.fault).clone()
+    }
+
+    pub(crate) fn set_open(&self, open: bool) {
+        self.open.send_replace(open && !self.over.is_cancelled());
+    }
+
+    pub(crate) fn open(&self) -> watch::Receiver<bool> {
+        self.open.subscribe()
+    }
+
+    pub(crate) fn tethers(&self) -> watch::Receiver<usize> {
+        self.tethers.subscribe()
+    }
+
+    /// A watch that is about to be armed.
+    pub(crate) fn prepare_watch(self: &Arc<Self>) -> ArmedWatch {
+        let token = WatchToken(self.next_token.fetch_add(1, Ordering::Relaxed));
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.watches).insert(token, sender);
+        if self.over.is_cancelled() {
+            // The end has cleared the table, perhaps before the insertion.
+            lock(&self.watches).remove(&token);
+        }
+        ArmedWatch { token, receiver, inner: Arc::clone(self) }
+    }
+
+    pub(crate) fn fire_watch(&self, token: WatchToken, kind: WatchKind) {
+        if let Some(sender) = lock(&self.watches).remove(&token) {
+            // The watch may be dropped at this very moment: then nobody wants to know.
+            let _ = sender.send(kind);
+        }
+    }
+}
+
+/// A watch on the server, given up when this is dropped.
+pub(crate) struct ArmedWatch {
+    pub(crate) token: WatchToken,
+    receiver: oneshot::Receiver<WatchKind>,
+    inner: Arc<Inner>,
+}
+
+impl ArmedWatch {
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.inner.epoch
+    }
+
+    /// Returns when the watch has fired, or when its session is over. Cancel safe; not to be called again after it has
+    /// returned.
+    pub(crate) async fn fired(&mut self) {
+        tokio::select! {
+            _ = &mut self.receiver => {}
+            () = self.inner.over.cancelled() => {}
+        }
+    }
+}
+
+impl Drop for ArmedWatch {
+    fn drop(&mut self) {
+        if lock(&self.inner.watches).remove(&self.token).is_some() {
+            self.inner.driver.forget(self.token);
+        }
+    }
+}
+
+/// While a tether of a session lives, no new session is made after that one ends.
+///
+/// It is for whoever acts in the name of a session: without it a process could act in the name of an ended session and
+/// stand for election in the name of a new one at the same time. Hold it until the work done in the session's name has
+/// certainly stopped, then drop it.
+#[derive(Debug)]
+pub struct Tether {
+    incarnation: Incarnation,
+}
+
+impl Tether {
+    pub(crate) fn new(incarnation: &Incarnation) -> Self {
+        incarnation.inner.tethers.send_modify(|count| *count += 1);
+        Self { incarnation: incarnation.clone() }
+    }
+
+    /// The session that it belongs to.
+    pub fn epoch(&self) -> Epoch {
+        self.incarnation.epoch()
+    }
+
+    /// The session that it belongs to.
+    pub fn incarnation(&self) -> &Incarnation {
+        &self.incarnation
+    }
+}
+
+impl Clone for Tether {
+    fn clone(&self) -> Self {
+        Self::new(&self.incarnation)
+    }
+}
+
+impl Drop for Tether {
+    fn drop(&mut self) {
+        self.incarnation.inner.tethers.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+/// A panic elsewhere leaves these small tables whole, so a poisoned lock is as good as any.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,459 @@
+//! The session as its users hold it: handles, waiting, closing.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Config, DriverKind, Secret, Settings};
+use crate::driver::Auth;
+use crate::error::{Closed, ConnectError, OpError};
+use crate::held::HeldEphemeral;
+use crate::incarnation::{Incarnation, Tether, lock};
+use crate::lease::Lease;
+use crate::node::{Children, CreateMode, Created, Node, Stat};
+use crate::operations::{Recovery, check};
+use crate::resolve::Resolver;
+use crate::state::{InactiveReason, SessionState};
+use crate::supervisor;
+use crate::time::{BootTime, sleep_until, within};
+use crate::watching::{ChildrenWatch, DataWatch};
+
+/// How long the session is given to say goodbye when its last handle is dropped.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Settings of a session to be made.
+#[derive(Clone, Debug)]
+pub struct SessionBuilder {
+    settings: Settings,
+}
+
+impl SessionBuilder {
+    /// The session timeout to ask for, 10 s by default. The server may grant another one:
+    /// [`Incarnation::granted_timeout`].
+    #[must_use]
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.session_timeout = timeout;
+        self
+    }
+
+    /// How long [`connect`](Self::connect), and later each attempt to make a new session, may take: 15 s by default.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// The servers' `tickTime`, 2 s by default, which is ZooKeeper's own default.
+    ///
+    /// Leases are computed with it: too large makes them shorter than need be, **too small makes them unsafe**.
+    #[must_use]
+    pub fn tick_time(mut self, tick: Duration) -> Self {
+        self.settings.tick_time = tick;
+        self
+    }
+
+    /// The ZooKeeper client to use.
+    #[must_use]
+    pub fn driver(mut self, driver: DriverKind) -> Self {
+        self.settings.driver = driver;
+        self
+    }
+
+    /// Adds credentials, as ZooKeeper's `addauth scheme secret` does, to every session. May be called several times.
+    #[must_use]
+    pub fn auth(mut self, scheme: impl Into<String>, secret: impl Into<Secret>) -> Self {
+        self.settings.auth.push(Auth { scheme: scheme.into(), secret: secret.into() });
+        self
+    }
+
+    /// How long an operation may take, waiting for a connection and repetitions included: the session timeout by
+    /// default.
+    #[must_use]
+    pub fn operation_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.operation_timeout = Some(timeout);
+        self
+    }
+
+    /// Makes a session and keeps one from then on, until it is closed or its last handle is dropped.
+    ///
+    /// It returns once a quorum has answered on the session. Must be called in a tokio runtime with time and I/O
+    /// enabled; the session lives on that runtime.
+    ///
+    /// # Errors
+    /// Within the connect timeout in any case. [`ConnectError::Unreachable`] names each host and what it said.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was begun is ended.
+    pub async fn connect(self) -> Result<Session, ConnectError> {
+        let shared = Arc::new(Shared::new(self.settings.check()?));
+        let deadline = BootTime::now() + shared.config.connect_timeout;
+        let first = supervisor::first_session(&shared, deadline).await?;
+        shared.tasks.spawn(supervisor::run(Arc::clone(&shared), first));
+        Ok(Session { _last_handle: Arc::new(LastHandle(Arc::clone(&shared))), shared })
+    }
+}
+
+/// What became of the session that was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseOutcome {
+    /// The server has closed it: its ephemerals are gone.
+    Acknowledged,
+    /// The server was told; its answer did not come in time.
+    Sent,
+    /// Nothing is known: it may live until its timeout has passed.
+    Unknown,
+}
+
+/// A session with ZooKeeper that is made anew when it ends. Cheap to clone; all clones are the same session.
+///
+/// Its methods are of three kinds: those that *look* (`state`, `incarnation`, `subscribe`) answer at once; those that
+/// *hold* (`tether`, `keep_lease`, `watch_*`, `hold_ephemeral`) give a value that works until it is dropped; and the
+/// *operations* act on the session of the moment, as [`Incarnation`]'s do. Take an [`Incarnation`] where several
+/// operations must happen on the same session or not at all.
+#[derive(Clone)]
+pub struct Session {
+    shared: Arc<Shared>,
+    _last_handle: Arc<LastHandle>,
+}
+
+impl Session {
+    /// Settings for a session with the servers of `connect`, `host:port,host:port`, with a root for all paths behind
+    /// the last port if need be (`host:port/root`). The default port is 2181.
+    pub fn builder(connect: impl Into<String>) -> SessionBuilder {
+        SessionBuilder { settings: Settings::new(connect.into()) }
+    }
+
+    /// The state of the moment.
+    pub fn state(&self) -> SessionState {
+        self.shared.state.borrow().clone()
+    }
+
+    /// The state and its changes. A receiver that is slow sees the latest, perhaps not each one between.
+    pub fn subscribe(&self) -> watch::Receiver<SessionState> {
+        self.shared.state.subscribe()
+    }
+
+    /// The living session, active or paused; `None` between sessions.
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        self.shared.living()
+    }
+
+    /// Waits until the session is active.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub async fn active(&self) -> Result<Incarnation, Closed> {
+        self.shared.active().await
+    }
+
+    /// Ties the process to the living session: while the tether lives, no new session is made after that one has ended.
+    /// `None` between sessions.
+    pub fn tether(&self) -> Option<Tether> {
+        // Under the lock that the end of a session needs: no tether can appear once a new session may be made.
+        let living = self.shared.incarnation.borrow();
+        living.as_ref().filter(|living| !living.is_over()).map(Tether::new)
+    }
+
+    /// Makes the session beat, in this session and the following ones, as long as the keeper or a clone of it lives.
+    pub fn keep_lease(&self) -> LeaseKeeper {
+        LeaseKeeper::new(&self.shared)
+    }
+
+    /// A znode's data and its changes, across reconnects and new sessions.
+    pub fn watch_data(&self, path: impl Into<String>) -> DataWatch {
+        DataWatch::new(Arc::clone(&self.shared), path.into())
+    }
+
+    /// The names of a znode's children and their changes, across reconnects and new sessions.
+    pub fn watch_children(&self, path: impl Into<String>) -> ChildrenWatch {
+        ChildrenWatch::new(Arc::clone(&self.shared), path.into())
+    }
+
+    /// Keeps an ephemeral znode in existence, with its parents, across new sessions, until it is released or dropped.
+    ///
+    /// # Errors
+    /// [`OpError::Invalid`] if `path` is none.
+    pub fn hold_ephemeral(
+        &self,
+        path: impl Into<String>,
+        data: impl Into<Vec<u8>>,
+    ) -> Result<HeldEphemeral, OpError> {
+        let path = path.into();
+        check(&path)?;
+        Ok(HeldEphemeral::new(&self.shared, path, data.into()))
+    }
+
+    /// Closes the session, ends its tasks and its sockets, within that time. Ephemerals vanish with it.
+    ///
+    /// Every handle is closed with it, and everything that waits on one gets [`Closed`]. Closing it a second time waits
+    /// for the first and answers alike.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: once begun, closing goes on.
+    pub async fn close(&self, within_time: Duration) -> CloseOutcome {
+        let deadline = BootTime::now() + within_time;
+        self.shared.begin_closing(deadline);
+        let mut outcome = self.shared.outcome.subscribe();
+        let closed = within(deadline, async {
+            self.shared.tasks.wait().await;
+            match outcome.wait_for(Option::is_some).await {
+                Ok(outcome) => (*outcome).unwrap_or(CloseOutcome::Unknown),
+                Err(_) => CloseOutcome::Unknown,
+            }
+        });
+        let closed = closed.await;
+        closed.or_else(|| *self.shared.outcome.borrow()).unwrap_or(CloseOutcome::Unknown)
+    }
+}
+
+/// Operations on the session of the moment; each waits for it to be active no longer than the operation timeout.
+impl Session {
+    /// As [`Incarnation::get`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn get(&self, path: &str) -> Result<Option<Node>, OpError> {
+        self.shared.current(path).await?.get(path).await
+    }
+
+    /// As [`Incarnation::children`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn children(&self, path: &str) -> Result<Option<Children>, OpError> {
+        self.shared.current(path).await?.children(path).await
+    }
+
+    /// As [`Incarnation::create`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create(
+        &self,
+        path: &str,
+        data: impl AsRef<[u8]>,
+        mode: CreateMode,
+    ) -> Result<Created, OpError> {
+        self.shared.current(path).await?.create(path, data, mode).await
+    }
+
+    /// As [`Incarnation::create_sequential`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_sequential(
+        &self,
+        prefix: &str,
+        data: impl AsRef<[u8]>,
+        mode: CreateMode,
+        recovery: Recovery,
+    ) -> Result<Created, OpError> {
+        self.shared.current(prefix).await?.create_sequential(prefix, data, mode, recovery).await
+    }
+
+    /// As [`Incarnation::create_parents`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_parents(&self, path: &str) -> Result<(), OpError> {
+        self.shared.current(path).await?.create_parents(path).await
+    }
+
+    /// As [`Incarnation::set`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn set(
+        &self,
+        path: &str,
+        data: impl AsRef<[u8]>,
+        version: Option<i32>,
+    ) -> Result<Stat, OpError> {
+        self.shared.current(path).await?.set(path, data, version).await
+    }
+
+    /// As [`Incarnation::delete`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), OpError> {
+        self.shared.current(path).await?.delete(path, version).await
+    }
+
+    /// As [`Incarnation::barrier`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn barrier(&self) -> Result<Duration, OpError> {
+        self.shared.current("/").await?.barrier().await
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("state", &*self.shared.state.borrow()).finish_non_exhaustive()
+    }
+}
+
+/// Makes the session beat while it, or a clone of it, lives: four quorum round trips in a session timeout.
+#[derive(Debug)]
+pub struct LeaseKeeper {
+    shared: Arc<Shared>,
+}
+
+impl LeaseKeeper {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.keepers.send_modify(|count| *count += 1);
+        Self { shared: Arc::clone(shared) }
+    }
+
+    /// The lease of the moment: `None` until a pair of beats has proved one, and after the session has ended. It may
+    /// have run out: compare it with the clock.
+    pub fn lease(&self) -> Option<Lease> {
+        let lease = (*self.shared.lease.borrow())?;
+        self.shared.living().filter(|living| living.epoch() == lease.epoch).map(|_| lease)
+    }
+
+    /// The lease and its changes. It only ever grows until its session ends; that it runs out is no change.
+    pub fn subscribe(&self) -> watch::Receiver<Option<Lease>> {
+        self.shared.lease.subscribe()
+    }
+}
+
+impl Clone for LeaseKeeper {
+    fn clone(&self) -> Self {
+        Self::new(&self.shared)
+    }
+}
+
+impl Drop for LeaseKeeper {
+    fn drop(&mut self) {
+        self.shared.keepers.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+/// What the handles, the supervisor and the holders of znodes share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) resolver: Resolver,
+    pub(crate) state: watch::Sender<SessionState>,
+    pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
+    pub(crate) lease: watch::Sender<Option<Lease>>,
+    pub(crate) keepers: watch::Sender<usize>,
+    /// By when the session is to be closed, once that is wanted.
+    pub(crate) closing: watch::Sender<Option<BootTime>>,
+    pub(crate) outcome: watch::Sender<Option<CloseOutcome>>,
+    pub(crate) tasks: TaskTracker,
+    /// Tasks are begun under this lock, and only while it is false, so that closing waits for all of them.
+    closed_to_tasks: Mutex<bool>,
+}
+
+impl Shared {
+    fn new(config: Config) -> Self {
+        Self {
+            resolver: Resolver::new(&config.connect.servers),
+            config,
+            state: watch::Sender::new(SessionState::Inactive { reason: InactiveReason::NotYetConnected }),
+            incarnation: watch::Sender::new(None),
+            lease: watch::Sender::new(None),
+            keepers: watch::Sender::new(0),
+            closing: watch::Sender::new(None),
+            outcome: watch::Sender::new(None),
+            tasks: TaskTracker::new(),
+            closed_to_tasks: Mutex::new(false),
+        }
+    }
+
+    pub(crate) fn living(&self) -> Option<Incarnation> {
+        self.incarnation.borrow().clone().filter(|living| !living.is_over())
+    }
+
+    pub(crate) async fn active(&self) -> Result<Incarnation, Closed> {
+        let mut state = self.state.subscribe();
+        loop {
+            let wanted = match &*state.borrow_and_update() {
+                SessionState::Active { epoch } => Some(*epoch),
+                SessionState::Closed => return Err(Closed),
+                _ => None,
+            };
+            if let Some(living) = self.living().filter(|living| Some(living.epoch()) == wanted) {
+                return Ok(living);
+            }
+            state.changed().await.map_err(|_| Closed)?;
+        }
+    }
+
+    /// The session to do an operation on.
+    async fn current(&self, path: &str) -> Result<Incarnation, OpError> {
+        let timeout = self.config.operation_timeout;
+        match within(BootTime::now() + timeout, self.active()).await {
+            Some(Ok(incarnation)) => Ok(incarnation),
+            Some(Err(Closed)) => Err(OpError::SessionOver),
+            None => Err(OpError::Unavailable {
+                path: path.to_owned(),
+                within: timeout,
+                reason: match &*self.state.borrow() {
+                    SessionState::Inactive { reason } => format!("there is no ZooKeeper session: {reason}"),
+                    state => format!("the ZooKeeper session is {state}"),
+                },
+            }),
+        }
+    }
+
+    /// Starts a task that ends by itself when the session is closed. After that, none is started.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let closed = lock(&self.closed_to_tasks);
+        if !*closed {
+            self.tasks.spawn(task);
+        }
+    }
+
+    pub(crate) fn begin_closing(&self, deadline: BootTime) {
+        *lock(&self.closed_to_tasks) = true;
+        self.closing.send_if_modified(|closing| {
+            let first = closing.is_none();
+            closing.get_or_insert(deadline);
+            first
+        });
+        self.tasks.close();
+    }
+
+    /// Returns when closing is wanted, with its deadline.
+    pub(crate) async fn closing(&self) -> BootTime {
+        let mut closing = self.closing.subscribe();
+        // The sender is in `self`.
+        let deadline = closing.wait_for(Option::is_some).await.ok().and_then(|deadline| *deadline);
+        deadline.unwrap_or_else(BootTime::now)
+    }
+
+    /// Sleeps, or answers the deadline for closing, if that is wanted before.
+    pub(crate) async fn sleep(&self, until: BootTime) -> Result<(), BootTime> {
+        tokio::select! {
+            biased;
+            deadline = self.closing() => Err(deadline),
+            () = sleep_until(until) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("state", &*self.state.borrow()).finish_non_exhaustive()
+    }
+}
+
+/// Dropped with the last handle: the session is closed in the background.
+struct LastHandle(Arc<Shared>);
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        self.0.begin_closing(BootTime::now() + GOODBYE);
+    }
+}
