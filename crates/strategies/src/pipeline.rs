@@ -1,0 +1,196 @@
+//! Filters, then comparisons, then an order that is always total.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use election_core::{
+    record::{Cause, MemberRecord},
+    strategy::{Ranked, Ranking, Refused, Round, Strategy},
+};
+
+use crate::{
+    stage::{Comparison, Filter, Standing},
+    stages::member_id,
+};
+
+/// The reason of a candidate that had nobody to be compared with.
+const ALONE: &str = "the only candidate";
+
+/// Filters and comparisons in order: one way to rank.
+///
+/// A candidate is refused by the first filter that puts it out. Those that pass are
+/// ordered by the first comparison; where it finds them equal, by the next; and
+/// where all do, by member id. That last step can be neither left out nor replaced,
+/// so there is no pipeline that leaves two members undecided, and none that depends
+/// on the order in which the candidates are given.
+#[derive(Clone, Debug, Default)]
+pub struct Pipeline {
+    filters: Vec<Arc<dyn Filter>>,
+    comparisons: Vec<Arc<dyn Comparison>>,
+}
+
+/// A candidate on its way through the comparisons.
+struct Contender<'a> {
+    record: &'a MemberRecord,
+    reasons: Vec<String>,
+}
+
+impl Pipeline {
+    /// A pipeline without stages: everybody may lead, lowest member id first.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a filter behind the filters that are there.
+    #[must_use]
+    pub fn filter(mut self, stage: impl Filter + 'static) -> Self {
+        self.filters.push(Arc::new(stage));
+        self
+    }
+
+    /// Adds a comparison behind the comparisons that are there.
+    #[must_use]
+    pub fn compare(mut self, stage: impl Comparison + 'static) -> Self {
+        self.comparisons.push(Arc::new(stage));
+        self
+    }
+
+    /// The names of the stages in the order in which they are asked.
+    pub fn stages(&self) -> impl Iterator<Item = &'static str> {
+        let filters = self.filters.iter().map(|f| f.name());
+        let comparisons = self.comparisons.iter().map(|c| c.name());
+        filters.chain(comparisons).chain([member_id::NAME])
+    }
+
+    fn refusal(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<Refused> {
+        self.filters.iter().find_map(|filter| {
+            Some(Refused {
+                reason: filter.refuse(candidate, round)?,
+                named: candidate.named(),
+                stage: filter.name().to_owned(),
+            })
+        })
+    }
+
+    fn order(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Vec<Ranked> {
+        let mut all: Vec<_> = electable
+            .iter()
+            .map(|&record| Contender {
+                record,
+                reasons: Vec::new(),
+            })
+            .collect();
+        if let [only] = &mut all[..] {
+            only.reasons.push(ALONE.to_owned());
+        }
+        let mut groups = vec![all];
+        for comparison in &self.comparisons {
+            groups = groups
+                .into_iter()
+                .flat_map(|group| split(&**comparison, group, round))
+                .collect();
+        }
+        groups
+            .into_iter()
+            .flat_map(member_order)
+            .map(|contender| Ranked {
+                named: contender.record.named(),
+                reasons: contender.reasons,
+            })
+            .collect()
+    }
+}
+
+impl Strategy for Pipeline {
+    fn rank(&self, round: &Round<'_>) -> Ranking {
+        let mut electable = Vec::new();
+        let mut refused = Vec::new();
+        for candidate in round.candidates {
+            match self.refusal(candidate, round) {
+                Some(refusal) => refused.push(refusal),
+                None => electable.push(candidate),
+            }
+        }
+        refused.sort_by(by_ballot);
+        let worth_waiting = if round.cause == Cause::Startup && !electable.is_empty() {
+            self.comparisons
+                .iter()
+                .find_map(|c| c.worth_waiting(&electable, round))
+        } else {
+            None
+        };
+        Ranking {
+            order: self.order(&electable, round),
+            refused,
+            worth_waiting,
+        }
+    }
+}
+
+/// The order of those that are refused: the oldest ballot first. What comes after the
+/// member id only matters for input that has a member twice.
+fn by_ballot(a: &Refused, b: &Refused) -> Ordering {
+    fn key(r: &Refused) -> impl Ord + '_ {
+        let who = (&r.named.ballot, &r.named.member, &r.named.site);
+        (who, &r.stage, &r.reason)
+    }
+    key(a).cmp(&key(b))
+}
+
+/// Splits candidates that were equal so far into groups that still are, best first.
+fn split<'a>(
+    comparison: &dyn Comparison,
+    group: Vec<Contender<'a>>,
+    round: &Round<'_>,
+) -> Vec<Vec<Contender<'a>>> {
+    let mut graded: Vec<_> = group
+        .into_iter()
+        .map(|contender| (comparison.grade(contender.record, round), contender))
+        .collect();
+    graded.sort_by_key(|(grade, _)| *grade);
+
+    let mut groups: Vec<Vec<Contender<'a>>> = Vec::new();
+    let mut last = None;
+    for (grade, contender) in graded {
+        if last == Some(grade)
+            && let Some(group) = groups.last_mut()
+        {
+            group.push(contender);
+        } else {
+            groups.push(vec![contender]);
+        }
+        last = Some(grade);
+    }
+    let of = groups.len();
+    for (place, group) in groups.iter_mut().enumerate() {
+        for contender in group {
+            speak(comparison, contender, Standing { place, of }, round);
+        }
+    }
+    groups
+}
+
+/// Notes down what a comparison has to say of a candidate, if it is worth saying.
+fn speak(
+    comparison: &dyn Comparison,
+    contender: &mut Contender<'_>,
+    standing: Standing,
+    round: &Round<'_>,
+) {
+    let record = contender.record;
+    if !standing.is_tied() || comparison.speaks_when_tied(record, round) {
+        contender
+            .reasons
+            .push(comparison.reason(record, standing, round));
+    }
+}
+
+/// The last step: those that no comparison could tell apart.
+fn member_order(mut group: Vec<Contender<'_>>) -> Vec<Contender<'_>> {
+    if group.len() > 1 {
+        group.sort_by(|a, b| member_id::order(a.record, b.record));
+        for (place, contender) in group.iter_mut().enumerate() {
+            contender.reasons.push(member_id::reason(place));
+        }
+    }
+    group
+}

@@ -1,0 +1,253 @@
+//! The ready-made policy for two sites or more.
+
+use std::{fmt, sync::Arc};
+
+use election_core::{SiteId, record::Cause, strategy::Strategy};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    pipeline::Pipeline,
+    rules::Rules,
+    stages::{
+        FailedLast, Healthy, Incumbent, NotExcluded, OldestBallot, OtherSite, Priority, SameSite,
+        SiteOpen, SiteOrder,
+    },
+};
+
+/// Which site should lead, and what happens when its leader fails.
+///
+/// The fields are named as the keys of a configuration are; an absent one has its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SitePolicy {
+    /// The sites, most preferred first. Members of other sites come after all of them.
+    pub sites: Vec<SiteId>,
+    /// Where leadership goes when the leader fails.
+    pub on_leader_failure: OnLeaderFailure,
+    /// Whether it returns by itself to a more preferred site.
+    pub failback: Failback,
+}
+
+/// Where leadership goes when the leader fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnLeaderFailure {
+    /// To another site if anybody there can lead, else to the same one: what felled
+    /// the leader may have felled its site.
+    #[default]
+    OtherSite,
+    /// To the most preferred site where anybody can lead.
+    PreferOrder,
+    /// To another member of the same site if there is one that can lead.
+    SameSiteFirst,
+}
+
+/// Whether leadership returns by itself to a more preferred site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Failback {
+    /// It stays until it fails or an operator moves it.
+    #[default]
+    Manual,
+    /// It returns. After how long is the engine's to decide
+    /// (`election_core::Policy::better_after`), not the strategy's.
+    Auto,
+}
+
+/// Why a [`SitePolicy`] makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// A site stands twice in the order.
+    SiteTwice(SiteId),
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SiteTwice(site) => write!(
+                f,
+                "sites: {site:?} stands twice; name each site once, the most preferred first"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+impl SitePolicy {
+    /// Looks for settings that make no sense.
+    ///
+    /// # Errors
+    /// When a site stands twice in the order.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        for (index, site) in self.sites.iter().enumerate() {
+            if self.sites[..index].contains(site) {
+                return Err(PolicyError::SiteTwice(site.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The strategy that carries this policy out.
+    pub fn strategy(&self) -> Arc<dyn Strategy> {
+        Arc::new(self.rules())
+    }
+
+    /// The same, open to further rules.
+    pub fn rules(&self) -> Rules {
+        Rules::new(self.by_site())
+            .when(
+                Cause::ALL.into_iter().filter(|cause| cause.is_failure()),
+                self.after_failure(),
+            )
+            .when([Cause::Switchover], self.planned_move())
+            .when([Cause::BetterCandidate], self.better_candidate())
+    }
+
+    fn fit() -> Pipeline {
+        Pipeline::new()
+            .filter(Healthy)
+            .filter(Priority)
+            .filter(NotExcluded)
+            .filter(SiteOpen)
+    }
+
+    fn site_order(&self) -> SiteOrder {
+        SiteOrder::new(self.sites.iter().cloned())
+    }
+
+    fn by_site(&self) -> Pipeline {
+        Self::fit()
+            .compare(self.site_order())
+            .compare(Incumbent)
+            .compare(Priority)
+            .compare(OldestBallot)
+    }
+
+    fn after_failure(&self) -> Pipeline {
+        let pipeline = Self::fit();
+        let pipeline = match self.on_leader_failure {
+            // The failed one is among the last by its site already.
+            OnLeaderFailure::OtherSite => pipeline.compare(OtherSite).compare(FailedLast),
+            OnLeaderFailure::PreferOrder => pipeline.compare(FailedLast),
+            OnLeaderFailure::SameSiteFirst => pipeline.compare(FailedLast).compare(SameSite),
+        };
+        pipeline
+            .compare(self.site_order())
+            .compare(Incumbent)
+            .compare(Priority)
+            .compare(OldestBallot)
+    }
+
+    /// Without a place for the incumbent: the move is ordered.
+    fn planned_move(&self) -> Pipeline {
+        Self::fit()
+            .compare(self.site_order())
+            .compare(Priority)
+            .compare(OldestBallot)
+    }
+
+    fn better_candidate(&self) -> Pipeline {
+        match self.failback {
+            // Nobody is ever better than the incumbent.
+            Failback::Manual => Self::fit()
+                .compare(Incumbent)
+                .compare(self.site_order())
+                .compare(Priority)
+                .compare(OldestBallot),
+            // A better site is; a higher priority or an older ballot is not.
+            Failback::Auto => self.by_site(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::sites;
+
+    #[test]
+    fn reads_the_keys_of_a_configuration() {
+        let policy: SitePolicy = toml::from_str(
+            "sites = ['east', 'west']\non_leader_failure = 'same-site-first'\nfailback = 'auto'",
+        )
+        .unwrap();
+        assert_eq!(
+            policy,
+            SitePolicy {
+                sites: sites(["east", "west"]),
+                on_leader_failure: OnLeaderFailure::SameSiteFirst,
+                failback: Failback::Auto,
+            }
+        );
+        assert_eq!(
+            toml::from_str::<SitePolicy>("").unwrap(),
+            SitePolicy::default()
+        );
+        let error = toml::from_str::<SitePolicy>("failback = 'sometimes'").unwrap_err();
+        assert!(error.to_string().contains("manual"), "{error}");
+    }
+
+    #[test]
+    fn a_site_named_twice_is_an_error_that_names_it() {
+        let mut policy = SitePolicy {
+            sites: sites(["east", "west"]),
+            ..SitePolicy::default()
+        };
+        assert_eq!(policy.check(), Ok(()));
+        policy.sites.extend(sites(["east"]));
+        let error = policy.check().unwrap_err();
+        assert!(
+            error.to_string().contains("\"east\" stands twice"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn each_cause_has_its_pipeline() {
+        let fit = "healthy priority not-excluded site-open";
+        let rules = |on_leader_failure, failback| {
+            let sites = sites(["east", "west"]);
+            SitePolicy {
+                sites,
+                on_leader_failure,
+                failback,
+            }
+            .rules()
+        };
+        for on_failure in [
+            OnLeaderFailure::OtherSite,
+            OnLeaderFailure::PreferOrder,
+            OnLeaderFailure::SameSiteFirst,
+        ] {
+            for failback in [Failback::Manual, Failback::Auto] {
+                for cause in Cause::ALL {
+                    let pipeline = match (cause, on_failure, failback) {
+                        (Cause::Startup | Cause::MemberJoined, ..)
+                        | (Cause::BetterCandidate, _, Failback::Auto) => {
+                            "site-order incumbent priority oldest-ballot"
+                        }
+                        (Cause::BetterCandidate, _, Failback::Manual) => {
+                            "incumbent site-order priority oldest-ballot"
+                        }
+                        (Cause::Switchover, ..) => "site-order priority oldest-ballot",
+                        (_, OnLeaderFailure::OtherSite, _) => {
+                            "other-site failed-last site-order incumbent priority oldest-ballot"
+                        }
+                        (_, OnLeaderFailure::PreferOrder, _) => {
+                            "failed-last site-order incumbent priority oldest-ballot"
+                        }
+                        (_, OnLeaderFailure::SameSiteFirst, _) => {
+                            "failed-last same-site site-order incumbent priority oldest-ballot"
+                        }
+                    };
+                    let rules = rules(on_failure, failback);
+                    let stages: Vec<_> = rules.pipeline(cause).stages().collect();
+                    let expected = format!("{fit} {pipeline} member-id");
+                    assert_eq!(stages.join(" "), expected, "{cause} {on_failure:?}");
+                }
+            }
+        }
+    }
+}

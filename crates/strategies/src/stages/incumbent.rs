@@ -1,0 +1,66 @@
+use election_core::{record::MemberRecord, strategy::Round};
+
+use crate::stage::{Comparison, Standing};
+
+/// Who is named or in office goes first: leadership doesn't move without need.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Incumbent;
+
+impl Incumbent {
+    /// The name of the stage.
+    pub const NAME: &'static str = "incumbent";
+
+    fn is_incumbent(candidate: &MemberRecord, round: &Round<'_>) -> bool {
+        round.incumbent == Some(&candidate.ballot)
+    }
+}
+
+impl Comparison for Incumbent {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
+        i64::from(!Self::is_incumbent(candidate, round))
+    }
+
+    fn reason(&self, candidate: &MemberRecord, _: Standing, round: &Round<'_>) -> String {
+        if Self::is_incumbent(candidate, round) {
+            "incumbent".to_owned()
+        } else {
+            "not the incumbent".to_owned()
+        }
+    }
+
+    fn speaks_when_tied(&self, candidate: &MemberRecord, round: &Round<'_>) -> bool {
+        Self::is_incumbent(candidate, round)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Pipeline,
+        support::{View, ballot, member, order},
+    };
+
+    #[test]
+    fn the_incumbent_goes_first_by_ballot() {
+        let cases = [
+            (None, ["a: first by member id", "b: second by member id"]),
+            (Some(2), ["b: incumbent", "a: not the incumbent"]),
+            (Some(1), ["a: incumbent", "b: not the incumbent"]),
+            // Another incarnation of somebody: no candidate, so no incumbent.
+            (Some(9), ["a: first by member id", "b: second by member id"]),
+        ];
+        for (incumbent, expected) in cases {
+            let view = View {
+                incumbent: incumbent.map(ballot),
+                ..View::of([member("a", "east", 1), member("b", "west", 2)])
+            };
+            let got = order(&Pipeline::new().compare(Incumbent), &view);
+            assert_eq!(got, expected, "{incumbent:?}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The last step of every pipeline. No [`Comparison`](crate::Comparison), for a
+//! grade is a number, and because it can't be left out.
+
+use std::cmp::Ordering;
+
+use election_core::record::MemberRecord;
+
+use crate::words;
+
+/// The name of the stage.
+pub(crate) const NAME: &str = "member-id";
+
+/// Total over all that a ranking tells of a member.
+///
+/// Two members of one id can't be registered at once. Were they to come in all the
+/// same, the ballot and the site would still keep the order apart from that of the input.
+pub(crate) fn order(a: &MemberRecord, b: &MemberRecord) -> Ordering {
+    (&a.member, &a.ballot, &a.site).cmp(&(&b.member, &b.ballot, &b.site))
+}
+
+pub(crate) fn reason(place: usize) -> String {
+    format!("{} by member id", words::ordinal(place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::member;
+
+    #[test]
+    fn member_then_ballot_then_site() {
+        let sorted = [
+            member("a", "east", 9),
+            member("b", "east", 1),
+            member("b", "east", 2),
+            member("b", "west", 2),
+        ];
+        for (i, a) in sorted.iter().enumerate() {
+            for (j, b) in sorted.iter().enumerate() {
+                assert_eq!(order(a, b), i.cmp(&j), "{a:?} {b:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The stages, one file each.
+//!
+//! | stage | kind | says |
+//! |---|---|---|
+//! | [`Healthy`] | filter | the member says that it is fit |
+//! | [`Priority`] | filter, comparison | 0 or less never leads; higher goes first |
+//! | [`NotExcluded`] | filter | no exclusion of its ballot is in force |
+//! | [`SiteOpen`] | filter | its site is not drained |
+//! | [`SiteOrder`] | comparison | the sites in order, the operators' preferred one before them |
+//! | [`OtherSite`] | comparison | another site than the failed leader's, if there is one |
+//! | [`SameSite`] | comparison | the failed leader's site, if anybody is left there |
+//! | [`FailedLast`] | comparison | the very incarnation that failed comes last |
+//! | [`Incumbent`] | comparison | who is named or in office stays |
+//! | [`OldestBallot`] | comparison | who joined first |
+//!
+//! Every [`Pipeline`](crate::Pipeline) ends with the member id, lowest first.
+
+mod failed_last;
+mod healthy;
+mod incumbent;
+pub(crate) mod member_id;
+mod not_excluded;
+mod oldest_ballot;
+mod other_site;
+mod priority;
+mod same_site;
+mod site_open;
+mod site_order;
+
+pub use failed_last::FailedLast;
+pub use healthy::Healthy;
+pub use incumbent::Incumbent;
+pub use not_excluded::NotExcluded;
+pub use oldest_ballot::OldestBallot;
+pub use other_site::OtherSite;
+pub use priority::Priority;
+pub use same_site::SameSite;
+pub use site_open::SiteOpen;
+pub use site_order::SiteOrder;
+
+use election_core::{record::Previous, strategy::Round};
+
+/// The leader that failed, where the cause counts as a failure; whatever else the
+/// round says of a former leader is no reason to avoid it.
+fn failed<'a>(round: &Round<'a>) -> Option<&'a Previous> {
+    round.failed.filter(|_| round.cause.is_failure())
+}

@@ -1,0 +1,93 @@
+use election_core::{record::MemberRecord, strategy::Round};
+
+use crate::stage::{Comparison, Filter, Standing};
+
+/// As a filter: puts out who has a priority of 0 or less. As a comparison: the
+/// higher priority goes first.
+///
+/// An operator who names such a member means it: whoever carries that out looks
+/// past a refusal whose stage is [`Priority::NAME`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Priority;
+
+impl Priority {
+    /// The name of the stage.
+    pub const NAME: &'static str = "priority";
+}
+
+impl Filter for Priority {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
+        (candidate.priority <= 0).then(|| {
+            let priority = candidate.priority;
+            format!("priority {priority}: never leads unless an operator names it")
+        })
+    }
+}
+
+impl Comparison for Priority {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
+        // Turns the order round like `-`, without an overflow at the lowest number.
+        !candidate.priority
+    }
+
+    fn reason(&self, candidate: &MemberRecord, standing: Standing, _: &Round<'_>) -> String {
+        let priority = candidate.priority;
+        if standing.is_best() {
+            format!("highest priority ({priority})")
+        } else {
+            format!("priority {priority}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Pipeline,
+        support::{View, order, with_priority},
+    };
+
+    #[test]
+    fn zero_or_less_never_leads() {
+        let cases = [
+            (i64::MIN, true),
+            (-1, true),
+            (0, true),
+            (1, false),
+            (i64::MAX, false),
+        ];
+        for (priority, out) in cases {
+            let candidate = with_priority("east-1", "east", 1, priority);
+            let refusal = Priority.refuse(&candidate, &View::default().round());
+            assert_eq!(refusal.is_some(), out, "{priority}: {refusal:?}");
+        }
+    }
+
+    #[test]
+    fn higher_goes_first() {
+        let view = View::of([
+            with_priority("a", "east", 1, i64::MIN),
+            with_priority("b", "east", 2, 5),
+            with_priority("c", "east", 3, i64::MAX),
+            with_priority("d", "east", 4, i64::MIN + 1),
+        ]);
+        assert_eq!(
+            order(&Pipeline::new().compare(Priority), &view),
+            [
+                "c: highest priority (9223372036854775807)",
+                "b: priority 5",
+                "d: priority -9223372036854775807",
+                "a: priority -9223372036854775808",
+            ]
+        );
+    }
+}

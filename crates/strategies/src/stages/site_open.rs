@@ -1,0 +1,45 @@
+use election_core::{record::MemberRecord, strategy::Round};
+
+use crate::stage::Filter;
+
+/// Puts out who stands in a site that the operators have drained.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SiteOpen;
+
+impl SiteOpen {
+    /// The name of the stage.
+    pub const NAME: &'static str = "site-open";
+}
+
+impl Filter for SiteOpen {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
+        let site = &candidate.site;
+        let drained = round.control.drained.contains(site);
+        drained.then(|| format!("site {site} is drained"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::{View, member, sites};
+
+    #[test]
+    fn a_drained_site_is_closed() {
+        let cases = [
+            (vec![], None),
+            (sites(["west"]), None),
+            (sites(["west", "east"]), Some("site east is drained")),
+        ];
+        for (drained, refusal) in cases {
+            let mut view = View::default();
+            view.control.drained = drained;
+            let got = SiteOpen.refuse(&member("east-1", "east", 1), &view.round());
+            assert_eq!(got.as_deref(), refusal, "{:?}", view.control);
+        }
+    }
+}

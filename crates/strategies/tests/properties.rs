@@ -1,0 +1,325 @@
+//! What holds for any input.
+//!
+//! A failure prints the shrunk input and is kept beside this file, so that it is
+//! tried first from then on.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+mod support;
+
+use election_core::{
+    Ballot, MemberId,
+    record::{Cause, Control, Exclusion, Health, MemberRecord},
+    strategy::{Ranking, Strategy as _},
+};
+use proptest::{prelude::*, sample::subsequence};
+use strategies::{Failback, OnLeaderFailure, Pipeline, SitePolicy, stages};
+use support::{NOW_MS, View, ballot, exclusion, member, previous, sites};
+
+const SITES: [&str; 4] = ["east", "west", "north", "south"];
+/// Few, so that ballots meet exclusions, incumbents and failed leaders.
+const BALLOTS: u32 = 12;
+
+fn any_site() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(&SITES[..])
+}
+
+fn any_sites() -> impl Strategy<Value = Vec<&'static str>> {
+    subsequence(&SITES[..], 0..=SITES.len()).prop_shuffle()
+}
+
+prop_compose! {
+    fn any_member()(
+        id in "[a-f]",
+        site in any_site(),
+        sequence in 0..BALLOTS,
+        priority in prop_oneof![4 => 1..4_i64, 1 => -1..1_i64, 1 => any::<i64>()],
+        health in prop_oneof![
+            4 => Just(Health::Healthy),
+            1 => "[ a-z\n]{0,9}".prop_map(|reason| Health::Unhealthy { reason }),
+        ],
+    ) -> MemberRecord {
+        MemberRecord { priority, health, ..member(&id, site, sequence) }
+    }
+}
+
+/// Members as they can be registered: no two of one id, no two of one ballot.
+fn distinct(mut members: Vec<MemberRecord>) -> Vec<MemberRecord> {
+    for (index, member) in members.iter_mut().enumerate() {
+        member.member = MemberId::new(format!("{}-{index}", member.member)).unwrap();
+        let sequence = member.ballot.sequence() + i64::from(BALLOTS) * index as i64;
+        member.ballot = Ballot::new(format!("guid-{sequence:010}")).unwrap();
+    }
+    members
+}
+
+fn any_exclusion() -> impl Strategy<Value = Exclusion> {
+    let until = prop_oneof![NOW_MS - 5..NOW_MS + 5, any::<u64>()];
+    (0..BALLOTS, until).prop_map(|(sequence, until)| exclusion(sequence, until))
+}
+
+prop_compose! {
+    fn any_control()(drained in any_sites(), preferred in prop::option::of(any_site()), some in 0..4)
+        -> Control
+    {
+        Control {
+            // Mostly open: a round in which everybody is out says little.
+            drained: if some == 0 { sites(drained) } else { Vec::new() },
+            preferred_site: sites(preferred).pop(),
+            ..Control::default()
+        }
+    }
+}
+
+prop_compose! {
+    /// Anything, even members that share an id or a ballot.
+    fn any_view()(
+        cause in prop::sample::select(&Cause::ALL[..]),
+        members in prop::collection::vec(any_member(), 0..9),
+        incumbent in prop::option::of(0..BALLOTS),
+        failed in prop::option::of(("[a-f]", any_site(), 0..BALLOTS)),
+        exclusions in prop::collection::vec(any_exclusion(), 0..4),
+        control in any_control(),
+    ) -> View {
+        View {
+            cause,
+            unix_ms: NOW_MS,
+            members,
+            incumbent: incumbent.map(ballot),
+            failed: failed.map(|(id, site, sequence)| previous(&id, site, sequence)),
+            exclusions,
+            control,
+        }
+    }
+}
+
+prop_compose! {
+    fn any_policy()(
+        sites in any_sites(),
+        on_leader_failure in prop::sample::select(&[
+            OnLeaderFailure::OtherSite,
+            OnLeaderFailure::PreferOrder,
+            OnLeaderFailure::SameSiteFirst,
+        ][..]),
+        failback in prop::sample::select(&[Failback::Manual, Failback::Auto][..]),
+    ) -> SitePolicy {
+        SitePolicy { sites: support::sites(sites), on_leader_failure, failback }
+    }
+}
+
+/// Any stages in any order.
+fn any_pipeline() -> impl Strategy<Value = Pipeline> {
+    let stages: Vec<usize> = (0..11).collect();
+    (subsequence(stages, 0..=11).prop_shuffle(), any_sites()).prop_map(|(chosen, order)| {
+        chosen
+            .into_iter()
+            .fold(Pipeline::new(), |pipeline, stage| match stage {
+                0 => pipeline.filter(stages::Healthy),
+                1 => pipeline.filter(stages::Priority),
+                2 => pipeline.filter(stages::NotExcluded),
+                3 => pipeline.filter(stages::SiteOpen),
+                4 => pipeline.compare(stages::SiteOrder::new(sites(order.iter().copied()))),
+                5 => pipeline.compare(stages::OtherSite),
+                6 => pipeline.compare(stages::SameSite),
+                7 => pipeline.compare(stages::FailedLast),
+                8 => pipeline.compare(stages::Incumbent),
+                9 => pipeline.compare(stages::Priority),
+                _ => pipeline.compare(stages::OldestBallot),
+            })
+    })
+}
+
+/// The ready-made policy or any pipeline.
+#[derive(Clone, Debug)]
+enum Any {
+    Policy(SitePolicy),
+    Pipeline(Pipeline),
+}
+
+impl Any {
+    fn rank(&self, view: &View) -> Ranking {
+        match self {
+            Self::Policy(policy) => policy.strategy().rank(&view.round()),
+            Self::Pipeline(pipeline) => pipeline.rank(&view.round()),
+        }
+    }
+}
+
+fn any_strategy() -> impl Strategy<Value = Any> {
+    prop_oneof![
+        any_policy().prop_map(Any::Policy),
+        any_pipeline().prop_map(Any::Pipeline),
+    ]
+}
+
+/// The ballots of those in the order, best first.
+fn order(ranking: &Ranking) -> Vec<&Ballot> {
+    ranking.order.iter().map(|r| &r.named.ballot).collect()
+}
+
+fn first(ranking: &Ranking) -> Option<Ballot> {
+    ranking.first().map(|r| r.named.ballot.clone())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn everybody_is_ranked_or_refused_once_and_with_a_reason(
+        strategy in any_strategy(),
+        view in any_view(),
+    ) {
+        let ranking = strategy.rank(&view);
+        let ranked = ranking.order.iter().map(|r| &r.named);
+        let refused = ranking.refused.iter().map(|r| &r.named);
+        let key = |named: &election_core::record::Named| {
+            (named.member.clone(), named.ballot.clone(), named.site.clone())
+        };
+        let mut answered: Vec<_> = ranked.chain(refused).map(key).collect();
+        let mut asked: Vec<_> = view.members.iter().map(|m| key(&m.named())).collect();
+        answered.sort();
+        asked.sort();
+        prop_assert_eq!(answered, asked);
+
+        for ranked in &ranking.order {
+            prop_assert!(!ranked.reasons.is_empty(), "{:?}", ranked);
+            for reason in &ranked.reasons {
+                prop_assert!(!reason.trim().is_empty(), "{:?}", ranked);
+                prop_assert!(!reason.contains(", ") && !reason.contains('\n'), "{:?}", ranked);
+            }
+        }
+        for refused in &ranking.refused {
+            prop_assert!(!refused.stage.is_empty(), "{:?}", refused);
+            prop_assert!(!refused.reason.trim().is_empty(), "{:?}", refused);
+            prop_assert!(!refused.reason.contains('\n'), "{:?}", refused);
+        }
+    }
+
+    #[test]
+    fn same_input_same_output_in_whatever_order_it_comes(
+        strategy in any_strategy(),
+        (view, shuffled) in any_view().prop_flat_map(|view| {
+            let shuffled = (
+                Just(view.members.clone()).prop_shuffle(),
+                Just(view.exclusions.clone()).prop_shuffle(),
+                Just(view.control.drained.clone()).prop_shuffle(),
+            );
+            (Just(view), shuffled)
+        }),
+    ) {
+        let (members, exclusions, drained) = shuffled;
+        let mut other = View { members, exclusions, ..view.clone() };
+        other.control.drained = drained;
+        prop_assert_eq!(strategy.rank(&view), strategy.rank(&view));
+        prop_assert_eq!(strategy.rank(&view), strategy.rank(&other));
+    }
+
+    /// The order of the whole is that of each pair taken alone. So it is total, and
+    /// it can't be circular.
+    #[test]
+    fn the_order_is_total(strategy in any_strategy(), view in any_view()) {
+        let view = View { members: distinct(view.members.clone()), ..view };
+        let ranking = strategy.rank(&view);
+        let order = order(&ranking);
+        for (index, better) in order.iter().enumerate() {
+            for worse in &order[index + 1..] {
+                let pair = view
+                    .members
+                    .iter()
+                    .filter(|m| [better, worse].contains(&&&m.ballot))
+                    .cloned();
+                let pair = View { members: pair.collect(), ..view.clone() };
+                let ranking = strategy.rank(&pair);
+                prop_assert_eq!(self::order(&ranking), [*better, *worse]);
+            }
+        }
+    }
+
+    /// So a member that joins and ranks last changes nothing above it, and one that
+    /// is refused changes nothing at all.
+    #[test]
+    fn one_more_or_less_changes_nothing_among_the_others(
+        strategy in any_strategy(),
+        view in any_view(),
+        without in any::<prop::sample::Index>(),
+    ) {
+        prop_assume!(!view.members.is_empty());
+        let view = View { members: distinct(view.members.clone()), ..view };
+        let mut fewer = view.clone();
+        let gone = fewer.members.remove(without.index(fewer.members.len())).ballot;
+
+        let (before, after) = (strategy.rank(&view), strategy.rank(&fewer));
+        let mut expected = order(&before);
+        expected.retain(|ballot| **ballot != gone);
+        prop_assert_eq!(expected, order(&after));
+        let others = before.refused.iter().filter(|r| r.named.ballot != gone);
+        prop_assert!(others.eq(&after.refused));
+        if before.refusal(&gone).is_some() {
+            prop_assert!(before.order == after.order, "a refused member changed the reasons");
+        }
+    }
+
+    #[test]
+    fn it_settles_at_once(policy in any_policy(), view in any_view()) {
+        let strategy = policy.strategy();
+        let mut view = View { members: distinct(view.members.clone()), ..view };
+        let winner = first(&strategy.rank(&view.round()));
+
+        // Whoever won, for whatever cause, is in office when the next question is asked.
+        view.cause = Cause::BetterCandidate;
+        view.incumbent = winner.clone();
+        let better = first(&strategy.rank(&view.round()));
+        if policy.failback == Failback::Manual {
+            prop_assert_eq!(&better, &winner, "failback is manual, and yet it moved");
+        }
+        view.incumbent = better.clone();
+        prop_assert_eq!(first(&strategy.rank(&view.round())), better, "it moves on and on");
+    }
+
+    #[test]
+    fn after_a_failure_the_other_site_and_never_the_failed_one_if_anybody_else_can(
+        policy in any_policy(),
+        view in any_view(),
+        failed in any::<prop::sample::Index>(),
+    ) {
+        prop_assume!(view.cause.is_failure() && !view.members.is_empty());
+        let members = distinct(view.members.clone());
+        let leader = members[failed.index(members.len())].named();
+        let view = View { members, failed: Some(leader.as_previous()), ..view };
+
+        let ranking = policy.strategy().rank(&view.round());
+        let Some(first) = ranking.first() else { return Ok(()) };
+        let any = |is: &dyn Fn(&election_core::record::Named) -> bool| {
+            ranking.order.iter().any(|r| is(&r.named))
+        };
+        if any(&|named| named.ballot != leader.ballot) {
+            prop_assert_ne!(&first.named.ballot, &leader.ballot);
+        }
+        let elsewhere = any(&|named| named.site != leader.site);
+        let beside = any(&|n| n.site == leader.site && n.ballot != leader.ballot);
+        match policy.on_leader_failure {
+            OnLeaderFailure::OtherSite if elsewhere => {
+                prop_assert_ne!(&first.named.site, &leader.site);
+            }
+            OnLeaderFailure::SameSiteFirst if beside => {
+                prop_assert_eq!(&first.named.site, &leader.site);
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn waiting_is_for_the_first_decision_and_a_site_that_nobody_can_lead_from(
+        strategy in any_strategy(),
+        view in any_view(),
+    ) {
+        let ranking = strategy.rank(&view);
+        if let Some(why) = &ranking.worth_waiting {
+            prop_assert_eq!(view.cause, Cause::Startup);
+            prop_assert!(!ranking.order.is_empty());
+            let named = |site: &&&str| why.contains(&format!("site {site} "));
+            let site = SITES.iter().find(named).unwrap();
+            prop_assert!(ranking.order.iter().all(|r| r.named.site.as_str() != *site));
+            prop_assert!(view.control.drained.iter().all(|s| s.as_str() != *site));
+        }
+    }
+}
