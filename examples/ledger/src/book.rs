@@ -24,10 +24,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), Failure> {
     match turn.take(arguments) {
         Ok(()) => Ok(()),
         Err(Ended::Stopped) => {
-            say(format_args!(
-                "stopped by {}",
-                turn.stop.requested().unwrap_or("a signal")
-            ));
+            say(format_args!("stopped by {}", turn.stop.requested().unwrap_or("a signal")));
             Ok(())
         }
         Err(Ended::Failed(failure)) => Err(failure),
@@ -64,10 +61,7 @@ impl Turn<'_> {
         let orders = orders::read(&arguments.orders)?;
         let booked = self.patiently(|| store.booked())?;
 
-        let open: Vec<&Order> = orders
-            .iter()
-            .filter(|order| !booked.contains(&order.order_id))
-            .collect();
+        let open: Vec<&Order> = orders.iter().filter(|order| !booked.contains(&order.order_id)).collect();
         say(format_args!(
             "token {} (term {}, member {}) is claimed at {address}; {} of {} orders are booked{}",
             self.leadership.token,
@@ -75,10 +69,7 @@ impl Turn<'_> {
             self.leadership.member,
             orders.len() - open.len(),
             orders.len(),
-            open.first().map_or(String::new(), |next| format!(
-                ", the next is {}",
-                next.order_id
-            )),
+            open.first().map_or(String::new(), |next| format!(", the next is {}", next.order_id)),
         ));
         self.book_all(store.as_mut(), &open, arguments.pace)?;
 
@@ -95,39 +86,24 @@ impl Turn<'_> {
         let mine = leadership.token;
         match self.patiently(|| store.claim(leadership))? {
             Claim::Granted => Ok(()),
-            Claim::Refused { token, member } if token == mine => Err(Failure::TokenOfAnother {
-                token,
-                holder: member,
-                member: leadership.member.clone(),
+            Claim::Refused { token, member } if token == mine => {
+                Err(Failure::TokenOfAnother { token, holder: member, member: leadership.member.clone() }
+                    .into())
             }
-            .into()),
-            Claim::Refused { token: seen, .. } => Err(Failure::Deposed {
-                seen,
-                mine,
-                what: "my claim".into(),
+            Claim::Refused { token: seen, .. } => {
+                Err(Failure::Deposed { seen, mine, what: "my claim".into() }.into())
             }
-            .into()),
         }
     }
 
-    fn book_all(
-        &mut self,
-        store: &mut dyn Store,
-        open: &[&Order],
-        pace: Duration,
-    ) -> Result<(), Ended> {
+    fn book_all(&mut self, store: &mut dyn Store, open: &[&Order], pace: Duration) -> Result<(), Ended> {
         let leadership = self.leadership;
         for order in open {
             match self.patiently(|| store.book(leadership, order))? {
                 Booking::Booked | Booking::AlreadyBooked => {}
                 Booking::Refused { token: seen } => {
                     let what = format!("order {}", order.order_id);
-                    return Err(Failure::Deposed {
-                        seen,
-                        mine: leadership.token,
-                        what,
-                    }
-                    .into());
+                    return Err(Failure::Deposed { seen, mine: leadership.token, what }.into());
                 }
             }
             if self.stop.wait(Some(pace)) {
@@ -139,10 +115,7 @@ impl Turn<'_> {
 
     /// Repeats what failed only because the store was locked, until a stop is
     /// asked for or patience ends. Between two tries it holds nothing.
-    fn patiently<T>(
-        &mut self,
-        mut work: impl FnMut() -> Result<T, StoreError>,
-    ) -> Result<T, Ended> {
+    fn patiently<T>(&mut self, mut work: impl FnMut() -> Result<T, StoreError>) -> Result<T, Ended> {
         let started = Instant::now();
         loop {
             if self.stop.requested().is_some() {

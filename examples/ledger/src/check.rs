@@ -13,7 +13,7 @@ use crate::cli::Output;
 use crate::failure::Failure;
 use crate::orders::{self, Order};
 use crate::output::{print_json, print_line};
-use crate::store::{self, Refused, Snapshot, StoreAddress};
+use crate::store::{self, ClaimRecord, Refused, Snapshot, StoreAddress};
 
 /// How many examples of a fault are named.
 const EXAMPLES: usize = 3;
@@ -27,13 +27,7 @@ pub(crate) fn run(orders: &Path, address: &StoreAddress, output: Output) -> Resu
         Output::Json => print_json(&report)?,
         Output::Pretty => print_line(&report.in_words())?,
     }
-    if report.ok {
-        Ok(())
-    } else {
-        Err(Failure::CheckFailed {
-            problems: report.problems.len(),
-        })
-    }
+    if report.ok { Ok(()) } else { Err(Failure::CheckFailed { problems: report.problems.len() }) }
 }
 
 /// What a check found. `ok` exactly if `problems` is empty.
@@ -80,10 +74,8 @@ struct Share {
 impl Report {
     fn of(orders: &[Order], snapshot: &Snapshot) -> Self {
         let mut faults = Faults::default();
-        let by_id: HashMap<&str, &Order> = orders
-            .iter()
-            .map(|order| (order.order_id.as_str(), order))
-            .collect();
+        let by_id: HashMap<&str, &Order> =
+            orders.iter().map(|order| (order.order_id.as_str(), order)).collect();
 
         let mut times_booked: HashMap<&str, usize> = HashMap::new();
         for entry in &snapshot.entries {
@@ -145,29 +137,19 @@ impl Report {
 
     fn in_words(&self) -> String {
         let mut lines = vec![
-            format!(
-                "{} orders, {} entries in the store.",
-                self.orders, self.booked
-            ),
+            format!("{} orders, {} entries in the store.", self.orders, self.booked),
             format!(
                 "Lost: {}. Booked twice: {}. Of no order: {}. Altered: {}.",
                 self.lost, self.twice, self.unknown, self.altered
             ),
-            format!(
-                "{} balances, {} of them wrong.",
-                self.accounts, self.wrong_balances
-            ),
+            format!("{} balances, {} of them wrong.", self.accounts, self.wrong_balances),
             format!(
                 "Writes of deposed leaders: {} bookings and {} claims refused, {} accepted.",
                 self.refused.bookings, self.refused.claims, self.late_accepted
             ),
         ];
         for share in &self.leaderships {
-            let site = if share.site.is_empty() {
-                String::new()
-            } else {
-                format!(" of site {}", share.site)
-            };
+            let site = if share.site.is_empty() { String::new() } else { format!(" of site {}", share.site) };
             lines.push(format!(
                 "Token {} (term {}): {}{site} claimed it at {} and booked {}.",
                 share.token, share.term, share.member, share.claimed_at, share.booked
@@ -205,37 +187,18 @@ impl Faults {
             ("not booked (lost, or still to come)", &self.lost),
             ("booked more than once", &self.twice),
             ("booked, but in no order", &self.unknown),
-            (
-                "booked with another account, currency or amount than ordered",
-                &self.altered,
-            ),
+            ("booked with another account, currency or amount than ordered", &self.altered),
             ("balance other than the sum of the orders", &self.balances),
-            (
-                "entry numbers do not run from 1 without a gap",
-                &self.numbers,
-            ),
-            (
-                "booked under an older token than the store had seen by then",
-                &self.late,
-            ),
-            (
-                "booked under a token that was never claimed",
-                &self.unclaimed,
-            ),
-            (
-                "the claim does not agree with the record of claims",
-                &self.claim,
-            ),
+            ("entry numbers do not run from 1 without a gap", &self.numbers),
+            ("booked under an older token than the store had seen by then", &self.late),
+            ("booked under a token that was not claimed by then", &self.unclaimed),
+            ("the claim does not agree with the record of claims", &self.claim),
         ]
         .into_iter()
         .filter(|(_, found)| !found.is_empty())
         .map(|(what, found)| {
             let more = if found.len() > EXAMPLES { ", ..." } else { "" };
-            format!(
-                "{what}: {} ({}{more})",
-                found.len(),
-                found[..found.len().min(EXAMPLES)].join(", ")
-            )
+            format!("{what}: {} ({}{more})", found.len(), found[..found.len().min(EXAMPLES)].join(", "))
         })
         .collect()
     }
@@ -245,9 +208,7 @@ fn check_balances(orders: &[Order], snapshot: &Snapshot, faults: &mut Faults) {
     // i128: a sum of 64-bit amounts can't overflow it.
     let mut expected: BTreeMap<(&str, &str), i128> = BTreeMap::new();
     for order in orders {
-        *expected
-            .entry((&order.account, &order.currency))
-            .or_default() += i128::from(order.amount_cents);
+        *expected.entry((&order.account, &order.currency)).or_default() += i128::from(order.amount_cents);
     }
     for balance in &snapshot.balances {
         let wanted = expected.remove(&(balance.account.as_str(), balance.currency.as_str()));
@@ -262,18 +223,14 @@ fn check_balances(orders: &[Order], snapshot: &Snapshot, faults: &mut Faults) {
         }
     }
     for ((account, currency), wanted) in expected {
-        faults
-            .balances
-            .push(format!("{account} {currency}: missing, should be {wanted}"));
+        faults.balances.push(format!("{account} {currency}: missing, should be {wanted}"));
     }
 }
 
 fn check_numbers(snapshot: &Snapshot, faults: &mut Faults) {
     for (expected, entry) in (1_i64..).zip(&snapshot.entries) {
         if entry.number != expected {
-            faults
-                .numbers
-                .push(format!("{} where {expected} was due", entry.number));
+            faults.numbers.push(format!("{} where {expected} was due", entry.number));
             // All that follow are out of step as well.
             break;
         }
@@ -289,33 +246,17 @@ fn check_tokens(snapshot: &Snapshot, faults: &mut Faults) {
             seen = seen.max(claim.token);
         }
         if entry.token < seen {
-            faults.late.push(format!(
-                "{} under {} after {seen}",
-                entry.order_id, entry.token
-            ));
+            faults.late.push(format!("{} under {} after {seen}", entry.order_id, entry.token));
         }
         seen = seen.max(entry.token);
-        if snapshot
-            .claims
-            .iter()
-            .all(|claim| claim.token != entry.token)
-        {
-            faults
-                .unclaimed
-                .push(format!("{} under {}", entry.order_id, entry.token));
+        let claimed = |claim: &ClaimRecord| claim.token == entry.token && claim.entries_before < entry.number;
+        if !snapshot.claims.iter().any(claimed) {
+            faults.unclaimed.push(format!("{} under {}", entry.order_id, entry.token));
         }
     }
-    let newest = snapshot
-        .claims
-        .iter()
-        .map(|claim| claim.token)
-        .max()
-        .unwrap_or(0);
+    let newest = snapshot.claims.iter().map(|claim| claim.token).max().unwrap_or(0);
     if snapshot.token != newest {
-        faults.claim.push(format!(
-            "claimed: {}, newest on record: {newest}",
-            snapshot.token
-        ));
+        faults.claim.push(format!("claimed: {}, newest on record: {newest}", snapshot.token));
     }
     for pair in snapshot.claims.windows(2) {
         if pair[0].entries_before > pair[1].entries_before {

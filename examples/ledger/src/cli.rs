@@ -91,12 +91,7 @@ pub(crate) struct RunArguments {
 #[derive(Debug, clap::Args)]
 pub(crate) struct StoreArgument {
     /// `sqlite:PATH` or `postgres://USER@HOST:PORT/DATABASE` (password from PGPASSWORD).
-    #[arg(
-        long = "store",
-        value_name = "STORE",
-        env = "LEDGER_STORE",
-        hide_env_values = true
-    )]
+    #[arg(long = "store", value_name = "STORE", env = "LEDGER_STORE", hide_env_values = true)]
     pub(crate) address: StoreAddress,
 }
 
@@ -113,18 +108,10 @@ pub(crate) enum Output {
 pub(crate) fn dispatch(arguments: Arguments) -> Result<(), Failure> {
     match arguments.verb {
         Verb::Run(run) => book::run(&run),
-        Verb::Check {
-            orders,
-            store,
-            output,
-        } => check::run(&orders, &store.address, output),
+        Verb::Check { orders, store, output } => check::run(&orders, &store.address, output),
         Verb::Generate { orders, seed, out } => generate::run(orders, seed, out.as_deref()),
         Verb::Status { store } => progress::status(&store.address),
-        Verb::Wait {
-            store,
-            booked,
-            timeout,
-        } => progress::wait(&store.address, booked, timeout),
+        Verb::Wait { store, booked, timeout } => progress::wait(&store.address, booked, timeout),
     }
 }
 
@@ -133,9 +120,5 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<(), Failure> {
 pub(crate) fn explain(error: &clap::Error) -> ExitCode {
     // Nothing can be done about a standard error that is closed.
     let _ = error.print();
-    if error.use_stderr() {
-        ExitCode::from(failure::USAGE)
-    } else {
-        ExitCode::SUCCESS
-    }
+    if error.use_stderr() { ExitCode::from(failure::USAGE) } else { ExitCode::SUCCESS }
 }

@@ -37,11 +37,7 @@ pub(crate) enum Failure {
         "refused: token {token} is claimed by member {holder:?}, and I am {member:?}; \
          a token belongs to one leadership, so look where this one came from"
     )]
-    TokenOfAnother {
-        token: i64,
-        holder: String,
-        member: String,
-    },
+    TokenOfAnother { token: i64, holder: String, member: String },
     #[error(transparent)]
     Orders(#[from] OrdersError),
     #[error(transparent)]
@@ -49,11 +45,7 @@ pub(crate) enum Failure {
     #[error("the ledger does not agree with the orders: {problems} kind(s) of fault, listed above")]
     CheckFailed { problems: usize },
     #[error("{booked} orders are booked after {}, {wanted} were waited for", humantime::format_duration(*.waited))]
-    NotInTime {
-        booked: u64,
-        wanted: u64,
-        waited: Duration,
-    },
+    NotInTime { booked: u64, wanted: u64, waited: Duration },
     #[error("{}: can't be written: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("internal error: {0}")]

@@ -10,19 +10,10 @@ use crate::orders::{self, Order};
 /// `ledger generate`.
 pub(crate) fn run(count: u32, seed: u64, out: Option<&Path>) -> Result<(), Failure> {
     let (path, written) = match out {
-        Some(path) => (
-            path,
-            File::create(path).and_then(|file| orders::write(orders(count, seed), file)),
-        ),
-        None => (
-            Path::new("standard output"),
-            orders::write(orders(count, seed), io::stdout().lock()),
-        ),
+        Some(path) => (path, File::create(path).and_then(|file| orders::write(orders(count, seed), file))),
+        None => (Path::new("standard output"), orders::write(orders(count, seed), io::stdout().lock())),
     };
-    written.map_err(|source| Failure::Write {
-        path: path.into(),
-        source,
-    })
+    written.map_err(|source| Failure::Write { path: path.into(), source })
 }
 
 /// The orders of one year of a shop for household goods: some customers order
@@ -54,9 +45,7 @@ pub(crate) fn orders(count: u32, seed: u64) -> impl Iterator<Item = Order> {
 const YEAR: u32 = 2026;
 const CUSTOMERS: u64 = 640;
 /// Listed as often as they are used.
-const CURRENCIES: [&str; 10] = [
-    "EUR", "EUR", "CHF", "EUR", "EUR", "GBP", "EUR", "USD", "EUR", "EUR",
-];
+const CURRENCIES: [&str; 10] = ["EUR", "EUR", "CHF", "EUR", "EUR", "GBP", "EUR", "USD", "EUR", "EUR"];
 const ARTICLES: [(&str, i64); 20] = [
     ("Desk lamp, brass", 8_950),
     ("Desk lamp, black", 7_450),
@@ -119,8 +108,7 @@ mod tests {
 
     #[test]
     fn the_shipped_file_is_what_the_generator_writes() {
-        let shipped =
-            std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/data/orders.csv")).unwrap();
+        let shipped = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/data/orders.csv")).unwrap();
         let mut generated = Vec::new();
         orders::write(orders(10_000, 1), &mut generated).unwrap();
         assert!(

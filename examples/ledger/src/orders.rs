@@ -33,11 +33,7 @@ pub(crate) enum OrdersError {
     #[error("{}: can't be opened: {source}", path.display())]
     Open { path: PathBuf, source: io::Error },
     #[error("{}:{line}: not an order: {what}", path.display())]
-    Line {
-        path: PathBuf,
-        line: u64,
-        what: String,
-    },
+    Line { path: PathBuf, line: u64, what: String },
 }
 
 /// Reads a whole file of orders, in its order.
@@ -46,17 +42,11 @@ pub(crate) enum OrdersError {
 /// A file that can't be opened; and, with its line, the first record with a
 /// missing, unknown or unreadable field, or with an id that an earlier record has.
 pub(crate) fn read(path: &Path) -> Result<Vec<Order>, OrdersError> {
-    let file = std::fs::File::open(path).map_err(|source| OrdersError::Open {
-        path: path.into(),
-        source,
-    })?;
+    let file = std::fs::File::open(path).map_err(|source| OrdersError::Open { path: path.into(), source })?;
     let mut reader = csv::Reader::from_reader(file);
     let mut orders = Vec::new();
     let mut lines_by_id: HashMap<String, u64> = HashMap::new();
-    let headers = reader
-        .headers()
-        .cloned()
-        .map_err(|error| line_error(path, 1, error.to_string()))?;
+    let headers = reader.headers().cloned().map_err(|error| line_error(path, 1, error.to_string()))?;
     let mut record = csv::StringRecord::new();
     loop {
         let line = reader.position().line();
@@ -69,9 +59,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Order>, OrdersError> {
         let order: Order = record
             .deserialize(Some(&headers))
             .map_err(|error| line_error(path, line, describe(&error, &headers)))?;
-        order
-            .validate()
-            .map_err(|what| line_error(path, line, what))?;
+        order.validate().map_err(|what| line_error(path, line, what))?;
         if let Some(earlier) = lines_by_id.insert(order.order_id.clone(), line) {
             let what = format!("order {} stands in line {earlier} already", order.order_id);
             return Err(line_error(path, line, what));
@@ -98,17 +86,10 @@ impl Order {
             return Err("account is empty".into());
         }
         if !is_date(&self.ordered_on) {
-            return Err(format!(
-                "ordered_on is {:?}, a day such as 2026-03-31 is wanted",
-                self.ordered_on
-            ));
+            return Err(format!("ordered_on is {:?}, a day such as 2026-03-31 is wanted", self.ordered_on));
         }
-        if self.currency.len() != 3 || !self.currency.bytes().all(|byte| byte.is_ascii_uppercase())
-        {
-            return Err(format!(
-                "currency is {:?}, an ISO code such as EUR is wanted",
-                self.currency
-            ));
+        if self.currency.len() != 3 || !self.currency.bytes().all(|byte| byte.is_ascii_uppercase()) {
+            return Err(format!("currency is {:?}, an ISO code such as EUR is wanted", self.currency));
         }
         Ok(())
     }
@@ -117,9 +98,7 @@ impl Order {
 fn is_date(text: &str) -> bool {
     let digits = |range: std::ops::Range<usize>| -> Option<u32> {
         let part = text.get(range)?;
-        part.bytes()
-            .all(|byte| byte.is_ascii_digit())
-            .then(|| part.parse().ok())?
+        part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?
     };
     let dashes = text.as_bytes().get(4) == Some(&b'-') && text.as_bytes().get(7) == Some(&b'-');
     text.len() == 10
@@ -134,21 +113,14 @@ fn describe(error: &csv::Error, headers: &csv::StringRecord) -> String {
     let csv::ErrorKind::Deserialize { err, .. } = error.kind() else {
         return error.to_string();
     };
-    match err
-        .field()
-        .and_then(|field| headers.get(usize::try_from(field).ok()?))
-    {
+    match err.field().and_then(|field| headers.get(usize::try_from(field).ok()?)) {
         Some(column) => format!("column {column}: {}", err.kind()),
         None => err.kind().to_string(),
     }
 }
 
 fn line_error(path: &Path, line: u64, what: String) -> OrdersError {
-    OrdersError::Line {
-        path: path.into(),
-        line,
-        what,
-    }
+    OrdersError::Line { path: path.into(), line, what }
 }
 
 #[cfg(test)]
@@ -160,11 +132,7 @@ mod tests {
     fn read_text(text: &str) -> Result<Vec<Order>, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        read(file.path()).map_err(|error| {
-            error
-                .to_string()
-                .replace(&*file.path().to_string_lossy(), "FILE")
-        })
+        read(file.path()).map_err(|error| error.to_string().replace(&*file.path().to_string_lossy(), "FILE"))
     }
 
     #[test]
@@ -172,10 +140,7 @@ mod tests {
         let orders: Vec<Order> = crate::generate::orders(300, 9).collect();
         let mut text = Vec::new();
         write(orders.iter().cloned(), &mut text).unwrap();
-        assert_eq!(
-            read_text(std::str::from_utf8(&text).unwrap()).unwrap(),
-            orders
-        );
+        assert_eq!(read_text(std::str::from_utf8(&text).unwrap()).unwrap(), orders);
     }
 
     #[test]
@@ -186,33 +151,18 @@ mod tests {
                 "SO-2,2026-01-01,C-1,Lamp,1,ten,EUR\n",
                 "FILE:3: not an order: column amount_cents: invalid digit",
             ),
-            (
-                "SO-2,2026-13-01,C-1,Lamp,1,10,EUR\n",
-                "FILE:3: not an order: ordered_on is \"2026-13-01\"",
-            ),
-            (
-                "SO-2,2026-1-001,C-1,Lamp,1,10,EUR\n",
-                "FILE:3: not an order: ordered_on is \"2026-1-001\"",
-            ),
-            (
-                "SO-2,2026-01-01,C-1,Lamp,1,10,euro\n",
-                "FILE:3: not an order: currency is \"euro\"",
-            ),
+            ("SO-2,2026-13-01,C-1,Lamp,1,10,EUR\n", "FILE:3: not an order: ordered_on is \"2026-13-01\""),
+            ("SO-2,2026-1-001,C-1,Lamp,1,10,EUR\n", "FILE:3: not an order: ordered_on is \"2026-1-001\""),
+            ("SO-2,2026-01-01,C-1,Lamp,1,10,euro\n", "FILE:3: not an order: currency is \"euro\""),
             ("SO-2,2026-01-01,C-1,Lamp,1\n", "FILE:3: not an order: "),
-            (
-                ",2026-01-01,C-1,Lamp,1,10,EUR\n",
-                "FILE:3: not an order: order_id is empty",
-            ),
+            (",2026-01-01,C-1,Lamp,1,10,EUR\n", "FILE:3: not an order: order_id is empty"),
             (
                 "SO-1,2026-01-01,C-1,Lamp,1,10,EUR\n",
                 "FILE:3: not an order: order SO-1 stands in line 2 already",
             ),
         ] {
             let error = read_text(&format!("{HEADER}{good}{bad}")).unwrap_err();
-            assert!(
-                error.starts_with(expected),
-                "{error:?} should start with {expected:?}"
-            );
+            assert!(error.starts_with(expected), "{error:?} should start with {expected:?}");
         }
     }
 

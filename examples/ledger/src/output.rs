@@ -18,15 +18,12 @@ pub(crate) fn say(words: Arguments<'_>) {
 
 /// Prints a value to standard output as one line of JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let line =
-        serde_json::to_string(value).map_err(|error| Failure::Internal(error.to_string()))?;
+    let line = serde_json::to_string(value).map_err(|error| Failure::Internal(error.to_string()))?;
     print_line(&line)
 }
 
 /// Prints one line to standard output.
 pub(crate) fn print_line(line: &str) -> Result<(), Failure> {
-    writeln!(io::stdout().lock(), "{line}").map_err(|source| Failure::Write {
-        path: "standard output".into(),
-        source,
-    })
+    writeln!(io::stdout().lock(), "{line}")
+        .map_err(|source| Failure::Write { path: "standard output".into(), source })
 }

@@ -23,11 +23,7 @@ pub(crate) fn wait(address: &StoreAddress, wanted: u64, timeout: Duration) -> Re
             return print_json(&progress);
         }
         if started.elapsed() >= timeout {
-            return Err(Failure::NotInTime {
-                booked: progress.booked,
-                wanted,
-                waited: timeout,
-            });
+            return Err(Failure::NotInTime { booked: progress.booked, wanted, waited: timeout });
         }
         std::thread::sleep(POLL);
     }
@@ -35,10 +31,7 @@ pub(crate) fn wait(address: &StoreAddress, wanted: u64, timeout: Duration) -> Re
 
 /// The progress; that of an empty ledger while there is none, or none that can
 /// be read at this moment.
-fn look(
-    address: &StoreAddress,
-    opened: &mut Option<Box<dyn Store>>,
-) -> Result<Progress, StoreError> {
+fn look(address: &StoreAddress, opened: &mut Option<Box<dyn Store>>) -> Result<Progress, StoreError> {
     let store = match opened {
         Some(store) => store,
         None => match store::open_existing(address) {

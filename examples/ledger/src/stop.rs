@@ -26,18 +26,14 @@ impl StopRequest {
     /// Starts to collect the signals. To be called before any other thread is
     /// started: threads inherit the mask.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let internal =
-            |errno: Errno| Failure::Internal(format!("signals can't be set up: {errno}"));
+        let internal = |errno: Errno| Failure::Internal(format!("signals can't be set up: {errno}"));
         let mut mask = SigSet::empty();
         mask.add(Signal::SIGTERM);
         mask.add(Signal::SIGINT);
         mask.thread_block().map_err(internal)?;
-        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-            .map_err(internal)?;
-        Ok(Self {
-            signals,
-            seen: None,
-        })
+        let signals =
+            SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(internal)?;
+        Ok(Self { signals, seen: None })
     }
 
     /// The name of the signal that asked to stop, if one has come.
@@ -45,11 +41,7 @@ impl StopRequest {
         if self.seen.is_none()
             && let Ok(Some(info)) = self.signals.read_signal()
         {
-            self.seen = Some(if info.ssi_signo == Signal::SIGINT as u32 {
-                "SIGINT"
-            } else {
-                "SIGTERM"
-            });
+            self.seen = Some(if info.ssi_signo == Signal::SIGINT as u32 { "SIGINT" } else { "SIGTERM" });
         }
         self.seen
     }

@@ -145,23 +145,13 @@ pub(crate) enum StoreError {
     #[error("{store}: locked by another process: {detail}")]
     Busy { store: String, detail: String },
     #[error("{store}: {}", in_full(.source.as_ref()))]
-    Unusable {
-        store: String,
-        source: Box<dyn Error + Send + Sync>,
-    },
+    Unusable { store: String, source: Box<dyn Error + Send + Sync> },
     #[error(
         "{store}: holds layout {found} of the ledger, this program writes layout {expected}; \
          give it another store, or the program that made this one"
     )]
-    Layout {
-        store: String,
-        found: i64,
-        expected: i64,
-    },
-    #[cfg_attr(
-        feature = "postgres",
-        expect(dead_code, reason = "every kind of store is built in")
-    )]
+    Layout { store: String, found: i64, expected: i64 },
+    #[cfg_attr(feature = "postgres", expect(dead_code, reason = "every kind of store is built in"))]
     #[error("{store}: built without PostgreSQL; build with the feature `postgres`")]
     Unsupported { store: String },
 }
@@ -220,11 +210,7 @@ fn without_secrets(url: &str) -> String {
     let url = url.split('?').next().unwrap_or(url);
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((before, host))) => {
-            let user = before
-                .split("://")
-                .nth(1)
-                .and_then(|user| user.split(':').next())
-                .unwrap_or_default();
+            let user = before.split("://").nth(1).and_then(|user| user.split(':').next()).unwrap_or_default();
             format!("{scheme}://{user}@{host}")
         }
         _ => url.to_owned(),
@@ -236,14 +222,11 @@ pub(crate) fn open(address: &StoreAddress) -> Result<Box<dyn Store>, StoreError>
     match address {
         StoreAddress::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::create_or_open(path)?)),
         #[cfg(feature = "postgres")]
-        StoreAddress::Postgres(url) => Ok(Box::new(postgres::Postgres::create_or_open(
-            url,
-            address.to_string(),
-        )?)),
+        StoreAddress::Postgres(url) => {
+            Ok(Box::new(postgres::Postgres::create_or_open(url, address.to_string())?))
+        }
         #[cfg(not(feature = "postgres"))]
-        StoreAddress::Postgres(_) => Err(StoreError::Unsupported {
-            store: address.to_string(),
-        }),
+        StoreAddress::Postgres(_) => Err(StoreError::Unsupported { store: address.to_string() }),
     }
 }
 
@@ -252,14 +235,11 @@ pub(crate) fn open_existing(address: &StoreAddress) -> Result<Box<dyn Store>, St
     match address {
         StoreAddress::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::open_existing(path)?)),
         #[cfg(feature = "postgres")]
-        StoreAddress::Postgres(url) => Ok(Box::new(postgres::Postgres::open_existing(
-            url,
-            address.to_string(),
-        )?)),
+        StoreAddress::Postgres(url) => {
+            Ok(Box::new(postgres::Postgres::open_existing(url, address.to_string())?))
+        }
         #[cfg(not(feature = "postgres"))]
-        StoreAddress::Postgres(_) => Err(StoreError::Unsupported {
-            store: address.to_string(),
-        }),
+        StoreAddress::Postgres(_) => Err(StoreError::Unsupported { store: address.to_string() }),
     }
 }
 
@@ -269,34 +249,19 @@ mod tests {
 
     #[test]
     fn an_address_is_a_file_or_a_server() {
-        assert_eq!(
-            "sqlite:/srv/l.db".parse(),
-            Ok(StoreAddress::Sqlite("/srv/l.db".into()))
-        );
-        assert!(matches!(
-            "postgresql://h/d".parse(),
-            Ok(StoreAddress::Postgres(_))
-        ));
+        assert_eq!("sqlite:/srv/l.db".parse(), Ok(StoreAddress::Sqlite("/srv/l.db".into())));
+        assert!(matches!("postgresql://h/d".parse(), Ok(StoreAddress::Postgres(_))));
         for wrong in ["", "sqlite:", "/srv/l.db", "mysql://h/d"] {
-            assert!(
-                wrong.parse::<StoreAddress>().is_err(),
-                "{wrong:?} was taken for a store"
-            );
+            assert!(wrong.parse::<StoreAddress>().is_err(), "{wrong:?} was taken for a store");
         }
     }
 
     #[test]
     fn a_printed_address_holds_no_password() {
         for (given, shown) in [
-            (
-                "postgres://app:s3cret@db:5432/shop",
-                "postgres://app@db:5432/shop",
-            ),
+            ("postgres://app:s3cret@db:5432/shop", "postgres://app@db:5432/shop"),
             ("postgres://app:s3@cret@db/shop", "postgres://app@db/shop"),
-            (
-                "postgres://app@db/shop?password=s3cret",
-                "postgres://app@db/shop",
-            ),
+            ("postgres://app@db/shop?password=s3cret", "postgres://app@db/shop"),
             ("postgresql://db/shop", "postgresql://db/shop"),
         ] {
             assert_eq!(given.parse::<StoreAddress>().unwrap().to_string(), shown);

@@ -11,9 +11,7 @@ use std::time::Duration;
 use postgres::error::SqlState;
 use postgres::{Client, Config, IsolationLevel, NoTls, Row};
 
-use super::{
-    Balance, Booking, Claim, ClaimRecord, Entry, Progress, Refused, Snapshot, Store, StoreError,
-};
+use super::{Balance, Booking, Claim, ClaimRecord, Entry, Progress, Refused, Snapshot, Store, StoreError};
 use crate::leadership::Leadership;
 use crate::orders::Order;
 
@@ -67,9 +65,7 @@ impl Postgres {
             if config.get_connect_timeout().is_none() {
                 config.connect_timeout(CONNECT_TIMEOUT);
             }
-            config
-                .tcp_user_timeout(SILENCE_TIMEOUT)
-                .application_name("ledger");
+            config.tcp_user_timeout(SILENCE_TIMEOUT).application_name("ledger");
             let mut client = config.connect(NoTls)?;
             client.batch_execute(SESSION)?;
             Ok(client)
@@ -96,19 +92,12 @@ impl Postgres {
     }
 
     fn with_known_layout(mut self) -> Result<Self, StoreError> {
-        let found = self.checked(|client| {
-            client
-                .query_one("SELECT version FROM ledger.layout", &[])?
-                .try_get(0)
-        })?;
+        let found =
+            self.checked(|client| client.query_one("SELECT version FROM ledger.layout", &[])?.try_get(0))?;
         if found == LAYOUT {
             Ok(self)
         } else {
-            Err(StoreError::Layout {
-                store: self.name,
-                found,
-                expected: LAYOUT,
-            })
+            Err(StoreError::Layout { store: self.name, found, expected: LAYOUT })
         }
     }
 
@@ -125,21 +114,13 @@ impl Store for Postgres {
         self.checked(|client| {
             let raised = client.execute(
                 "UPDATE ledger.claim SET token = $1, term = $2, member = $3, site = $4",
-                &[
-                    &leadership.token,
-                    &leadership.term,
-                    &leadership.member,
-                    &leadership.site,
-                ],
+                &[&leadership.token, &leadership.term, &leadership.member, &leadership.site],
             )?;
             if raised == 1 {
                 return Ok(Claim::Granted);
             }
             let row = client.query_one("SELECT token, member FROM ledger.claim", &[])?;
-            Ok(Claim::Refused {
-                token: row.try_get(0)?,
-                member: row.try_get(1)?,
-            })
+            Ok(Claim::Refused { token: row.try_get(0)?, member: row.try_get(1)? })
         })
     }
 
@@ -241,11 +222,7 @@ fn entry(row: &Row) -> Result<Entry, postgres::Error> {
 }
 
 fn balance(row: &Row) -> Result<Balance, postgres::Error> {
-    Ok(Balance {
-        account: row.try_get(0)?,
-        currency: row.try_get(1)?,
-        balance_cents: row.try_get(2)?,
-    })
+    Ok(Balance { account: row.try_get(0)?, currency: row.try_get(1)?, balance_cents: row.try_get(2)? })
 }
 
 fn claim_record(row: &Row) -> Result<ClaimRecord, postgres::Error> {
@@ -260,8 +237,14 @@ fn claim_record(row: &Row) -> Result<ClaimRecord, postgres::Error> {
 }
 
 fn has_ledger(client: &mut impl postgres::GenericClient) -> Result<bool, postgres::Error> {
+    // A query on the catalog's tables sees what another process has committed a
+    // moment ago; `to_regclass` may answer from the server's cache of names.
     client
-        .query_one("SELECT to_regclass('ledger.layout') IS NOT NULL", &[])?
+        .query_one(
+            "SELECT EXISTS (SELECT FROM pg_catalog.pg_tables
+                            WHERE schemaname = 'ledger' AND tablename = 'layout')",
+            &[],
+        )?
         .try_get(0)
 }
 
@@ -270,10 +253,7 @@ fn refused(client: &mut impl postgres::GenericClient) -> Result<Refused, postgre
         "SELECT count(*) FILTER (WHERE what = 'claim'), count(*) FILTER (WHERE what = 'booking') FROM ledger.refusals",
         &[],
     )?;
-    Ok(Refused {
-        claims: count(&row, 0)?,
-        bookings: count(&row, 1)?,
-    })
+    Ok(Refused { claims: count(&row, 0)?, bookings: count(&row, 1)? })
 }
 
 /// A count(*), which is never negative.
@@ -288,14 +268,8 @@ fn describe(error: postgres::Error, store: String) -> StoreError {
         &SqlState::T_R_SERIALIZATION_FAILURE,
     ];
     if error.code().is_some_and(|code| busy.contains(&code)) {
-        StoreError::Busy {
-            store,
-            detail: error.to_string(),
-        }
+        StoreError::Busy { store, detail: error.to_string() }
     } else {
-        StoreError::Unusable {
-            store,
-            source: error.into(),
-        }
+        StoreError::Unusable { store, source: error.into() }
     }
 }

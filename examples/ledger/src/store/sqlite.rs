@@ -9,13 +9,9 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension as _, Row, TransactionBehavior, params,
-};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, Row, TransactionBehavior, params};
 
-use super::{
-    Balance, Booking, Claim, ClaimRecord, Entry, Progress, Refused, Snapshot, Store, StoreError,
-};
+use super::{Balance, Booking, Claim, ClaimRecord, Entry, Progress, Refused, Snapshot, Store, StoreError};
 use crate::leadership::Leadership;
 use crate::orders::Order;
 
@@ -42,11 +38,7 @@ impl Sqlite {
         let mut store = Self::open(path, flags)?;
         store.prepare().map_err(|error| store.error(error))?;
         let layout = store.layout()?;
-        if layout == LAYOUT {
-            Ok(store)
-        } else {
-            Err(store.other_layout(layout))
-        }
+        if layout == LAYOUT { Ok(store) } else { Err(store.other_layout(layout)) }
     }
 
     /// Opens a file that holds a ledger, to read it.
@@ -77,14 +69,8 @@ impl Sqlite {
         let opened = Connection::open_with_flags(path, flags)
             .and_then(|connection| connection.busy_timeout(LOCK_WAIT).map(|()| connection));
         match opened {
-            Ok(connection) => Ok(Self {
-                connection,
-                name: name(path),
-            }),
-            Err(source) => Err(StoreError::Unusable {
-                store: name(path),
-                source: source.into(),
-            }),
+            Ok(connection) => Ok(Self { connection, name: name(path) }),
+            Err(source) => Err(StoreError::Unusable { store: name(path), source: source.into() }),
         }
     }
 
@@ -93,10 +79,7 @@ impl Sqlite {
         // Readers don't block the writer then, nor the writer them.
         let started = Instant::now();
         loop {
-            match self
-                .connection
-                .pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))
-            {
+            match self.connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())) {
                 Err(error) if is_busy(&error) && started.elapsed() < SWITCH_WAIT => {
                     std::thread::sleep(Duration::from_millis(10));
                 }
@@ -105,9 +88,7 @@ impl Sqlite {
         }
         // What was answered 'booked' is on the disk, also after a power failure.
         self.connection.pragma_update(None, "synchronous", "full")?;
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let layout: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         let tables: i64 =
             transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -125,25 +106,15 @@ impl Sqlite {
     }
 
     fn other_layout(&self, found: i64) -> StoreError {
-        StoreError::Layout {
-            store: self.name.clone(),
-            found,
-            expected: LAYOUT,
-        }
+        StoreError::Layout { store: self.name.clone(), found, expected: LAYOUT }
     }
 
     fn error(&self, error: rusqlite::Error) -> StoreError {
         let store = self.name.clone();
         if is_busy(&error) {
-            StoreError::Busy {
-                store,
-                detail: error.to_string(),
-            }
+            StoreError::Busy { store, detail: error.to_string() }
         } else {
-            StoreError::Unusable {
-                store,
-                source: error.into(),
-            }
+            StoreError::Unusable { store, source: error.into() }
         }
     }
 }
@@ -180,21 +151,13 @@ fn claim(connection: &mut Connection, leadership: &Leadership) -> rusqlite::Resu
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let raised = transaction.execute(
         "UPDATE claim SET token = ?1, term = ?2, member = ?3, site = ?4",
-        params![
-            leadership.token,
-            leadership.term,
-            leadership.member,
-            leadership.site
-        ],
+        params![leadership.token, leadership.term, leadership.member, leadership.site],
     )?;
     let answer = if raised == 1 {
         Claim::Granted
     } else {
         transaction.query_row("SELECT token, member FROM claim", [], |row| {
-            Ok(Claim::Refused {
-                token: row.get(0)?,
-                member: row.get(1)?,
-            })
+            Ok(Claim::Refused { token: row.get(0)?, member: row.get(1)? })
         })?
     };
     // A refusal is committed too: its record.
@@ -202,11 +165,7 @@ fn claim(connection: &mut Connection, leadership: &Leadership) -> rusqlite::Resu
     Ok(answer)
 }
 
-fn book(
-    connection: &mut Connection,
-    leadership: &Leadership,
-    order: &Order,
-) -> rusqlite::Result<Booking> {
+fn book(connection: &mut Connection, leadership: &Leadership, order: &Order) -> rusqlite::Result<Booking> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let inserted = transaction.execute(
         "INSERT INTO entries (order_id, account, currency, amount_cents, token, member)
@@ -254,8 +213,9 @@ fn progress(connection: &mut Connection) -> rusqlite::Result<Progress> {
 
 fn snapshot(connection: &mut Connection) -> rusqlite::Result<Snapshot> {
     let transaction = connection.transaction()?;
-    let mut entries = transaction
-        .prepare("SELECT number, order_id, account, currency, amount_cents, token FROM entries ORDER BY number")?;
+    let mut entries = transaction.prepare(
+        "SELECT number, order_id, account, currency, amount_cents, token FROM entries ORDER BY number",
+    )?;
     let entries = entries.query_map([], |row| {
         Ok(Entry {
             number: row.get(0)?,
@@ -266,18 +226,12 @@ fn snapshot(connection: &mut Connection) -> rusqlite::Result<Snapshot> {
             token: row.get(5)?,
         })
     })?;
-    let mut balances =
-        transaction.prepare("SELECT account, currency, balance_cents FROM accounts")?;
+    let mut balances = transaction.prepare("SELECT account, currency, balance_cents FROM accounts")?;
     let balances = balances.query_map([], |row| {
-        Ok(Balance {
-            account: row.get(0)?,
-            currency: row.get(1)?,
-            balance_cents: row.get(2)?,
-        })
+        Ok(Balance { account: row.get(0)?, currency: row.get(1)?, balance_cents: row.get(2)? })
     })?;
-    let mut claims = transaction.prepare(
-        "SELECT token, term, member, site, claimed_at, entries_before FROM claims ORDER BY token",
-    )?;
+    let mut claims = transaction
+        .prepare("SELECT token, term, member, site, claimed_at, entries_before FROM claims ORDER BY token")?;
     let claims = claims.query_map([], |row| {
         Ok(ClaimRecord {
             token: row.get(0)?,
@@ -288,9 +242,7 @@ fn snapshot(connection: &mut Connection) -> rusqlite::Result<Snapshot> {
             entries_before: row.get(5)?,
         })
     })?;
-    let token = transaction
-        .query_row("SELECT token FROM claim", [], |row| row.get(0))
-        .optional()?;
+    let token = transaction.query_row("SELECT token FROM claim", [], |row| row.get(0)).optional()?;
     Ok(Snapshot {
         entries: entries.collect::<rusqlite::Result<_>>()?,
         balances: balances.collect::<rusqlite::Result<_>>()?,
@@ -318,14 +270,9 @@ fn name(path: &Path) -> String {
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-    )
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 fn is_duplicate(error: &rusqlite::Error) -> bool {
-    error
-        .sqlite_error()
-        .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
 }

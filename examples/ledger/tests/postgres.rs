@@ -1,0 +1,175 @@
+//! The suite over a real PostgreSQL server, which the tests start themselves,
+//! and what is PostgreSQL's alone.
+//!
+//! Without a server's programs they are skipped, loudly; with CI=true they fail.
+
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[allow(unreachable_pub, reason = "a module of a test program")]
+mod server;
+mod suite;
+
+use std::sync::Arc;
+
+use nix::sys::signal::Signal;
+use server::Server;
+use suite::process::Ledger;
+use suite::{Bench, Place};
+
+/// Runs a scenario with the means to make databases, or says why not.
+fn with_server(scenario: impl FnOnce(&dyn Fn() -> Database)) {
+    match Server::shared() {
+        Ok(server) => scenario(&|| Database::new(&server)),
+        Err(reason) if std::env::var("CI").is_ok_and(|ci| ci == "true") => {
+            panic!("CI=true, and PostgreSQL can't be started: {reason}")
+        }
+        Err(reason) => eprintln!("SKIPPED, nothing was tested over PostgreSQL: {reason}"),
+    }
+}
+
+suite::whole_suite!(with_server);
+
+struct Database {
+    server: Arc<Server>,
+    name: String,
+}
+
+impl Database {
+    fn new(server: &Arc<Server>) -> Self {
+        Self { server: Arc::clone(server), name: server.new_database() }
+    }
+
+    fn connect(&self) -> postgres::Client {
+        let mut client = self.server.connect(&self.name).unwrap();
+        client.batch_execute("SET search_path = ledger").unwrap();
+        client
+    }
+}
+
+impl Place for Database {
+    fn address(&self) -> String {
+        self.server.url(&self.name)
+    }
+
+    fn execute(&self, statements: &str) -> Result<u64, String> {
+        let mut changed = 0;
+        let mut client = self.connect();
+        for statement in statements.split(';') {
+            changed = client.execute(statement, &[]).map_err(|error| error.to_string())?;
+        }
+        Ok(changed)
+    }
+}
+
+/// No statement leaves a lock behind: wherever a writer is frozen, its successor
+/// is not kept waiting.
+#[test]
+fn a_writer_frozen_anywhere_does_not_delay_the_successor() {
+    with_server(|database| {
+        for _ in 0..10 {
+            let bench = Bench::new(database(), 2_000);
+            let frozen = bench.start(1, &["--pace", "0s"]);
+            bench.wait_booked(10);
+            frozen.freeze();
+            let newer = bench.start(2, &["--pace", "0s", "--patience", "0s", "--exit-when-done"]).end();
+            assert_eq!(newer.code, Some(0), "{}", newer.stderr);
+            frozen.thaw();
+            assert_eq!(frozen.end().code, Some(77));
+            bench.assert_right();
+        }
+    });
+}
+
+/// The check and the write are one: a claim that comes while a booking is under
+/// way waits for it, and counts it as one from before.
+#[test]
+fn a_claim_waits_for_a_booking_that_was_accepted() {
+    with_server(|database| {
+        let bench = Bench::new(database(), 10);
+        bench.book_all(1);
+        let mut late = bench.place.connect();
+        let mut booking = late.transaction().unwrap();
+        let insert = "INSERT INTO entries (order_id, account, currency, amount_cents, token, member)
+                      VALUES ('under way', 'C-1', 'EUR', 100, 1, 'm-1')";
+        assert_eq!(booking.execute(insert, &[]).unwrap(), 1);
+        let newer = bench.start(2, &["--exit-when-done", "--patience", "1500ms"]).end();
+        assert_eq!(newer.code, Some(69), "{}", newer.stderr);
+        assert!(newer.stderr.contains("locked by another process"), "{}", newer.stderr);
+        booking.commit().unwrap();
+
+        bench.book_all(2);
+        let before: i64 = bench
+            .place
+            .connect()
+            .query_one("SELECT entries_before FROM claims WHERE token = 2", &[])
+            .unwrap()
+            .get(0);
+        assert_eq!(before, 11);
+    });
+}
+
+/// A client may come with any isolation level; one whose snapshot is older than
+/// the claim must not book on the strength of it.
+#[test]
+fn an_old_snapshot_does_not_hide_a_newer_claim() {
+    with_server(|database| {
+        for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+            let bench = Bench::new(database(), 10);
+            bench.book_all(1);
+            let mut client = bench.place.connect();
+            client.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}; SELECT * FROM claim")).unwrap();
+            bench.book_all(2);
+            let insert = "INSERT INTO entries (order_id, account, currency, amount_cents, token, member)
+                          VALUES ('late', 'C-1', 'EUR', 100, 1, 'm-1')";
+            let answer = client.execute(insert, &[]);
+            assert!(!matches!(answer, Ok(1..)), "{level}: a late booking was accepted: {answer:?}");
+            let _ = client.batch_execute("COMMIT");
+            assert_eq!(bench.booked(), 10);
+        }
+    });
+}
+
+#[test]
+fn a_server_that_goes_away_ends_the_program_with_an_error() {
+    with_server(|database| {
+        let bench = Bench::new(database(), 2_000);
+        let run = bench.start(1, &["--pace", "1ms"]);
+        bench.wait_booked(10);
+        let name = &bench.place.name;
+        let cut = format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'ledger'"
+        );
+        bench.place.server.connect("postgres").unwrap().execute(&cut, &[]).unwrap();
+        let ended = run.end();
+        assert_eq!(ended.code, Some(69), "{}", ended.stderr);
+        bench.book_all(1);
+        bench.assert_right();
+    });
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_without_the_password() {
+    let url = "postgres://app:s3cret@127.0.0.1:1/shop";
+    let ended = Ledger::spawn(&["status", "--store", url]).end();
+    assert_eq!(ended.code, Some(69));
+    assert!(ended.stderr.contains("postgres://app@127.0.0.1:1/shop: "), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("s3cret"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_database_without_a_ledger_gets_none_by_looking() {
+    with_server(|database| {
+        let place = database();
+        let ended = Ledger::spawn(&["status", "--store", &place.address()]).end();
+        assert_eq!(ended.code, Some(69));
+        assert!(ended.stderr.contains("there is no ledger yet"), "{}", ended.stderr);
+        let schema = place.connect().query_one("SELECT to_regnamespace('ledger')::text", &[]).unwrap();
+        assert_eq!(schema.get::<_, Option<String>>(0), None);
+        let bench = Bench::new(place, 10);
+        let run = bench.start(1, &["--pace", "1h"]);
+        bench.wait_booked(1);
+        run.signal(Signal::SIGTERM);
+        assert_eq!(run.end().code, Some(0));
+    });
+}
