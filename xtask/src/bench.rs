@@ -8,23 +8,14 @@ use crate::cargo::{self, cargo};
 use crate::packages;
 
 pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<ExitCode> {
-    let benches: Vec<_> = cargo::targets()?
-        .into_iter()
-        .filter(|target| target.kind == "bench")
-        .collect();
-    let chosen: Vec<_> = benches
-        .iter()
-        .filter(|bench| name.is_none_or(|name| bench.name == name))
-        .collect();
+    let benches: Vec<_> = cargo::targets()?.into_iter().filter(|target| target.kind == "bench").collect();
+    let chosen: Vec<_> = benches.iter().filter(|bench| name.is_none_or(|name| bench.name == name)).collect();
     if chosen.is_empty() {
         let mut known: Vec<&str> = benches.iter().map(|bench| bench.name.as_str()).collect();
         known.sort_unstable();
         match (name, known.is_empty()) {
             (_, true) => bail!("there is no benchmark in this workspace"),
-            (Some(name), _) => bail!(
-                "no benchmark is called {name}; there are: {}",
-                known.join(", ")
-            ),
+            (Some(name), _) => bail!("no benchmark is called {name}; there are: {}", known.join(", ")),
             (None, _) => {}
         }
     }

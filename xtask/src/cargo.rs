@@ -102,10 +102,8 @@ pub(crate) async fn build(packages: &[&str]) -> anyhow::Result<BTreeMap<String, 
         let Ok(message) = serde_json::from_str::<Value>(&line?) else {
             continue;
         };
-        if let (Some(name), Some(path)) = (
-            message["target"]["name"].as_str(),
-            message["executable"].as_str(),
-        ) {
+        if let (Some(name), Some(path)) = (message["target"]["name"].as_str(), message["executable"].as_str())
+        {
             binaries.insert(name.to_owned(), PathBuf::from(path));
         }
     }
@@ -131,14 +129,10 @@ impl Target {
 
 /// All targets of the workspace.
 pub(crate) fn targets() -> anyhow::Result<Vec<Target>> {
-    let output = cargo(["metadata", "--no-deps", "--format-version", "1"])
-        .output()
-        .context("cannot start cargo")?;
+    let output =
+        cargo(["metadata", "--no-deps", "--format-version", "1"]).output().context("cannot start cargo")?;
     if !output.status.success() {
-        bail!(
-            "cargo metadata: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     }
     let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
     let mut targets = Vec::new();

@@ -9,11 +9,7 @@ use crate::{bench, demo, ensemble, test};
 
 /// The chores of this workspace.
 #[derive(Debug, Parser)]
-#[command(
-    name = "xtask",
-    bin_name = "cargo xtask",
-    disable_help_subcommand = true
-)]
+#[command(name = "xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) chore: Chore,

@@ -76,11 +76,7 @@ pub(crate) fn down(down: &EnsembleDown) -> anyhow::Result<ExitCode> {
     let dir = down.at.path();
     match Ensemble::attach(&dir) {
         Ok(ensemble) => {
-            let running = ensemble
-                .servers()
-                .iter()
-                .filter(|server| server.pid().is_some())
-                .count();
+            let running = ensemble.servers().iter().filter(|server| server.pid().is_some()).count();
             ensemble.end();
             eprintln!("{running} servers ended");
         }

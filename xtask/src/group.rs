@@ -24,14 +24,8 @@ impl Group {
     pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
         use std::os::unix::process::CommandExt as _;
         let program = command.get_program().to_string_lossy().into_owned();
-        let child = command
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start {program}"))?;
-        Ok(Self {
-            child,
-            ended: false,
-        })
+        let child = command.process_group(0).spawn().with_context(|| format!("cannot start {program}"))?;
+        Ok(Self { child, ended: false })
     }
 
     pub(crate) fn child(&mut self) -> &mut Child {

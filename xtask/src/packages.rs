@@ -64,8 +64,5 @@ async fn apt_get(args: &[&str]) -> anyhow::Result<()> {
 }
 
 fn sudo_without_password() -> bool {
-    Command::new("sudo")
-        .args(["-n", "true"])
-        .output()
-        .is_ok_and(|output| output.status.success())
+    Command::new("sudo").args(["-n", "true"]).output().is_ok_and(|output| output.status.success())
 }

@@ -49,11 +49,7 @@ pub(crate) async fn run(filters: &[String]) -> anyhow::Result<ExitCode> {
         sound = false;
     }
     println!("{totals}");
-    Ok(if sound && totals.failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if sound && totals.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn has_nextest() -> bool {
@@ -79,11 +75,7 @@ async fn nextest(choice: &Choice) -> anyhow::Result<(Totals, bool)> {
     }
     let (totals, success) = counted(&mut command, Stream::Stderr, Totals::add_nextest_line).await?;
     // What the filter leaves out was not skipped but not asked for.
-    let skipped = if choice.is_everything() {
-        totals.skipped
-    } else {
-        0
-    };
+    let skipped = if choice.is_everything() { totals.skipped } else { 0 };
     Ok((Totals { skipped, ..totals }, success))
 }
 
@@ -92,8 +84,7 @@ async fn plain(choice: &Choice) -> anyhow::Result<(Totals, bool)> {
     for args in choice.cargo_test_arguments() {
         let mut command = cargo(["test", "--no-fail-fast"]);
         command.args(args);
-        let (totals, success) =
-            counted(&mut command, Stream::Stdout, Totals::add_libtest_line).await?;
+        let (totals, success) = counted(&mut command, Stream::Stdout, Totals::add_libtest_line).await?;
         all = (all.0 + totals, all.1 && success);
     }
     Ok(all)
@@ -112,10 +103,7 @@ async fn counted(
     let totals = Arc::new(Mutex::new(Totals::default()));
     let counting = Arc::clone(&totals);
     let look = move |line: &str| {
-        add(
-            &mut counting.lock().unwrap_or_else(PoisonError::into_inner),
-            line,
-        );
+        add(&mut counting.lock().unwrap_or_else(PoisonError::into_inner), line);
     };
     let status = cargo::run_and_read(command, stream, look).await?;
     let totals = *totals.lock().unwrap_or_else(PoisonError::into_inner);

@@ -74,10 +74,7 @@ mod tests {
 
     #[test]
     fn reads_the_mode() {
-        assert_eq!(
-            Mode::in_srvr("Zxid: 0x0\nMode: follower\nNode count: 5\n"),
-            Some(Mode::Follower)
-        );
+        assert_eq!(Mode::in_srvr("Zxid: 0x0\nMode: follower\nNode count: 5\n"), Some(Mode::Follower));
     }
 
     #[test]

@@ -197,10 +197,9 @@ impl Builder {
 
     /// Puts an ensemble of earlier together again, by its files.
     pub(crate) fn attach(self, dir: &Path) -> Result<Ensemble, Error> {
-        let dir = dir.canonicalize().map_err(|error| Error::NoEnsemble {
-            dir: dir.to_path_buf(),
-            reason: error.to_string(),
-        })?;
+        let dir = dir
+            .canonicalize()
+            .map_err(|error| Error::NoEnsemble { dir: dir.to_path_buf(), reason: error.to_string() })?;
         let mut servers = Vec::new();
         loop {
             let config = dir.join(format!("server-{}/zoo.cfg", servers.len()));
@@ -216,10 +215,7 @@ impl Builder {
             servers.push(server);
         }
         if servers.is_empty() {
-            return Err(Error::NoEnsemble {
-                reason: "there is no server-0/zoo.cfg".to_owned(),
-                dir,
-            });
+            return Err(Error::NoEnsemble { reason: "there is no server-0/zoo.cfg".to_owned(), dir });
         }
         let mut ensemble = Ensemble::assemble(Parts {
             servers,
@@ -245,9 +241,7 @@ impl Builder {
         if let Some((min, max)) = self.session_timeouts
             && min > max
         {
-            return refuse(format!(
-                "the shortest session timeout {min:?} exceeds the longest {max:?}"
-            ));
+            return refuse(format!("the shortest session timeout {min:?} exceeds the longest {max:?}"));
         }
         if self.detached && self.dir.is_none() {
             return refuse("detached needs a directory to find the servers by".to_owned());
@@ -268,22 +262,15 @@ impl Builder {
         let (dir, temporary) = self.directory()?;
         self.refuse_running(&dir)?;
         let (ports, reservation) = self.choose_ports()?;
-        let servers: Vec<Server> = ports
-            .iter()
-            .enumerate()
-            .map(|(index, ports)| Server::new(index, &dir, *ports))
-            .collect();
+        let servers: Vec<Server> =
+            ports.iter().enumerate().map(|(index, ports)| Server::new(index, &dir, *ports)).collect();
         let launch = self.launch(installation, &dir)?;
         for server in &servers {
             server.write_config(&self.config(server, &ports))?;
         }
         // A kept directory stays; one of the caller's is not ours to remove.
         let keep_files = self.keep || temporary.is_none();
-        let warden = if self.detached {
-            None
-        } else {
-            Some(Warden::post(&dir, keep_files)?)
-        };
+        let warden = if self.detached { None } else { Some(Warden::post(&dir, keep_files)?) };
         Ok(Ensemble::assemble(Parts {
             servers,
             launch,
@@ -364,17 +351,9 @@ impl Builder {
         let logback = dir.join("logback.xml");
         std::fs::write(&logback, LOGBACK.replace("LEVEL", &log_level))
             .context(|| format!("cannot write {}", logback.display()))?;
-        let mut jvm_flags = vec![format!(
-            "-Dzookeeper.forceSync={}",
-            if self.fsync { "yes" } else { "no" }
-        )];
+        let mut jvm_flags = vec![format!("-Dzookeeper.forceSync={}", if self.fsync { "yes" } else { "no" })];
         jvm_flags.extend(self.jvm_flags.iter().cloned());
-        Ok(Launch {
-            installation,
-            jvm_flags,
-            log_level,
-            logback,
-        })
+        Ok(Launch { installation, jvm_flags, log_level, logback })
     }
 
     fn config(&self, server: &Server, all: &[Ports]) -> String {
@@ -410,8 +389,7 @@ impl Builder {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
-    path.canonicalize()
-        .context(|| format!("cannot resolve {}", path.display()))
+    path.canonicalize().context(|| format!("cannot resolve {}", path.display()))
 }
 
 /// Reads a server's ports back from its configuration.
@@ -424,16 +402,8 @@ fn ports_in(config: &str, index: usize) -> Option<Ports> {
     };
     let client = value("clientPort")?.parse().ok()?;
     let Some(peer) = value(&format!("server.{}", index + 1)) else {
-        return Some(Ports {
-            client,
-            quorum: 0,
-            election: 0,
-        });
+        return Some(Ports { client, quorum: 0, election: 0 });
     };
     let mut parts = peer.split(':').skip(1);
-    Some(Ports {
-        client,
-        quorum: parts.next()?.parse().ok()?,
-        election: parts.next()?.parse().ok()?,
-    })
+    Some(Ports { client, quorum: parts.next()?.parse().ok()?, election: parts.next()?.parse().ok()? })
 }

@@ -12,12 +12,7 @@ const DEBIAN_JARS: &str = "/usr/share/java";
 /// What a server needs of Debian's jars. The manifest of `zookeeper.jar` names
 /// the others (netty, metrics, snappy); `slf4j-simple` writes the log to
 /// standard error and is the only binding that needs no file to be set up.
-const DEBIAN_NEEDED: [&str; 4] = [
-    "zookeeper.jar",
-    "zookeeper-jute.jar",
-    "slf4j-api.jar",
-    "slf4j-simple.jar",
-];
+const DEBIAN_NEEDED: [&str; 4] = ["zookeeper.jar", "zookeeper-jute.jar", "slf4j-api.jar", "slf4j-simple.jar"];
 
 /// A Java runtime and a class path that together can start a ZooKeeper server.
 #[derive(Debug, Clone)]
@@ -40,11 +35,7 @@ impl Installation {
             Some(home) => (release(Path::new(&home))?, PathBuf::from(home)),
             None => (debian(Path::new(DEBIAN_JARS))?, PathBuf::from(DEBIAN_JARS)),
         };
-        Ok(Self {
-            java: java()?,
-            class_path,
-            origin,
-        })
+        Ok(Self { java: java()?, class_path, origin })
     }
 
     /// The Java launcher.
@@ -79,12 +70,8 @@ fn java() -> Result<PathBuf, Error> {
         .status();
     match tried {
         Ok(status) if status.success() => Ok(java),
-        Ok(status) => Err(Error::JavaMissing {
-            reason: format!("{} -version: {status}", java.display()),
-        }),
-        Err(error) => Err(Error::JavaMissing {
-            reason: format!("{}: {error}", java.display()),
-        }),
+        Ok(status) => Err(Error::JavaMissing { reason: format!("{} -version: {status}", java.display()) }),
+        Err(error) => Err(Error::JavaMissing { reason: format!("{}: {error}", java.display()) }),
     }
 }
 
@@ -98,24 +85,16 @@ fn release(home: &Path) -> Result<OsString, Error> {
         })
     });
     if !is_release {
-        return Err(Error::NotAZookeeperHome {
-            home: home.to_path_buf(),
-        });
+        return Err(Error::NotAZookeeperHome { home: home.to_path_buf() });
     }
     Ok(lib.join("*").into_os_string())
 }
 
 fn debian(dir: &Path) -> Result<OsString, Error> {
-    let missing: Vec<String> = DEBIAN_NEEDED
-        .iter()
-        .filter(|jar| !dir.join(jar).is_file())
-        .map(ToString::to_string)
-        .collect();
+    let missing: Vec<String> =
+        DEBIAN_NEEDED.iter().filter(|jar| !dir.join(jar).is_file()).map(ToString::to_string).collect();
     if !missing.is_empty() {
-        return Err(Error::JarsMissing {
-            dir: dir.to_path_buf(),
-            missing,
-        });
+        return Err(Error::JarsMissing { dir: dir.to_path_buf(), missing });
     }
     let mut class_path = OsString::new();
     for jar in DEBIAN_NEEDED {

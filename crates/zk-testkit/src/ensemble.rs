@@ -185,10 +185,7 @@ impl Ensemble {
         let deadline = Instant::now() + self.start_within;
         loop {
             server.check_alive()?;
-            if tokio::net::TcpStream::connect(server.address())
-                .await
-                .is_ok()
-            {
+            if tokio::net::TcpStream::connect(server.address()).await.is_ok() {
                 return Ok(());
             }
             if Instant::now() >= deadline {
@@ -263,8 +260,7 @@ impl Ensemble {
     /// # Cancel safety
     /// It only asks.
     pub async fn wait_server_serving(&self, index: usize, within: Duration) -> Result<(), Error> {
-        self.server_serving(self.server(index), within, Instant::now() + within)
-            .await
+        self.server_serving(self.server(index), within, Instant::now() + within).await
     }
 
     async fn server_serving(
@@ -317,9 +313,7 @@ impl Ensemble {
     }
 
     pub(crate) fn spawn_all(&self) -> Result<(), Error> {
-        self.servers
-            .iter()
-            .try_for_each(|server| server.spawn(&self.launch))
+        self.servers.iter().try_for_each(|server| server.spawn(&self.launch))
     }
 
     /// The Java runtime and the jars in use.

@@ -118,9 +118,6 @@ pub(crate) trait Context<T> {
 
 impl<T> Context<T> for std::io::Result<T> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|error| Error::Io {
-            context: what(),
-            error,
-        })
+        self.map_err(|error| Error::Io { context: what(), error })
     }
 }

@@ -55,31 +55,19 @@ impl PortReservation {
             }
             let block = (first + offset) % blocks;
             let path = dir.join(format!("{}.lock", LOWEST + block * BLOCK));
-            let Ok(lock) = OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(&path)
-            else {
+            let Ok(lock) = OpenOptions::new().create(true).truncate(false).write(true).open(&path) else {
                 continue; // Another user's block.
             };
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => continue,
                 Err(TryLockError::Error(error)) => {
-                    return Err(Error::Io {
-                        context: format!("cannot lock {}", path.display()),
-                        error,
-                    });
+                    return Err(Error::Io { context: format!("cannot lock {}", path.display()), error });
                 }
             }
             let before = ports.len();
             let start = LOWEST + block * BLOCK;
-            ports.extend(
-                (start..start + BLOCK)
-                    .filter(|port| is_free(*port))
-                    .take(count - before),
-            );
+            ports.extend((start..start + BLOCK).filter(|port| is_free(*port)).take(count - before));
             if ports.len() > before {
                 locks.push(lock);
             }
@@ -92,10 +80,7 @@ impl PortReservation {
                 dir.display()
             )));
         }
-        Ok(Self {
-            ports,
-            _locks: locks,
-        })
+        Ok(Self { ports, _locks: locks })
     }
 
     /// The ports, as many as were asked for.
@@ -131,12 +116,7 @@ mod tests {
     fn two_reservations_share_no_port() {
         let first = PortReservation::take(BLOCK as usize + 3).unwrap();
         let second = PortReservation::take(BLOCK as usize + 3).unwrap();
-        let all: HashSet<u16> = first
-            .ports()
-            .iter()
-            .chain(second.ports())
-            .copied()
-            .collect();
+        let all: HashSet<u16> = first.ports().iter().chain(second.ports()).copied().collect();
         assert_eq!(all.len(), 2 * (BLOCK as usize + 3));
     }
 

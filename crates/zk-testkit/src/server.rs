@@ -45,12 +45,7 @@ enum Process {
 
 impl Server {
     pub(crate) fn new(index: usize, ensemble: &Path, ports: Ports) -> Self {
-        Self {
-            index,
-            dir: ensemble.join(format!("server-{index}")),
-            ports,
-            process: Mutex::new(None),
-        }
+        Self { index, dir: ensemble.join(format!("server-{index}")), ports, process: Mutex::new(None) }
     }
 
     /// Its index in the ensemble, from 0. ZooKeeper's own id is one more.
@@ -111,10 +106,7 @@ impl Server {
     /// Starts the process; returns before it listens.
     pub(crate) fn spawn(&self, with: &Launch) -> Result<(), Error> {
         if let Some(pid) = self.pid() {
-            return Err(Error::AlreadyRunning {
-                server: self.index,
-                pid,
-            });
+            return Err(Error::AlreadyRunning { server: self.index, pid });
         }
         let log = self.log();
         let out = File::options()
@@ -122,9 +114,7 @@ impl Server {
             .append(true)
             .open(&log)
             .context(|| format!("cannot open {}", log.display()))?;
-        let err = out
-            .try_clone()
-            .context(|| format!("cannot open {} twice", log.display()))?;
+        let err = out.try_clone().context(|| format!("cannot open {} twice", log.display()))?;
         let mut command = Command::new("/bin/sh");
         command
             // The pid file is there before Java is, whoever dies in between.
@@ -142,14 +132,8 @@ impl Server {
                 "-Dorg.slf4j.simpleLogger.showDateTime=true",
                 "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
             ])
-            .arg(format!(
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel={}",
-                with.log_level
-            ))
-            .arg(format!(
-                "-Dlogback.configurationFile={}",
-                with.logback.display()
-            ))
+            .arg(format!("-Dorg.slf4j.simpleLogger.defaultLogLevel={}", with.log_level))
+            .arg(format!("-Dlogback.configurationFile={}", with.logback.display()))
             .args(&with.jvm_flags)
             .arg("-cp")
             .arg(with.installation.class_path())
@@ -161,9 +145,7 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err);
-        let child = command
-            .spawn()
-            .context(|| format!("cannot start server {}", self.index))?;
+        let child = command.spawn().context(|| format!("cannot start server {}", self.index))?;
         *self.process() = Some(Process::Child(child));
         Ok(())
     }
@@ -191,12 +173,7 @@ impl Server {
             None => return Ok(()),
         };
         *process = None;
-        Err(Error::Exited {
-            server: self.index,
-            status,
-            log: self.log(),
-            tail: self.log_tail(),
-        })
+        Err(Error::Exited { server: self.index, status, log: self.log(), tail: self.log_tail() })
     }
 
     /// The last lines of the log.
@@ -292,7 +269,5 @@ fn runs_from(pid: u32, dir: &Path) -> bool {
         return false;
     };
     let config = dir.join("zoo.cfg");
-    command_line
-        .split(|byte| *byte == 0)
-        .any(|argument| argument == config.as_os_str().as_bytes())
+    command_line.split(|byte| *byte == 0).any(|argument| argument == config.as_os_str().as_bytes())
 }

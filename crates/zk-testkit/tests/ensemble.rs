@@ -12,11 +12,7 @@ const SOON: Duration = Duration::from_secs(30);
 #[tokio::test]
 async fn three_servers_serve_with_one_leader_and_end_with_the_value() {
     let ensemble = Ensemble::start(3).await.unwrap();
-    let pids: Vec<u32> = ensemble
-        .servers()
-        .iter()
-        .filter_map(|server| server.pid())
-        .collect();
+    let pids: Vec<u32> = ensemble.servers().iter().filter_map(|server| server.pid()).collect();
     let dir = ensemble.dir().to_path_buf();
     assert_eq!(pids.len(), 3);
     assert_eq!(ensemble.connect_string().split(',').count(), 3);
@@ -58,10 +54,7 @@ async fn a_killed_leader_is_replaced_and_comes_back_on_the_same_address() {
     assert_eq!(ensemble.server(first).address(), address);
     assert_eq!(ensemble.mode(first).await, Some(Mode::Follower));
     assert_eq!(ensemble.leader().await, Some(second));
-    assert!(matches!(
-        ensemble.start_server(first).await,
-        Err(Error::AlreadyRunning { .. })
-    ));
+    assert!(matches!(ensemble.start_server(first).await, Err(Error::AlreadyRunning { .. })));
 }
 
 #[tokio::test]
@@ -105,12 +98,7 @@ async fn settings_reach_the_servers() {
         .await
         .unwrap();
     let conf = ensemble.admin(0, "conf").await.unwrap();
-    for line in [
-        "tickTime=200",
-        "minSessionTimeout=300",
-        "maxSessionTimeout=7000",
-        "maxClientCnxns=17",
-    ] {
+    for line in ["tickTime=200", "minSessionTimeout=300", "maxSessionTimeout=7000", "maxClientCnxns=17"] {
         assert!(conf.contains(line), "no {line} in:\n{conf}");
     }
 }
@@ -121,10 +109,7 @@ async fn bad_settings_start_nothing() {
         (Ensemble::builder().servers(0), "0 servers"),
         (Ensemble::builder().detached(true), "needs a directory"),
         (Ensemble::builder().base_port(65_530), "need 9 ports"),
-        (
-            Ensemble::builder().session_timeouts(SOON, Duration::from_secs(1)),
-            "exceeds the longest",
-        ),
+        (Ensemble::builder().session_timeouts(SOON, Duration::from_secs(1)), "exceeds the longest"),
     ] {
         let said = builder.start().await.unwrap_err().to_string();
         assert!(said.contains(expected), "{said}");
@@ -138,10 +123,7 @@ async fn a_fixed_port_in_use_is_named() {
     let _taken = std::net::TcpListener::bind(("127.0.0.1", base)).unwrap();
     let builder = Ensemble::builder().servers(1).base_port(base);
     let said = builder.start().await.unwrap_err().to_string();
-    assert!(
-        said.contains(&format!("port {base} on 127.0.0.1 is in use")),
-        "{said}"
-    );
+    assert!(said.contains(&format!("port {base} on 127.0.0.1 is in use")), "{said}");
 }
 
 #[tokio::test]
@@ -156,20 +138,12 @@ async fn a_server_that_cannot_start_shows_its_log() {
 async fn a_detached_ensemble_is_found_again_and_ended() {
     let dir = tempfile::tempdir().unwrap();
     let ports = PortReservation::take(3).unwrap();
-    let builder = || {
-        Ensemble::builder()
-            .servers(1)
-            .base_port(ports.ports()[0])
-            .dir(dir.path())
-            .detached(true)
-    };
+    let builder =
+        || Ensemble::builder().servers(1).base_port(ports.ports()[0]).dir(dir.path()).detached(true);
     let started = builder().start().await.unwrap();
     let (connect, pid) = (started.connect_string(), started.server(0).pid().unwrap());
     let again = builder().start().await.unwrap_err();
-    assert!(
-        matches!(again, Error::AlreadyRunning { server: 0, .. }),
-        "{again}"
-    );
+    assert!(matches!(again, Error::AlreadyRunning { server: 0, .. }), "{again}");
     drop(started);
     assert_eq!(alive(&[pid]), [pid], "it ended with the value");
 
@@ -280,8 +254,6 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Those of the processes that run; a zombie's command line is empty.
 fn alive(pids: &[u32]) -> Vec<u32> {
-    let runs = |pid: &u32| {
-        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
-    };
+    let runs = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty());
     pids.iter().copied().filter(runs).collect()
 }

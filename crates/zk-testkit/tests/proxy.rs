@@ -111,13 +111,7 @@ async fn cutting_resets_what_there_is_and_no_more() {
     assert_eq!(proxy.connections(), 0);
     for client in [&mut first, &mut second] {
         let error = client.ping().await.unwrap_err();
-        assert!(
-            matches!(
-                error.kind(),
-                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
-            ),
-            "{error:?}"
-        );
+        assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error:?}");
     }
     RawClient::connect(proxy.addr()).await.unwrap();
 }

@@ -1,9 +1,51 @@
-//! `cargo xtask demo`.
+//! `cargo xtask demo`: two sites, four workers, one job; things are taken away
+//! and brought back, and at the end the ledger is counted.
+
+mod acts;
+mod http;
+mod ledger;
+mod narrator;
+mod operator;
+mod stage;
+mod summary;
+mod sweep;
+mod worker;
 
 use std::process::ExitCode;
 
-use anyhow::bail;
+use crate::packages;
+use narrator::Narrator;
+use stage::{Programs, Stage};
 
-pub(crate) async fn run(_keep: bool) -> anyhow::Result<ExitCode> {
-    bail!("the demo is not written yet")
+/// Plays the demo. Success only if everything held that it shows.
+pub(crate) async fn run(keep: bool) -> anyhow::Result<ExitCode> {
+    packages::ensure_zookeeper().await?;
+    eprintln!("building dr-worker and ledger (the first time this takes some minutes)");
+    let programs = Programs::build().await?;
+
+    let mut narrator = Narrator::start();
+    // Dropping it, on Ctrl-C too, ends every process and removes every file.
+    let mut stage = Stage::set(programs, &narrator).await?;
+    let played = acts::play(&mut stage, &mut narrator).await;
+    match &played {
+        Ok(summary) => print!("\n{summary}"),
+        Err(error) => {
+            eprintln!("\nthe demo FAILED after {}: {error:#}\n", narrator.time());
+            eprintln!("{}", stage.logs());
+        }
+    }
+    if keep {
+        print!("\n{}", stage.what_to_try()?);
+        // Until Ctrl-C.
+        std::future::pending::<()>().await;
+    }
+    let cleared = stage.strike();
+    match (played, cleared) {
+        (Ok(_), Ok(())) => {
+            println!("\nEverything held; every process has ended and every file is removed.");
+            Ok(ExitCode::SUCCESS)
+        }
+        (Ok(_), Err(error)) => Err(error),
+        (Err(_), _) => Ok(ExitCode::FAILURE),
+    }
 }

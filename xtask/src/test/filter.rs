@@ -27,12 +27,7 @@ enum Wanted {
 
 impl Choice {
     pub(crate) fn of(filters: &[String], targets: &[Target]) -> Self {
-        Self(
-            filters
-                .iter()
-                .map(|filter| Wanted::of(filter, targets))
-                .collect(),
-        )
+        Self(filters.iter().map(|filter| Wanted::of(filter, targets)).collect())
     }
 
     pub(crate) fn is_everything(&self) -> bool {
@@ -114,17 +109,14 @@ impl Wanted {
         if steps.last().is_some_and(|last| last == "mod") {
             steps.pop();
         }
-        Some(Self::Module {
-            package: target.package.clone(),
-            path: steps.join("::"),
-        })
+        Some(Self::Module { package: target.package.clone(), path: steps.join("::") })
     }
 
     fn package(&self) -> Option<&str> {
         match self {
-            Self::Package(package)
-            | Self::Program { package, .. }
-            | Self::Module { package, .. } => Some(package),
+            Self::Package(package) | Self::Program { package, .. } | Self::Module { package, .. } => {
+                Some(package)
+            }
             Self::Name(_) => None,
         }
     }
@@ -169,9 +161,7 @@ mod tests {
 
     fn expression(filters: &[&str]) -> String {
         let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
-        Choice::of(&filters, &targets())
-            .nextest_expression()
-            .unwrap_or_default()
+        Choice::of(&filters, &targets()).nextest_expression().unwrap_or_default()
     }
 
     #[test]
@@ -192,14 +182,8 @@ mod tests {
 
     #[test]
     fn a_source_file_chooses_its_modules_tests() {
-        assert_eq!(
-            expression(&["crates/kit/src/net/frame.rs"]),
-            "(package(=kit) & test(~net::frame::))"
-        );
-        assert_eq!(
-            expression(&["crates/kit/src/net/mod.rs"]),
-            "(package(=kit) & test(~net::))"
-        );
+        assert_eq!(expression(&["crates/kit/src/net/frame.rs"]), "(package(=kit) & test(~net::frame::))");
+        assert_eq!(expression(&["crates/kit/src/net/mod.rs"]), "(package(=kit) & test(~net::))");
     }
 
     #[test]
@@ -216,9 +200,6 @@ mod tests {
 
     #[test]
     fn packages_and_names_together() {
-        assert_eq!(
-            expression(&["kit", "loses_nothing"]),
-            "package(=kit) | test(~loses_nothing)"
-        );
+        assert_eq!(expression(&["kit", "loses_nothing"]), "package(=kit) | test(~loses_nothing)");
     }
 }

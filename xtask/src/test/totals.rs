@@ -81,11 +81,7 @@ impl Add for Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.skipped
-        )
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
 }
 
@@ -132,11 +128,7 @@ mod tests {
     fn reads_a_summary_of_nextest() {
         let mut totals = Totals::default();
         totals.add_nextest_line("     Summary [   9.113s] 33 tests run: 29 passed (1 slow, 2 leaky), 2 failed, 1 timed out, 1 exec failed, 3 skipped");
-        let expected = Totals {
-            passed: 29,
-            failed: 4,
-            skipped: 3,
-        };
+        let expected = Totals { passed: 29, failed: 4, skipped: 3 };
         assert_eq!(totals, expected);
         assert_eq!(totals.to_string(), "29 passed, 4 failed, 3 skipped");
     }
@@ -151,14 +143,12 @@ mod tests {
     #[test]
     fn sums_the_programs_of_cargo_test() {
         let mut totals = Totals::default();
-        totals.add_libtest_line("test result: ok. 7 passed; 0 failed; 1 ignored; 0 measured; 4 filtered out; finished in 0.01s");
+        totals.add_libtest_line(
+            "test result: ok. 7 passed; 0 failed; 1 ignored; 0 measured; 4 filtered out; finished in 0.01s",
+        );
         totals.add_libtest_line("test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s");
         totals.add_libtest_line("test a_name ... ok");
-        let expected = Totals {
-            passed: 8,
-            failed: 2,
-            skipped: 1,
-        };
+        let expected = Totals { passed: 8, failed: 2, skipped: 1 };
         assert_eq!(totals, expected);
     }
 }

@@ -56,10 +56,7 @@ impl Op {
     /// Whether it changes znodes when it succeeds.
     #[must_use]
     pub fn is_write(self) -> bool {
-        matches!(
-            self,
-            Self::Create | Self::Delete | Self::SetData | Self::SetAcl | Self::Multi
-        )
+        matches!(self, Self::Create | Self::Delete | Self::SetData | Self::SetAcl | Self::Multi)
     }
 
     fn starts_with_path(self) -> bool {
@@ -81,11 +78,7 @@ impl Request {
     pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
         let xid = int_at(frame, 4)?;
         let op = Op::from_code(int_at(frame, 8)?)?;
-        Some(Self {
-            xid,
-            op,
-            path: op.starts_with_path().then(|| path_in(frame)).flatten(),
-        })
+        Some(Self { xid, op, path: op.starts_with_path().then(|| path_in(frame)).flatten() })
     }
 }
 
@@ -132,11 +125,7 @@ pub(crate) struct Pieces<R> {
 
 impl<R: AsyncRead + Unpin> Pieces<R> {
     pub(crate) fn new(from: R) -> Self {
-        Self {
-            from,
-            pending: Vec::new(),
-            raw: false,
-        }
+        Self { from, pending: Vec::new(), raw: false }
     }
 
     /// The next piece, `None` at the end of the stream.
@@ -201,11 +190,7 @@ mod tests {
 
     #[test]
     fn reads_number_operation_and_path() {
-        let expected = Request {
-            xid: 7,
-            op: Op::Create,
-            path: Some("/a/b".to_owned()),
-        };
+        let expected = Request { xid: 7, op: Op::Create, path: Some("/a/b".to_owned()) };
         assert_eq!(Request::parse(&request(7, 15, "/a/b")), Some(expected));
     }
 
@@ -229,10 +214,7 @@ mod tests {
         sent.extend(frame(b""));
         sent.extend(&frame(b"three")[..6]);
         let mut pieces = Pieces::new(&sent[..]);
-        assert_eq!(
-            pieces.next().await.unwrap(),
-            Some(Piece::Frame(frame(b"one")))
-        );
+        assert_eq!(pieces.next().await.unwrap(), Some(Piece::Frame(frame(b"one"))));
         assert_eq!(pieces.next().await.unwrap(), Some(Piece::Frame(frame(b""))));
         let rest = frame(b"three")[..6].to_vec();
         assert_eq!(pieces.next().await.unwrap(), Some(Piece::Raw(rest)));
@@ -242,10 +224,7 @@ mod tests {
     #[tokio::test]
     async fn a_four_letter_word_is_raw() {
         let mut pieces = Pieces::new(&b"srvr"[..]);
-        assert_eq!(
-            pieces.next().await.unwrap(),
-            Some(Piece::Raw(b"srvr".to_vec()))
-        );
+        assert_eq!(pieces.next().await.unwrap(), Some(Piece::Raw(b"srvr".to_vec())));
         assert_eq!(pieces.next().await.unwrap(), None);
     }
 }

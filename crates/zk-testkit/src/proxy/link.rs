@@ -83,10 +83,7 @@ impl Wire {
     fn new(stream: TcpStream) -> Self {
         // ZooKeeper's clients and servers don't wait to fill a packet either.
         let _ = stream.set_nodelay(true);
-        Self {
-            stream,
-            ended_well: false,
-        }
+        Self { stream, ended_well: false }
     }
 }
 
@@ -117,9 +114,7 @@ impl Link {
         let mut pieces = Pieces::new(from);
         let mut handshake = true;
         while let Some(piece) = pieces.next().await? {
-            shared
-                .open(|gate| gate.black_hole || gate.hold_requests)
-                .await;
+            shared.open(|gate| gate.black_hole || gate.hold_requests).await;
             match &piece {
                 // The first frame opens the session and has no number.
                 Piece::Frame(_) if handshake => handshake = false,
@@ -132,9 +127,7 @@ impl Link {
             }
             to.write_all(piece.bytes()).await?;
         }
-        shared
-            .open(|gate| gate.black_hole || gate.hold_requests)
-            .await;
+        shared.open(|gate| gate.black_hole || gate.hold_requests).await;
         Ok(to.shutdown().await?)
     }
 
@@ -147,9 +140,7 @@ impl Link {
         let mut pieces = Pieces::new(from);
         let mut handshake = true;
         while let Some(piece) = pieces.next().await? {
-            shared
-                .open(|gate| gate.black_hole || gate.hold_replies)
-                .await;
+            shared.open(|gate| gate.black_hole || gate.hold_replies).await;
             match &piece {
                 Piece::Frame(_) if handshake => handshake = false,
                 Piece::Frame(frame) => self.strike(frame)?,
@@ -157,9 +148,7 @@ impl Link {
             }
             to.write_all(piece.bytes()).await?;
         }
-        shared
-            .open(|gate| gate.black_hole || gate.hold_replies)
-            .await;
+        shared.open(|gate| gate.black_hole || gate.hold_replies).await;
         Ok(to.shutdown().await?)
     }
 
@@ -193,9 +182,7 @@ impl Link {
     }
 
     fn struck(self) -> Option<Doom> {
-        self.struck
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.struck.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -69,8 +69,7 @@ impl Proxy {
     pub async fn start_many(targets: Vec<SocketAddr>) -> Result<Self, Error> {
         let ports = PortReservation::take(1)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.ports()[0]));
-        let listener =
-            listen(address).context(|| format!("the proxy cannot listen on {address}"))?;
+        let listener = listen(address).context(|| format!("the proxy cannot listen on {address}"))?;
         let shared = Arc::new(Shared {
             gate: watch::Sender::new(Gate::default()),
             rules: Rules::default(),
@@ -133,11 +132,7 @@ impl Proxy {
     /// their way to the server included.
     #[must_use]
     pub fn seen(&self, op: Op) -> u64 {
-        let seen = self
-            .shared
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let seen = self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.get(&op).copied().unwrap_or(0)
     }
 

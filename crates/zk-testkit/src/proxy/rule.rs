@@ -27,18 +27,12 @@ impl Which {
 
     /// One kind of request.
     pub fn op(op: Op) -> Self {
-        Self {
-            op: Some(op),
-            ..Self::default()
-        }
+        Self { op: Some(op), ..Self::default() }
     }
 
     /// Any request that changes znodes when it succeeds.
     pub fn write() -> Self {
-        Self {
-            writes_only: true,
-            ..Self::default()
-        }
+        Self { writes_only: true, ..Self::default() }
     }
 
     /// Only on paths that contain `part`. A `multi` has no path of its own.
@@ -57,10 +51,7 @@ impl Which {
         let path = request.path.as_deref().unwrap_or_default();
         self.op.is_none_or(|op| op == request.op)
             && (!self.writes_only || request.op.is_write())
-            && self
-                .path_part
-                .as_ref()
-                .is_none_or(|part| path.contains(part))
+            && self.path_part.as_ref().is_none_or(|part| path.contains(part))
     }
 }
 
@@ -92,11 +83,7 @@ impl Loss {
             Ok(Err(_)) => ": the proxy or the connection ended first".to_owned(),
             Err(_) => ": no request fitted, or the server did not answer it".to_owned(),
         };
-        Err(Error::Timeout {
-            what: "the loss that the proxy was told to cause".to_owned(),
-            within,
-            detail,
-        })
+        Err(Error::Timeout { what: "the loss that the proxy was told to cause".to_owned(), within, detail })
     }
 }
 
@@ -160,10 +147,7 @@ impl Rules {
         Some(Doom {
             way: rule.way,
             xid: request.xid,
-            lost: Lost {
-                op: request.op,
-                path: request.path.clone(),
-            },
+            lost: Lost { op: request.op, path: request.path.clone() },
             hit: rule.hit,
         })
     }
@@ -174,11 +158,7 @@ mod tests {
     use super::*;
 
     fn request(op: Op, path: &str) -> Request {
-        Request {
-            xid: 1,
-            op,
-            path: Some(path.to_owned()),
-        }
+        Request { xid: 1, op, path: Some(path.to_owned()) }
     }
 
     #[test]
@@ -205,10 +185,8 @@ mod tests {
         let rules = Rules::default();
         let _first = rules.add(Which::any(), Way::ToServer);
         let _second = rules.add(Which::any(), Way::ToClient);
-        let ways: Vec<Way> = (0..2)
-            .filter_map(|_| rules.judge(&request(Op::GetData, "/x")))
-            .map(|doom| doom.way)
-            .collect();
+        let ways: Vec<Way> =
+            (0..2).filter_map(|_| rules.judge(&request(Op::GetData, "/x"))).map(|doom| doom.way).collect();
         assert_eq!(ways, [Way::ToServer, Way::ToClient]);
     }
 }

@@ -80,10 +80,7 @@ impl RawClient {
             let bytes = bytes.try_into().map_err(io::Error::other)?;
             Ok(i32::from_be_bytes(bytes))
         };
-        let reply = Reply {
-            xid: int(0)?,
-            error: int(12)?,
-        };
+        let reply = Reply { xid: int(0)?, error: int(12)? };
         if reply.xid != xid {
             return Err(io::Error::other(format!("{reply:?} is not to {xid}")));
         }

@@ -1,0 +1,337 @@
+//! What happens in the demo, in this order.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure};
+use serde_json::Value;
+
+use super::ledger::Progress;
+use super::narrator::{Narrator, Seen, seconds, until};
+use super::stage::{Leader, Stage};
+use super::summary::Summary;
+
+/// For anything that takes some seconds on a quiet machine.
+const SOON: Duration = Duration::from_secs(60);
+/// For how long it is watched that leadership stays where it is.
+const WATCHED: Duration = Duration::from_secs(4);
+/// The ledger stands still if not one order is booked for so long.
+const STANDSTILL: Duration = Duration::from_secs(30);
+/// A leader's work is shown by as many orders.
+const SOME_ORDERS: u64 = 150;
+
+/// # Errors
+/// The first thing that did not hold.
+pub(crate) async fn play(stage: &mut Stage, narrator: &mut Narrator) -> anyhow::Result<Summary> {
+    let mut summary = Summary::default();
+    let first = first_election(stage, narrator, &mut summary).await?;
+    let second = leading_worker_dies(stage, narrator, &mut summary, &first).await?;
+    let third = site_dies(stage, narrator, &mut summary, &second).await?;
+    site_returns(stage, narrator, &mut summary, &third, &second.site).await?;
+    let fourth = moved(stage, narrator, &mut summary, &third, Move::Switchover).await?;
+    let fifth = moved(stage, narrator, &mut summary, &fourth, Move::Failover).await?;
+    late_write(stage, narrator, &fourth, &fifth).await?;
+    everything_is_booked(stage, narrator, &mut summary).await?;
+    Ok(summary)
+}
+
+async fn first_election(
+    stage: &mut Stage,
+    narrator: &Narrator,
+    summary: &mut Summary,
+) -> anyhow::Result<Leader> {
+    narrator.headline("Two sites, two workers each");
+    let orders = stage.ledger.orders()?;
+    narrator.say(format!(
+        "starting east-1, east-2, west-1 and west-2, with config/base.toml and config/east.toml or west.toml;\n\
+         their job books {orders} orders, each exactly once; the preferred site is east"
+    ));
+    let event = Instant::now();
+    for site in ["east", "west"] {
+        stage.start_site(site)?;
+    }
+    let (leader, progress) = new_leadership(stage, 0, 0).await?;
+    tell_leader(stage, narrator, &leader).await?;
+    narrator
+        .say(format!("its job has booked the first orders, {} after the start", seconds(event.elapsed())));
+    ensure!(leader.site == "east", "the preferred site is east, and {} leads", leader.id);
+    summary.add("four workers start", &leader.id, Some(event.elapsed()));
+    some_orders(stage, narrator, &progress).await?;
+    let code = stage.worker(&leader.id)?.answers("/leader").await;
+    ensure!(code == Some(200), "/leader of the leader {} answers {code:?}, not 200", leader.id);
+    members_stand_by(stage, 3).await?;
+    narrator.say(format!("a load balancer that asks /leader: 200 from {}, 503 from the others", leader.id));
+    Ok(leader)
+}
+
+async fn leading_worker_dies(
+    stage: &mut Stage,
+    narrator: &Narrator,
+    summary: &mut Summary,
+    old: &Leader,
+) -> anyhow::Result<Leader> {
+    narrator.headline("The leading worker is killed");
+    let before = stage.ledger.progress().await?;
+    let worker = stage.worker(&old.id)?;
+    narrator.say(format!("SIGKILL to {}, pid {}", old.id, worker.pid().unwrap_or_default()));
+    let event = Instant::now();
+    worker.kill()?;
+    if let Some(job) = old.job {
+        job_is_gone(narrator, job, event).await?;
+    }
+    let (leader, progress) = new_leadership(stage, old.token, before.booked).await?;
+    tell_takeover(stage, narrator, &leader, event).await?;
+    ensure!(leader.site == old.site, "the other worker of {} lives, and {} leads", old.site, leader.id);
+    summary.add(&format!("{} was killed", old.id), &leader.id, Some(event.elapsed()));
+    some_orders(stage, narrator, &progress).await?;
+    Ok(leader)
+}
+
+async fn site_dies(
+    stage: &mut Stage,
+    narrator: &Narrator,
+    summary: &mut Summary,
+    old: &Leader,
+) -> anyhow::Result<Leader> {
+    narrator.headline(&format!("The whole site {} goes away", old.site));
+    let before = stage.ledger.progress().await?;
+    let event = Instant::now();
+    let killed = stage.kill_site(&old.site)?;
+    narrator.say(format!("SIGKILL to all that is left there: {}", killed.join(", ")));
+    let (leader, progress) = new_leadership(stage, old.token, before.booked).await?;
+    tell_takeover(stage, narrator, &leader, event).await?;
+    ensure!(leader.site != old.site, "{} is said to lead, of a site that is gone", leader.id);
+    summary.add(&format!("site {} was lost", old.site), &leader.id, Some(event.elapsed()));
+    some_orders(stage, narrator, &progress).await?;
+    Ok(leader)
+}
+
+async fn site_returns(
+    stage: &mut Stage,
+    narrator: &Narrator,
+    summary: &mut Summary,
+    leader: &Leader,
+    site: &str,
+) -> anyhow::Result<()> {
+    narrator.headline(&format!("The site {site} comes back"));
+    stage.start_site(site)?;
+    narrator.say(format!("the workers of {site} are started again"));
+    members_stand_by(stage, 3).await?;
+    let watched = Instant::now();
+    while watched.elapsed() < WATCHED {
+        let now = stage.leader().await?;
+        let stays = now.as_ref().is_some_and(|now| now.token == leader.token);
+        ensure!(stays, "leadership should have stayed with {}, and now: {now:?}", leader.id);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    narrator.say(format!(
+        "they stand by; for {} leadership has stayed with {}: failback is an operator's decision by default",
+        seconds(watched.elapsed()),
+        leader.id
+    ));
+    summary.add(&format!("site {site} came back"), &leader.id, None);
+    Ok(())
+}
+
+/// How an operator moves leadership.
+#[derive(Clone, Copy)]
+enum Move {
+    Switchover,
+    Failover,
+}
+
+async fn moved(
+    stage: &mut Stage,
+    narrator: &Narrator,
+    summary: &mut Summary,
+    old: &Leader,
+    how: Move,
+) -> anyhow::Result<Leader> {
+    let (verb, target, headline, what) = match how {
+        Move::Switchover => {
+            ("switchover", "east", "An operator moves the job back, as planned", "planned switchover to east")
+        }
+        Move::Failover => {
+            ("failover", "west", "An operator forces the job to the backup site", "forced failover to west")
+        }
+    };
+    narrator.headline(headline);
+    let before = stage.ledger.progress().await?;
+    let command = [verb, "--to-site", target, "--reason", "shown in the demo", "--wait"];
+    narrator.say(format!("dr-worker {verb} --to-site {target} --reason 'shown in the demo' --wait"));
+    let event = Instant::now();
+    let said = stage.operator.run(&command).await?;
+    let answered = event.elapsed();
+    if !said.is_empty() {
+        narrator.say(&said);
+    }
+    narrator.say(format!("exit code 0 after {}", seconds(answered)));
+    let (leader, progress) = new_leadership(stage, old.token, before.booked).await?;
+    tell_takeover(stage, narrator, &leader, event).await?;
+    ensure!(leader.site == target, "{target} was asked for, and {} leads", leader.id);
+    summary.add(what, &leader.id, Some(event.elapsed()));
+    some_orders(stage, narrator, &progress).await?;
+    Ok(leader)
+}
+
+/// A leader that was deposed and did not notice tries to go on.
+async fn late_write(stage: &Stage, narrator: &Narrator, old: &Leader, new: &Leader) -> anyhow::Result<()> {
+    narrator.headline("A deposed leader that has not noticed");
+    narrator.say(format!("{} books on under its old token {}", old.id, old.token));
+    let refusal = stage.ledger.book_late(old.token, &old.id).await?;
+    narrator.say(format!("the store refuses, because it knows token {}: {refusal}", new.token));
+    Ok(())
+}
+
+async fn everything_is_booked(
+    stage: &mut Stage,
+    narrator: &Narrator,
+    summary: &mut Summary,
+) -> anyhow::Result<()> {
+    narrator.headline("The count");
+    let orders = stage.ledger.orders()?;
+    let mut seen = stage.ledger.progress().await?;
+    // Otherwise the last acts would have shown nothing.
+    ensure!(seen.booked < orders, "the orders were all booked before the demo was over");
+    narrator.say(format!("{} of {orders} orders are booked; waiting for the rest", seen.booked));
+    while seen.booked < orders {
+        let what = format!("another order being booked, after {} of {orders}", seen.booked);
+        seen = until(&what, STANDSTILL, || more_booked(stage, seen.booked)).await?;
+        stage.statuses().await?;
+    }
+    narrator.say(format!(
+        "all {orders} are booked; `ledger check` counts them, and every balance and every token"
+    ));
+    let verdict = stage.ledger.check().await?;
+    if !verdict.sound {
+        bail!("the ledger is wrong:\n{}", verdict.words);
+    }
+    narrator.say("`dr-worker history`:");
+    narrator.say(stage.operator.run(&["history"]).await?);
+    summary.conclude(&verdict.words);
+    Ok(())
+}
+
+async fn more_booked(stage: &Stage, than: u64) -> anyhow::Result<Seen<Progress>> {
+    let progress = stage.ledger.progress().await?;
+    if progress.booked > than {
+        return Ok(Seen::There(progress));
+    }
+    Ok(Seen::NotYet(format!("{} are", progress.booked)))
+}
+
+/// Waits until a job books under a newer token than `token`, and its worker says
+/// that it leads.
+async fn new_leadership(stage: &mut Stage, token: u64, booked: u64) -> anyhow::Result<(Leader, Progress)> {
+    let what = format!("an order being booked under a newer token than {token}");
+    let deadline = Instant::now() + SOON;
+    let progress = loop {
+        // A worker that has ended by itself would be awaited in vain.
+        stage.statuses().await?;
+        match stage.ledger.booked_under_newer(token, booked).await? {
+            Seen::There(progress) => break progress,
+            Seen::NotYet(instead) if Instant::now() >= deadline => {
+                bail!("awaited for {}: {what}; instead: {instead}", seconds(SOON))
+            }
+            Seen::NotYet(_) => tokio::time::sleep(Duration::from_millis(25)).await,
+        }
+    };
+    let deadline = Instant::now() + SOON;
+    loop {
+        let leader = stage.leader().await?;
+        match leader {
+            Some(leader) if leader.token >= progress.token => {
+                ensure!(
+                    leader.token == progress.token && leader.id == progress.member,
+                    "{} claimed token {} at the store, and {} leads with token {}",
+                    progress.member,
+                    progress.token,
+                    leader.id,
+                    leader.token
+                );
+                return Ok((leader, progress));
+            }
+            instead if Instant::now() >= deadline => {
+                let member = &progress.member;
+                bail!("{member} books and does not say that it leads; the leader is said to be {instead:?}");
+            }
+            _ => tokio::time::sleep(Duration::from_millis(25)).await,
+        }
+    }
+}
+
+/// Waits until that many workers stand by, fit to take over.
+async fn members_stand_by(stage: &mut Stage, count: usize) -> anyhow::Result<()> {
+    let deadline = Instant::now() + SOON;
+    loop {
+        stage.statuses().await?;
+        let mut standing_by = Vec::new();
+        for worker in stage.workers.iter().filter(|worker| worker.pid().is_some()) {
+            if worker.answers("/standby").await == Some(200) {
+                standing_by.push(worker.id.as_str());
+            }
+        }
+        if standing_by.len() == count {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            bail!("awaited for {}: {count} workers that stand by; there are {standing_by:?}", seconds(SOON));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Waits until the leader has shown that its job does its work.
+async fn some_orders(stage: &mut Stage, narrator: &Narrator, since: &Progress) -> anyhow::Result<()> {
+    let mut seen = since.clone();
+    while seen.booked < since.booked + SOME_ORDERS {
+        seen = until("another order being booked", STANDSTILL, || more_booked(stage, seen.booked)).await?;
+        stage.statuses().await?;
+    }
+    narrator
+        .say(format!("{} orders are booked, the last ones by {} in {}", seen.booked, seen.member, seen.site));
+    Ok(())
+}
+
+/// Without its worker the job must not go on: its guard ends it.
+async fn job_is_gone(narrator: &Narrator, job: u32, event: Instant) -> anyhow::Result<()> {
+    let look = || async move {
+        // A zombie has no command line: it has ended.
+        let line = std::fs::read(format!("/proc/{job}/cmdline")).unwrap_or_default();
+        Ok(if line.is_empty() { Seen::There(()) } else { Seen::NotYet("it runs".to_owned()) })
+    };
+    until(&format!("the end of the job, pid {job}, without its worker"), SOON, look).await?;
+    narrator.say(format!("its guard has ended the job, pid {job}, within {}", seconds(event.elapsed())));
+    Ok(())
+}
+
+async fn tell_takeover(
+    stage: &Stage,
+    narrator: &Narrator,
+    leader: &Leader,
+    event: Instant,
+) -> anyhow::Result<()> {
+    narrator.say(format!("the job runs again, {} after that", seconds(event.elapsed())));
+    tell_leader(stage, narrator, leader).await
+}
+
+async fn tell_leader(stage: &Stage, narrator: &Narrator, leader: &Leader) -> anyhow::Result<()> {
+    let list = stage.operator.json(&["list"]).await?;
+    let because = find_text(&list, "sentence").unwrap_or("the decision has no sentence");
+    narrator.say(format!(
+        "{} leads in term {} with fencing token {}, because {because}",
+        leader.id, leader.term, leader.token
+    ));
+    Ok(())
+}
+
+/// The first text under that key, wherever it stands.
+fn find_text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    match value {
+        Value::Object(fields) => {
+            let here = fields.get(key).and_then(Value::as_str);
+            here.or_else(|| fields.values().find_map(|field| find_text(field, key)))
+        }
+        Value::Array(items) => items.iter().find_map(|item| find_text(item, key)),
+        _ => None,
+    }
+}

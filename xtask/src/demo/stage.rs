@@ -1,0 +1,280 @@
+//! Everything that runs in the demo, and how it is ended again.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use tempfile::TempDir;
+use zk_testkit::{Ensemble, PortReservation};
+
+use super::ledger::Ledger;
+use super::narrator::Narrator;
+use super::operator::Operator;
+use super::sweep;
+use super::worker::{JOB, Status, Worker};
+use crate::cargo;
+
+const SITES: [&str; 2] = ["east", "west"];
+const WORKERS_PER_SITE: u32 = 2;
+/// ZooKeeper's tick here: short, so that short sessions are granted.
+const TICK: Duration = Duration::from_millis(500);
+/// For workers that were asked to end. A job is given two seconds of it.
+const END_WITHIN: Duration = Duration::from_secs(10);
+/// For guards and jobs after their workers have ended.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+
+/// The programs that the demo shows.
+#[derive(Debug, Clone)]
+pub(crate) struct Programs {
+    dr_worker: PathBuf,
+    ledger: PathBuf,
+}
+
+impl Programs {
+    pub(crate) async fn build() -> anyhow::Result<Self> {
+        let mut built = cargo::build(&["dr-worker", "ledger"]).await?;
+        let mut take = |name: &str| built.remove(name).with_context(|| format!("cargo built no {name}"));
+        Ok(Self { dr_worker: take("dr-worker")?, ledger: take("ledger")? })
+    }
+}
+
+/// The ensemble, the workers, their files.
+///
+/// Dropping it ends every process and removes every file; [`strike`](Self::strike)
+/// does the same and tells whether anything was left behind.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) ledger: Ledger,
+    pub(crate) operator: Operator,
+    programs: Programs,
+    ensemble: Ensemble,
+    dir: TempDir,
+    _ports: PortReservation,
+}
+
+/// The worker that leads.
+#[derive(Debug, Clone)]
+pub(crate) struct Leader {
+    pub(crate) id: String,
+    pub(crate) site: String,
+    pub(crate) term: u64,
+    pub(crate) token: u64,
+    /// The job's process.
+    pub(crate) job: Option<u32>,
+}
+
+impl Stage {
+    /// Starts the ensemble, and no worker yet.
+    pub(crate) async fn set(programs: Programs, narrator: &Narrator) -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("dr-demo-").tempdir().context("no temporary directory")?;
+        narrator.say("starting three ZooKeeper servers on this machine");
+        let ensemble = Ensemble::builder().servers(3).tick_time(TICK).start().await?;
+        let leader = ensemble
+            .leader()
+            .await
+            .map_or_else(String::new, |leader| format!("; server {} leads their quorum", leader + 1));
+        narrator.say(format!("they serve at {}{leader}", ensemble.connect_string()));
+
+        let count = SITES.len() * WORKERS_PER_SITE as usize;
+        let ports = PortReservation::take(count)?;
+        let mut free = ports.ports().iter().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, *port)));
+        let mut workers = Vec::new();
+        for site in SITES {
+            for number in 1..=WORKERS_PER_SITE {
+                let http = free.next().context("too few ports")?;
+                workers.push(Worker::new(site, number, http, dir.path()));
+            }
+        }
+        let orders = cargo::root().join("examples/ledger/data/orders.csv");
+        Ok(Self {
+            ledger: Ledger::new(&programs.ledger, &orders, dir.path()),
+            operator: Operator {
+                program: programs.dr_worker.clone(),
+                options: options(&[config("base.toml")], &shared_settings(&ensemble)),
+            },
+            workers,
+            programs,
+            ensemble,
+            dir,
+            _ports: ports,
+        })
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Starts the workers of a site that do not run.
+    pub(crate) fn start_site(&mut self, site: &str) -> anyhow::Result<()> {
+        let shared = shared_settings(&self.ensemble);
+        let job = toml_array(&self.ledger.job());
+        let dir = self.dir.path().to_owned();
+        for worker in self.workers.iter_mut().filter(|worker| worker.site == site && worker.pid().is_none()) {
+            let files = [config("base.toml"), config(&format!("{site}.toml"))];
+            let mut settings = shared.clone();
+            settings.extend([
+                format!("node.id={}", worker.id),
+                "node.address=127.0.0.1".to_owned(),
+                format!("node.state_dir={}", worker.state_dir().display()),
+                format!("http.listen={}", worker.http),
+                format!("job.{JOB}.command={job}"),
+                format!("job.{JOB}.working_dir={}", dir.display()),
+            ]);
+            let mut command = Command::new(&self.programs.dr_worker);
+            command.args(options(&files, &settings)).arg("run");
+            worker.start(&mut command, &dir)?;
+        }
+        Ok(())
+    }
+
+    /// Ends all workers of a site by SIGKILL, as a power cut would; gives their names.
+    pub(crate) fn kill_site(&mut self, site: &str) -> anyhow::Result<Vec<String>> {
+        let mut killed = Vec::new();
+        for worker in self.workers.iter_mut().filter(|worker| worker.site == site) {
+            if worker.pid().is_some() {
+                worker.kill()?;
+                killed.push(worker.id.clone());
+            }
+        }
+        Ok(killed)
+    }
+
+    pub(crate) fn worker(&mut self, id: &str) -> anyhow::Result<&mut Worker> {
+        self.workers.iter_mut().find(|worker| worker.id == id).with_context(|| format!("no worker {id}"))
+    }
+
+    /// What each running worker says about itself.
+    ///
+    /// # Errors
+    /// If one of them has ended by itself.
+    pub(crate) async fn statuses(&mut self) -> anyhow::Result<Vec<(String, Status)>> {
+        let mut all = Vec::new();
+        for worker in &mut self.workers {
+            worker.check_alive()?;
+            if worker.pid().is_some() {
+                all.push((worker.id.clone(), worker.status().await?));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Who leads, by what the workers say; the newest if two say so, as they may
+    /// between two questions.
+    pub(crate) async fn leader(&mut self) -> anyhow::Result<Option<Leader>> {
+        let statuses = self.statuses().await?;
+        let leading = statuses.into_iter().filter(|(_, status)| status.role == "leader");
+        let Some((id, status)) = leading.max_by_key(|(_, status)| status.token) else {
+            return Ok(None);
+        };
+        let site = self.worker(&id)?.site.clone();
+        Ok(Some(Leader { id, site, term: status.term, token: status.token, job: status.pid }))
+    }
+
+    /// The ends of all logs.
+    pub(crate) fn logs(&self) -> String {
+        let mut all = String::new();
+        for worker in &self.workers {
+            all.push_str(&worker.log_tail());
+            all.push('\n');
+        }
+        for server in self.ensemble.servers() {
+            let tail = server.log_tail();
+            if !tail.is_empty() {
+                all.push_str(&format!("the end of {}:\n{tail}\n\n", server.log().display()));
+            }
+        }
+        all
+    }
+
+    /// For `--keep`.
+    pub(crate) fn what_to_try(&self) -> anyhow::Result<String> {
+        use std::os::unix::fs::PermissionsExt as _;
+        // Shorter to type than the options are.
+        let script = self.dir().join("dr-worker");
+        let words: Vec<String> = std::iter::once(self.operator.program.display().to_string())
+            .chain(self.operator.options.iter().cloned())
+            .map(|word| format!("'{}'", word.replace('\'', r"'\''")))
+            .collect();
+        std::fs::write(&script, format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")))
+            .with_context(|| format!("cannot write {}", script.display()))?;
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
+        let script = script.display();
+
+        let mut text =
+            format!("It goes on running until Ctrl-C.\n\n  ZooKeeper  {}\n", self.ensemble.connect_string());
+        for worker in &self.workers {
+            text.push_str(&format!(
+                "  {:<10} http://{}/  log {}\n",
+                worker.id,
+                worker.http,
+                worker.log().display()
+            ));
+        }
+        text.push_str(&format!(
+            "\nTry:\n  {script} list\n  {script} history\n  {script} switchover --to-site west --wait\n  \
+             curl -i http://{}/leader\n",
+            self.workers[0].http
+        ));
+        Ok(text)
+    }
+
+    /// Ends everything.
+    ///
+    /// # Errors
+    /// If a process was left behind; it is ended as well.
+    pub(crate) fn strike(mut self) -> anyhow::Result<()> {
+        self.end_processes()
+    }
+
+    fn end_processes(&mut self) -> anyhow::Result<()> {
+        for worker in &self.workers {
+            worker.ask_to_end();
+        }
+        let deadline = Instant::now() + END_WITHIN;
+        for worker in &mut self.workers {
+            worker.end_by(deadline);
+        }
+        sweep::await_none(self.dir.path(), GONE_WITHIN)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // After `strike` there is nothing left to do.
+        if let Err(error) = self.end_processes() {
+            eprintln!("error: {error:#}");
+        }
+    }
+}
+
+fn config(file: &str) -> PathBuf {
+    cargo::root().join("config").join(file)
+}
+
+/// What differs from the files in `config/`, which are written for real machines.
+fn shared_settings(ensemble: &Ensemble) -> Vec<String> {
+    vec![
+        format!("zookeeper.connect={}", ensemble.connect_string()),
+        format!("zookeeper.tick_time={}ms", TICK.as_millis()),
+        // Shorter than in production, so that nobody has to wait for it long.
+        "zookeeper.session_timeout=6s".to_owned(),
+        // Shows three levels: another worker of the site, the other site, an operator.
+        "policy.on_leader_failure=same-site-first".to_owned(),
+        // In a minute it has as many takeovers as others in a year.
+        "policy.max_takeovers.count=50".to_owned(),
+    ]
+}
+
+fn options(files: &[PathBuf], settings: &[String]) -> Vec<String> {
+    let files = files.iter().flat_map(|file| ["--config".to_owned(), file.display().to_string()]);
+    let settings = settings.iter().flat_map(|setting| ["--set".to_owned(), setting.clone()]);
+    files.chain(settings).collect()
+}
+
+/// A TOML array of strings; JSON's escapes are TOML's too.
+fn toml_array(words: &[String]) -> String {
+    serde_json::Value::from(words.to_vec()).to_string()
+}

@@ -1,0 +1,87 @@
+//! Finds what the demo has started and what that has started in turn.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Set for every worker to the stage's directory, and inherited by its guards and
+/// their jobs: so each of them can be found, whatever has become of its parent.
+pub(crate) const MARK: &str = "DR_DEMO_STAGE";
+
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The processes that bear the mark of this stage.
+pub(crate) fn marked(stage: &Path) -> Vec<u32> {
+    let mut mark = OsString::from(format!("{MARK}="));
+    mark.push(stage);
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // Unreadable for other users' processes, empty for zombies.
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Waits until none of them is left.
+///
+/// # Errors
+/// If some are still there after that time; they have been killed then, by their
+/// process ids, and are named.
+pub(crate) fn await_none(stage: &Path, within: Duration) -> anyhow::Result<()> {
+    let deadline = Instant::now() + within;
+    loop {
+        let left = marked(stage);
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+            continue;
+        }
+        let names: Vec<String> = left.iter().map(|pid| describe(*pid)).collect();
+        for pid in left {
+            if let Ok(pid) = i32::try_from(pid) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
+        bail!("still running {within:?} after every worker had ended, and killed now: {}", names.join(", "));
+    }
+}
+
+fn describe(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    format!("{pid} ({})", words.join(" ").trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn finds_the_children_of_children_and_ends_them() {
+        let stage = tempfile::tempdir().unwrap();
+        // The shell in between ends at once.
+        let script = "sleep 60 >/dev/null 2>&1 & echo $!";
+        let output = Command::new("/bin/sh").args(["-c", script]).env(MARK, stage.path()).output().unwrap();
+        let orphan: u32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+        assert_eq!(marked(stage.path()), [orphan]);
+
+        let said = await_none(stage.path(), Duration::ZERO).unwrap_err().to_string();
+        assert!(said.contains(&format!("{orphan} (sleep 60)")), "{said}");
+        await_none(stage.path(), Duration::from_secs(10)).unwrap();
+    }
+}

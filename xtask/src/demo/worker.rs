@@ -1,0 +1,158 @@
+//! One `dr-worker run` process.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use super::http;
+use super::sweep;
+
+const LOOK: Duration = Duration::from_millis(10);
+/// Lines of a log that are shown when the demo fails.
+const TAIL_LINES: usize = 15;
+/// The job of the example configuration.
+pub(crate) const JOB: &str = "orders";
+
+/// A worker of one of the two sites.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) id: String,
+    pub(crate) site: String,
+    pub(crate) http: SocketAddr,
+    dir: PathBuf,
+    process: Option<Child>,
+}
+
+/// What a worker says about itself and its job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) role: String,
+    pub(crate) term: u64,
+    pub(crate) token: u64,
+    /// The job's process, where it runs.
+    pub(crate) pid: Option<u32>,
+}
+
+impl Worker {
+    pub(crate) fn new(site: &str, number: u32, http: SocketAddr, stage: &Path) -> Self {
+        let id = format!("{site}-{number}");
+        Self { dir: stage.join(&id), id, site: site.to_owned(), http, process: None }
+    }
+
+    /// Its state directory.
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        self.dir.join("state")
+    }
+
+    /// Starts it; returns before it has joined.
+    pub(crate) fn start(&mut self, command: &mut Command, stage: &Path) -> anyhow::Result<()> {
+        fs::create_dir_all(self.state_dir())
+            .with_context(|| format!("cannot create {}", self.state_dir().display()))?;
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log())
+            .with_context(|| format!("cannot open {}", self.log().display()))?;
+        let child = command
+            .env(sweep::MARK, stage)
+            // A group of its own: Ctrl-C at the terminal is the demo's to answer.
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start the worker {}", self.id))?;
+        self.process = Some(child);
+        Ok(())
+    }
+
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    /// SIGKILL, to the worker alone.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        if let Some(mut child) = self.process.take() {
+            child.kill().and_then(|()| child.wait()).with_context(|| format!("cannot kill {}", self.id))?;
+        }
+        Ok(())
+    }
+
+    /// SIGTERM: the worker stops its job, gives up what it leads and ends.
+    pub(crate) fn ask_to_end(&self) {
+        if let Some(pid) = self.pid().and_then(|pid| i32::try_from(pid).ok()) {
+            // Not reaped yet, so the number is still its own.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+    }
+
+    /// Waits for its end; SIGKILL at the deadline.
+    pub(crate) fn end_by(&mut self, deadline: Instant) {
+        let Some(child) = &mut self.process else { return };
+        while matches!(child.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                let _ = child.kill();
+                let _ = child.wait();
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        self.process = None;
+    }
+
+    /// # Errors
+    /// If it was started and has ended by itself.
+    pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
+        if let Some(child) = &mut self.process
+            && let Some(status) = child.try_wait()?
+        {
+            self.process = None;
+            bail!("the worker {} ended by itself: {status}\n{}", self.id, self.log_tail());
+        }
+        Ok(())
+    }
+
+    /// What `/status` says; the default while it does not answer.
+    pub(crate) async fn status(&self) -> anyhow::Result<Status> {
+        if self.process.is_none() {
+            return Ok(Status::default());
+        }
+        let Ok(answer) = http::get(self.http, "/status").await else {
+            return Ok(Status::default());
+        };
+        let status: Value = serde_json::from_str(&answer.body)
+            .with_context(|| format!("/status of {}: {}", self.id, answer.body))?;
+        let job = &status["jobs"][JOB];
+        Ok(Status {
+            role: job["role"].as_str().unwrap_or_default().to_owned(),
+            term: job["term"].as_u64().unwrap_or(0),
+            token: job["fencing_token"].as_u64().unwrap_or(0),
+            pid: job["process"]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()),
+        })
+    }
+
+    /// The code that `/leader` or `/standby` answers with, as a load balancer sees it.
+    pub(crate) async fn answers(&self, path: &str) -> Option<u16> {
+        http::get(self.http, path).await.ok().map(|answer| answer.status)
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.dir.join("worker.log")
+    }
+
+    pub(crate) fn log_tail(&self) -> String {
+        let text = fs::read(self.log()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
+        format!("the end of {}:\n{tail}\n", self.log().display())
+    }
+}
