@@ -1,0 +1,176 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    parse::{Mismatch, Parse, choice},
+    policy::PolicyConfig,
+    reader::Section,
+    tree::{Node, Origin},
+};
+use crate::job::{Hook, Hooks, JobSpec, ReadyProbe, RestartPolicy, StopSignal};
+
+/// `[job.NAME]`: a program that runs on the leader, and the election that decides
+/// who that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobConfig {
+    /// How the leader is found.
+    pub recipe: Recipe,
+    /// Whether the resource that the program writes to checks fencing tokens.
+    pub fenced: bool,
+    /// When and where its leadership moves.
+    pub policy: PolicyConfig,
+    /// The program, and what is run around it.
+    pub spec: JobSpec,
+}
+
+choice! {
+    /// How the leader is found.
+    pub enum Recipe {
+        /// The member with the lowest ballot decides by policy.
+        Elector = "elector",
+    }
+    later: ["queue", "single"]
+}
+
+choice! {
+    /// The word for a way to become ready.
+    pub(super) enum ReadyKind {
+        /// As soon as it runs.
+        None = "none",
+        /// By a program.
+        Exec = "exec",
+        /// By an HTTP request.
+        Http = "http",
+        /// By a TCP connection.
+        Tcp = "tcp",
+        /// By saying so.
+        Notify = "notify",
+    }
+    later: []
+}
+
+impl Parse for StopSignal {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        let name = String::parse(node)?;
+        name.parse().map_err(|e| Mismatch::from(format!("{e}")))
+    }
+
+    fn show(&self) -> String {
+        self.to_string().show()
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+impl JobConfig {
+    /// Its name, and its election's.
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    pub(super) fn read(name: &str, section: &mut Section<'_>, policy: &PolicyConfig) -> Option<Self> {
+        if let Err(wrong) = election_core::paths::Paths::new("/x", name) {
+            section.problem_here(wrong);
+        }
+        let recipe = section.or("recipe", Recipe::Elector);
+        let command = section.required(
+            "command",
+            "the program to run on the leader and its arguments, such as [\"/usr/bin/job\", \"--fast\"]",
+        );
+        let env = section.or("env", BTreeMap::new());
+        let working_dir = section.optional("working_dir");
+        let stop_signal = section.or("stop_signal", StopSignal::default());
+        let stop_timeout = section.duration("stop_timeout", Duration::from_secs(2), Duration::ZERO..=HOUR);
+        let ready = section.table("ready", read_ready);
+        let restart = section.table("restart", read_restart);
+        let hooks = section.table("hooks", |section| Hooks {
+            prepare: read_hook("prepare", section),
+            before_takeover: read_hook("before_takeover", section),
+            after_ready: read_hook("after_ready", section),
+            before_stop: read_hook("before_stop", section),
+            after_stop: read_hook("after_stop", section),
+            on_leader_changed: read_hook("on_leader_changed", section),
+        });
+        let fenced = section.or("fenced", false);
+        let policy = Self::read_policy(section, policy);
+        Some(Self {
+            recipe,
+            fenced,
+            policy,
+            spec: JobSpec {
+                name: name.to_owned(),
+                command: command?,
+                env,
+                working_dir,
+                stop_signal,
+                stop_timeout,
+                ready: ready?,
+                restart,
+                hooks,
+            },
+        })
+    }
+
+    /// Only the job's policy, for those who don't run it.
+    pub(super) fn read_policy(section: &mut Section<'_>, base: &PolicyConfig) -> PolicyConfig {
+        let unset = Origin::Inherited("policy".to_owned());
+        section.table_over("policy", unset, |section| PolicyConfig::read(section, base))
+    }
+}
+
+fn read_ready(section: &mut Section<'_>) -> Option<ReadyProbe> {
+    let pace = |section: &mut Section<'_>| {
+        let interval = section.duration("interval", HOUR / 3600 / 2, MILLISECOND..=HOUR);
+        let timeout = section.duration("timeout", HOUR / 1800, MILLISECOND..=HOUR);
+        (interval, timeout)
+    };
+    match section.or("kind", ReadyKind::None) {
+        ReadyKind::None => Some(ReadyProbe::None),
+        ReadyKind::Notify => Some(ReadyProbe::Notify),
+        ReadyKind::Exec => {
+            let command =
+                section.required("command", "the program whose exit code 0 says that the job is ready");
+            let (interval, timeout) = pace(section);
+            Some(ReadyProbe::Exec { command: command?, interval, timeout })
+        }
+        ReadyKind::Http => {
+            let url = section.required(
+                "url",
+                "what answers with 2xx once the job is ready, such as \"http://127.0.0.1:8080/health\"",
+            );
+            let (interval, timeout) = pace(section);
+            Some(ReadyProbe::Http { url: url?, interval, timeout })
+        }
+        ReadyKind::Tcp => {
+            let address =
+                section.required("address", "the host:port that accepts connections once the job is ready");
+            let (interval, timeout) = pace(section);
+            Some(ReadyProbe::Tcp { address: address?, interval, timeout })
+        }
+    }
+}
+
+fn read_restart(section: &mut Section<'_>) -> RestartPolicy {
+    let base = RestartPolicy::default();
+    let limits = MILLISECOND..=24 * HOUR;
+    let restart = RestartPolicy {
+        max: section.or("max", base.max),
+        within: section.duration("within", base.within, limits.clone()),
+        backoff: section.duration("backoff", base.backoff, limits.clone()),
+        backoff_max: section.duration("backoff_max", base.backoff_max, limits),
+    };
+    if restart.backoff_max < restart.backoff {
+        section.problem("backoff_max", "it is shorter than backoff");
+    }
+    restart
+}
+
+fn read_hook(key: &'static str, section: &mut Section<'_>) -> Option<Hook> {
+    section
+        .optional_table(key, |section| {
+            let command = section.required("command", "the program to run and its arguments");
+            let timeout = section.duration("timeout", Duration::from_secs(10), MILLISECOND..=HOUR);
+            Some(Hook { command: command?, timeout })
+        })
+        .flatten()
+}

@@ -1,0 +1,365 @@
+//! The layers of the configuration, merged: files, environment, command line.
+//!
+//! The one module that knows figment, which merges and remembers which layer each
+//! value came from; the lines and columns are `file`'s.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use figment::{
+    Figment, Metadata, Profile, Provider, Source,
+    value::{Dict, Map, Num, Tag, Value as Merged},
+};
+
+use super::{
+    file::{self, Places},
+    problem::Problem,
+    tree::{Node, Origin, Value},
+};
+
+/// What every environment variable of the configuration starts with.
+pub const PREFIX: &str = "DR_WORKER__";
+
+/// A file longer than this is none of ours.
+const MAX_FILE: u64 = 1024 * 1024;
+
+/// Where the configuration is read from. Later layers win: files in order, then
+/// the environment, then the command line.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// Files, or directories whose `*.toml` are read in the order of their names.
+    pub paths: Vec<PathBuf>,
+    /// Environment variables; those that don't start with [`PREFIX`] are none of ours.
+    pub variables: Vec<(OsString, OsString)>,
+    /// `key=value`, from the command line.
+    pub sets: Vec<String>,
+}
+
+impl Sources {
+    /// The given files and settings, over this process's environment.
+    pub fn with_environment(paths: Vec<PathBuf>, sets: Vec<String>) -> Self {
+        Self { paths, variables: std::env::vars_os().collect(), sets }
+    }
+}
+
+/// One layer, as figment takes it.
+struct Layer {
+    origin: LayerOrigin,
+    values: Dict,
+}
+
+enum LayerOrigin {
+    File { path: Arc<Path>, places: BTreeMap<Vec<String>, Places> },
+    Variable(Arc<str>),
+    Set(Arc<str>),
+}
+
+/// A layer under its number, by which each value finds back to it.
+struct Numbered<'a>(usize, &'a Layer);
+
+impl Provider for Numbered<'_> {
+    fn metadata(&self) -> Metadata {
+        Metadata::from("layer", Source::Custom(self.0.to_string()))
+    }
+
+    fn data(&self) -> figment::error::Result<Map<Profile, Dict>> {
+        Ok(Map::from([(Profile::Default, self.1.values.clone())]))
+    }
+}
+
+/// Reads and merges all layers. What can't be read becomes a problem, and the rest
+/// is merged nevertheless, so that all that is wrong is found at once.
+pub(super) fn merge(sources: &Sources, problems: &mut Vec<Problem>) -> Node {
+    let mut layers = Vec::new();
+    for path in files(&sources.paths, problems) {
+        match read(&path) {
+            Ok(layer) => layers.push(layer),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let jobs = job_names(&layers);
+    variables(&sources.variables, &jobs, &mut layers, problems);
+    sets(&sources.sets, &mut layers, problems);
+
+    let mut figment = Figment::new();
+    for (number, layer) in layers.iter().enumerate() {
+        figment = figment.merge(Numbered(number, layer));
+    }
+    let merged = figment
+        .data()
+        .map(|mut profiles| profiles.remove(&Profile::Default).unwrap_or_default())
+        .unwrap_or_else(|e| {
+            problems.push(Problem::with_source("merging the settings", e.to_string()));
+            Dict::new()
+        });
+    let convert = Convert { figment: &figment, layers: &layers };
+    Node {
+        value: convert.table(merged, &mut Vec::new()),
+        origin: Origin::BuiltIn,
+        key_origin: Origin::BuiltIn,
+    }
+}
+
+/// The files to read: a directory stands for its `*.toml`.
+fn files(paths: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        match entries {
+            Ok(entries) => {
+                let mut inside: Vec<_> = entries
+                    .into_iter()
+                    .map(|entry| entry.path())
+                    .filter(|path| path.extension().is_some_and(|e| e == "toml"))
+                    .collect();
+                inside.sort();
+                if inside.is_empty() {
+                    problems.push(Problem::with_source(path.display(), "the directory holds no *.toml file"));
+                }
+                files.append(&mut inside);
+            }
+            Err(e) => problems
+                .push(Problem::with_source(path.display(), format!("the directory can't be read: {e}"))),
+        }
+    }
+    files
+}
+
+fn read(path: &Path) -> Result<Layer, Problem> {
+    let unreadable = |why: String| Problem::with_source(path.display(), why);
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
+        .map_err(|e| unreadable(format!("the file can't be read: {e}")))?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(unreadable(format!(
+            "the file is longer than {MAX_FILE} bytes, which is no configuration"
+        )));
+    }
+    let text =
+        String::from_utf8(bytes).map_err(|e| unreadable(format!("the file is not UTF-8 text: {e}")))?;
+    let path: Arc<Path> = Arc::from(path);
+    let parsed = file::parse(&text).map_err(|e| {
+        let origin = Origin::File { path: Arc::clone(&path), line: e.place.0, column: e.place.1 };
+        Problem::with_source(origin, format!("this is no valid TOML: {}", e.message))
+    })?;
+    Ok(Layer { origin: LayerOrigin::File { path, places: parsed.places }, values: parsed.values })
+}
+
+/// The names of all jobs in the files, for variables can't spell most of them.
+fn job_names(layers: &[Layer]) -> Vec<String> {
+    layers
+        .iter()
+        .filter_map(|layer| layer.values.get("job")?.as_dict())
+        .flat_map(|jobs| jobs.keys().cloned())
+        .collect()
+}
+
+fn variables(
+    all: &[(OsString, OsString)],
+    jobs: &[String],
+    layers: &mut Vec<Layer>,
+    problems: &mut Vec<Problem>,
+) {
+    let mut ours: Vec<_> =
+        all.iter().filter(|(name, _)| name.as_encoded_bytes().starts_with(PREFIX.as_bytes())).collect();
+    // A section as a whole goes before its keys, whatever the environment's order.
+    ours.sort();
+    for (name, value) in ours {
+        let shown = name.to_string_lossy().into_owned();
+        let origin = Origin::Variable { name: Arc::from(shown.as_str()) };
+        let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else {
+            problems.push(Problem::with_source(origin, "it is not UTF-8 text"));
+            continue;
+        };
+        let path = variable_path(&name[PREFIX.len()..], jobs);
+        if path.iter().any(String::is_empty) {
+            problems.push(Problem::with_source(
+                origin,
+                format!("it names no key; the form is {PREFIX}SECTION__KEY"),
+            ));
+            continue;
+        }
+        layers.push(Layer { origin: LayerOrigin::Variable(Arc::from(name)), values: nested(&path, value) });
+    }
+}
+
+/// The key that a variable's name stands for.
+///
+/// Keys are written in lower case, and a job in the way the files write it:
+/// `ORDERS_EU` finds a job `orders-eu`. What follows a job's `ENV` is the name of a
+/// variable, and stays as it is.
+fn variable_path(name: &str, jobs: &[String]) -> Vec<String> {
+    let parts: Vec<&str> = name.split("__").collect();
+    let is = |index: usize, word: &str| parts.get(index).is_some_and(|p| p.eq_ignore_ascii_case(word));
+    if is(0, "job") && is(2, "env") && parts.len() > 3 {
+        return vec!["job".into(), job_name(parts[1], jobs), "env".into(), parts[3..].join("__")];
+    }
+    parts
+        .iter()
+        .enumerate()
+        .map(|(index, part)| match index {
+            1 if is(0, "job") => job_name(part, jobs),
+            _ => part.to_ascii_lowercase(),
+        })
+        .collect()
+}
+
+fn job_name(written: &str, jobs: &[String]) -> String {
+    let plain = |name: &str| name.to_lowercase().replace(['-', '.'], "_");
+    jobs.iter()
+        .find(|job| plain(job) == plain(written))
+        .cloned()
+        .unwrap_or_else(|| written.to_ascii_lowercase())
+}
+
+fn sets(all: &[String], layers: &mut Vec<Layer>, problems: &mut Vec<Problem>) {
+    for text in all {
+        let origin = Origin::Set { text: Arc::from(text.as_str()) };
+        let Some((key, value)) = text.split_once('=') else {
+            problems.push(Problem::with_source(origin, "the form is --set section.key=value"));
+            continue;
+        };
+        match toml_edit::Key::parse(key.trim()) {
+            Ok(keys) => {
+                let path: Vec<_> = keys.iter().map(|key| key.get().to_owned()).collect();
+                layers.push(Layer {
+                    origin: LayerOrigin::Set(Arc::from(text.as_str())),
+                    values: nested(&path, value),
+                });
+            }
+            Err(_) => problems.push(Problem::with_source(
+                origin,
+                format!("{key:?} is no key; the form is --set section.key=value"),
+            )),
+        }
+    }
+}
+
+fn nested(path: &[String], value: &str) -> Dict {
+    let mut values = Merged::String(Tag::Default, value.to_owned());
+    for key in path.iter().skip(1).rev() {
+        values = Merged::Dict(Tag::Default, Dict::from([(key.clone(), values)]));
+    }
+    path.first().map(|first| Dict::from([(first.clone(), values)])).unwrap_or_default()
+}
+
+/// From figment's values to ours.
+struct Convert<'a> {
+    figment: &'a Figment,
+    layers: &'a [Layer],
+}
+
+impl Convert<'_> {
+    fn layer(&self, value: &Merged) -> Option<&LayerOrigin> {
+        let source = self.figment.get_metadata(value.tag())?.source.as_ref()?;
+        let number: usize = source.custom()?.parse().ok()?;
+        Some(&self.layers.get(number)?.origin)
+    }
+
+    fn node(&self, value: Merged, path: &mut Vec<String>) -> Node {
+        let layer = self.layer(&value);
+        let (key_origin, origin) = match layer {
+            None => (Origin::BuiltIn, Origin::BuiltIn),
+            Some(LayerOrigin::Variable(name)) => {
+                let origin = Origin::Variable { name: Arc::clone(name) };
+                (origin.clone(), origin)
+            }
+            Some(LayerOrigin::Set(text)) => {
+                let origin = Origin::Set { text: Arc::clone(text) };
+                (origin.clone(), origin)
+            }
+            Some(LayerOrigin::File { path: file, places }) => {
+                let at = |(line, column)| Origin::File { path: Arc::clone(file), line, column };
+                let places = places.get(path.as_slice());
+                (at(places.map_or((1, 1), |p| p.key)), at(places.map_or((1, 1), |p| p.value)))
+            }
+        };
+        let textual = !matches!(layer, None | Some(LayerOrigin::File { .. }));
+        Node { value: self.value(value, textual, path), origin, key_origin }
+    }
+
+    fn value(&self, value: Merged, textual: bool, path: &mut Vec<String>) -> Value {
+        match value {
+            Merged::String(_, text) if textual => Value::Text(text),
+            Merged::String(_, text) => Value::String(text),
+            Merged::Char(_, c) => Value::String(c.to_string()),
+            Merged::Bool(_, yes) => Value::Bool(yes),
+            Merged::Num(_, Num::I64(number)) => Value::Integer(number),
+            Merged::Num(_, Num::F64(number)) => Value::Float(number),
+            // The files' reader makes no other numbers.
+            Merged::Num(_, other) => Value::Float(other.to_f64().unwrap_or(f64::NAN)),
+            Merged::Empty(..) => Value::Table(BTreeMap::new()),
+            Merged::Dict(_, dict) => self.table(dict, path),
+            Merged::Array(_, elements) => {
+                let mut array = Vec::new();
+                for (index, element) in elements.into_iter().enumerate() {
+                    path.push(index.to_string());
+                    array.push(self.node(element, path));
+                    path.pop();
+                }
+                Value::Array(array)
+            }
+        }
+    }
+
+    fn table(&self, dict: Dict, path: &mut Vec<String>) -> Value {
+        let mut table = BTreeMap::new();
+        for (key, value) in dict {
+            path.push(key.clone());
+            table.insert(key, self.node(value, path));
+            path.pop();
+        }
+        Value::Table(table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_finds_the_job_as_the_files_write_it() {
+        let jobs = vec!["orders-EU".to_owned()];
+        assert_eq!(
+            variable_path("JOB__ORDERS_EU__STOP_TIMEOUT", &jobs),
+            ["job", "orders-EU", "stop_timeout"]
+        );
+        assert_eq!(variable_path("JOB__NEW__ENV__RUST_LOG", &jobs), ["job", "new", "env", "RUST_LOG"]);
+        assert_eq!(variable_path("NODE__ID", &jobs), ["node", "id"]);
+    }
+
+    #[test]
+    fn later_layers_win_key_by_key() {
+        let mut problems = Vec::new();
+        let root = merge(
+            &Sources {
+                paths: Vec::new(),
+                variables: vec![
+                    ("DR_WORKER__NODE__ID".into(), "12345".into()),
+                    ("DR_WORKER__NODE__SITE".into(), "east".into()),
+                    ("HOME".into(), "/root".into()),
+                ],
+                sets: vec!["node.site=west".into()],
+            },
+            &mut problems,
+        );
+        assert_eq!(problems, []);
+        let Value::Table(root) = root.value else { panic!("{root:?}") };
+        let Value::Table(node) = &root["node"].value else { panic!("{root:?}") };
+        assert_eq!(node["id"].value, Value::Text("12345".into()));
+        assert_eq!(node["id"].origin.to_string(), "environment variable DR_WORKER__NODE__ID");
+        assert_eq!(node["site"].origin.to_string(), "--set node.site=west");
+        assert_eq!(root.len(), 1);
+    }
+}

@@ -1,0 +1,223 @@
+//! The configuration: layered, typed, and refused as a whole with everything that is
+//! wrong with it.
+//!
+//! A [`Config`] that exists is coherent: every value is of its type and within its
+//! limits, and every job can be stopped before the lease of the session timeout that
+//! is asked for ends.
+
+mod file;
+mod http;
+mod job;
+mod layers;
+mod node;
+mod parse;
+mod policy;
+mod problem;
+mod reader;
+mod timing;
+mod tree;
+mod zookeeper;
+
+use std::collections::BTreeMap;
+
+pub use http::{HostPort, HttpConfig};
+pub use job::{JobConfig, Recipe};
+pub use layers::{PREFIX, Sources};
+pub use node::NodeConfig;
+pub use policy::{Failback, OnLeaderFailure, OnPause, PolicyConfig, TakeoverLimit};
+pub use problem::{Problem, Problems};
+pub use reader::Shown;
+pub use tree::Origin;
+pub use zookeeper::{Auth, Driver, Scheme, ZooKeeperConfig};
+
+use reader::{Findings, Section};
+use timing::Timing;
+
+/// All that a worker needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Who it is.
+    pub node: NodeConfig,
+    /// Where the ensemble is.
+    pub zookeeper: ZooKeeperConfig,
+    /// Its own endpoints.
+    pub http: HttpConfig,
+    /// What it runs where it leads; at least one, sorted by name.
+    pub jobs: Vec<JobConfig>,
+    /// Every value and where it came from.
+    shown: Vec<Shown>,
+}
+
+impl Config {
+    /// Reads and checks the configuration of a worker.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn load(sources: &Sources) -> Result<Self, Problems> {
+        let mut findings = Findings::default();
+        let root = layers::merge(sources, &mut findings.problems);
+        let read = Section::read_root(&root, &mut findings, read_worker);
+        Problems::none_of(findings.problems)?;
+        let (node, zookeeper, http, jobs) = read.ok_or_else(incomplete)?;
+        Ok(Self { node, zookeeper, http, jobs, shown: findings.shown })
+    }
+
+    /// Every value and where it came from.
+    pub fn shown(&self) -> &[Shown] {
+        &self.shown
+    }
+
+    /// Looks whether the jobs can run on this very node: whether their programs and
+    /// directories exist. Starts nothing.
+    ///
+    /// # Errors
+    /// Everything that would keep them from it.
+    pub fn check_node(&self) -> Result<(), Problems> {
+        let mut problems = Vec::new();
+        for job in &self.jobs {
+            let Err(faults) = job.spec.check() else {
+                continue;
+            };
+            for fault in faults.iter() {
+                let origin = self.origin(&fault.key);
+                problems.push(Problem::with_key(origin, &fault.key, &fault.problem));
+            }
+        }
+        Problems::none_of(problems)
+    }
+
+    /// Where the value of a key came from, or of the nearest key that it is a part of.
+    fn origin(&self, key: &str) -> &Origin {
+        let mut key = Some(key);
+        while let Some(name) = key {
+            if let Some(shown) = self.shown.iter().find(|shown| shown.key == name) {
+                return &shown.origin;
+            }
+            key = name.rsplit_once('.').map(|(parent, _)| parent);
+        }
+        &Origin::BuiltIn
+    }
+
+    /// Checks that every job can be stopped before its lease ends.
+    ///
+    /// # Errors
+    /// For each that can't, the figures and what to change.
+    pub fn check_timing(&self, granted: std::time::Duration) -> Result<(), Problems> {
+        let mut problems = Vec::new();
+        for job in &self.jobs {
+            if let Err(wrong) = timing_of(&self.zookeeper, granted, job).check() {
+                let key = format!("job.{}.stop_timeout", job.name());
+                let message = format!("with the session timeout that the servers grant, {wrong}");
+                problems.push(Problem::with_key(self.origin(&key), key.as_str(), message));
+            }
+        }
+        Problems::none_of(problems)
+    }
+}
+
+/// All that an operator's command needs to know; it runs without a node or a job of
+/// its own, so that a mistake in those never stands in an operator's way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorConfig {
+    /// Where the ensemble is.
+    pub zookeeper: ZooKeeperConfig,
+    /// What goes for every job that has no policy of its own.
+    pub policy: PolicyConfig,
+    /// The jobs that are configured, with their policies; maybe none.
+    pub jobs: BTreeMap<String, PolicyConfig>,
+}
+
+impl OperatorConfig {
+    /// Reads and checks what an operator's command needs.
+    ///
+    /// # Errors
+    /// Everything that is wrong with that.
+    pub fn load(sources: &Sources) -> Result<Self, Problems> {
+        let mut findings = Findings::default();
+        let root = layers::merge(sources, &mut findings.problems);
+        let read = Section::read_root(&root, &mut findings, |root| {
+            root.know("node");
+            let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
+            root.know("http");
+            let policy = read_policy(root);
+            let jobs = root.table("job", |jobs| {
+                jobs.each_table(|name, section| {
+                    section.leave_rest();
+                    (name.to_owned(), JobConfig::read_policy(section, &policy))
+                })
+            });
+            Some((zookeeper?, policy, jobs))
+        });
+        Problems::none_of(findings.problems)?;
+        let (zookeeper, policy, jobs) = read.ok_or_else(incomplete)?;
+        Ok(Self { zookeeper, policy, jobs: jobs.into_iter().collect() })
+    }
+
+    /// The policy of a job, whether it is configured here or not.
+    pub fn policy_of(&self, job: &str) -> &PolicyConfig {
+        self.jobs.get(job).unwrap_or(&self.policy)
+    }
+}
+
+type Worker = (NodeConfig, ZooKeeperConfig, HttpConfig, Vec<JobConfig>);
+
+fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
+    let node = root.table("node", NodeConfig::read);
+    let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
+    let http = root.table("http", HttpConfig::read);
+    let policy = read_policy(root);
+    let jobs: Vec<_> = root.table("job", |jobs| {
+        jobs.each_table(|name, section| {
+            let job = JobConfig::read(name, section, &policy);
+            if let (Some(node), Some(job)) = (&node, &job) {
+                check_site(section, node, job);
+            }
+            if let (Some(zookeeper), Some(job)) = (&zookeeper, &job) {
+                check_timing(section, zookeeper, job);
+            }
+            job
+        })
+    });
+    if jobs.is_empty() {
+        root.problem("job", "no job is configured; add a section such as [job.orders] with a command");
+    }
+    let jobs: Option<Vec<_>> = jobs.into_iter().collect();
+    Some((node?, zookeeper?, http, jobs?))
+}
+
+fn read_policy(root: &mut Section<'_>) -> PolicyConfig {
+    root.table("policy", |section| PolicyConfig::read(section, &PolicyConfig::default()))
+}
+
+/// A site that the order of sites doesn't know is a typing error more often than not.
+fn check_site(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
+    let sites = &job.policy.sites;
+    if !sites.is_empty() && !sites.contains(&node.site) {
+        let all: Vec<_> = sites.iter().map(|site| site.as_str()).collect();
+        section.problem(
+            "policy",
+            format!(
+                "this node's site {:?} is not in the order of sites {all:?}; correct node.site, or add it to policy.sites",
+                node.site.as_str()
+            ),
+        );
+    }
+}
+
+fn check_timing(section: &mut Section<'_>, zookeeper: &ZooKeeperConfig, job: &JobConfig) {
+    if let Err(wrong) = timing_of(zookeeper, zookeeper.session_timeout, job).check() {
+        section.problem("stop_timeout", wrong.to_string());
+    }
+}
+
+fn timing_of(zookeeper: &ZooKeeperConfig, session_timeout: std::time::Duration, job: &JobConfig) -> Timing {
+    Timing { session_timeout, tick: zookeeper.tick_time, stop_timeout: job.spec.stop_timeout }
+}
+
+/// Never seen: what is missing has been reported already.
+fn incomplete() -> Problems {
+    Problem::with_source("configuration", "it is incomplete").into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+use std::{collections::BTreeMap, path::PathBuf};
+
+use election_core::{MemberId, SiteId};
+
+use super::reader::Section;
+
+/// `[node]`: who this worker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// Its unique name among all workers.
+    pub id: MemberId,
+    /// The site that it stands in.
+    pub site: SiteId,
+    /// How others reach this node.
+    pub address: String,
+    /// Where the lock file and the guards' remains lie.
+    pub state_dir: PathBuf,
+    /// Free attributes for policies and for whoever reads the list of members.
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl NodeConfig {
+    pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
+        let host = host_name();
+        let id = match host.as_deref().and_then(|name| MemberId::new(name).ok()) {
+            Some(host) => Some(section.or("id", host)),
+            None => section
+                .required("id", "a name for this worker that no other has (this host has no usable name)"),
+        };
+        let site =
+            section.required("site", "the name of the site that this node stands in, such as \"east\"");
+        let address = host.unwrap_or_else(|| "127.0.0.1".to_owned());
+        let address = section.or("address", address);
+        let state_dir = section.or("state_dir", PathBuf::from("/var/lib/dr-worker"));
+        let attributes = section.or("attributes", BTreeMap::new());
+        Some(Self { id: id?, site: site?, address, state_dir, attributes })
+    }
+}
+
+fn host_name() -> Option<String> {
+    let name = nix::sys::utsname::uname().ok()?;
+    let name = name.nodename().to_str()?;
+    (!name.is_empty() && name != "(none)").then(|| name.to_owned())
+}

@@ -1,0 +1,299 @@
+//! From a value of the tree to a typed one, or a sentence that says what would be valid.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use election_core::{MemberId, SiteId};
+
+use super::tree::{Node, Origin, Value};
+
+/// A value that doesn't fit.
+#[derive(Debug)]
+pub(super) struct Mismatch {
+    pub(super) message: String,
+    /// Where exactly, if inside of the value.
+    pub(super) at: Option<Origin>,
+}
+
+impl From<String> for Mismatch {
+    fn from(message: String) -> Self {
+        Self { message, at: None }
+    }
+}
+
+/// A type of value.
+pub(super) trait Parse: Sized {
+    /// Takes the value of a node.
+    fn parse(node: &Node) -> Result<Self, Mismatch>;
+
+    /// Takes an element of an array.
+    fn parse_element(node: &Node) -> Result<Self, Mismatch> {
+        Self::parse(node)
+    }
+
+    /// As it would be written in a file.
+    fn show(&self) -> String;
+}
+
+fn quoted(text: &str) -> String {
+    toml_edit::Value::from(text).to_string()
+}
+
+impl Node {
+    fn expected(&self, what: &str) -> Mismatch {
+        let found = match &self.value {
+            Value::Text(text) | Value::String(text) => format!("{text:?}"),
+            Value::Integer(number) => format!("the integer {number}"),
+            Value::Float(number) => format!("the number {number}"),
+            Value::Bool(yes) => format!("{yes}"),
+            other => other.kind().to_owned(),
+        };
+        format!("expected {what}, found {found}").into()
+    }
+
+    fn text(&self, what: &str) -> Result<String, Mismatch> {
+        match &self.value {
+            Value::String(text) => Ok(text.clone()),
+            // `--set 'node.id="east-1"'` means the same as without the quotes.
+            Value::Text(text) if text.len() > 1 && text.starts_with('"') && text.ends_with('"') => {
+                match text.parse::<toml_edit::Value>() {
+                    Ok(toml_edit::Value::String(inner)) => Ok(inner.into_value()),
+                    _ => Ok(text.clone()),
+                }
+            }
+            Value::Text(text) => Ok(text.clone()),
+            _ => Err(self.expected(what)),
+        }
+    }
+
+    /// Its value; what came as mere text is read as TOML, for no string is wanted here.
+    pub(super) fn structured(&self) -> Value {
+        match &self.value {
+            Value::Text(text) => text
+                .parse::<toml_edit::Value>()
+                .map(|value| self.converted(&value).value)
+                .unwrap_or_else(|_| self.value.clone()),
+            other => other.clone(),
+        }
+    }
+
+    fn converted(&self, value: &toml_edit::Value) -> Self {
+        use toml_edit::Value as Toml;
+        let value = match value {
+            Toml::String(text) => Value::String(text.value().clone()),
+            Toml::Integer(number) => Value::Integer(*number.value()),
+            Toml::Float(number) => Value::Float(*number.value()),
+            Toml::Boolean(yes) => Value::Bool(*yes.value()),
+            Toml::Datetime(date) => Value::String(date.to_string()),
+            Toml::Array(array) => Value::Array(array.iter().map(|e| self.converted(e)).collect()),
+            Toml::InlineTable(table) => Value::Table(
+                table.iter().map(|(key, value)| (key.to_owned(), self.converted(value))).collect(),
+            ),
+        };
+        Self { value, origin: self.origin.clone(), key_origin: self.key_origin.clone() }
+    }
+}
+
+impl Parse for String {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        let text = node.text("a string in quotes")?;
+        if text.is_empty() {
+            return Err("it is empty; leave the key out instead".to_owned().into());
+        }
+        Ok(text)
+    }
+
+    fn parse_element(node: &Node) -> Result<Self, Mismatch> {
+        // An empty argument of a command is an argument.
+        node.text("a string in quotes")
+    }
+
+    fn show(&self) -> String {
+        quoted(self)
+    }
+}
+
+impl Parse for PathBuf {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        String::parse(node).map(Self::from)
+    }
+
+    fn show(&self) -> String {
+        quoted(&self.to_string_lossy())
+    }
+}
+
+impl Parse for bool {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        match node.structured() {
+            Value::Bool(yes) => Ok(yes),
+            _ => Err(node.expected("true or false, without quotes")),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Parse for i64 {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        match node.structured() {
+            Value::Integer(number) => Ok(number),
+            _ => Err(node.expected("an integer, without quotes")),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Parse for u32 {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        let number = i64::parse(node)?;
+        Self::try_from(number)
+            .map_err(|_| format!("{number} is out of range; 0 to {} is valid", Self::MAX).into())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+const DURATION: &str = "a duration: a string with a unit, such as \"10s\", \"250ms\" or \"1m 30s\"";
+
+impl Parse for Duration {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        let text = node.text(DURATION)?;
+        humantime::parse_duration(text.trim()).map_err(|_| node.expected(DURATION))
+    }
+
+    fn show(&self) -> String {
+        quoted(&humantime::format_duration(*self).to_string())
+    }
+}
+
+macro_rules! name {
+    ($($type:ty),*) => {$(
+        impl Parse for $type {
+            fn parse(node: &Node) -> Result<Self, Mismatch> {
+                let text = String::parse(node)?;
+                Self::new(text).map_err(|e| e.to_string().into())
+            }
+
+            fn show(&self) -> String {
+                quoted(self.as_str())
+            }
+        }
+    )*};
+}
+
+name!(MemberId, SiteId);
+
+impl<T: Parse> Parse for Vec<T> {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        let Value::Array(elements) = node.structured() else {
+            return Err(node.expected("an array, such as [\"one\", \"two\"]"));
+        };
+        let parsed = elements.iter().enumerate().map(|(index, element)| {
+            T::parse_element(element).map_err(|wrong| Mismatch {
+                message: format!("element {}: {}", index + 1, wrong.message),
+                at: Some(wrong.at.unwrap_or_else(|| element.origin.clone())),
+            })
+        });
+        parsed.collect()
+    }
+
+    fn show(&self) -> String {
+        let all: Vec<_> = self.iter().map(T::show).collect();
+        format!("[{}]", all.join(", "))
+    }
+}
+
+impl Parse for BTreeMap<String, String> {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        let Value::Table(entries) = node.structured() else {
+            return Err(node.expected("a table of strings, such as { name = \"value\" }"));
+        };
+        let parsed = entries.into_iter().map(|(name, entry)| {
+            // An empty value is a value in an environment.
+            let value = entry.text("a string in quotes").map_err(|wrong| Mismatch {
+                message: format!("{name}: {}", wrong.message),
+                at: Some(entry.origin.clone()),
+            })?;
+            Ok((name, value))
+        });
+        parsed.collect()
+    }
+
+    fn show(&self) -> String {
+        let secret = |name: &str| {
+            let name = name.to_ascii_uppercase();
+            ["PASS", "SECRET", "TOKEN", "KEY", "CREDENTIAL"].iter().any(|word| name.contains(word))
+        };
+        if self.is_empty() {
+            return "{}".to_owned();
+        }
+        let all: Vec<_> = self
+            .iter()
+            .map(|(name, value)| {
+                let shown = if secret(name) { "..." } else { value };
+                format!("{} = {}", toml_edit::Key::new(name), quoted(shown))
+            })
+            .collect();
+        format!("{{ {} }}", all.join(", "))
+    }
+}
+
+/// An enum of words; those of a later version are refused as such.
+macro_rules! choice {
+    (
+        $(#[$doc:meta])*
+        $vis:vis enum $name:ident {
+            $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)*
+        }
+        later: [$($later:literal),*]
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $name {
+            $($(#[$variant_doc])* $variant,)*
+        }
+
+        impl $name {
+            /// The word for it in the configuration.
+            $vis const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+
+        impl $crate::config::parse::Parse for $name {
+            fn parse(
+                node: &$crate::config::tree::Node,
+            ) -> Result<Self, $crate::config::parse::Mismatch> {
+                let text = <String as $crate::config::parse::Parse>::parse(node)?;
+                match text.as_str() {
+                    $($word => Ok(Self::$variant),)*
+                    other => Err($crate::config::parse::unknown_word(
+                        other,
+                        &[$($word),*],
+                        &[$($later),*],
+                    )),
+                }
+            }
+
+            fn show(&self) -> String {
+                $crate::config::parse::Parse::show(&self.as_str().to_owned())
+            }
+        }
+    };
+}
+pub(super) use choice;
+
+pub(super) fn unknown_word(word: &str, valid: &[&str], later: &[&str]) -> Mismatch {
+    let valid: Vec<_> = valid.iter().map(|word| format!("{word:?}")).collect();
+    let what = if later.contains(&word) { "is not supported by this version" } else { "is not known" };
+    format!("{word:?} {what}; valid: {}", valid.join(", ")).into()
+}

@@ -1,0 +1,184 @@
+use std::time::Duration;
+
+use election_core::{SiteId, engine::Policy};
+use strategies::SitePolicy;
+
+use super::{parse::choice, reader::Section};
+
+/// `[policy]`, or `[job.NAME.policy]` over it: when and where leadership moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyConfig {
+    /// In order of preference.
+    pub sites: Vec<SiteId>,
+    /// Who follows a leader that failed.
+    pub on_leader_failure: OnLeaderFailure,
+    /// Whether leadership returns to the preferred site by itself.
+    pub failback: Failback,
+    /// For how long a better member must have been there before it does.
+    pub failback_after: Duration,
+    /// The least time in office before a move that nothing forces.
+    pub min_tenure: Duration,
+    /// The quiet time after a failover.
+    pub cooldown: Duration,
+    /// Past this many takeovers the election holds still.
+    pub max_takeovers: TakeoverLimit,
+    /// What the leader does while ZooKeeper can't be reached.
+    pub on_pause: OnPause,
+    /// How long a takeover may last.
+    pub takeover_timeout: Duration,
+    /// How long the old leader may take to let go.
+    pub release_timeout: Duration,
+    /// How long the elected one may take to appear.
+    pub acquire_timeout: Duration,
+    /// For how long a member that failed is not named.
+    pub exclusion: Duration,
+}
+
+/// At most so many takeovers in so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakeoverLimit {
+    /// So many.
+    pub count: u32,
+    /// In so long.
+    pub within: Duration,
+}
+
+choice! {
+    /// Who follows a leader that failed.
+    pub enum OnLeaderFailure {
+        /// Somebody of another site than the failed leader's.
+        OtherSite = "other-site",
+        /// The best by the order of sites.
+        PreferOrder = "prefer-order",
+        /// Somebody of the same site, if there is one.
+        SameSiteFirst = "same-site-first",
+    }
+    later: []
+}
+
+choice! {
+    /// Whether leadership returns to a better member by itself.
+    pub enum Failback {
+        /// Only when an operator says so.
+        Manual = "manual",
+        /// After `failback_after`.
+        Auto = "auto",
+    }
+    later: []
+}
+
+choice! {
+    /// What the leader does while ZooKeeper can't be reached.
+    pub enum OnPause {
+        /// It stops its job before its lease ends: at most one leader.
+        Stop = "stop",
+        /// It goes on: at least one leader. The resource must check tokens.
+        Keep = "keep",
+    }
+    later: []
+}
+
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            sites: Vec::new(),
+            on_leader_failure: OnLeaderFailure::OtherSite,
+            failback: Failback::Manual,
+            failback_after: seconds(600),
+            min_tenure: seconds(60),
+            cooldown: seconds(30),
+            max_takeovers: TakeoverLimit { count: 5, within: seconds(600) },
+            on_pause: OnPause::Stop,
+            takeover_timeout: seconds(60),
+            release_timeout: seconds(30),
+            acquire_timeout: seconds(10),
+            exclusion: seconds(300),
+        }
+    }
+}
+
+/// A day: a longer wait than that is a mistake in the unit.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const SECOND: Duration = Duration::from_secs(1);
+
+impl PolicyConfig {
+    /// Who should lead.
+    pub fn sites(&self) -> SitePolicy {
+        SitePolicy {
+            sites: self.sites.clone(),
+            on_leader_failure: match self.on_leader_failure {
+                OnLeaderFailure::OtherSite => strategies::OnLeaderFailure::OtherSite,
+                OnLeaderFailure::PreferOrder => strategies::OnLeaderFailure::PreferOrder,
+                OnLeaderFailure::SameSiteFirst => strategies::OnLeaderFailure::SameSiteFirst,
+            },
+            failback: match self.failback {
+                Failback::Manual => strategies::Failback::Manual,
+                Failback::Auto => strategies::Failback::Auto,
+            },
+        }
+    }
+
+    /// How the election behaves for a job that needs `stop_budget` to end.
+    pub fn engine(&self, stop_budget: Duration) -> Policy {
+        Policy {
+            on_pause: match self.on_pause {
+                OnPause::Stop => election_core::engine::OnPause::Stop,
+                OnPause::Keep => election_core::engine::OnPause::Keep { max_pause: None },
+            },
+            stop_budget,
+            takeover_timeout: self.takeover_timeout,
+            release_timeout: self.release_timeout,
+            acquire_timeout: self.acquire_timeout,
+            exclusion: self.exclusion,
+            min_tenure: self.min_tenure,
+            cooldown: self.cooldown,
+            max_takeovers: election_core::engine::TakeoverLimit {
+                count: self.max_takeovers.count,
+                within: self.max_takeovers.within,
+            },
+            better_after: self.failback_after,
+            ..Policy::default()
+        }
+    }
+
+    /// Reads a section over the values in `base`.
+    pub(super) fn read(section: &mut Section<'_>, base: &Self) -> Self {
+        let any = Duration::ZERO..=DAY * 30;
+        let watchdog = SECOND..=DAY;
+        let sites: Vec<SiteId> = section.or("sites", base.sites.clone());
+        for (index, site) in sites.iter().enumerate() {
+            if sites[..index].contains(site) {
+                section.problem("sites", format!("{:?} is listed twice", site.as_str()));
+            }
+        }
+        let policy = Self {
+            sites,
+            on_leader_failure: section.or("on_leader_failure", base.on_leader_failure),
+            failback: section.or("failback", base.failback),
+            failback_after: section.duration("failback_after", base.failback_after, any.clone()),
+            min_tenure: section.duration("min_tenure", base.min_tenure, any.clone()),
+            cooldown: section.duration("cooldown", base.cooldown, any.clone()),
+            max_takeovers: section.table("max_takeovers", |section| {
+                let count = section.or("count", base.max_takeovers.count);
+                if count == 0 {
+                    section.problem("count", "0 would never let anybody take over; 1 or more is valid");
+                }
+                TakeoverLimit {
+                    count,
+                    within: section.duration("within", base.max_takeovers.within, SECOND..=DAY),
+                }
+            }),
+            on_pause: section.or("on_pause", base.on_pause),
+            takeover_timeout: section.duration("takeover_timeout", base.takeover_timeout, watchdog.clone()),
+            release_timeout: section.duration("release_timeout", base.release_timeout, watchdog.clone()),
+            acquire_timeout: section.duration("acquire_timeout", base.acquire_timeout, watchdog),
+            exclusion: section.duration("exclusion", base.exclusion, any),
+        };
+        if section.or("slots", 1_u32) != 1 {
+            section.problem("slots", "more leaders than one are not supported by this version; valid: 1");
+        }
+        section.not_yet(&["failback_windows", "fast_failover", "suspect_after"]);
+        policy
+    }
+}

@@ -1,0 +1,83 @@
+//! What is wrong with a configuration: all of it at once.
+
+use std::fmt;
+
+use super::tree::Origin;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where: `file:line:column`, a variable, a `--set`.
+    pub at: Option<String>,
+    /// The key, in full.
+    pub key: Option<String>,
+    /// What is wrong with it and what would be valid.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem with a source as a whole.
+    pub(super) fn with_source(at: impl fmt::Display, message: impl Into<String>) -> Self {
+        Self { at: Some(at.to_string()), key: None, message: message.into() }
+    }
+
+    /// A problem with a key.
+    pub(super) fn with_key(origin: &Origin, key: impl Into<String>, message: impl Into<String>) -> Self {
+        let at = match origin {
+            Origin::BuiltIn | Origin::Inherited(_) => None,
+            set => Some(set.to_string()),
+        };
+        Self { at, key: Some(key.into()), message: message.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(at) = &self.at {
+            write!(f, "{at}: ")?;
+        }
+        if let Some(key) = &self.key {
+            write!(f, "{key}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Everything that is wrong with a configuration; at least one thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(Vec<Problem>);
+
+impl Problems {
+    /// `Err` with the problems, if there are any.
+    pub(super) fn none_of(problems: Vec<Problem>) -> Result<(), Self> {
+        if problems.is_empty() { Ok(()) } else { Err(Self(problems)) }
+    }
+
+    /// One by one.
+    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+        self.0.iter()
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Self {
+        Self(vec![problem])
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [one] => write!(f, "the configuration can't be used: {one}"),
+            all => {
+                write!(f, "the configuration can't be used, {} problems:", all.len())?;
+                for problem in all {
+                    write!(f, "\n  {problem}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Problems {}

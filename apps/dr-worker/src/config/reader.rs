@@ -1,0 +1,303 @@
+//! Reads sections of the tree, and collects everything that is wrong instead of
+//! stopping at the first.
+
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
+
+use super::{
+    parse::Parse,
+    problem::Problem,
+    tree::{Node, Origin, Value},
+};
+
+/// An effective value, with where it came from.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Shown {
+    /// The key, in full.
+    pub key: String,
+    /// As it would be written in a file.
+    pub value: String,
+    /// Where it came from.
+    #[serde(serialize_with = "as_text")]
+    pub origin: Origin,
+}
+
+fn as_text<S: serde::Serializer>(origin: &Origin, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(origin)
+}
+
+/// What has been found so far.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) problems: Vec<Problem>,
+    pub(super) shown: Vec<Shown>,
+    /// Every key that was asked for, set or not.
+    pub(super) asked: Vec<String>,
+}
+
+/// One table of the configuration, while it is being read.
+pub(super) struct Section<'a> {
+    path: String,
+    table: BTreeMap<String, Node>,
+    /// Where the table stands, if anywhere.
+    origin: Origin,
+    /// What a key that is not set here is said to come from.
+    unset: Origin,
+    known: Vec<&'static str>,
+    /// Whether the user chooses the names of the keys.
+    free: bool,
+    findings: &'a mut Findings,
+}
+
+impl<'a> Section<'a> {
+    /// Reads the root of the tree, and reports each key that `read` doesn't ask for.
+    pub(super) fn read_root<T>(
+        root: &Node,
+        findings: &'a mut Findings,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> T {
+        let mut section = Section::of(String::new(), Some(root), Origin::BuiltIn, findings);
+        let result = read(&mut section);
+        section.report_unknown();
+        result
+    }
+
+    fn of(path: String, node: Option<&Node>, unset: Origin, findings: &'a mut Findings) -> Self {
+        let origin = node.map_or(Origin::BuiltIn, |n| n.key_origin.clone());
+        let table = match node.map(|node| (node, node.structured())) {
+            None => BTreeMap::new(),
+            Some((_, Value::Table(table))) => table,
+            Some((node, other)) => {
+                let message = format!("expected a table, found {}", other.kind());
+                findings.problems.push(Problem::with_key(&node.origin, path.as_str(), message));
+                BTreeMap::new()
+            }
+        };
+        Section { path, table, origin, unset, known: Vec::new(), free: false, findings }
+    }
+
+    /// The full name of a key of this section.
+    pub(super) fn key(&self, key: &str) -> String {
+        let key = toml_edit::Key::new(key);
+        if self.path.is_empty() { key.to_string() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// Whether a key is set here.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    fn ask(&mut self, key: &'static str) -> Option<Node> {
+        self.known.push(key);
+        let full = self.key(key);
+        self.findings.asked.push(full);
+        self.table.get(key).cloned()
+    }
+
+    fn show<T: Parse>(&mut self, key: &str, value: &T, origin: Origin) {
+        let shown = Shown { key: self.key(key), value: value.show(), origin };
+        self.findings.shown.push(shown);
+    }
+
+    /// Takes a key's value, if it is set.
+    pub(super) fn optional<T: Parse>(&mut self, key: &'static str) -> Option<T> {
+        let node = self.ask(key)?;
+        match T::parse(&node) {
+            Ok(value) => {
+                self.show(key, &value, node.origin);
+                Some(value)
+            }
+            Err(wrong) => {
+                let origin = wrong.at.unwrap_or(node.origin);
+                let full = self.key(key);
+                self.findings.problems.push(Problem::with_key(&origin, full, wrong.message));
+                None
+            }
+        }
+    }
+
+    /// Takes a key's value, or `default`.
+    pub(super) fn or<T: Parse>(&mut self, key: &'static str, default: T) -> T {
+        match self.optional(key) {
+            Some(value) => value,
+            None => {
+                if !self.has(key) {
+                    let origin = self.unset.clone();
+                    self.show(key, &default, origin);
+                }
+                default
+            }
+        }
+    }
+
+    /// Takes the value of a key that must be set; `meaning` says what it is for.
+    pub(super) fn required<T: Parse>(&mut self, key: &'static str, meaning: &str) -> Option<T> {
+        if !self.has(key) {
+            self.ask(key);
+            self.problem(key, format!("it is missing: {meaning}"));
+            return None;
+        }
+        self.optional(key)
+    }
+
+    /// Takes a duration within limits, or `default`.
+    pub(super) fn duration(
+        &mut self,
+        key: &'static str,
+        default: Duration,
+        limits: RangeInclusive<Duration>,
+    ) -> Duration {
+        let value = self.or(key, default);
+        if self.has(key) && !limits.contains(&value) {
+            self.problem(
+                key,
+                format!(
+                    "{} is out of range; {} to {} is valid",
+                    humantime::format_duration(value),
+                    humantime::format_duration(*limits.start()),
+                    humantime::format_duration(*limits.end()),
+                ),
+            );
+            return default;
+        }
+        value
+    }
+
+    /// Reads a table below this one, whether it is set or not.
+    pub(super) fn table<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+        self.known.push(key);
+        self.table_named(key, self.unset.clone(), read)
+    }
+
+    /// Reads a table below this one if it is set.
+    pub(super) fn optional_table<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> Option<T> {
+        self.known.push(key);
+        self.has(key).then(|| self.table_named(key, self.unset.clone(), read))
+    }
+
+    /// Reads each of the tables below this one, whose names the user chose.
+    pub(super) fn each_table<T>(&mut self, mut read: impl FnMut(&str, &mut Section<'_>) -> T) -> Vec<T> {
+        self.free = true;
+        let names: Vec<_> = self.table.keys().cloned().collect();
+        names
+            .iter()
+            .map(|name| self.table_named(name, self.unset.clone(), |table| read(name, table)))
+            .collect()
+    }
+
+    /// Reads a table below this one; keys that are not set there come from `unset`.
+    pub(super) fn table_over<T>(
+        &mut self,
+        key: &'static str,
+        unset: Origin,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> T {
+        self.known.push(key);
+        self.table_named(key, unset, read)
+    }
+
+    fn table_named<T>(&mut self, key: &str, unset: Origin, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+        let node = self.table.get(key).cloned();
+        let path = self.key(key);
+        let mut section = Section::of(path, node.as_ref(), unset, self.findings);
+        let result = read(&mut section);
+        section.report_unknown();
+        result
+    }
+
+    /// Marks a key as known without reading it.
+    pub(super) fn know(&mut self, key: &'static str) {
+        self.known.push(key);
+    }
+
+    /// Leaves the keys that are not asked for to somebody else.
+    pub(super) fn leave_rest(&mut self) {
+        self.free = true;
+    }
+
+    /// Refuses keys that are laid down and that this version can't honour: to
+    /// ignore them would be to promise what is not kept.
+    pub(super) fn not_yet(&mut self, keys: &[&'static str]) {
+        for key in keys {
+            if let Some(node) = self.table.remove(*key) {
+                let full = self.key(key);
+                self.findings.problems.push(Problem::with_key(
+                    &node.key_origin,
+                    full,
+                    "it is not supported by this version; leave it out",
+                ));
+            }
+        }
+    }
+
+    /// Reports a problem with the value of a key, or with its absence.
+    pub(super) fn problem(&mut self, key: &str, message: impl Into<String>) {
+        let origin = self.table.get(key).map_or_else(|| self.origin.clone(), |node| node.origin.clone());
+        let full = self.key(key);
+        self.findings.problems.push(Problem::with_key(&origin, full, message));
+    }
+
+    /// Reports a problem with the section as a whole.
+    pub(super) fn problem_here(&mut self, message: impl Into<String>) {
+        let problem = Problem::with_key(&self.origin, self.path.clone(), message);
+        self.findings.problems.push(problem);
+    }
+
+    fn report_unknown(self) {
+        for (name, node) in &self.table {
+            if self.free || self.known.contains(&name.as_str()) {
+                continue;
+            }
+            let mut message = "unknown key".to_owned();
+            if let Some(close) = closest(name, &self.known) {
+                message.push_str(&format!("; did you mean {close:?}?"));
+            }
+            let place =
+                if self.path.is_empty() { "at the top".to_owned() } else { format!("in [{}]", self.path) };
+            message.push_str(&format!("; valid {place}: {}", self.known.join(", ")));
+            self.findings.problems.push(Problem::with_key(&node.key_origin, self.key(name), message));
+        }
+    }
+}
+
+/// The known name that a mistyped one most likely stands for.
+fn closest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    known
+        .iter()
+        .map(|candidate| (distance(name, candidate), *candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// How many insertions, deletions and substitutions lie between two words.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typing_error_finds_its_word() {
+        assert_eq!(closest("failbak", &["failback", "fenced"]), Some("failback"));
+        assert_eq!(closest("sit", &["id", "site"]), Some("site"));
+        assert_eq!(closest("colour", &["id", "site"]), None);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+}

@@ -1,0 +1,453 @@
+use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
+
+use super::*;
+use crate::job::ReadyProbe;
+
+/// A worker's configuration that is complete and says nothing more.
+const SMALL: &str = r#"[node]
+id = "east-1"
+site = "east"
+
+[zookeeper]
+connect = "127.0.0.1:2181"
+
+[job.orders]
+command = ["/bin/true"]
+"#;
+
+struct Given {
+    dir: tempfile::TempDir,
+    sources: Sources,
+}
+
+impl Given {
+    fn file(text: &str) -> Self {
+        let mut given = Self { dir: tempfile::tempdir().unwrap(), sources: Sources::default() };
+        given.add("worker.toml", text);
+        given
+    }
+
+    fn add(&mut self, name: &str, text: &str) -> &mut Self {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        self.sources.paths.push(path);
+        self
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn variable(mut self, name: &str, value: &str) -> Self {
+        self.sources.variables.push((name.into(), value.into()));
+        self
+    }
+
+    fn set(mut self, text: &str) -> Self {
+        self.sources.sets.push(text.into());
+        self
+    }
+
+    fn load(&self) -> Result<Config, Problems> {
+        Config::load(&self.sources)
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let dir = format!("{}/", self.dir.path().display());
+        match self.load() {
+            Ok(config) => panic!("accepted: {config:?}"),
+            Err(problems) => problems.iter().map(|p| p.to_string().replace(&dir, "")).collect(),
+        }
+    }
+
+    /// Asserts that there is one problem, and that it starts like this and contains that.
+    #[track_caller]
+    fn refused(&self, start: &str, parts: &[&str]) {
+        let problems = self.problems();
+        assert_eq!(problems.len(), 1, "{problems:#?}");
+        assert!(problems[0].starts_with(start), "{problems:#?}");
+        for part in parts {
+            assert!(problems[0].contains(part), "{part:?} is not in {problems:#?}");
+        }
+    }
+}
+
+#[test]
+fn the_smallest_configuration_gets_the_defaults() {
+    let config = Given::file(SMALL).load().unwrap();
+    assert_eq!(config.node.id.as_str(), "east-1");
+    assert_eq!(config.zookeeper.root, "/dr");
+    assert_eq!(config.zookeeper.session_timeout, Duration::from_secs(10));
+    assert_eq!(config.http.listen.to_string(), "127.0.0.1:7080");
+    let [job] = config.jobs.as_slice() else { panic!("{:?}", config.jobs) };
+    assert_eq!(job.policy, PolicyConfig::default());
+    assert_eq!(job.spec.ready, ReadyProbe::None);
+}
+
+#[test]
+fn the_member_is_named_after_the_host() {
+    let config = Given::file(&SMALL.replace("id = \"east-1\"\n", "")).load().unwrap();
+    let host = nix::sys::utsname::uname().unwrap();
+    assert_eq!(config.node.id.as_str(), host.nodename().to_str().unwrap());
+}
+
+#[test]
+fn later_layers_win() {
+    let mut given = Given::file(SMALL);
+    given.add("site.toml", "[node]\nid = \"from-site\"\naddress = \"10.0.0.1\"\n");
+    let given = given
+        .variable("DR_WORKER__NODE__ADDRESS", "10.0.0.2")
+        .variable("DR_WORKER__NODE__STATE_DIR", "/from/environment")
+        .set("node.state_dir=/from/set");
+    let config = given.load().unwrap();
+    assert_eq!(config.node.id.as_str(), "from-site");
+    assert_eq!(config.node.address, "10.0.0.2");
+    assert_eq!(config.node.state_dir, PathBuf::from("/from/set"));
+    let origin = |key: &str| {
+        let shown = config.shown().iter().find(|s| s.key == key).unwrap();
+        shown.origin.to_string()
+    };
+    assert!(origin("node.id").ends_with("site.toml:2:6"), "{}", origin("node.id"));
+    assert_eq!(origin("node.address"), "environment variable DR_WORKER__NODE__ADDRESS");
+    assert_eq!(origin("node.state_dir"), "--set node.state_dir=/from/set");
+    assert_eq!(origin("zookeeper.root"), "built-in default");
+    assert_eq!(origin("job.orders.policy.cooldown"), "taken over from [policy]");
+}
+
+#[test]
+fn a_directory_is_read_in_the_order_of_names() {
+    let mut given = Given::file(SMALL);
+    let dir = given.path("conf.d");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("20.toml"), "[zookeeper]\nroot = \"/second\"\n").unwrap();
+    fs::write(dir.join("10.toml"), "[zookeeper]\nroot = \"/first\"\ntick_time = \"1s\"\n").unwrap();
+    fs::write(dir.join("30.txt"), "not TOML at all").unwrap();
+    given.sources.paths.push(dir);
+    let config = given.load().unwrap();
+    assert_eq!(config.zookeeper.root, "/second");
+    assert_eq!(config.zookeeper.tick_time, Duration::from_secs(1));
+}
+
+#[test]
+fn a_job_takes_the_policy_over_and_may_change_it() {
+    let text = format!(
+        "{SMALL}[policy]\nsites = [\"east\", \"west\"]\ncooldown = \"5s\"\nmax_takeovers = {{ count = 9 }}\n\
+         [job.orders.policy]\ncooldown = \"7s\"\n[job.bills]\ncommand = [\"x\"]\n"
+    );
+    let config = Given::file(&text).load().unwrap();
+    let policy = |name: &str| &config.jobs.iter().find(|j| j.name() == name).unwrap().policy;
+    assert_eq!(policy("orders").cooldown, Duration::from_secs(7));
+    assert_eq!(policy("orders").max_takeovers.count, 9);
+    assert_eq!(policy("bills").cooldown, Duration::from_secs(5));
+    assert_eq!(policy("bills").sites.len(), 2);
+}
+
+#[test]
+fn text_from_outside_becomes_what_is_asked_for() {
+    let given = Given::file(SMALL)
+        .variable("DR_WORKER__NODE__ID", "12345")
+        .variable("DR_WORKER__JOB__ORDERS__ENV__RUST_LOG", "debug")
+        .variable("DR_WORKER__JOB__ORDERS__FENCED", "true")
+        .set("job.orders.command=[\"/bin/echo\", \"a,b\"]")
+        .set("job.orders.restart.max=7")
+        .set("job.orders.ready={ kind = \"tcp\", address = \"[::1]:80\" }")
+        .set("zookeeper.root=\"/quoted\"");
+    let config = given.load().unwrap();
+    assert_eq!(config.node.id.as_str(), "12345");
+    assert_eq!(config.zookeeper.root, "/quoted");
+    let job = &config.jobs[0];
+    let spec = &job.spec;
+    assert_eq!(spec.env["RUST_LOG"], "debug");
+    assert_eq!(spec.command, ["/bin/echo", "a,b"]);
+    assert_eq!(spec.restart.max, 7);
+    assert!(job.fenced);
+    assert!(matches!(&spec.ready, ReadyProbe::Tcp { address, .. } if address == "[::1]:80"));
+}
+
+#[test]
+fn everything_wrong_is_reported_at_once_each_with_its_place() {
+    let text = "[node]\nsit = \"east\"\n[zookeeper]\nconnect = \"zk1:2181\"\nsession_timeout = 10\n\
+                [policy]\nfailback = \"soon\"\n[job.orders]\ncommand = [\"x\", 3]\n";
+    let given = Given::file(text).variable("DR_WORKER__POLICY__COOLDOWN", "soon").set("policy.slots=2");
+    let problems = given.problems();
+    let expected = [
+        ("worker.toml:1:", "node.site: it is missing"),
+        ("worker.toml:2:1: node.sit: unknown key; did you mean \"site\"?", "valid in [node]: id, site"),
+        ("worker.toml:5:19: zookeeper.session_timeout: expected a duration", "\"250ms\""),
+        ("worker.toml:7:12: policy.failback: \"soon\" is not known; valid: \"manual\", \"auto\"", ""),
+        (
+            "environment variable DR_WORKER__POLICY__COOLDOWN: policy.cooldown: expected a duration",
+            "found \"soon\"",
+        ),
+        ("--set policy.slots=2: policy.slots: more leaders than one are not supported", "valid: 1"),
+        ("worker.toml:9:17: job.orders.command: element 2: expected a string", "found the integer 3"),
+    ];
+    assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+    for (start, part) in expected {
+        assert!(
+            problems.iter().any(|p| p.starts_with(start) && p.contains(part)),
+            "{start:?} ... {part:?} is not in {problems:#?}"
+        );
+    }
+}
+
+#[test]
+fn bad_durations_are_refused() {
+    for bad in ["\"10 parsecs\"", "\"ten\"", "\"10\"", "10", "1.5", "\"-1s\""] {
+        let text = SMALL.replace("[job.orders]", &format!("tick_time = {bad}\n[job.orders]"));
+        Given::file(&text).refused("worker.toml:8:13: zookeeper.tick_time: ", &["a duration", "\"10s\""]);
+    }
+    Given::file(SMALL).set("zookeeper.session_timeout=1s").refused(
+        "--set zookeeper.session_timeout=1s: zookeeper.session_timeout: ",
+        &["1s is out of range", "1s 500ms to 10m"],
+    );
+}
+
+#[test]
+fn unknown_keys_are_refused_wherever_they_stand() {
+    let cases = [
+        (
+            "colour = 1\n",
+            "worker.toml:1:1: colour: unknown key",
+            "valid at the top: node, zookeeper, http, policy, job",
+        ),
+        (
+            "job.orders.ready = { kind = \"exec\", command = [\"x\"], url = \"u\" }\n",
+            "worker.toml:1:54: job.orders.ready.url: unknown key",
+            "valid in [job.orders.ready]: kind, command",
+        ),
+        (
+            "job.orders.hooks.prepared = { command = [\"x\"] }\n",
+            "worker.toml:1:18: job.orders.hooks.prepared: unknown key",
+            "did you mean \"prepare\"?",
+        ),
+    ];
+    for (line, start, part) in cases {
+        let rest = SMALL.replace("[job.orders]\n", "").replace("command = [\"/bin/true\"]\n", "");
+        let command = if line.starts_with("job") {
+            "job.orders.command = [\"x\"]\n"
+        } else {
+            "job.x.command = [\"x\"]\n"
+        };
+        Given::file(&format!("{line}{command}{rest}")).refused(start, &[part]);
+    }
+    Given::file(SMALL).variable("DR_WORKER__ZOOKEEPER__ROOTS", "/x").refused(
+        "environment variable DR_WORKER__ZOOKEEPER__ROOTS: zookeeper.roots: unknown key",
+        &["did you mean \"root\"?"],
+    );
+    Given::file(SMALL)
+        .set("zookeper.root=/x")
+        .refused("--set zookeper.root=/x: zookeper: unknown key", &["did you mean \"zookeeper\"?"]);
+}
+
+#[test]
+fn what_this_version_cannot_do_is_refused_not_ignored() {
+    for (key, value, part) in [
+        ("policy.fast_failover", "true", "not supported by this version"),
+        ("policy.suspect_after", "500ms", "not supported by this version"),
+        ("policy.failback_windows", "[]", "not supported by this version"),
+        ("zookeeper.tls", "{ ca_file = \"x\" }", "not supported by this version"),
+        ("http.token_file", "x", "not supported by this version"),
+        ("job.orders.recipe", "queue", "\"queue\" is not supported by this version; valid: \"elector\""),
+        ("job.orders.policy.slots", "3", "not supported by this version; valid: 1"),
+    ] {
+        let set = format!("{key}={value}");
+        let given = Given::file(SMALL).set(&set);
+        given.refused(&format!("--set {set}: {key}"), &[part]);
+    }
+}
+
+#[test]
+fn words_that_mean_nothing_are_refused_with_those_that_do() {
+    for (key, value, parts) in [
+        ("zookeeper.driver", "zk", ["\"zk\" is not known", "\"zookeeper-client\", \"zookeeper-async\""]),
+        ("policy.on_pause", "wait", ["\"wait\" is not known", "\"stop\", \"keep\""]),
+        ("job.orders.recipe", "paxos", ["\"paxos\" is not known", "\"elector\""]),
+        ("job.orders.stop_signal", "SIGCHLD", ["is no stop signal", "SIGTERM"]),
+        ("http.listen", "7080", ["is no host:port", "127.0.0.1:7080"]),
+        ("zookeeper.connect", "zk1", ["\"zk1\" is no host:port", "zk1:2181"]),
+        ("zookeeper.connect", "zk1:2181/dr", ["contains a path", "zookeeper.root"]),
+        ("zookeeper.root", "dr", ["must start with '/'", "dr"]),
+        ("node.id", "a/b", ["member id", "'/'"]),
+        ("node.id", "", ["it is empty", ""]),
+        ("policy.sites", "east", ["an array", "found \"east\""]),
+        ("policy.sites", "[\"west\"]", ["site \"east\" is not in the order of sites", "node.site"]),
+        ("policy.sites", "[\"east\", \"east\"]", ["listed twice", ""]),
+        ("node", "7", ["expected a table, found an integer", ""]),
+    ] {
+        let set = format!("{key}={value}");
+        let problems = Given::file(SMALL).set(&set).problems();
+        assert!(problems.iter().any(|p| parts.iter().all(|part| p.contains(part))), "{set}: {problems:#?}");
+    }
+}
+
+#[test]
+fn a_stop_that_does_not_fit_the_session_timeout_is_refused_with_the_figures() {
+    let text = format!("{SMALL}stop_timeout = \"8s\"\n");
+    Given::file(&text).refused(
+        "worker.toml:10:16: job.orders.stop_timeout: ",
+        &[
+            "stop_timeout 8s",
+            "beat interval 2s 500ms",
+            "margin 100ms",
+            "less than the session timeout of 10s",
+            "set stop_timeout to at most ",
+            "zookeeper.session_timeout to at least ",
+        ],
+    );
+    Given::file(SMALL).set("zookeeper.session_timeout=4s").refused(
+        "worker.toml:8:6: job.orders.stop_timeout: ",
+        &["less than the session timeout of 4s", "zookeeper.session_timeout to at least"],
+    );
+}
+
+#[test]
+fn a_program_that_is_not_there_is_found_at_its_place() {
+    let text = SMALL.replace("/bin/true", "/no/such/program");
+    let config = Given::file(&text).load().unwrap();
+    let problems = config.check_node().unwrap_err().to_string();
+    for part in ["worker.toml:9:11: job.orders.command: /no/such/program", "No such file"] {
+        assert!(problems.contains(part), "{problems}");
+    }
+    let config = Given::file(SMALL).set("job.orders.env={ DR_TERM = \"1\" }").load().unwrap();
+    let problems = config.check_node().unwrap_err().to_string();
+    assert!(problems.contains("--set job.orders.env=...: job.orders.env.DR_TERM: "), "{problems}");
+    assert_eq!(Given::file(SMALL).load().unwrap().check_node(), Ok(()));
+}
+
+#[test]
+fn what_the_servers_grant_is_checked_as_well() {
+    let config = Given::file(SMALL).load().unwrap();
+    assert_eq!(config.check_timing(Duration::from_secs(10)), Ok(()));
+    let problems = config.check_timing(Duration::from_secs(4)).unwrap_err().to_string();
+    for part in ["job.orders.stop_timeout", "that the servers grant", "less than the session timeout of 4s"] {
+        assert!(problems.contains(part), "{problems}");
+    }
+}
+
+#[test]
+fn sources_that_cannot_be_read_are_named() {
+    let mut given = Given::file(SMALL);
+    let missing = given.path("missing.toml");
+    given.sources.paths.push(missing);
+    given.refused("missing.toml: the file can't be read", &[]);
+
+    let mut given = Given::file(SMALL);
+    given.add("broken.toml", "[node\nid = 1\n");
+    given.refused("broken.toml:1:", &["no valid TOML"]);
+
+    let mut given = Given::file(SMALL);
+    given.add("twice.toml", "[node]\nid = \"a\"\nid = \"b\"\n");
+    given.refused("twice.toml:3:1", &["no valid TOML", "duplicate key"]);
+
+    Given::file(SMALL).set("nothing").refused("--set nothing: ", &["section.key=value"]);
+    Given::file(SMALL)
+        .variable("DR_WORKER__", "x")
+        .refused("environment variable DR_WORKER__: ", &["SECTION__KEY"]);
+    use std::os::unix::ffi::OsStringExt as _;
+    let mut given = Given::file(SMALL);
+    given.sources.variables.push(("DR_WORKER__NODE__ID".into(), OsString::from_vec(vec![0xff, 0xfe])));
+    given.refused("environment variable DR_WORKER__NODE__ID: ", &["UTF-8"]);
+}
+
+#[test]
+fn nothing_at_all_says_what_is_needed() {
+    let problems = match Config::load(&Sources::default()) {
+        Ok(config) => panic!("accepted: {config:?}"),
+        Err(problems) => problems.to_string(),
+    };
+    for part in ["node.site: it is missing", "zookeeper.connect: it is missing", "job: no job is configured"]
+    {
+        assert!(problems.contains(part), "{problems}");
+    }
+}
+
+#[test]
+fn what_may_be_secret_is_not_shown() {
+    let config = Given::file(SMALL).set("job.orders.env.DB_PASSWORD=hunter2").load().unwrap();
+    assert_eq!(config.jobs[0].spec.env["DB_PASSWORD"], "hunter2");
+    let shown = format!(
+        "{:?}",
+        config.shown().iter().map(|s| format!("{} {}", s.value, s.origin)).collect::<Vec<_>>()
+    );
+    assert!(shown.contains("DB_PASSWORD"), "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    let problems =
+        Given::file(SMALL).set("job.orders.env.DB_PASSWORD=hunter2").set("job.orders.fence=true").problems();
+    assert!(!format!("{problems:?}").contains("hunter2"), "{problems:?}");
+}
+
+#[test]
+fn an_operator_needs_neither_node_nor_job() {
+    let given = Given { dir: tempfile::tempdir().unwrap(), sources: Sources::default() }
+        .set("zookeeper.connect=zk1:2181")
+        .set("policy.sites=[\"east\", \"west\"]")
+        .set("job.orders.policy.exclusion=7m")
+        .set("job.orders.stop_timeout=nonsense")
+        .set("node.id=a/b");
+    let config = OperatorConfig::load(&given.sources).unwrap();
+    assert_eq!(config.zookeeper.connect, "zk1:2181");
+    assert_eq!(config.policy_of("orders").exclusion, Duration::from_secs(420));
+    assert_eq!(config.policy_of("orders").sites.len(), 2);
+    assert_eq!(config.policy_of("other").exclusion, Duration::from_secs(300));
+    let mistyped = given.set("zookeeper.rot=/x");
+    assert!(OperatorConfig::load(&mistyped.sources).is_err());
+}
+
+/// The files in `config/`, as they are shipped.
+fn sample(names: &[&str]) -> Sources {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config");
+    Sources { paths: names.iter().map(|name| dir.join(name)).collect(), ..Sources::default() }
+}
+
+#[test]
+fn the_sample_files_are_valid() {
+    for site in ["east", "west"] {
+        let config = Config::load(&sample(&["base.toml", &format!("{site}.toml")])).unwrap();
+        assert_eq!(config.node.site.as_str(), site);
+        assert_eq!(config.jobs[0].name(), "orders");
+        assert!(config.jobs[0].fenced);
+    }
+}
+
+#[test]
+fn the_sample_files_show_the_defaults() {
+    let config = Config::load(&sample(&["base.toml", "east.toml"])).unwrap();
+    let site = |name: &str| election_core::SiteId::new(name).unwrap();
+    let expected = PolicyConfig { sites: vec![site("east"), site("west")], ..PolicyConfig::default() };
+    assert_eq!(config.jobs[0].policy, expected);
+    assert_eq!(config.jobs[0].spec.restart, crate::job::RestartPolicy::default());
+}
+
+/// What is behind a '#' in the sample is an example to uncomment: it must be valid too.
+#[test]
+fn the_examples_in_the_sample_file_are_valid_and_every_key_occurs() {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config");
+    let text = fs::read_to_string(dir.join("base.toml")).unwrap();
+    let assignment = |line: &str| {
+        let rest = line.strip_prefix("# ")?;
+        let key = rest.split([' ', '=']).next()?;
+        let is_key = key.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !key.is_empty();
+        let is_example = rest.starts_with('[') || is_key && rest[key.len()..].trim_start().starts_with("= ");
+        is_example.then(|| rest.to_owned())
+    };
+    let uncommented: String =
+        text.lines().map(|line| assignment(line).unwrap_or_else(|| line.to_owned()) + "\n").collect();
+    assert!(uncommented.contains("\n[zookeeper.auth]\n"), "{uncommented}");
+    let given = Given::file(&uncommented);
+
+    let mut findings = Findings::default();
+    let root = layers::merge(&given.sources, &mut findings.problems);
+    Section::read_root(&root, &mut findings, read_worker);
+    assert_eq!(findings.problems, []);
+
+    // Of a job, of a policy and of a hook one is enough.
+    let other_policy = "job.orders.policy.";
+    for key in findings.asked.iter().filter(|key| !key.starts_with(other_policy)) {
+        let set = findings.shown.iter().any(|s| s.key == *key && matches!(s.origin, Origin::File { .. }));
+        assert!(set, "{key} does not occur in config/base.toml");
+    }
+    for word in ["interval", "url", "address", "notify", "exec"] {
+        assert!(text.contains(word), "{word} does not occur in config/base.toml");
+    }
+}

@@ -1,0 +1,87 @@
+//! The merged settings as a tree in which each value knows where it came from.
+
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    BuiltIn,
+    /// It is not set here, and taken over from this section.
+    Inherited(String),
+    /// A file.
+    File {
+        /// As it was given.
+        path: Arc<Path>,
+        /// Counted from 1.
+        line: usize,
+        /// In characters, counted from 1.
+        column: usize,
+    },
+    /// An environment variable.
+    Variable {
+        /// Its name, as it stands in the environment.
+        name: Arc<str>,
+    },
+    /// A `--set` on the command line.
+    Set {
+        /// All of it, `key=value`.
+        text: Arc<str>,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BuiltIn => f.write_str("built-in default"),
+            Self::Inherited(section) => write!(f, "taken over from [{section}]"),
+            Self::File { path, line, column } => {
+                write!(f, "{}:{line}:{column}", path.display())
+            }
+            Self::Variable { name } => write!(f, "environment variable {name}"),
+            Self::Set { text } => match text.split_once('=') {
+                // What a job gets in its environment may well be a secret.
+                Some((key, _)) if key.contains(".env") => write!(f, "--set {key}=..."),
+                _ => write!(f, "--set {text}"),
+            },
+        }
+    }
+}
+
+/// A value and where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) value: Value,
+    /// Where the value stands.
+    pub(super) origin: Origin,
+    /// Where its key stands.
+    pub(super) key_origin: Origin,
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    /// From the environment or the command line: what type it is of, only whoever
+    /// asks for it knows, so that `12345` can be a member's id.
+    Text(String),
+    String(String),
+    Integer(i64),
+    Float(f64),
+    Bool(bool),
+    Array(Vec<Node>),
+    Table(BTreeMap<String, Node>),
+}
+
+impl Value {
+    /// What it is, for 'found ...' in an error.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) | Self::String(_) => "a string",
+            Self::Integer(_) => "an integer",
+            Self::Float(_) => "a number with a fraction",
+            Self::Bool(_) => "a boolean",
+            Self::Array(_) => "an array",
+            Self::Table(_) => "a table",
+        }
+    }
+}

@@ -1,0 +1,115 @@
+use std::{path::PathBuf, time::Duration};
+
+use super::{parse::choice, reader::Section};
+
+/// `[zookeeper]`: where the ensemble is and how to speak to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZooKeeperConfig {
+    /// `host:port`, separated by commas.
+    pub connect: String,
+    /// The znode under which all elections lie.
+    pub root: String,
+    /// The session timeout to ask for; what the servers grant is what rules.
+    pub session_timeout: Duration,
+    /// How long the first connection may take.
+    pub connect_timeout: Duration,
+    /// The servers' tickTime.
+    pub tick_time: Duration,
+    /// Which client crate speaks.
+    pub driver: Driver,
+    /// Credentials, if the ensemble asks for them.
+    pub auth: Option<Auth>,
+}
+
+choice! {
+    /// Which client crate speaks to ZooKeeper.
+    pub enum Driver {
+        /// The crate `zookeeper-client`.
+        ZookeeperClient = "zookeeper-client",
+        /// The crate `zookeeper-async`.
+        ZookeeperAsync = "zookeeper-async",
+    }
+    later: []
+}
+
+/// `[zookeeper.auth]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auth {
+    /// How the credentials are meant.
+    pub scheme: Scheme,
+    /// The file that holds them; never the credentials themselves.
+    pub credentials_file: PathBuf,
+}
+
+choice! {
+    /// How credentials are meant.
+    pub enum Scheme {
+        /// `user:password`, in the file as plain text.
+        Digest = "digest",
+    }
+    later: ["sasl", "x509", "ip"]
+}
+
+/// ZooKeeper's own default for tickTime.
+const TICK: Duration = Duration::from_secs(2);
+
+impl ZooKeeperConfig {
+    pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
+        let connect: Option<String> =
+            section.required("connect", "the ensemble's servers, such as \"zk1:2181,zk2:2181,zk3:2181\"");
+        if let Some(wrong) = connect.as_deref().and_then(wrong_host) {
+            section.problem("connect", wrong);
+        }
+        let root = section.or("root", "/dr".to_owned());
+        if let Err(wrong) = election_core::paths::Paths::new(&root, "x") {
+            section.problem("root", wrong);
+        }
+        // Below 1.5 s a session cannot be kept over one lost packet's repetition.
+        let session_timeout = section.duration(
+            "session_timeout",
+            Duration::from_secs(10),
+            Duration::from_millis(1500)..=Duration::from_secs(600),
+        );
+        let connect_timeout = section.duration(
+            "connect_timeout",
+            Duration::from_secs(15),
+            Duration::from_millis(100)..=Duration::from_secs(3600),
+        );
+        let tick_time =
+            section.duration("tick_time", TICK, Duration::from_millis(10)..=Duration::from_secs(60));
+        let driver = section.or("driver", Driver::ZookeeperClient);
+        let auth = section.optional_table("auth", |section| {
+            let scheme = section.or("scheme", Scheme::Digest);
+            let credentials_file =
+                section.required("credentials_file", "the path of a file that holds \"user:password\"");
+            Some(Auth { scheme, credentials_file: credentials_file? })
+        });
+        section.not_yet(&["tls"]);
+        Some(Self {
+            connect: connect?,
+            root,
+            session_timeout,
+            connect_timeout,
+            tick_time,
+            driver,
+            auth: auth.flatten(),
+        })
+    }
+}
+
+/// What is wrong with a list of servers.
+fn wrong_host(connect: &str) -> Option<String> {
+    if connect.contains('/') {
+        return Some(format!(
+            "{connect:?} contains a path; list servers only, and put the path into zookeeper.root"
+        ));
+    }
+    connect.split(',').map(str::trim).find_map(|server| {
+        let port = server.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+        match port {
+            None => Some(format!("{server:?} is no host:port, such as \"zk1:2181\"")),
+            Some((_, port)) if port.parse::<u16>().is_ok_and(|port| port > 0) => None,
+            Some((_, port)) => Some(format!("{port:?} in {server:?} is no port; 1 to 65535 is valid")),
+        }
+    })
+}
