@@ -1,9 +1,505 @@
 //! The driver over the crate `zookeeper-client`.
+//!
+//! That client keeps one session per value, replays credentials, restores one-shot watches after a reconnect and never
+//! goes on in another session, so there is little to compensate:
+//! - Its task is taken from it as it is spawned, so that it can be ended at once, and so that its death is noticed.
+//! - It queues requests while it is disconnected, and would send them after their caller has given up: they are refused
+//!   here instead.
+//! - It reports a dead link late by default; a shorter silence is asked for, so that a session survives a dead link and
+//!   two dead hosts in a row.
+//! - A malformed reply can panic in it: caught, and the session given up.
+//! - It does not tell when a server grants another session timeout at a reconnect. The servers of one ensemble must
+//!   have the same bounds; the crate's documentation says so.
 
-use super::{ConnectFailure, ConnectSpec, Connected};
-use crate::config::DriverKind;
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+use zookeeper_client::{
+    Acls, Client, CreateMode as ClientMode, Error, EventType, OneshotWatcher, SessionState, StateWatcher,
+};
+
+use super::{
+    BARRIER_PATH, BoxFuture, CloseAnswer, Code, ConnectFailure, ConnectSpec, Connected, Driver, DriverError,
+    DriverEvent, DriverResult, WatchKind, WatchToken,
+};
+use crate::incarnation::lock;
+use crate::node::{CreateMode, SessionId, Stat};
+use crate::time::{BootTime, sleep_until, within};
 
 /// Makes a session.
-pub(super) async fn connect(_spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
-    Err(ConnectFailure::NotBuilt { kind: DriverKind::ZookeeperClient })
+pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
+    let hosts: Vec<String> = spec.hosts.iter().map(|host| host.address.to_string()).collect();
+    let mut connector = Client::connector()
+        .with_session_timeout(spec.session_timeout)
+        .with_connection_timeout(silence(spec.session_timeout));
+    for auth in &spec.auth {
+        connector = connector.with_auth(&auth.scheme, auth.secret.expose());
+    }
+    let capture = Capture::default();
+    let hosts = hosts.join(",");
+    let connecting = AssertUnwindSafe(capture.during(connector.connect(&hosts))).catch_unwind();
+    let client = match within(spec.deadline, connecting).await {
+        None => return Err(ConnectFailure::Unavailable("no handshake in time".to_owned())),
+        Some(Err(_)) => {
+            return Err(ConnectFailure::Unavailable("the handshake could not be understood".to_owned()));
+        }
+        Some(Ok(Err(Error::AuthFailed))) => {
+            return Err(ConnectFailure::AuthFailed(
+                "the server closed the session for its credentials".to_owned(),
+            ));
+        }
+        Some(Ok(Err(error))) => return Err(ConnectFailure::Unavailable(error.to_string())),
+        Some(Ok(Ok(client))) => client,
+    };
+    let Some(task) = capture.take() else {
+        return Err(ConnectFailure::Unavailable("the client library did not hand over its task".to_owned()));
+    };
+    let (events, receiver) = mpsc::unbounded_channel();
+    let state = client.state_watcher();
+    let stopped = CancellationToken::new();
+    let ended = CancellationToken::new();
+    let task = tokio::spawn({
+        let ended = ended.clone().drop_guard();
+        async move {
+            task.await;
+            drop(ended);
+        }
+    });
+    let core = Arc::new(Core {
+        session_id: SessionId(client.session_id().0),
+        granted: client.session_timeout(),
+        state: Mutex::new(state.clone()),
+        events: events.clone(),
+        closing: CancellationToken::new(),
+        stopped: stopped.clone(),
+        ended: ended.clone(),
+        task: task.abort_handle(),
+        watches: Mutex::default(),
+    });
+    tokio::spawn(report_state(state, events, stopped, ended));
+    let driver = Arc::new(ClientDriver { client: Mutex::new(Some(client)), core });
+    Ok(Connected { driver, events: receiver })
+}
+
+/// How long a connection may be silent before another one is sought: three of these fit into a session.
+fn silence(session_timeout: Duration) -> Duration {
+    session_timeout * 3 / 10
+}
+
+/// Takes the task that the client spawns, so that it is owned here.
+#[derive(Default)]
+struct Capture(Mutex<Option<spawns_core::Task>>);
+
+impl Capture {
+    async fn during<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = Box::pin(future);
+        poll_fn(|context| {
+            let _scope = spawns_core::enter(self);
+            future.as_mut().poll(context)
+        })
+        .await
+    }
+
+    fn take(&self) -> Option<BoxFuture<'static, ()>> {
+        lock(&self.0).take().map(|task| Box::into_pin(task.future))
+    }
+}
+
+impl spawns_core::Spawn for Capture {
+    fn spawn(&self, task: spawns_core::Task) {
+        *lock(&self.0) = Some(task);
+    }
+}
+
+struct ClientDriver {
+    /// `None` once the session is being closed: the client closes it when its last handle is gone.
+    client: Mutex<Option<Client>>,
+    core: Arc<Core>,
+}
+
+struct Core {
+    session_id: SessionId,
+    granted: Duration,
+    state: Mutex<StateWatcher>,
+    events: mpsc::UnboundedSender<DriverEvent>,
+    /// Operations give up.
+    closing: CancellationToken,
+    /// Everything ends.
+    stopped: CancellationToken,
+    /// The client's task has ended.
+    ended: CancellationToken,
+    task: AbortHandle,
+    watches: Mutex<HashMap<WatchToken, AbortHandle>>,
+}
+
+impl Core {
+    fn state(&self) -> SessionState {
+        lock(&self.state).peek_state()
+    }
+
+    fn abort(&self) {
+        self.closing.cancel();
+        // Before the task goes: the client's watchers panic when it goes first.
+        self.stopped.cancel();
+        self.task.abort();
+    }
+
+    /// Waits for the event of a watch in a task of its own. Answers how to give it up.
+    fn await_watch(self: &Arc<Self>, token: WatchToken, watcher: OneshotWatcher) {
+        let core = Arc::clone(self);
+        let task = async move {
+            let event = tokio::select! {
+                biased;
+                () = core.stopped.cancelled() => return,
+                event = AssertUnwindSafe(watcher.changed()).catch_unwind() => event,
+            };
+            lock(&core.watches).remove(&token);
+            // A panic is the loss of the client's task, which is told otherwise.
+            let Ok(event) = event else { return };
+            let kind = match event.event_type {
+                EventType::NodeCreated => WatchKind::Created,
+                EventType::NodeDeleted => WatchKind::Deleted,
+                EventType::NodeDataChanged => WatchKind::DataChanged,
+                EventType::NodeChildrenChanged => WatchKind::ChildrenChanged,
+                // The end of the session, which is told otherwise.
+                EventType::Session => return,
+            };
+            let _ = core.events.send(DriverEvent::Watch { token, kind, path: event.path });
+        };
+        // The lock is held until the handle is in the table, so that the task can't remove it before.
+        let mut watches = lock(&self.watches);
+        watches.insert(token, tokio::spawn(task).abort_handle());
+    }
+}
+
+impl ClientDriver {
+    /// Runs one operation of the client: refused while disconnected, bounded, its panics caught.
+    fn call<T, F>(
+        &self,
+        deadline: BootTime,
+        operation: impl FnOnce(Client) -> F + Send + 'static,
+    ) -> BoxFuture<'static, DriverResult<T>>
+    where
+        F: Future<Output = Result<T, Error>> + Send,
+        T: Send,
+    {
+        let client = lock(&self.client).clone();
+        let core = Arc::clone(&self.core);
+        Box::pin(async move {
+            let Some(client) = client.filter(|_| !core.closing.is_cancelled()) else {
+                return Err(DriverError::NotSent("the session is being closed".to_owned()));
+            };
+            let state = core.state();
+            if state != SessionState::SyncConnected {
+                return Err(DriverError::NotSent(format!("the connection is {}", in_words(state))));
+            }
+            // Created here and not before: the client sends at creation.
+            let operation = AssertUnwindSafe(async move { operation(client).await }).catch_unwind();
+            let answer = tokio::select! {
+                biased;
+                answer = operation => answer,
+                () = core.closing.cancelled() => {
+                    return Err(DriverError::Ambiguous("the session was closed meanwhile".to_owned()));
+                }
+                () = sleep_until(deadline) => {
+                    return Err(DriverError::Ambiguous("no answer in time".to_owned()));
+                }
+            };
+            match answer {
+                Ok(Ok(value)) => Ok(value),
+                Ok(Err(error)) => Err(classify(error)),
+                Err(_) => {
+                    let reason = "a reply of the server could not be understood".to_owned();
+                    let _ = core.events.send(DriverEvent::Dead { reason: reason.clone() });
+                    core.abort();
+                    Err(DriverError::Ambiguous(reason))
+                }
+            }
+        })
+    }
+}
+
+impl Driver for ClientDriver {
+    fn session_id(&self) -> SessionId {
+        self.core.session_id
+    }
+
+    fn granted_timeout(&self) -> Duration {
+        self.core.granted
+    }
+
+    fn get(
+        &self,
+        path: &str,
+        watch: Option<WatchToken>,
+        deadline: BootTime,
+    ) -> BoxFuture<'static, DriverResult<(Vec<u8>, Stat)>> {
+        let (path, core) = (path.to_owned(), Arc::clone(&self.core));
+        self.call(deadline, move |client| async move {
+            match watch {
+                None => client.get_data(&path).await.map(|(data, stat)| (data, convert(stat))),
+                Some(token) => {
+                    let (data, stat, watcher) = client.get_and_watch_data(&path).await?;
+                    core.await_watch(token, watcher);
+                    Ok((data, convert(stat)))
+                }
+            }
+        })
+    }
+
+    fn exists(
+        &self,
+        path: &str,
+        watch: Option<WatchToken>,
+        deadline: BootTime,
+    ) -> BoxFuture<'static, DriverResult<Option<Stat>>> {
+        let (path, core) = (path.to_owned(), Arc::clone(&self.core));
+        self.call(deadline, move |client| async move {
+            match watch {
+                None => client.check_stat(&path).await.map(|stat| stat.map(convert)),
+                Some(token) => {
+                    let (stat, watcher) = client.check_and_watch_stat(&path).await?;
+                    core.await_watch(token, watcher);
+                    Ok(stat.map(convert))
+                }
+            }
+        })
+    }
+
+    fn children(
+        &self,
+        path: &str,
+        watch: Option<WatchToken>,
+        deadline: BootTime,
+    ) -> BoxFuture<'static, DriverResult<(Vec<String>, Stat)>> {
+        let (path, core) = (path.to_owned(), Arc::clone(&self.core));
+        self.call(deadline, move |client| async move {
+            match watch {
+                None => client.get_children(&path).await.map(|(names, stat)| (names, convert(stat))),
+                Some(token) => {
+                    let (names, stat, watcher) = client.get_and_watch_children(&path).await?;
+                    core.await_watch(token, watcher);
+                    Ok((names, convert(stat)))
+                }
+            }
+        })
+    }
+
+    fn create(
+        &self,
+        path: &str,
+        data: &[u8],
+        mode: CreateMode,
+        sequential: bool,
+        deadline: BootTime,
+    ) -> BoxFuture<'static, DriverResult<(String, Stat)>> {
+        let (path, data) = (path.to_owned(), data.to_vec());
+        let mode = match (mode, sequential) {
+            (CreateMode::Persistent, false) => ClientMode::Persistent,
+            (CreateMode::Persistent, true) => ClientMode::PersistentSequential,
+            (CreateMode::Ephemeral, false) => ClientMode::Ephemeral,
+            (CreateMode::Ephemeral, true) => ClientMode::EphemeralSequential,
+        };
+        self.call(deadline, move |client| async move {
+            let options = mode.with_acls(Acls::anyone_all());
+            let (stat, sequence) = client.create(&path, &data, &options).await?;
+            let created = if sequential { format!("{path}{sequence}") } else { path };
+            Ok((created, convert(stat)))
+        })
+    }
+
+    fn set(
+        &self,
+        path: &str,
+        data: &[u8],
+        version: Option<i32>,
+        deadline: BootTime,
+    ) -> BoxFuture<'static, DriverResult<Stat>> {
+        let (path, data) = (path.to_owned(), data.to_vec());
+        self.call(
+            deadline,
+            move |client| async move { client.set_data(&path, &data, version).await.map(convert) },
+        )
+    }
+
+    fn delete(
+        &self,
+        path: &str,
+        version: Option<i32>,
+        deadline: BootTime,
+    ) -> BoxFuture<'static, DriverResult<()>> {
+        let path = path.to_owned();
+        self.call(deadline, move |client| async move { client.delete(&path, version).await })
+    }
+
+    fn barrier(&self, deadline: BootTime) -> BoxFuture<'static, DriverResult<()>> {
+        self.call(deadline, move |client| async move {
+            match client.delete(BARRIER_PATH, None).await {
+                // Refused by the ensemble, which is what a barrier wants.
+                Ok(()) | Err(Error::NoNode | Error::NoAuth) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn forget(&self, token: WatchToken) {
+        if let Some(task) = lock(&self.core.watches).remove(&token) {
+            task.abort();
+        }
+    }
+
+    fn close(&self, deadline: BootTime) -> BoxFuture<'static, CloseAnswer> {
+        let core = Arc::clone(&self.core);
+        let connected = core.state() == SessionState::SyncConnected;
+        // The client says goodbye when nobody holds it any more: operations under way let go of it.
+        core.closing.cancel();
+        drop(lock(&self.client).take());
+        Box::pin(async move {
+            let ended = within(deadline, core.ended.cancelled()).await;
+            let answer = match (ended, core.state()) {
+                // The answer to the goodbye has come, or the server no longer knows the session.
+                (Some(()), SessionState::Closed | SessionState::Expired) => CloseAnswer::Acknowledged,
+                _ if connected => CloseAnswer::Sent,
+                _ => CloseAnswer::Unknown,
+            };
+            core.abort();
+            core.ended.cancelled().await;
+            answer
+        })
+    }
+
+    fn abort(&self) {
+        self.core.abort();
+        drop(lock(&self.client).take());
+    }
+}
+
+impl Drop for ClientDriver {
+    fn drop(&mut self) {
+        self.core.abort();
+    }
+}
+
+/// Turns the client's states into events until the last one.
+async fn report_state(
+    mut state: StateWatcher,
+    events: mpsc::UnboundedSender<DriverEvent>,
+    stopped: CancellationToken,
+    ended: CancellationToken,
+) {
+    let mut connected = true;
+    loop {
+        let now = tokio::select! {
+            biased;
+            () = stopped.cancelled() => return,
+            now = state.changed() => now,
+            // A task that ends in good order has told its last state; after a panic there is none.
+            () = ended.cancelled() => state.state(),
+        };
+        let ended = ended.is_cancelled();
+        let last = match now {
+            SessionState::Expired => DriverEvent::Expired,
+            SessionState::AuthFailed => DriverEvent::AuthFailed {
+                reason: "the server closed the session for its credentials".to_owned(),
+            },
+            SessionState::Closed => DriverEvent::Dead { reason: "the client closed the session".to_owned() },
+            _ if ended => DriverEvent::Dead { reason: "the client's task has failed".to_owned() },
+            SessionState::SyncConnected => {
+                if connected {
+                    // Only the latest state is kept: a short loss of the connection may not have been seen.
+                    let _ = events
+                        .send(DriverEvent::Suspended { reason: "the connection was replaced".to_owned() });
+                }
+                connected = true;
+                let _ = events.send(DriverEvent::Resumed);
+                continue;
+            }
+            SessionState::Disconnected | SessionState::ConnectedReadOnly => {
+                if connected {
+                    let reason = in_words(now).to_owned();
+                    let _ = events.send(DriverEvent::Suspended { reason });
+                }
+                connected = false;
+                continue;
+            }
+        };
+        let _ = events.send(last);
+        return;
+    }
+}
+
+fn in_words(state: SessionState) -> &'static str {
+    match state {
+        SessionState::Disconnected => "lost",
+        SessionState::SyncConnected => "up",
+        SessionState::AuthFailed => "refused for its credentials",
+        SessionState::ConnectedReadOnly => "read-only",
+        SessionState::Expired => "of an expired session",
+        SessionState::Closed => "closed",
+    }
+}
+
+fn convert(stat: zookeeper_client::Stat) -> Stat {
+    Stat {
+        czxid: stat.czxid,
+        mzxid: stat.mzxid,
+        pzxid: stat.pzxid,
+        version: stat.version,
+        cversion: stat.cversion,
+        ephemeral_owner: stat.ephemeral_owner,
+        ctime_ms: stat.ctime,
+        mtime_ms: stat.mtime,
+        num_children: stat.num_children,
+        data_length: stat.data_length,
+    }
+}
+
+/// What the client's error says of the request. Whatever is not certainly 'not done' is ambiguous.
+fn classify(error: Error) -> DriverError {
+    let code = match error {
+        Error::NoNode => Code::NoNode,
+        Error::NodeExists => Code::NodeExists,
+        Error::BadVersion => Code::BadVersion,
+        Error::NotEmpty => Code::NotEmpty,
+        Error::NoAuth => Code::NoAuth,
+        Error::NoChildrenForEphemerals => Code::NoChildrenForEphemerals,
+        Error::BadArguments(_) => Code::Invalid(error.to_string()),
+        Error::InvalidAcl | Error::QuotaExceeded | Error::Unimplemented | Error::MarshallingError => {
+            Code::Other(error.to_string())
+        }
+        // Refused this time, by this server: worth another attempt.
+        Error::Throttled | Error::SessionMoved | Error::NotReadOnly => {
+            return DriverError::NotSent(error.to_string());
+        }
+        _ => return DriverError::Ambiguous(error.to_string()),
+    };
+    DriverError::Definite(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_certainly_undone_is_ambiguous() {
+        for error in [
+            Error::ConnectionLoss,
+            Error::SessionExpired,
+            Error::ClientClosed,
+            Error::Timeout,
+            Error::UnexpectedError(String::new()),
+            Error::UnexpectedErrorCode(-42),
+        ] {
+            assert!(matches!(classify(error.clone()), DriverError::Ambiguous(_)), "{error}");
+        }
+        assert_eq!(classify(Error::NoNode), DriverError::Definite(Code::NoNode));
+        assert!(matches!(classify(Error::Throttled), DriverError::NotSent(_)));
+    }
 }
