@@ -1,0 +1,105 @@
+//! Hooks: run to their end, bounded, and leaving nothing behind.
+
+mod job_support;
+
+use std::time::Duration;
+
+use dr_worker::guard::BootTime;
+use dr_worker::job::{Exit, Hook, HookName, HookProblem, JobError, JobSpec, run_hook};
+use job_support::{Tree, env, guards, until};
+
+fn with_hook(tree: &Tree, script: &str, timeout: Duration) -> JobSpec {
+    let mut spec = tree.spec("");
+    spec.hooks.before_takeover =
+        Some(Hook { command: vec!["sh".into(), "-c".into(), script.into()], timeout });
+    spec
+}
+
+async fn run(spec: &JobSpec, by: Option<BootTime>) -> Result<(), JobError> {
+    run_hook(spec, HookName::BeforeTakeover, &env(), &guards(), by).await
+}
+
+#[tokio::test]
+async fn a_hook_gets_the_jobs_surroundings() {
+    let tree = Tree::new();
+    let script = "echo $DR_JOB $DR_TERM $DR_FENCING_TOKEN $DR_MEMBER > words";
+    let spec = with_hook(&tree, script, Duration::from_secs(20));
+    run(&spec, None).await.expect("it works");
+    assert_eq!(tree.read("words"), "orders 7 42 east-1\n");
+    // Others are not configured: nothing to do.
+    run_hook(&spec, HookName::AfterStop, &env(), &guards(), None).await.expect("nothing to do");
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_is_named_with_its_exit_and_last_words() {
+    let tree = Tree::new();
+    let script = "yes noise | head -c 100000 >&2; echo 'no such volume' >&2; exit 3";
+    let spec = with_hook(&tree, script, Duration::from_secs(20));
+    let error = run(&spec, None).await.expect_err("it fails");
+    let words = error.to_string();
+    assert!(words.starts_with("hook before_takeover of job orders failed with exit code 3; it said: ..."));
+    assert!(words.ends_with("no such volume"), "{words}");
+    assert!(words.len() < 5000, "the whole of it is not wanted");
+    let JobError::Hook { hook, problem, .. } = error else { panic!("{error}") };
+    assert_eq!((hook, problem), (HookName::BeforeTakeover, HookProblem::Failed(Exit::Code(3))));
+}
+
+#[tokio::test]
+async fn a_hook_that_takes_too_long_is_killed_with_its_children() {
+    let tree = Tree::new();
+    let script = "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo waiting >&2; echo > up; sleep 1000";
+    let spec = with_hook(&tree, script, Duration::from_secs(1));
+    let began = BootTime::now();
+    let error = run(&spec, None).await.expect_err("it hangs");
+    let took = BootTime::now().duration_since(began);
+    assert!(tree.file("up").exists());
+    assert_eq!(
+        error.to_string(),
+        "hook before_takeover of job orders did not end within 1s and was killed; it said: waiting"
+    );
+    assert!(tree.is_gone(), "{:?}", tree.living());
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(3), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_hook_has_no_longer_than_the_lease() {
+    let tree = Tree::new();
+    let spec = with_hook(&tree, "sleep 1000", Duration::from_secs(600));
+    let by = BootTime::now() + Duration::from_secs(1);
+    let error = run(&spec, Some(by)).await.expect_err("it hangs");
+    assert!(BootTime::now() < by, "it outlived the lease");
+    assert!(matches!(error, JobError::Hook { problem: HookProblem::TimedOut(_), .. }), "{error}");
+
+    let error = run(&spec, Some(BootTime::now())).await.expect_err("no time");
+    assert!(matches!(error, JobError::Hook { problem: HookProblem::TimedOut(_), .. }), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_hook_leaves_behind_ends_with_it() {
+    let tree = Tree::new();
+    let spec = with_hook(&tree, "setsid sleep 1000 & echo done > done", Duration::from_secs(20));
+    run(&spec, None).await.expect("it works");
+    assert_eq!(tree.read("done"), "done\n");
+    assert!(tree.is_gone(), "{:?}", tree.living());
+}
+
+#[tokio::test]
+async fn a_hook_that_cannot_be_started_says_why() {
+    let tree = Tree::new();
+    let mut spec = with_hook(&tree, "", Duration::from_secs(20));
+    spec.hooks.before_takeover.as_mut().expect("set").command = vec!["./not-there".into()];
+    let error = run(&spec, None).await.expect_err("it fails");
+    let JobError::Hook { problem: HookProblem::NotStarted(words), .. } = &error else { panic!("{error}") };
+    assert!(words.contains("can't run ./not-there"), "{words}");
+}
+
+#[tokio::test]
+async fn a_hook_that_is_cancelled_is_killed() {
+    let tree = Tree::new();
+    let spec = with_hook(&tree, "echo > up; sleep 1000", Duration::from_secs(600));
+    tokio::select! {
+        ended = run(&spec, None) => panic!("{ended:?}"),
+        () = until("the hook", || tree.file("up").exists()) => {}
+    }
+    until("the end of the hook", || tree.is_gone()).await;
+}

@@ -1,0 +1,414 @@
+//! What the tests of jobs share: marked process trees, conditions with a deadline, and a worker that
+//! is a process of its own, to be killed and frozen.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use dr_worker::guard::BootTime;
+use dr_worker::job::{
+    Guards, Hooks, JobEnv, JobRun, JobSpec, ReadyProbe, RestartPolicy, StateLock, StopSignal, adopt_orphans,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+/// Ten times what anything here should take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Ignores SIGTERM, and has children that do: one in its group, one that made a session of its own
+/// with a child of its own, and one that forked twice on the way there. Six processes.
+pub const STUBBORN: &str = r#"
+    trap '' TERM
+    sleep 1000 &
+    setsid sh -c 'sleep 1000 & exec sleep 1000' &
+    (setsid sh -c '(sleep 1000 &); exec sleep 1000' &)
+    while :; do sleep 0.05; done
+"#;
+
+/// The processes of [`STUBBORN`], of which the naps of its loop come and go.
+pub const STUBBORN_PROCESSES: usize = 6;
+
+/// Waits for a condition.
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits for a condition without holding up the runtime.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A directory for one test, and a mark in the environment of all that its job starts. What still
+/// carries the mark when the test ends, in panic too, is killed.
+pub struct Tree {
+    pub dir: tempfile::TempDir,
+    mark: String,
+}
+
+impl Tree {
+    pub fn new() -> Tree {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Tree { dir: tempfile::tempdir().expect("tempdir"), mark: format!("{}-{number}", std::process::id()) }
+    }
+
+    /// The living processes that carry the mark, with their names.
+    pub fn living(&self) -> Vec<(Pid, String)> {
+        living(&self.mark)
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.living().is_empty()
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.file(name)).unwrap_or_default()
+    }
+
+    pub fn lines(&self, name: &str) -> Vec<String> {
+        self.read(name).lines().map(str::to_owned).collect()
+    }
+
+    /// A shell job that runs in the test's directory.
+    pub fn spec(&self, script: &str) -> JobSpec {
+        JobSpec {
+            name: "orders".into(),
+            command: vec!["sh".into(), "-c".into(), script.into()],
+            env: BTreeMap::from([("DR_TEST_TREE".to_owned(), self.mark.clone())]),
+            working_dir: Some(self.dir.path().to_owned()),
+            stop_signal: StopSignal::Term,
+            stop_timeout: Duration::from_millis(300),
+            ready: ReadyProbe::None,
+            restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
+            hooks: Hooks::default(),
+        }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        for (pid, _) in self.living() {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+    }
+}
+
+fn living(mark: &str) -> Vec<(Pid, String)> {
+    let wanted = format!("DR_TEST_TREE={mark}");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        // The dead have no environment.
+        let Ok(environ) = std::fs::read(entry.path().join("environ")) else {
+            continue;
+        };
+        if environ.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes()) {
+            let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            found.push((Pid::from_raw(pid), name.trim().to_owned()));
+        }
+    }
+    found
+}
+
+/// The name of a process, `None` once it is gone or a zombie.
+pub fn name_of(pid: Pid) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    (!field("State:")?.starts_with('Z')).then_some(())?;
+    field("Name:").map(str::to_owned)
+}
+
+/// The guards that are children of `parent`.
+pub fn guards_of(parent: Pid) -> Vec<Pid> {
+    let mut found = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{parent}/task")).expect("a living parent").flatten() {
+        let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        found.extend(
+            children
+                .split_ascii_whitespace()
+                .map(|pid| Pid::from_raw(pid.parse().expect("a pid")))
+                .filter(|&pid| name_of(pid).as_deref() == Some("dr-guard")),
+        );
+    }
+    found
+}
+
+pub fn env() -> JobEnv {
+    JobEnv {
+        job: "orders".into(),
+        member: "east-1".into(),
+        site: "east".into(),
+        term: 7,
+        fencing_token: 42,
+        cause: "startup".into(),
+        previous_leader: None,
+        previous_site: None,
+    }
+}
+
+pub fn guards() -> Guards {
+    Guards::new().exe(env!("CARGO_BIN_EXE_dr-worker"))
+}
+
+/// A lease that is not renewed unless the test does.
+pub fn lease(length: Duration) -> (watch::Sender<BootTime>, watch::Receiver<BootTime>) {
+    watch::channel(BootTime::now() + length)
+}
+
+/// A lease that outlives any test.
+pub fn long_lease() -> watch::Receiver<BootTime> {
+    lease(Duration::from_secs(3600)).1
+}
+
+pub fn run(spec: JobSpec) -> JobRun {
+    JobRun::start(Arc::new(spec), &env(), long_lease(), guards())
+}
+
+pub fn soon() -> BootTime {
+    BootTime::now() + Duration::from_secs(10)
+}
+
+/// What a worker process is told.
+#[derive(Serialize, Deserialize)]
+struct WorkerOrders {
+    script: String,
+    mark: String,
+    dir: PathBuf,
+    lease_ms: u64,
+    stop_timeout_ms: u64,
+    lock_dir: Option<PathBuf>,
+    cgroup: Option<PathBuf>,
+}
+
+const WORKER_ORDERS: &str = "DR_TEST_WORKER";
+
+/// A worker that is a process of its own: it runs one job, renews its lease four times in its length,
+/// and says what happens. Killed when dropped.
+pub struct Worker {
+    child: Child,
+    input: ChildStdin,
+    words: mpsc::Receiver<String>,
+    /// Until when its lease lasts, by its own last word.
+    lease_until: Arc<std::sync::Mutex<BootTime>>,
+}
+
+/// How a [`Worker`] is to be.
+pub struct WorkerSetup<'a> {
+    pub tree: &'a Tree,
+    pub script: &'a str,
+    pub lease: Duration,
+    pub stop_timeout: Duration,
+    pub lock_dir: Option<&'a Path>,
+    pub cgroup: Option<&'a Path>,
+    pub env: &'a [(&'a str, &'a str)],
+}
+
+impl<'a> WorkerSetup<'a> {
+    pub fn new(tree: &'a Tree, script: &'a str) -> WorkerSetup<'a> {
+        WorkerSetup {
+            tree,
+            script,
+            lease: Duration::from_secs(60),
+            stop_timeout: Duration::from_millis(300),
+            lock_dir: None,
+            cgroup: None,
+            env: &[],
+        }
+    }
+
+    /// Starts it, and waits until its job runs.
+    pub fn start(&self) -> Worker {
+        let orders = WorkerOrders {
+            script: self.script.to_owned(),
+            mark: self.tree.mark.clone(),
+            dir: self.tree.dir.path().to_owned(),
+            lease_ms: u64::try_from(self.lease.as_millis()).expect("short"),
+            stop_timeout_ms: u64::try_from(self.stop_timeout.as_millis()).expect("short"),
+            lock_dir: self.lock_dir.map(Path::to_owned),
+            cgroup: self.cgroup.map(Path::to_owned),
+        };
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "worker_process", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(WORKER_ORDERS, serde_json::to_string(&orders).expect("plain data"))
+            .envs(self.env.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start the worker process");
+        let input = child.stdin.take().expect("piped");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let lease_until = Arc::new(std::sync::Mutex::new(BootTime::now()));
+        let heard = Arc::clone(&lease_until);
+        let (sender, words) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                let Some(word) = line.split("worker: ").nth(1) else { continue };
+                if let Some(ms) = word.strip_prefix("lease ") {
+                    let ms = Duration::from_millis(ms.parse().expect("a number"));
+                    *heard.lock().expect("no panic") = BootTime::from_duration(ms);
+                } else if sender.send(word.to_owned()).is_err() {
+                    break;
+                }
+            }
+        });
+        let worker = Worker { child, input, words, lease_until };
+        worker.expect("running");
+        worker
+    }
+}
+
+impl Worker {
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    /// Its only guard.
+    pub fn guard(&self) -> Pid {
+        let mut guard = Vec::new();
+        wait_for("a guard", || {
+            guard = guards_of(self.pid());
+            guard.len() == 1
+        });
+        guard[0]
+    }
+
+    pub fn lease_until(&self) -> BootTime {
+        *self.lease_until.lock().expect("no panic")
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("signal the worker");
+    }
+
+    pub fn tell(&mut self, order: &str) {
+        writeln!(self.input, "{order}").expect("the worker listens");
+    }
+
+    /// The next thing it says, which has to begin like this.
+    pub fn expect(&self, beginning: &str) -> String {
+        let word = self.words.recv_timeout(PATIENCE).expect("the worker says something");
+        assert!(word.starts_with(beginning), "the worker said {word:?}, not {beginning:?}");
+        word
+    }
+
+    /// Reaps it.
+    pub fn wait(&mut self) {
+        self.child.wait().expect("wait for the worker");
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = kill(self.pid(), Signal::SIGCONT);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The worker process: the body of a test that only [`WorkerSetup::start`] runs.
+pub fn worker_process() {
+    let Ok(orders) = std::env::var(WORKER_ORDERS) else { return };
+    let orders: WorkerOrders = serde_json::from_str(&orders).expect("well formed");
+    adopt_orphans().expect("become a subreaper");
+    let spec = JobSpec {
+        name: "orders".into(),
+        command: vec!["sh".into(), "-c".into(), orders.script],
+        env: BTreeMap::from([("DR_TEST_TREE".to_owned(), orders.mark)]),
+        working_dir: Some(orders.dir),
+        stop_signal: StopSignal::Term,
+        stop_timeout: Duration::from_millis(orders.stop_timeout_ms),
+        ready: ReadyProbe::None,
+        restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
+        hooks: Hooks::default(),
+    };
+    let mut guards = guards();
+    if let Some(dir) = orders.lock_dir {
+        guards = guards.lock(StateLock::acquire(&dir, "east-1").expect("the lock is free"));
+    }
+    if let Some(dir) = orders.cgroup {
+        guards = guards.cgroup(dir);
+    }
+    let lease = Duration::from_millis(orders.lease_ms);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let renew = move || {
+            let until = BootTime::now() + lease;
+            println!("worker: lease {}", until.as_duration().as_millis());
+            until
+        };
+        let (sender, work_until) = watch::channel(renew());
+        let renewal = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(lease / 4).await;
+                // A lease that has run out is not renewed.
+                if BootTime::now() < *sender.borrow() {
+                    sender.send_replace(renew());
+                }
+            }
+        });
+        let mut job = Some(JobRun::start(Arc::new(spec), &env(), work_until, guards));
+        let (line_sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lines().map_while(Result::ok) {
+                let _ = line_sender.send(line);
+            }
+        });
+        if let Some(job) = &job {
+            match job.ready().await {
+                Ok(()) => println!("worker: running"),
+                Err(error) => println!("worker: failed {error}"),
+            }
+        }
+        loop {
+            let finished = async {
+                match &job {
+                    Some(job) => job.finished().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                line = lines.recv() => match line.as_deref().and_then(|line| line.split_once(' ')) {
+                    Some(("stop", ms)) => {
+                        let within = Duration::from_millis(ms.parse().expect("a number"));
+                        let job = job.take().expect("a job");
+                        let stopped = job.stop(BootTime::now() + within).await;
+                        println!("worker: stopped {} {:?}", stopped.took.as_millis(), stopped.exit);
+                    }
+                    Some(("starve", _)) => {
+                        renewal.abort();
+                        println!("worker: starving");
+                    }
+                    Some(("drop", _)) => drop(job.take()),
+                    _ => break,
+                },
+                error = finished => {
+                    println!("worker: finished {error}");
+                    job = None;
+                }
+            }
+        }
+    });
+}
