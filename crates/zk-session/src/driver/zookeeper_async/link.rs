@@ -1,0 +1,464 @@
+//! The link: carries one session between the client, on loopback, and one server after another.
+//!
+//! The client sees a single connection that never breaks and a session that never changes. The link sees to the rest:
+//! pings, the death of a connection, another server for the same session, the credentials and the watches there. What
+//! was in flight on a connection that broke is answered as perhaps applied; what the client sends while there is none,
+//! as not sent.
+//!
+//! ```text
+//!              connected                 connection lost               session over
+//!   attach() -----------> Up, serving ------------------> Down, seeking -----------> ended
+//!                              ^                              |                         ^
+//!                              +------ watches set again -----+        client failed ---+
+//! ```
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::exchange::{Exchange, FromClient, FromServer, Notice};
+use super::gate::Local;
+use super::upstream::{Patience, Purpose, Refusal, Upstream};
+use super::wire::{Frame, FrameReader, Grant};
+use crate::driver::{Auth, CloseAnswer, DriverEvent, Host, WatchToken};
+use crate::time::{BootTime, sleep_until};
+
+/// How long the client may sit on requests or on replies. Both are a matter of microseconds.
+const CLIENT_HANGS_AFTER: Duration = Duration::from_secs(5);
+
+/// Between rounds of attempts to reach a server: the first pause, and the longest.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// What the parts of a driver tell each other about its link.
+#[derive(Debug, Default)]
+pub(super) struct LinkState {
+    up: AtomicBool,
+    requests: AtomicUsize,
+    close_sent: AtomicBool,
+}
+
+impl LinkState {
+    pub(super) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Acquire)
+    }
+
+    /// Whether the request to close the session has been handed to a living connection.
+    pub(super) fn is_close_sent(&self) -> bool {
+        self.close_sent.load(Ordering::Acquire)
+    }
+
+    /// `request`, counted as one that the client has under way.
+    pub(super) fn count_request<F: Future>(
+        self: &Arc<Self>,
+        request: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        struct Counted(Arc<LinkState>);
+        impl Drop for Counted {
+            fn drop(&mut self) {
+                self.0.requests.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        self.requests.fetch_add(1, Ordering::AcqRel);
+        let counted = Counted(self.clone());
+        async move {
+            let output = request.await;
+            drop(counted);
+            output
+        }
+    }
+}
+
+/// What the link is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Nobody waits for this watch any more.
+    Forget(WatchToken),
+    /// Close the session, and say when the server has.
+    Close(oneshot::Sender<CloseAnswer>),
+    /// The client is of no more use.
+    ClientFailed(String),
+}
+
+/// What the link needs to find servers.
+pub(super) struct Servers {
+    pub(super) hosts: Vec<Host>,
+    pub(super) auth: Vec<Auth>,
+}
+
+/// The link of one session.
+pub(super) struct Link {
+    servers: Arc<Servers>,
+    /// Where in `servers` the present one is.
+    at: usize,
+    /// What the session was granted at first; the session is given up before it lives with less.
+    grant: Grant,
+    exchange: Exchange,
+    client: FrameReader<tokio::net::tcp::OwnedReadHalf>,
+    to_client: Outbox,
+    commands: mpsc::UnboundedReceiver<Command>,
+    events: mpsc::UnboundedSender<DriverEvent>,
+    state: Arc<LinkState>,
+    closing: Option<oneshot::Sender<CloseAnswer>>,
+    heard: BootTime,
+    client_stuck_since: Option<BootTime>,
+}
+
+/// Why the link stops serving a connection.
+enum Stop {
+    /// The connection is of no more use; the session may be.
+    Lost(String),
+    /// The session is, too. The last word, if there is one to say.
+    Over(Option<DriverEvent>),
+}
+
+impl From<super::wire::Malformed> for Stop {
+    fn from(error: super::wire::Malformed) -> Stop {
+        Stop::Lost(error.to_string())
+    }
+}
+
+impl Link {
+    pub(super) fn new(
+        servers: Servers,
+        at: usize,
+        grant: Grant,
+        local: Local,
+        commands: mpsc::UnboundedReceiver<Command>,
+        events: mpsc::UnboundedSender<DriverEvent>,
+        state: Arc<LinkState>,
+    ) -> Link {
+        Link {
+            servers: Arc::new(servers),
+            at,
+            grant,
+            exchange: Exchange::default(),
+            client: local.reader,
+            to_client: Outbox::new(local.writer),
+            commands,
+            events,
+            state,
+            closing: None,
+            heard: BootTime::now(),
+            client_stuck_since: None,
+        }
+    }
+
+    /// Carries the session to its end and returns the last word on it, `None` if it was closed as asked for.
+    pub(super) async fn run(mut self, first: Upstream) -> Option<DriverEvent> {
+        let mut connection = Connection::new(first);
+        self.heard = BootTime::now();
+        self.state.up.store(true, Ordering::Release);
+        loop {
+            let stop = self.serve(&mut connection).await;
+            let was_up = self.state.up.swap(false, Ordering::AcqRel);
+            drop(connection);
+            let reason = match stop {
+                Stop::Lost(reason) => reason,
+                Stop::Over(event) => return event,
+            };
+            if self.state.is_close_sent() {
+                self.answer_close(CloseAnswer::Sent);
+                return None;
+            }
+            for frame in self.exchange.cut() {
+                self.to_client.send(frame);
+            }
+            if was_up {
+                self.say(DriverEvent::Suspended { reason });
+            }
+            connection = match self.seek().await {
+                Ok(upstream) => Connection::new(upstream),
+                Err(event) => return event,
+            };
+            for frame in self.exchange.resume() {
+                connection.send(frame);
+            }
+        }
+    }
+
+    /// Serves the client over one connection until that is lost or the session is over.
+    async fn serve(&mut self, connection: &mut Connection) -> Stop {
+        let timeout = self.grant.timeout;
+        let mut tick = interval(timeout / 20);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if !self.exchange.is_settling()
+                && self.closing.is_none()
+                && !self.state.up.swap(true, Ordering::AcqRel)
+            {
+                self.say(DriverEvent::Resumed);
+            }
+            if !self.exchange.is_settling() && self.closing.is_some() && !self.state.is_close_sent() {
+                self.state.up.store(false, Ordering::Release);
+                connection.send(self.exchange.close());
+                self.state.close_sent.store(true, Ordering::Release);
+            }
+            let step = tokio::select! {
+                frame = self.client.next() => self.hear_client(frame, Some(connection)),
+                frame = connection.reader.next() => self.hear_server(frame),
+                command = self.commands.recv() => self.obey(command),
+                error = connection.outbox.failed() => Err(Stop::Lost(error)),
+                _ = tick.tick() => self.keep_alive(connection),
+            };
+            if let Err(stop) = step {
+                return stop;
+            }
+        }
+    }
+
+    /// Looks for another server for the session, refusing meanwhile what the client sends.
+    async fn seek(&mut self) -> Result<Upstream, Option<DriverEvent>> {
+        let timeout = self.grant.timeout;
+        // Later than the server's own deadline by any reckoning: it counts from when it last heard of us.
+        let give_up = self.heard + timeout + timeout / 2;
+        let purpose = Purpose::Resume(self.grant.clone(), self.exchange.last_zxid());
+        let mut search = Box::pin(search(self.servers.clone(), self.at, purpose, timeout));
+        loop {
+            let step = tokio::select! {
+                found = &mut search => match found {
+                    Ok((at, upstream)) if upstream.grant.timeout < timeout => {
+                        let reason = format!(
+                            "{} would keep the session for {:?} only, and {timeout:?} had been granted",
+                            self.servers.hosts[at].address, upstream.grant.timeout
+                        );
+                        return Err(Some(DriverEvent::Dead { reason }));
+                    }
+                    Ok((at, upstream)) => {
+                        self.at = at;
+                        self.heard = BootTime::now();
+                        // A longer timeout is not reported: what was computed from the shorter one stays right.
+                        self.grant.password = upstream.grant.password.clone();
+                        return Ok(upstream);
+                    }
+                    Err(Refusal::Expired) => {
+                        self.answer_close(CloseAnswer::Acknowledged);
+                        return Err(Some(DriverEvent::Expired));
+                    }
+                    Err(Refusal::AuthFailed(reason)) => return Err(Some(DriverEvent::AuthFailed { reason })),
+                    Err(Refusal::Unavailable(reason)) => return Err(Some(DriverEvent::Dead { reason })),
+                },
+                frame = self.client.next() => self.hear_client(frame, None),
+                command = self.commands.recv() => self.obey(command),
+                () = sleep_until(give_up) => {
+                    let reason = format!("no server has answered for {:?}", give_up.duration_since(self.heard));
+                    return Err(Some(DriverEvent::Dead { reason }));
+                }
+            };
+            match step {
+                Ok(()) => {}
+                Err(Stop::Lost(reason)) => return Err(Some(DriverEvent::Dead { reason })),
+                Err(Stop::Over(event)) => return Err(event),
+            }
+        }
+    }
+
+    fn hear_client(
+        &mut self,
+        frame: std::io::Result<Option<Frame>>,
+        connection: Option<&mut Connection>,
+    ) -> Result<(), Stop> {
+        self.client_stuck_since = None;
+        let failed = |what: String| {
+            Stop::Over(Some(DriverEvent::Dead { reason: format!("the client failed: {what}") }))
+        };
+        let frame = match frame {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Err(failed("it dropped its connection".to_owned())),
+            Err(error) => return Err(failed(error.to_string())),
+        };
+        match connection {
+            Some(connection) if self.state.is_up() => {
+                match self.exchange.take_request(frame).map_err(|error| failed(error.to_string()))? {
+                    FromClient::Forward(frame) => connection.send(frame),
+                    FromClient::Answer(frame) => {
+                        frame.into_iter().for_each(|frame| self.to_client.send(frame))
+                    }
+                }
+            }
+            // While watches are set again older requests can't be under way, so the order of the answers is kept;
+            // while the session is being closed, they can, and the client is not listened to any more.
+            _ if self.closing.is_none() => {
+                let refusal = Exchange::refuse(&frame).map_err(|error| failed(error.to_string()))?;
+                self.to_client.send(refusal);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn hear_server(&mut self, frame: std::io::Result<Option<Frame>>) -> Result<(), Stop> {
+        let frame = match frame {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Err(Stop::Lost("the server closed the connection".to_owned())),
+            Err(error) => return Err(Stop::Lost(error.to_string())),
+        };
+        let FromServer { to_client, fired, notice } = self.exchange.take_reply(frame)?;
+        self.heard = BootTime::now();
+        for frame in to_client {
+            self.to_client.send(frame);
+        }
+        for (token, kind, path) in fired {
+            self.say(DriverEvent::Watch { token, kind, path });
+        }
+        match notice {
+            None => Ok(()),
+            Some(Notice::Expired) => Err(Stop::Over(Some(DriverEvent::Expired))),
+            Some(Notice::Moved) => Err(Stop::Lost("another server serves the session".to_owned())),
+            Some(Notice::Closed) => {
+                self.answer_close(CloseAnswer::Acknowledged);
+                Err(Stop::Over(None))
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Option<Command>) -> Result<(), Stop> {
+        match command {
+            Some(Command::Forget(token)) => self.exchange.forget(token),
+            Some(Command::Close(answer)) => self.closing = Some(answer),
+            Some(Command::ClientFailed(reason)) => {
+                let reason = format!("the client failed: {reason}");
+                return Err(Stop::Over(Some(DriverEvent::Dead { reason })));
+            }
+            // Every handle of the driver is gone.
+            None => return Err(Stop::Over(None)),
+        }
+        Ok(())
+    }
+
+    /// Pings, and notices what has fallen silent.
+    fn keep_alive(&mut self, connection: &mut Connection) -> Result<(), Stop> {
+        let now = BootTime::now();
+        let timeout = self.grant.timeout;
+        let silence = now.duration_since(self.heard);
+        if silence >= timeout / 2 {
+            return Err(Stop::Lost(format!("the server has been silent for {silence:?}")));
+        }
+        if now.duration_since(connection.sent) >= timeout / 5 && !self.exchange.is_pinging() {
+            connection.send(self.exchange.ping());
+        }
+        // Requests that are not on the wire, and not answered either, are stuck in the client.
+        let stuck =
+            self.state.is_up() && self.exchange.is_idle() && self.state.requests.load(Ordering::Acquire) > 0;
+        match (stuck, self.client_stuck_since) {
+            (false, _) => self.client_stuck_since = None,
+            (true, None) => self.client_stuck_since = Some(now),
+            (true, Some(since)) if now.duration_since(since) >= CLIENT_HANGS_AFTER => {
+                let reason = format!("the client failed: it sat on requests for {CLIENT_HANGS_AFTER:?}");
+                return Err(Stop::Over(Some(DriverEvent::Dead { reason })));
+            }
+            (true, Some(_)) => {}
+        }
+        Ok(())
+    }
+
+    fn say(&self, event: DriverEvent) {
+        // With nobody to listen the driver is about to be dropped.
+        let _ = self.events.send(event);
+    }
+
+    fn answer_close(&mut self, answer: CloseAnswer) {
+        if let Some(closing) = self.closing.take() {
+            let _ = closing.send(answer);
+        }
+    }
+}
+
+/// The connection to the present server.
+struct Connection {
+    reader: FrameReader<tokio::net::tcp::OwnedReadHalf>,
+    outbox: Outbox,
+    sent: BootTime,
+}
+
+impl Connection {
+    fn new(upstream: Upstream) -> Connection {
+        let outbox = Outbox::new(upstream.writer);
+        Connection { reader: upstream.reader, outbox, sent: BootTime::now() }
+    }
+
+    fn send(&mut self, frame: Frame) {
+        self.sent = BootTime::now();
+        self.outbox.send(frame);
+    }
+}
+
+/// Writes frames in a task of its own, so that a peer that does not read keeps nobody from listening to it. What waits
+/// here is bounded by the requests that may be under way.
+struct Outbox {
+    frames: mpsc::UnboundedSender<Frame>,
+    task: AbortOnDropHandle<std::io::Result<()>>,
+}
+
+impl Outbox {
+    fn new(mut writer: impl AsyncWrite + Unpin + Send + 'static) -> Outbox {
+        let (frames, mut queue) = mpsc::unbounded_channel::<Frame>();
+        let task = tokio::spawn(async move {
+            let (mut batch, mut bytes) = (Vec::new(), Vec::new());
+            while queue.recv_many(&mut batch, 64).await > 0 {
+                match batch.as_slice() {
+                    [frame] => writer.write_all(frame.as_bytes()).await?,
+                    frames => {
+                        bytes.clear();
+                        frames.iter().for_each(|frame| bytes.extend_from_slice(frame.as_bytes()));
+                        writer.write_all(&bytes).await?;
+                        bytes.shrink_to(1 << 16);
+                    }
+                }
+                batch.clear();
+            }
+            Ok(())
+        });
+        Outbox { frames, task: AbortOnDropHandle::new(task) }
+    }
+
+    fn send(&self, frame: Frame) {
+        // A task that has ended says why in `failed`, which is waited for.
+        let _ = self.frames.send(frame);
+    }
+
+    /// Why no more can be written. Pending while it can. Not to be called again.
+    async fn failed(&mut self) -> String {
+        match (&mut self.task).await {
+            Ok(Ok(())) => "nothing more is to be written".to_owned(),
+            Ok(Err(error)) => format!("can't write: {error}"),
+            Err(error) => format!("can't write: {error}"),
+        }
+    }
+}
+
+/// Tries the servers in turn, the one at `last` after the others, until one takes the session or it is over.
+async fn search(
+    servers: Arc<Servers>,
+    last: usize,
+    purpose: Purpose,
+    timeout: Duration,
+) -> Result<(usize, Upstream), Refusal> {
+    let patience = Patience {
+        connect: (timeout / 6).clamp(Duration::from_millis(250), Duration::from_secs(3)),
+        handshake: (timeout / 4).clamp(Duration::from_millis(400), Duration::from_secs(5)),
+    };
+    let mut order: Vec<usize> = (0..servers.hosts.len()).filter(|at| *at != last).collect();
+    fastrand::shuffle(&mut order);
+    order.push(last);
+    let mut pause = BACKOFF.0;
+    loop {
+        for at in order.iter().copied() {
+            match Upstream::attach(&servers.hosts[at], &purpose, &servers.auth, patience).await {
+                Ok(upstream) => return Ok((at, upstream)),
+                Err(Refusal::Unavailable(reason)) => {
+                    tracing::debug!(server = %servers.hosts[at].address, %reason, "the session finds no home here");
+                }
+                Err(over) => return Err(over),
+            }
+        }
+        // Half of the pause is left to chance: the clients of one server lose it at the same moment.
+        sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64())).await;
+        pause = (pause * 2).min(BACKOFF.1);
+    }
+}
