@@ -5,6 +5,8 @@ pub mod engine;
 pub mod ids;
 pub mod paths;
 pub mod record;
+#[cfg(feature = "shell")]
+pub mod shell;
 pub mod strategy;
 pub mod time;
 

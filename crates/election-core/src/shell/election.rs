@@ -1,0 +1,189 @@
+//! Joining an election, and the handle on it.
+
+use std::{fmt, sync::Arc};
+
+use tokio::sync::{mpsc, watch};
+use zk_session::Session;
+
+use super::{handler::Handler, now, runner::Runner, status::ElectionStatus};
+use crate::{
+    engine::{self, Engine, Event, Leftovers, Policy, Profile},
+    ids::MemberId,
+    paths::Paths,
+    record::Health,
+    strategy::Strategy,
+};
+
+/// What to join, as whom, and how it behaves.
+#[derive(Clone, Debug)]
+pub struct ElectionConfig {
+    /// Where the election keeps its znodes.
+    pub paths: Paths,
+    /// The election's name, for logs and metrics.
+    pub name: String,
+    /// Who this member is.
+    pub member: Profile,
+    /// How the election behaves.
+    pub policy: Policy,
+    /// What to do about a former process of this member.
+    pub leftovers: Leftovers,
+}
+
+impl ElectionConfig {
+    /// The election `name` under `root`, with the default policy.
+    ///
+    /// # Errors
+    /// A sentence that says which of the two names is unusable and why.
+    pub fn new(root: &str, name: &str, member: Profile) -> Result<Self, String> {
+        Ok(Self {
+            paths: Paths::new(root, name)?,
+            name: name.to_owned(),
+            member,
+            policy: Policy::default(),
+            leftovers: Leftovers::default(),
+        })
+    }
+}
+
+/// Why this member's part in an election is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ended {
+    /// It left.
+    Left,
+    /// Another living process has the same id.
+    DuplicateMember {
+        /// The id.
+        member: MemberId,
+        /// The znode that the other one holds.
+        path: String,
+    },
+    /// The session was closed under it.
+    SessionClosed,
+    /// A call of the application panicked. Nothing was released, for nobody knows
+    /// what still runs; the process should end.
+    HandlerPanicked {
+        /// Which call.
+        call: &'static str,
+    },
+    /// The engine's own task panicked: a bug. The process should end.
+    EnginePanicked,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Left => f.write_str("this member has left the election"),
+            Self::DuplicateMember { member, path } => write!(
+                f,
+                "another living process takes part as {member} (it holds {path}); give each process an id of its own"
+            ),
+            Self::SessionClosed => f.write_str("the ZooKeeper session was closed"),
+            Self::HandlerPanicked { call } => write!(f, "the application panicked in `{call}`"),
+            Self::EnginePanicked => f.write_str("the election engine panicked; this is a bug"),
+        }
+    }
+}
+
+/// A handle on this member's part in an election. Cheap to clone.
+///
+/// When the last handle is dropped the member leaves: the work is stopped, and
+/// leadership released after it.
+#[derive(Clone)]
+pub struct Election {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    name: String,
+    events: mpsc::UnboundedSender<Event>,
+    status: watch::Receiver<ElectionStatus>,
+    ended: watch::Receiver<Option<Ended>>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let _ = self.events.send(Event::Leave);
+    }
+}
+
+impl Election {
+    /// Joins an election over a session, which other elections can share.
+    ///
+    /// Returns at once; what follows is to be seen in [`status`](Self::status).
+    /// Must be called in a tokio runtime, which the election lives on.
+    pub fn join<H: Handler>(
+        session: Session,
+        config: ElectionConfig,
+        strategy: Arc<dyn Strategy>,
+        handler: H,
+    ) -> Self {
+        let name = config.name;
+        let engine = Engine::new(
+            engine::Config {
+                paths: config.paths,
+                member: config.member,
+                policy: config.policy,
+                leftovers: config.leftovers,
+                strategy,
+            },
+            now(),
+        );
+        let (events, inbox) = mpsc::unbounded_channel();
+        let (status_sender, status) = watch::channel(ElectionStatus::of(&engine));
+        let (ended_sender, ended) = watch::channel(None);
+        let runner =
+            Runner::new(name.clone(), engine, session, handler, events.clone(), inbox, status_sender);
+        let task = tokio::spawn(runner.run());
+        tokio::spawn(async move {
+            let reason = task.await.unwrap_or(Ended::EnginePanicked);
+            ended_sender.send_replace(Some(reason));
+        });
+        Self { handle: Arc::new(Handle { name, events, status, ended }) }
+    }
+
+    /// The election's name.
+    pub fn name(&self) -> &str {
+        &self.handle.name
+    }
+
+    /// What this member is doing, and its changes.
+    pub fn status(&self) -> watch::Receiver<ElectionStatus> {
+        self.handle.status.clone()
+    }
+
+    /// Says whether this member is fit to lead.
+    pub fn set_health(&self, health: Health) {
+        let _ = self.handle.events.send(Event::Health(health));
+    }
+
+    /// Leaves: the work is stopped, leadership released, the ballot withdrawn.
+    ///
+    /// Without a connection it ends soon after the work has; what is left in
+    /// ZooKeeper then goes with the session.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: once begun, leaving goes on.
+    pub async fn leave(&self) -> Ended {
+        let _ = self.handle.events.send(Event::Leave);
+        self.ended().await
+    }
+
+    /// Waits until this member's part is over.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn ended(&self) -> Ended {
+        let mut ended = self.handle.ended.clone();
+        match ended.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or(Ended::EnginePanicked),
+            Err(_) => Ended::EnginePanicked,
+        }
+    }
+}
+
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Election").field("name", &self.handle.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,169 @@
+//! What an application does with leadership.
+
+use std::{fmt, future::Future};
+
+use tokio::sync::watch;
+use zk_session::BootTime;
+
+use crate::{
+    engine::{Nomination, StopReason},
+    record::Current,
+};
+
+/// An application that leads, while this member does.
+///
+/// The calls for one leadership come in this order: `prepare`, `takeover`, `lead`,
+/// `stop`. Whatever was begun is stopped: after the first `prepare`, `stop` is
+/// called exactly once for each leadership, at any point, and the future of the
+/// call that was running is dropped before. Leadership is released when `stop` has
+/// returned, and not before.
+///
+/// A panic in any of them ends the election with
+/// [`Ended::HandlerPanicked`](super::Ended::HandlerPanicked) and *without* a
+/// release, for nobody knows then what still runs.
+pub trait Handler: Send + Sync + 'static {
+    /// Gets ready to take over. May overlap the old leader's stop, so it must not
+    /// touch what the leader alone may touch.
+    fn prepare(&self, nomination: &Nomination) -> impl Future<Output = Result<(), Failure>> + Send {
+        let _ = nomination;
+        async { Ok(()) }
+    }
+
+    /// Takes over. READY is announced once it returns.
+    ///
+    /// The first thing to do with the fencing token is to claim it at the resource,
+    /// before anything is read there.
+    fn takeover(&self, leadership: &Leadership) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Leads. Returning means that the work can't be kept up: leadership is given up.
+    fn lead(&self, leadership: &Leadership) -> impl Future<Output = Failure> + Send;
+
+    /// Ends everything that was begun. When it returns, nothing may be running any
+    /// more; by [`StopOrder::by`] everything must have ended.
+    fn stop(&self, order: &StopOrder) -> impl Future<Output = ()> + Send;
+
+    /// Another member, or nobody, stands in office. Intermediate leaders may be
+    /// left out; the calls come one after the other.
+    fn leader_changed(&self, leader: Option<&Current>) -> impl Future<Output = ()> + Send {
+        let _ = leader;
+        async {}
+    }
+}
+
+/// Why an application could not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(String);
+
+impl Failure {
+    /// A failure, in words for operators.
+    pub fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+
+    /// The words.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut words = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            words = format!("{words}: {error}");
+            cause = error.source();
+        }
+        Self(words)
+    }
+}
+
+/// Leadership that has been entered: what it came from, its fencing token, and
+/// until when it lasts.
+#[derive(Clone, Debug)]
+pub struct Leadership {
+    pub(super) nomination: Nomination,
+    pub(super) fencing_token: u64,
+    pub(super) work_until: watch::Receiver<BootTime>,
+}
+
+impl Leadership {
+    /// How it came about.
+    pub fn nomination(&self) -> &Nomination {
+        &self.nomination
+    }
+
+    /// The term.
+    pub fn term(&self) -> u64 {
+        self.nomination.term
+    }
+
+    /// Grows with every leadership; for whatever the work writes to.
+    pub fn fencing_token(&self) -> u64 {
+        self.fencing_token
+    }
+
+    /// Until when the work may go on, renewed while the session is proved alive.
+    pub fn work_until(&self) -> watch::Receiver<BootTime> {
+        self.work_until.clone()
+    }
+
+    /// Whether the work may go on *now*. A process can be frozen between this and
+    /// what it does next; the fencing token is for that.
+    pub fn is_valid(&self) -> bool {
+        BootTime::now() < *self.work_until.borrow()
+    }
+}
+
+/// The order to stop.
+#[derive(Clone, Debug)]
+pub struct StopOrder {
+    pub(super) term: u64,
+    pub(super) reason: watch::Receiver<StopReason>,
+    pub(super) deadline: watch::Receiver<BootTime>,
+}
+
+impl StopOrder {
+    /// The term that ends.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// Why. It can become more urgent meanwhile.
+    pub fn reason(&self) -> StopReason {
+        self.reason.borrow().clone()
+    }
+
+    /// By when everything must have ended, as known now. It moves on while the lease
+    /// is still renewed.
+    pub fn by(&self) -> BootTime {
+        *self.deadline.borrow()
+    }
+
+    /// By when everything must have ended, and its changes.
+    pub fn deadline(&self) -> watch::Receiver<BootTime> {
+        self.deadline.clone()
+    }
+
+    /// Whether there is time for politeness: nobody else can be leading yet.
+    pub fn is_leisurely(&self) -> bool {
+        !self.reason.borrow().is_urgent()
+    }
+
+    /// Waits until there is no time for politeness any more.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn urgent(&self) {
+        let mut reason = self.reason.clone();
+        if reason.wait_for(StopReason::is_urgent).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The tokio shell: runs the engine on a `zk-session`, and an application under it.
+//!
+//! One task per election owns the engine. Session states, leases, what durable
+//! watches read, outcomes of operations and the application's answers all arrive
+//! on its one queue; what the engine asks for is carried out in tasks of its own.
+//! So nothing that the application or ZooKeeper does can keep the engine from
+//! hearing of the next thing.
+
+mod election;
+mod handler;
+mod observer;
+mod operations;
+pub mod operator;
+mod runner;
+mod status;
+mod watches;
+mod work;
+
+pub use election::{Election, ElectionConfig, Ended};
+pub use handler::{Failure, Handler, Leadership, StopOrder};
+pub use observer::{Observer, ReadError, Snapshot};
+pub use status::ElectionStatus;
+
+use zk_session::BootTime;
+
+use crate::time::{Now, Time};
+
+/// The engine's time: this machine's `CLOCK_BOOTTIME`, and the wall clock.
+pub(crate) fn now() -> Now {
+    Now::new(to_time(BootTime::now()), unix_ms())
+}
+
+/// The wall clock, in milliseconds since the Unix epoch.
+pub(crate) fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}
+
+pub(crate) fn to_time(boot: BootTime) -> Time {
+    Time::from_origin(boot.as_duration())
+}
+
+pub(crate) fn to_boot(time: Time) -> BootTime {
+    BootTime::from_duration(time.since_origin())
+}

@@ -1,0 +1,181 @@
+//! Reading an election without standing in it.
+
+use std::collections::BTreeMap;
+
+use zk_session::{Incarnation, OpError};
+
+use super::operations::tree;
+use crate::{
+    engine::Node,
+    ids::{Ballot, MemberId},
+    paths::Paths,
+    record::{Control, Current, Elected, HistoryEntry, MemberRecord, Record, RecordError, Request},
+};
+
+/// An election as it was read at one moment; several reads, so no transaction.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The living members, lowest ballot first.
+    pub members: Vec<MemberRecord>,
+    /// The lowest living ballot: the elector's.
+    pub lowest: Option<Ballot>,
+    /// The decision, with the version of its data.
+    pub elected: Option<(Elected, i32)>,
+    /// Who is in office.
+    pub current: Option<Office>,
+    /// The standing orders, the default where there are none.
+    pub control: Control,
+    /// The operators' requests by name, oldest first.
+    pub requests: BTreeMap<String, Request>,
+    /// Records that can't be used.
+    pub unreadable: Vec<RecordError>,
+}
+
+/// Who holds `leader/current`.
+#[derive(Clone, Debug)]
+pub struct Office {
+    /// What the holder says.
+    pub record: Current,
+    /// The version of the data.
+    pub version: i32,
+    /// The transaction that created it.
+    pub czxid: i64,
+}
+
+impl Snapshot {
+    /// The member with the lowest ballot.
+    pub fn elector(&self) -> Option<&MemberId> {
+        let lowest = self.lowest.as_ref()?;
+        self.members.iter().find(|m| m.ballot == *lowest).map(|m| &m.member)
+    }
+
+    /// The fencing token of whoever is in office.
+    pub fn fencing_token(&self) -> Option<u64> {
+        let base = self.elected.as_ref().map_or(0, |(e, _)| e.token_base);
+        self.current.as_ref().map(|o| u64::try_from(o.czxid).unwrap_or(0).saturating_add(base))
+    }
+}
+
+/// Why an election could not be read.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// ZooKeeper did not answer as it should.
+    #[error(transparent)]
+    Session(#[from] OpError),
+    /// There is no such election.
+    #[error("there is no election at {0}")]
+    NoElection(String),
+    /// A record can't be used.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+/// Reads elections over a session.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    session: Incarnation,
+}
+
+impl Observer {
+    /// Reads over this session.
+    pub fn new(session: Incarnation) -> Self {
+        Self { session }
+    }
+
+    /// The session it reads over.
+    pub fn session(&self) -> &Incarnation {
+        &self.session
+    }
+
+    /// The names of the elections under `root`.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer.
+    pub async fn elections(&self, root: &str) -> Result<Vec<String>, ReadError> {
+        let trimmed = root.trim_end_matches('/');
+        let path = if trimmed.is_empty() { "/" } else { trimmed };
+        let mut found = Vec::new();
+        for name in self.session.children(path).await?.map(|c| c.names).unwrap_or_default() {
+            let Ok(paths) = Paths::new(root, &name) else { continue };
+            if self.session.get(&paths.election()).await?.is_some() {
+                found.push(name);
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Reads one election whole. Records that can't be used are listed, not fatal.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer, or there is no such election.
+    pub async fn snapshot(&self, paths: &Paths) -> Result<Snapshot, ReadError> {
+        // What this server has not heard of yet would be missing.
+        self.session.barrier().await?;
+        let Some(ballots) = self.session.children(&paths.election()).await? else {
+            return Err(ReadError::NoElection(paths.base().to_owned()));
+        };
+        let mut snapshot = Snapshot {
+            lowest: ballots.names.into_iter().filter_map(|name| Ballot::new(name).ok()).min(),
+            ..Snapshot::default()
+        };
+        let nodes = tree(&self.session, &paths.nodes()).await?;
+        let unreadable = &mut snapshot.unreadable;
+        for (name, node) in &nodes {
+            let path = format!("{}/{name}", paths.nodes());
+            snapshot.members.extend(usable(MemberRecord::decode(&path, &node.data), unreadable));
+        }
+        snapshot.members.sort_by(|a, b| a.ballot.cmp(&b.ballot));
+        if let Some(node) = self.read(&paths.elected()).await? {
+            let elected = usable(Elected::decode(&paths.elected(), &node.data), unreadable);
+            snapshot.elected = elected.map(|e| (e, node.version));
+        }
+        if let Some(node) = self.read(&paths.current()).await? {
+            let record = usable(Current::decode(&paths.current(), &node.data), unreadable);
+            snapshot.current =
+                record.map(|record| Office { record, version: node.version, czxid: node.czxid });
+        }
+        if let Some(node) = self.read(&paths.control()).await? {
+            snapshot.control =
+                usable(Control::decode(&paths.control(), &node.data), unreadable).unwrap_or_default();
+        }
+        for (name, node) in tree(&self.session, &paths.requests()).await? {
+            let request = usable(Request::decode(&paths.request(&name), &node.data), unreadable);
+            snapshot.requests.extend(request.map(|r| (name, r)));
+        }
+        Ok(snapshot)
+    }
+
+    /// The leaderships that are kept, oldest first; entries that can't be used apart.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer.
+    pub async fn history(&self, paths: &Paths) -> Result<(Vec<HistoryEntry>, Vec<RecordError>), ReadError> {
+        let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
+        for (name, node) in tree(&self.session, &paths.history()).await? {
+            let path = format!("{}/{name}", paths.history());
+            entries.extend(usable(HistoryEntry::decode(&path, &node.data), &mut unreadable));
+        }
+        Ok((entries, unreadable))
+    }
+
+    /// One request.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer, or the record can't be used.
+    pub async fn request(&self, paths: &Paths, name: &str) -> Result<Option<Request>, ReadError> {
+        let path = paths.request(name);
+        match self.read(&path).await? {
+            Some(node) => Ok(Some(Request::decode(&path, &node.data)?)),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn read(&self, path: &str) -> Result<Option<Node>, OpError> {
+        Ok(self.session.get(path).await?.map(super::operations::to_node))
+    }
+}
+
+fn usable<T>(record: Result<T, RecordError>, unreadable: &mut Vec<RecordError>) -> Option<T> {
+    record.map_err(|error| unreadable.push(error)).ok()
+}

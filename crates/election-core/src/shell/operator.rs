@@ -1,0 +1,199 @@
+//! What an operator does from outside: ask, wait, and force.
+
+use std::time::Duration;
+
+use zk_session::{BootTime, CreateMode, OpError, Recovery, Session, sleep_until};
+
+use super::{
+    observer::{Observer, ReadError},
+    operations::make_parents,
+    unix_ms,
+};
+use crate::{
+    engine::{ForceStep, Policy, force_step},
+    paths::Paths,
+    record::{Record, RecordError, Request, RequestKind, RequestState, Target, VERSION},
+    strategy::Strategy,
+};
+
+/// How many times a forced failover looks again after losing a race.
+const TRIES: u32 = 50;
+
+/// Why an operator's wish was not carried out.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum OperatorError {
+    /// ZooKeeper did not answer as it should.
+    #[error(transparent)]
+    Session(#[from] OpError),
+    /// The election could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A record can't be written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// It can't be done; why, in words.
+    #[error("{0}")]
+    Refused(String),
+    /// The session was closed.
+    #[error("the ZooKeeper session was closed")]
+    Closed,
+}
+
+impl From<zk_session::Closed> for OperatorError {
+    fn from(_: zk_session::Closed) -> Self {
+        Self::Closed
+    }
+}
+
+/// A request that nobody has looked at yet.
+pub fn new_request(
+    kind: RequestKind,
+    to: Target,
+    force: bool,
+    reason: Option<String>,
+    by: String,
+) -> Request {
+    Request {
+        v: VERSION,
+        id: uuid::Uuid::new_v4().to_string(),
+        kind,
+        to,
+        force,
+        reason,
+        by,
+        created_ms: unix_ms(),
+        state: RequestState::Pending,
+    }
+}
+
+/// A request that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The name of its znode, by which it is followed.
+    pub name: String,
+}
+
+/// Puts a request where the elector finds it.
+///
+/// # Errors
+/// When ZooKeeper doesn't answer, or there is no such election.
+pub async fn ask(session: &Session, paths: &Paths, request: &Request) -> Result<Ticket, OperatorError> {
+    let incarnation = session.active().await?;
+    let observer = Observer::new(incarnation.clone());
+    if observer.read(&paths.election()).await?.is_none() {
+        return Err(ReadError::NoElection(paths.base().to_owned()).into());
+    }
+    make_parents(&incarnation, &[paths.requests()]).await?;
+    let prefix = paths.request_prefix();
+    let data = request.encode(&prefix)?;
+    // The request's id makes the data unique, so a lost reply makes no second one.
+    let created =
+        incarnation.create_sequential(&prefix, data, CreateMode::Persistent, Recovery::Data).await?;
+    let name = created.path.rsplit('/').next().unwrap_or_default().to_owned();
+    Ok(Ticket { name })
+}
+
+/// Waits until a request has ended, or until `deadline`; the request as it stands
+/// then. `progress` hears of each change.
+///
+/// # Errors
+/// When the request can't be read or is not there any more.
+///
+/// # Cancel safety
+/// Cancel safe: the request goes on.
+pub async fn follow(
+    session: &Session,
+    paths: &Paths,
+    ticket: &Ticket,
+    deadline: BootTime,
+    mut progress: impl FnMut(&Request),
+) -> Result<Option<Request>, OperatorError> {
+    let path = paths.request(&ticket.name);
+    let mut watch = session.watch_data(path.clone());
+    let mut last: Option<Request> = None;
+    loop {
+        let seen = tokio::select! {
+            seen = watch.next() => seen?,
+            () = sleep_until(deadline) => return Ok(last),
+        };
+        let Some(node) = seen.value else {
+            return Err(OperatorError::Refused(format!("the request {path} is not there any more")));
+        };
+        let request = Request::decode(&path, &node.data)?;
+        if last.as_ref() != Some(&request) {
+            progress(&request);
+        }
+        let done = request.state.is_final();
+        last = Some(request);
+        if done {
+            return Ok(last);
+        }
+    }
+}
+
+/// Carries out a forced failover itself, up to naming the next leader: for when no
+/// elector does. An elector that does the same at the same time does no harm, for
+/// each step is a compare-and-set.
+///
+/// # Errors
+/// When it can't be done, or ZooKeeper doesn't answer.
+pub async fn force(
+    session: &Session,
+    paths: &Paths,
+    ticket: &Ticket,
+    request: &Request,
+    policy: &Policy,
+    strategy: &dyn Strategy,
+) -> Result<(), OperatorError> {
+    for _ in 0..TRIES {
+        let incarnation = session.active().await?;
+        let snapshot = Observer::new(incarnation.clone()).snapshot(paths).await?;
+        let unusable =
+            snapshot.unreadable.iter().find(|e| e.path == paths.elected() || e.path == paths.current());
+        if let Some(error) = unusable {
+            return Err(error.clone().into());
+        }
+        let step = force_step(
+            &ticket.name,
+            request,
+            &request.by,
+            unix_ms(),
+            policy,
+            strategy,
+            &snapshot.members,
+            &snapshot.control,
+            snapshot.elected.as_ref().map(|(e, _)| e),
+            snapshot.current.as_ref().map(|o| (&o.record, o.version)),
+        );
+        let outcome = match step {
+            ForceStep::Named => return Ok(()),
+            ForceStep::Refused(why) => return Err(OperatorError::Refused(why)),
+            ForceStep::Write(elected) => {
+                let path = paths.elected();
+                let data = elected.encode(&path)?;
+                match &snapshot.elected {
+                    Some((_, version)) => incarnation.set(&path, data, Some(*version)).await.map(drop),
+                    None => incarnation.create(&path, data, CreateMode::Persistent).await.map(drop),
+                }
+            }
+            ForceStep::Vacate { version } => incarnation.delete(&paths.current(), Some(version)).await,
+        };
+        match outcome {
+            // Lost a race, or an unknown outcome: look again.
+            Ok(())
+            | Err(
+                OpError::BadVersion { .. }
+                | OpError::NodeExists { .. }
+                | OpError::NoNode { .. }
+                | OpError::Unknown { .. },
+            ) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::task::yield_now().await;
+    }
+    Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
+}
+
+/// How long an operator's request may wait for an elector before it is said that
+/// none seems to be there.
+pub const ELECTOR_PATIENCE: Duration = Duration::from_secs(15);

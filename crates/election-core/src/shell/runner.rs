@@ -1,0 +1,319 @@
+//! The task that owns an engine.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionState, Tether, sleep_until};
+
+use super::{
+    election::Ended, handler::Handler, now, operations, status::ElectionStatus, to_boot, to_time,
+    watches::Watches, work::Work,
+};
+use crate::engine::{
+    Action, AppEvent, EndReason, Engine, Event, Level, Note, NoteKind, OpId, Outcome, Request,
+};
+
+/// How long a member that leaves waits for ZooKeeper once its work has ended.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How many events are handled before the status is told anew.
+const BATCH: usize = 64;
+
+pub(super) struct Runner<H> {
+    name: String,
+    engine: Engine,
+    session: Session,
+    events: mpsc::UnboundedSender<Event>,
+    inbox: mpsc::UnboundedReceiver<Event>,
+    status: watch::Sender<ElectionStatus>,
+    watches: Watches,
+    work: Work<H>,
+    panics: mpsc::UnboundedReceiver<&'static str>,
+    incarnation: Option<Incarnation>,
+    tether: Option<Tether>,
+    paused: bool,
+    lease: Option<(LeaseKeeper, watch::Receiver<Option<Lease>>)>,
+    leave_by: Option<BootTime>,
+    leaving: bool,
+    end: Option<Ended>,
+}
+
+/// What woke the runner.
+enum Woken {
+    Event(Option<Event>),
+    Session(bool),
+    Lease,
+    Panic(&'static str),
+    Clock,
+}
+
+impl<H: Handler> Runner<H> {
+    pub(super) fn new(
+        name: String,
+        engine: Engine,
+        session: Session,
+        handler: H,
+        events: mpsc::UnboundedSender<Event>,
+        inbox: mpsc::UnboundedReceiver<Event>,
+        status: watch::Sender<ElectionStatus>,
+    ) -> Self {
+        let (panicked, panics) = mpsc::unbounded_channel();
+        Self {
+            name,
+            engine,
+            watches: Watches::new(session.clone(), events.clone()),
+            work: Work::new(handler, events.clone(), panicked),
+            session,
+            events,
+            inbox,
+            status,
+            panics,
+            incarnation: None,
+            tether: None,
+            paused: false,
+            lease: None,
+            leave_by: None,
+            leaving: false,
+            end: None,
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Ended {
+        let mut states = self.session.subscribe();
+        self.session_changed(&states.borrow_and_update().clone());
+        loop {
+            self.settle();
+            if let Some(end) = self.end.take() {
+                return end;
+            }
+            match self.wait(&mut states).await {
+                Woken::Event(None) => return Ended::SessionClosed,
+                Woken::Event(Some(event)) => {
+                    self.handle(event);
+                    for _ in 0..BATCH {
+                        let Ok(event) = self.inbox.try_recv() else { break };
+                        self.handle(event);
+                    }
+                }
+                Woken::Session(true) => {
+                    let state = states.borrow_and_update().clone();
+                    self.session_changed(&state);
+                }
+                Woken::Session(false) => self.session_changed(&SessionState::Closed),
+                Woken::Lease => self.lease_changed(),
+                Woken::Panic(call) => {
+                    tracing::error!(election = self.name, call, "the application panicked");
+                    return Ended::HandlerPanicked { call };
+                }
+                Woken::Clock => self.handle(Event::Tick),
+            }
+        }
+    }
+
+    async fn wait(&mut self, states: &mut watch::Receiver<SessionState>) -> Woken {
+        let wakeup = [self.engine.wakeup().map(to_boot), self.leave_by].into_iter().flatten().min();
+        let clock = async {
+            match wakeup {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let lease = async {
+            let changed = match &mut self.lease {
+                Some((_, lease)) => lease.changed().await.is_ok(),
+                None => false,
+            };
+            if !changed {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            // The session first: an event that was read on a session that is over means nothing.
+            biased;
+            changed = states.changed() => Woken::Session(changed.is_ok()),
+            () = lease => Woken::Lease,
+            Some(call) = self.panics.recv() => Woken::Panic(call),
+            () = clock => Woken::Clock,
+            event = self.inbox.recv() => Woken::Event(event),
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match &event {
+            Event::Leave => self.leaving = true,
+            Event::App(AppEvent::Stopped) => self.work.stopped(),
+            _ => {}
+        }
+        self.engine.handle(now(), event);
+        while let Some(action) = self.engine.poll_action() {
+            self.carry_out(action);
+        }
+    }
+
+    // ---- the session ----
+
+    fn session_changed(&mut self, state: &SessionState) {
+        if matches!(state, SessionState::Closed) {
+            self.session_over();
+            // Work that is still running is stopped first; its lease ends soon.
+            if self.engine.is_clear() {
+                self.end.get_or_insert(Ended::SessionClosed);
+            }
+            return;
+        }
+        let living = state.epoch();
+        if self.incarnation.as_ref().is_some_and(|known| Some(known.epoch()) != living || known.is_over()) {
+            self.session_over();
+        }
+        if self.incarnation.is_none() && state.is_active() {
+            self.session_started(state);
+        }
+        let Some(known) = &self.incarnation else { return };
+        let epoch = known.epoch().0;
+        match (state.is_active(), self.paused) {
+            (true, true) => {
+                self.paused = false;
+                self.handle(Event::SessionResumed { epoch });
+            }
+            (false, false) => {
+                self.paused = true;
+                self.handle(Event::SessionPaused { epoch });
+            }
+            _ => {}
+        }
+    }
+
+    fn session_started(&mut self, state: &SessionState) {
+        // Tied to it before anything is begun on it: no new session while work of
+        // this one may run.
+        let Some(tether) = self.session.tether() else { return };
+        if Some(tether.epoch()) != state.epoch() {
+            // It has moved on already; the next state tells.
+            return;
+        }
+        let incarnation = tether.incarnation().clone();
+        let event = Event::SessionStarted {
+            epoch: incarnation.epoch().0,
+            session_id: incarnation.session_id().0,
+            granted: incarnation.granted_timeout(),
+        };
+        self.tether = Some(tether);
+        self.incarnation = Some(incarnation);
+        self.paused = false;
+        self.handle(event);
+        self.lease_changed();
+    }
+
+    fn session_over(&mut self) {
+        if let Some(known) = self.incarnation.take() {
+            self.handle(Event::SessionOver { epoch: known.epoch().0 });
+        }
+    }
+
+    fn lease_changed(&mut self) {
+        let Some((_, receiver)) = &mut self.lease else { return };
+        let lease = *receiver.borrow_and_update();
+        if let Some(lease) = lease {
+            self.handle(Event::Lease { epoch: lease.epoch.0, valid_until: to_time(lease.valid_until) });
+        }
+    }
+
+    /// What follows from the engine's state rather than from an action.
+    fn settle(&mut self) {
+        if self.incarnation.as_ref().is_none_or(Incarnation::is_over) && self.engine.is_clear() {
+            self.tether = None;
+        }
+        if self.leaving && self.engine.is_clear() {
+            let by = *self.leave_by.get_or_insert_with(|| BootTime::now() + FAREWELL);
+            if BootTime::now() >= by {
+                self.end.get_or_insert(Ended::Left);
+            }
+        }
+        if self.engine.is_clear() && matches!(*self.session.subscribe().borrow(), SessionState::Closed) {
+            self.end.get_or_insert(Ended::SessionClosed);
+        }
+        let status = ElectionStatus::of(&self.engine);
+        self.status.send_if_modified(|known| {
+            let news = *known != status;
+            if news {
+                *known = status;
+            }
+            news
+        });
+    }
+
+    // ---- actions ----
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Perform { op, epoch, request } => self.perform(op, epoch, request),
+            Action::Watch { epoch, set } => self.watches.set(epoch, &set),
+            Action::KeepLease(true) => {
+                let keeper = self.session.keep_lease();
+                let mut receiver = keeper.subscribe();
+                receiver.mark_changed();
+                self.lease = Some((keeper, receiver));
+            }
+            Action::KeepLease(false) => self.lease = None,
+            Action::Prepare(nomination) => self.work.prepare(nomination),
+            Action::TakeOver(grant) => self.work.take_over(grant),
+            Action::Lead => self.work.lead(),
+            Action::WorkUntil(until) => self.work.work_until(to_boot(until)),
+            Action::Stop(reason) => self.work.stop(reason),
+            Action::LeaderChanged(leader) => self.work.leader_changed(leader),
+            Action::Note(note) => self.note(&note),
+            Action::End(EndReason::Left) => self.end = Some(Ended::Left),
+            Action::End(EndReason::DuplicateMember { member, path }) => {
+                self.end = Some(Ended::DuplicateMember { member, path });
+            }
+        }
+    }
+
+    fn perform(&self, op: OpId, epoch: u64, request: Request) {
+        let session = self.incarnation.clone().filter(|known| known.epoch().0 == epoch);
+        let events = self.events.clone();
+        let Some(session) = session else {
+            let outcome = Outcome::NotApplied("the session is over".to_owned());
+            let _ = events.send(Event::Done { op, outcome });
+            return;
+        };
+        tokio::spawn(async move {
+            let outcome = operations::perform(&session, request).await;
+            let _ = events.send(Event::Done { op, outcome });
+        });
+    }
+
+    fn note(&self, note: &Note) {
+        let election = self.name.as_str();
+        let job = || self.name.clone();
+        match (&note.kind, note.level) {
+            (NoteKind::Skipped(_), Level::Info) => tracing::debug!(election, "{}", note.text),
+            (_, Level::Info) => tracing::info!(election, "{}", note.text),
+            (_, Level::Warn) => tracing::warn!(election, "{}", note.text),
+        }
+        match &note.kind {
+            NoteKind::Skipped(reason) => {
+                metrics::counter!("dr_skipped_total", "job" => job(), "reason" => *reason).increment(1);
+            }
+            NoteKind::TakeoverFailed => {
+                metrics::counter!("dr_takeover_failures_total", "job" => job()).increment(1);
+            }
+            NoteKind::Ready { cause, phases } => {
+                metrics::counter!("dr_transitions_total", "job" => job(), "cause" => cause.as_str())
+                    .increment(1);
+                let all = [
+                    ("decide", phases.decide_ms),
+                    ("release", phases.release_ms),
+                    ("acquire", phases.acquire_ms),
+                    ("takeover", phases.takeover_ms),
+                ];
+                for (phase, ms) in all {
+                    let seconds = Duration::from_millis(ms).as_secs_f64();
+                    metrics::histogram!("dr_transition_phase_seconds", "job" => job(), "phase" => phase)
+                        .record(seconds);
+                }
+            }
+            NoteKind::Registration | NoteKind::Decided | NoteKind::Office | NoteKind::Trouble => {}
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The engine's watches: one task each, telling what it reads.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tokio::{
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+};
+use zk_session::{Epoch, Session};
+
+use super::operations::to_node;
+use crate::engine::{Event, Node, Watched};
+
+/// The watches that are armed now, all for one session.
+///
+/// The session's watches survive a new session by themselves; they are begun anew
+/// nevertheless, so that nothing that was read before the engine knew of the new
+/// session is missed by it.
+#[derive(Debug)]
+pub(super) struct Watches {
+    session: Session,
+    events: mpsc::UnboundedSender<Event>,
+    epoch: u64,
+    armed: HashMap<Watched, AbortHandle>,
+    tasks: JoinSet<()>,
+}
+
+impl Watches {
+    pub(super) fn new(session: Session, events: mpsc::UnboundedSender<Event>) -> Self {
+        Self { session, events, epoch: 0, armed: HashMap::new(), tasks: JoinSet::new() }
+    }
+
+    /// Watches exactly this set.
+    pub(super) fn set(&mut self, epoch: u64, set: &[Watched]) {
+        if epoch != self.epoch {
+            self.clear();
+            self.epoch = epoch;
+        }
+        self.armed.retain(|watched, task| {
+            let keep = set.contains(watched);
+            if !keep {
+                task.abort();
+            }
+            keep
+        });
+        while self.tasks.try_join_next().is_some() {}
+        for watched in set {
+            if !self.armed.contains_key(watched) {
+                let events = self.events.clone();
+                let session = self.session.clone();
+                let task = match watched.clone() {
+                    Watched::Node(path) => self.tasks.spawn(node(session, path, events)),
+                    Watched::Tree(parent) => self.tasks.spawn(tree(session, parent, events)),
+                };
+                self.armed.insert(watched.clone(), task);
+            }
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.armed.clear();
+        self.tasks.abort_all();
+        while self.tasks.try_join_next().is_some() {}
+    }
+}
+
+async fn node(session: Session, path: String, events: mpsc::UnboundedSender<Event>) {
+    let mut watch = session.watch_data(path.clone());
+    while let Ok(seen) = watch.next().await {
+        let node = seen.value.map(to_node);
+        if events.send(Event::Seen { epoch: seen.epoch.0, path: path.clone(), node }).is_err() {
+            return;
+        }
+    }
+}
+
+/// What one child was read to hold.
+type Child = (String, Epoch, Option<Node>);
+
+async fn tree(session: Session, parent: String, events: mpsc::UnboundedSender<Event>) {
+    let mut watch = session.watch_children(parent.clone());
+    let (child_sender, mut children) = mpsc::unbounded_channel::<Child>();
+    let mut tasks = JoinSet::new();
+    let mut armed: BTreeMap<String, AbortHandle> = BTreeMap::new();
+    let mut known: BTreeMap<String, Option<Node>> = BTreeMap::new();
+    let mut epoch = None;
+    loop {
+        tokio::select! {
+            seen = watch.next() => {
+                let Ok(seen) = seen else { return };
+                if epoch != Some(seen.epoch) {
+                    // Another session: what was read on the former one is no longer taken for known.
+                    epoch = Some(seen.epoch);
+                    tasks.abort_all();
+                    armed.clear();
+                    known.clear();
+                }
+                let names = seen.value.map(|c| c.names).unwrap_or_default();
+                armed.retain(|name, task| {
+                    let keep = names.contains(name);
+                    if !keep {
+                        task.abort();
+                        known.remove(name);
+                    }
+                    keep
+                });
+                for name in names {
+                    if !armed.contains_key(&name) {
+                        let task = child(session.clone(), parent.clone(), name.clone(), child_sender.clone());
+                        armed.insert(name, tasks.spawn(task));
+                    }
+                }
+            }
+            Some((name, read_on, node)) = children.recv() => note(&armed, &mut known, epoch, (name, read_on, node)),
+        }
+        while let Ok(child) = children.try_recv() {
+            note(&armed, &mut known, epoch, child);
+        }
+        while tasks.try_join_next().is_some() {}
+        let (Some(epoch), true) = (epoch, armed.keys().all(|name| known.contains_key(name))) else {
+            continue;
+        };
+        let nodes = known.iter().filter_map(|(name, node)| Some((name.clone(), node.clone()?))).collect();
+        if events.send(Event::SeenTree { epoch: epoch.0, parent: parent.clone(), nodes }).is_err() {
+            return;
+        }
+    }
+}
+
+fn note(
+    armed: &BTreeMap<String, AbortHandle>,
+    known: &mut BTreeMap<String, Option<Node>>,
+    epoch: Option<Epoch>,
+    (name, read_on, node): Child,
+) {
+    if epoch == Some(read_on) && armed.contains_key(&name) {
+        known.insert(name, node);
+    }
+}
+
+async fn child(session: Session, parent: String, name: String, to: mpsc::UnboundedSender<Child>) {
+    let mut watch = session.watch_data(format!("{parent}/{name}"));
+    while let Ok(seen) = watch.next().await {
+        if to.send((name.clone(), seen.epoch, seen.value.map(to_node))).is_err() {
+            return;
+        }
+    }
+}

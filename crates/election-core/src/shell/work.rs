@@ -1,0 +1,166 @@
+//! The application's calls, one at a time, each in a task of its own.
+
+use std::{future::Future, sync::Arc};
+
+use tokio::{
+    sync::{mpsc, watch},
+    task::{AbortHandle, JoinHandle},
+};
+use zk_session::BootTime;
+
+use super::handler::{Handler, Leadership, StopOrder};
+use crate::{
+    engine::{AppEvent, Event, Grant, Nomination, StopReason},
+    record::Current,
+};
+
+/// Drives one application.
+pub(super) struct Work<H> {
+    handler: Arc<H>,
+    events: mpsc::UnboundedSender<Event>,
+    panics: mpsc::UnboundedSender<&'static str>,
+    call: Option<Call>,
+    stop: Option<watch::Sender<StopReason>>,
+    work_until: watch::Sender<BootTime>,
+    leadership: Option<Leadership>,
+    term: u64,
+    leader: watch::Sender<Option<Current>>,
+    telling: JoinHandle<()>,
+}
+
+impl<H: Handler> Work<H> {
+    /// `panics` hears the name of a call that panicked.
+    pub(super) fn new(
+        handler: H,
+        events: mpsc::UnboundedSender<Event>,
+        panics: mpsc::UnboundedSender<&'static str>,
+    ) -> Self {
+        let handler = Arc::new(handler);
+        let (leader, mut leaders) = watch::channel(None);
+        let telling = tokio::spawn({
+            let handler = Arc::clone(&handler);
+            async move {
+                while leaders.changed().await.is_ok() {
+                    let leader = leaders.borrow_and_update().clone();
+                    handler.leader_changed(leader.as_ref()).await;
+                }
+            }
+        });
+        let (work_until, _) = watch::channel(BootTime::from_duration(std::time::Duration::ZERO));
+        Self {
+            handler,
+            events,
+            panics,
+            call: None,
+            stop: None,
+            work_until,
+            leadership: None,
+            term: 0,
+            leader,
+            telling,
+        }
+    }
+
+    pub(super) fn prepare(&mut self, nomination: Nomination) {
+        self.term = nomination.term;
+        let handler = Arc::clone(&self.handler);
+        self.begin("prepare", async move {
+            match handler.prepare(&nomination).await {
+                Ok(()) => AppEvent::Prepared,
+                Err(why) => AppEvent::PrepareFailed(why.to_string()),
+            }
+        });
+    }
+
+    pub(super) fn take_over(&mut self, grant: Grant) {
+        self.term = grant.nomination.term;
+        let leadership = Leadership {
+            nomination: grant.nomination,
+            fencing_token: grant.fencing_token,
+            work_until: self.work_until.subscribe(),
+        };
+        self.leadership = Some(leadership.clone());
+        let handler = Arc::clone(&self.handler);
+        self.begin("takeover", async move {
+            match handler.takeover(&leadership).await {
+                Ok(()) => AppEvent::TakenOver,
+                Err(why) => AppEvent::TakeoverFailed(why.to_string()),
+            }
+        });
+    }
+
+    pub(super) fn lead(&mut self) {
+        let Some(leadership) = self.leadership.clone() else { return };
+        let handler = Arc::clone(&self.handler);
+        self.begin("lead", async move { AppEvent::WorkEnded(handler.lead(&leadership).await.to_string()) });
+    }
+
+    pub(super) fn work_until(&self, until: BootTime) {
+        self.work_until.send_replace(until);
+    }
+
+    /// Stops whatever was begun; said again, it makes the stop more urgent.
+    pub(super) fn stop(&mut self, reason: StopReason) {
+        if let Some(stop) = &self.stop {
+            stop.send_replace(reason);
+            return;
+        }
+        let (sender, receiver) = watch::channel(reason);
+        self.stop = Some(sender);
+        let order = StopOrder { term: self.term, reason: receiver, deadline: self.work_until.subscribe() };
+        let running = self.call.take();
+        let handler = Arc::clone(&self.handler);
+        self.begin("stop", async move {
+            if let Some(running) = running {
+                running.abort.abort();
+                // Dropped, whatever it was doing, before anything is stopped.
+                let _ = running.reporter.await;
+            }
+            handler.stop(&order).await;
+            AppEvent::Stopped
+        });
+    }
+
+    /// The engine has heard that everything stopped.
+    pub(super) fn stopped(&mut self) {
+        self.stop = None;
+        self.leadership = None;
+    }
+
+    pub(super) fn leader_changed(&self, leader: Option<Current>) {
+        self.leader.send_replace(leader);
+    }
+
+    fn begin(&mut self, name: &'static str, call: impl Future<Output = AppEvent> + Send + 'static) {
+        let (events, panics) = (self.events.clone(), self.panics.clone());
+        let task = tokio::spawn(call);
+        let abort = task.abort_handle();
+        let reporter = tokio::spawn(async move {
+            match task.await {
+                Ok(answer) => {
+                    let _ = events.send(Event::App(answer));
+                }
+                Err(error) if error.is_panic() => {
+                    let _ = panics.send(name);
+                }
+                Err(_) => {}
+            }
+        });
+        self.call = Some(Call { abort, reporter });
+    }
+}
+
+impl<H> Drop for Work<H> {
+    fn drop(&mut self) {
+        self.telling.abort();
+        if let Some(call) = &self.call {
+            call.abort.abort();
+        }
+    }
+}
+
+/// A call under way, and the task that reports how it ended.
+struct Call {
+    abort: AbortHandle,
+    reporter: JoinHandle<()>,
+}
