@@ -137,6 +137,7 @@ async fn a_server_that_cannot_start_shows_its_log() {
 #[tokio::test]
 async fn a_detached_ensemble_is_found_again_and_ended() {
     let dir = tempfile::tempdir().unwrap();
+    let mut watch = end_with_this_process(dir.path());
     let ports = PortReservation::take(3).unwrap();
     let builder =
         || Ensemble::builder().servers(1).base_port(ports.ports()[0]).dir(dir.path()).detached(true);
@@ -156,6 +157,9 @@ async fn a_detached_ensemble_is_found_again_and_ended() {
 
     let found = Ensemble::attach(dir.path()).unwrap();
     assert_eq!(found.server(0).pid(), None, "a stale pid file was believed");
+    // The pipe ends, and with it the watch.
+    drop(watch.stdin.take());
+    watch.wait().unwrap();
 }
 
 #[test]
@@ -221,6 +225,16 @@ fn child_that_waits(report: &Path) -> ! {
     loop {
         std::thread::park();
     }
+}
+
+/// Ends a detached server, and removes its files, should this test be killed.
+fn end_with_this_process(dir: &Path) -> std::process::Child {
+    use std::os::unix::process::CommandExt as _;
+    let script = r#"read -r _; pid=$(cat "$DIR/server-0/pid")
+        grep -qsF "$DIR/" "/proc/$pid/cmdline" && kill -9 "$pid"; rm -rf "$DIR""#;
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", script]).env("DIR", dir).process_group(0).stdin(Stdio::piped());
+    shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 async fn leader_other_than(ensemble: &Ensemble, old: usize) -> usize {
