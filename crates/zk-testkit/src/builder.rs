@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::ensemble::{Ensemble, Parts};
 use crate::error::Context as _;
+use crate::links::Links;
 use crate::ports::{PortReservation, is_free};
 use crate::server::{Launch, Ports, Server};
 use crate::warden::Warden;
@@ -54,6 +55,7 @@ pub struct Builder {
     fsync: bool,
     settings: Vec<(String, String)>,
     jvm_flags: Vec<String>,
+    breakable_links: bool,
     start_within: Duration,
 }
 
@@ -72,6 +74,7 @@ impl Builder {
             fsync: false,
             settings: Vec::new(),
             jvm_flags: Vec::new(),
+            breakable_links: false,
             start_within: Duration::from_secs(60),
         }
     }
@@ -155,6 +158,14 @@ impl Builder {
         self
     }
 
+    /// Let the servers reach each other through proxies, so that
+    /// [`Ensemble::isolate`] can cut one off. The proxies work on the tokio runtime
+    /// that starts the ensemble, and end with it. Default false.
+    pub fn breakable_links(mut self, breakable: bool) -> Self {
+        self.breakable_links = breakable;
+        self
+    }
+
     /// How long starting may take. Default 60 s; a quiet machine needs one or two.
     pub fn start_within(mut self, within: Duration) -> Self {
         self.start_within = within;
@@ -177,7 +188,7 @@ impl Builder {
         let installation = Installation::find()?;
         let mut attempt = 1;
         loop {
-            let mut ensemble = self.assemble(installation.clone())?;
+            let mut ensemble = self.assemble(installation.clone()).await?;
             ensemble.spawn_all()?;
             match ensemble.wait_serving(self.start_within).await {
                 Ok(()) => {
@@ -225,6 +236,7 @@ impl Builder {
             dir,
             temporary: None,
             ports: None,
+            links: None,
         });
         ensemble.leave_running();
         Ok(ensemble)
@@ -243,6 +255,9 @@ impl Builder {
         {
             return refuse(format!("the shortest session timeout {min:?} exceeds the longest {max:?}"));
         }
+        if self.detached && self.breakable_links {
+            return refuse("detached servers outlive the proxies that breakable_links needs".to_owned());
+        }
         if self.detached && self.dir.is_none() {
             return refuse("detached needs a directory to find the servers by".to_owned());
         }
@@ -258,16 +273,18 @@ impl Builder {
         Ok(())
     }
 
-    fn assemble(&self, installation: Installation) -> Result<Ensemble, Error> {
+    async fn assemble(&self, installation: Installation) -> Result<Ensemble, Error> {
         let (dir, temporary) = self.directory()?;
         self.refuse_running(&dir)?;
         let (ports, reservation) = self.choose_ports()?;
         let servers: Vec<Server> =
             ports.iter().enumerate().map(|(index, ports)| Server::new(index, &dir, *ports)).collect();
         let launch = self.launch(installation, &dir)?;
+        let links = if self.breakable_links { Some(Links::between(&ports).await?) } else { None };
         for server in &servers {
-            server.write_config(&self.config(server, &ports))?;
+            server.write_config(&self.config(server, &ports, links.as_ref()))?;
         }
+        forget_others(&dir, servers.len())?;
         // A kept directory stays; one of the caller's is not ours to remove.
         let keep_files = self.keep || temporary.is_none();
         let warden = if self.detached { None } else { Some(Warden::post(&dir, keep_files)?) };
@@ -279,6 +296,7 @@ impl Builder {
             dir,
             temporary,
             ports: reservation,
+            links,
         }))
     }
 
@@ -356,7 +374,7 @@ impl Builder {
         Ok(Launch { installation, jvm_flags, log_level, logback })
     }
 
-    fn config(&self, server: &Server, all: &[Ports]) -> String {
+    fn config(&self, server: &Server, all: &[Ports], links: Option<&Links>) -> String {
         let mut text = String::new();
         let mut line = |key: &str, value: &dyn std::fmt::Display| {
             // Writing to a String does not fail.
@@ -375,10 +393,10 @@ impl Builder {
         }
         if all.len() > 1 {
             for (index, ports) in all.iter().enumerate() {
-                line(
-                    &format!("server.{}", index + 1),
-                    &format!("127.0.0.1:{}:{}", ports.quorum, ports.election),
-                );
+                let detour = links.and_then(|links| links.port(server.index(), index));
+                let quorum = detour.unwrap_or(ports.quorum);
+                let key = format!("server.{}", index + 1);
+                line(&key, &format!("127.0.0.1:{quorum}:{}", ports.election));
             }
         }
         for (key, value) in &self.settings {
@@ -386,6 +404,18 @@ impl Builder {
         }
         text
     }
+}
+
+/// An ensemble of earlier in the same directory may have had more servers.
+fn forget_others(dir: &Path, servers: usize) -> Result<(), Error> {
+    for index in servers.. {
+        let config = dir.join(format!("server-{index}/zoo.cfg"));
+        if !config.exists() {
+            break;
+        }
+        std::fs::remove_file(&config).context(|| format!("cannot remove {}", config.display()))?;
+    }
+    Ok(())
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Error> {

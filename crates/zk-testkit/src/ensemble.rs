@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::admin::{self, Mode};
 use crate::builder::Builder;
+use crate::links::Links;
 use crate::ports::PortReservation;
 use crate::server::{Launch, Server};
 use crate::warden::Warden;
@@ -39,6 +40,7 @@ pub struct Ensemble {
     at_drop: AtDrop,
     warden: Option<Warden>,
     dir: PathBuf,
+    links: Option<Links>,
     _temporary: Option<TempDir>,
     _ports: Option<PortReservation>,
 }
@@ -58,6 +60,7 @@ pub(crate) struct Parts {
     pub(crate) dir: PathBuf,
     pub(crate) temporary: Option<TempDir>,
     pub(crate) ports: Option<PortReservation>,
+    pub(crate) links: Option<Links>,
 }
 
 impl Ensemble {
@@ -98,6 +101,7 @@ impl Ensemble {
             at_drop: AtDrop::EndServers,
             warden: parts.warden,
             dir: parts.dir,
+            links: parts.links,
             _temporary: parts.temporary,
             _ports: parts.ports,
         }
@@ -213,6 +217,40 @@ impl Ensemble {
     /// [`Error::NotRunning`].
     pub fn resume(&self, index: usize) -> Result<(), Error> {
         self.server(index).signal(Signal::SIGCONT)
+    }
+
+    /// Cuts a follower off from the other servers, and not from its clients: those
+    /// go on being answered, from ever older data, until `syncLimit` ticks have
+    /// passed, while the others expire their sessions after the session timeout.
+    /// Nothing is closed or refused; bytes just don't arrive.
+    ///
+    /// The ensemble's leader should not be isolated but [paused](Self::pause): the
+    /// notices by which servers elect a leader still pass, so the others might
+    /// choose the isolated one again and again, and nobody would serve.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] unless built with
+    /// [`breakable_links`](Builder::breakable_links).
+    pub fn isolate(&self, index: usize) -> Result<(), Error> {
+        self.set_isolated(index, true)
+    }
+
+    /// Ends [`isolate`](Self::isolate). The server needs some seconds to find
+    /// its leader again; see [`wait_serving`](Self::wait_serving).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rejoin(&self, index: usize) -> Result<(), Error> {
+        self.set_isolated(index, false)
+    }
+
+    fn set_isolated(&self, index: usize, isolated: bool) -> Result<(), Error> {
+        let server = self.server(index).index();
+        let links = self.links.as_ref().ok_or_else(|| {
+            Error::Settings("only an ensemble with breakable_links can have a server isolated".to_owned())
+        })?;
+        links.isolate(server, isolated);
+        Ok(())
     }
 
     /// What a server says it is; `None` while it does not serve.

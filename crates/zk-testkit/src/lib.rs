@@ -6,6 +6,7 @@ mod builder;
 mod classpath;
 mod ensemble;
 mod error;
+mod links;
 mod ports;
 mod proxy;
 mod server;

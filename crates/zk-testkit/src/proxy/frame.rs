@@ -124,8 +124,9 @@ pub(crate) struct Pieces<R> {
 }
 
 impl<R: AsyncRead + Unpin> Pieces<R> {
-    pub(crate) fn new(from: R) -> Self {
-        Self { from, pending: Vec::new(), raw: false }
+    /// `framed`: whether to look for frames at all.
+    pub(crate) fn new(from: R, framed: bool) -> Self {
+        Self { from, pending: Vec::new(), raw: !framed }
     }
 
     /// The next piece, `None` at the end of the stream.
@@ -213,7 +214,7 @@ mod tests {
         let mut sent = frame(b"one");
         sent.extend(frame(b""));
         sent.extend(&frame(b"three")[..6]);
-        let mut pieces = Pieces::new(&sent[..]);
+        let mut pieces = Pieces::new(&sent[..], true);
         assert_eq!(pieces.next().await.unwrap(), Some(Piece::Frame(frame(b"one"))));
         assert_eq!(pieces.next().await.unwrap(), Some(Piece::Frame(frame(b""))));
         let rest = frame(b"three")[..6].to_vec();
@@ -223,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_four_letter_word_is_raw() {
-        let mut pieces = Pieces::new(&b"srvr"[..]);
+        let mut pieces = Pieces::new(&b"srvr"[..], true);
         assert_eq!(pieces.next().await.unwrap(), Some(Piece::Raw(b"srvr".to_vec())));
         assert_eq!(pieces.next().await.unwrap(), None);
     }

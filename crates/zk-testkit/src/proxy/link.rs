@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) rules: Rules,
     pub(crate) seen: Mutex<HashMap<Op, u64>>,
     pub(crate) targets: Vec<SocketAddr>,
+    /// Whether clients speak ZooKeeper's client protocol.
+    pub(crate) framed: bool,
 }
 
 impl Shared {
@@ -111,7 +113,7 @@ impl Link {
         mut to: impl AsyncWrite + Unpin,
         shared: &Shared,
     ) -> Result<(), Reset> {
-        let mut pieces = Pieces::new(from);
+        let mut pieces = Pieces::new(from, shared.framed);
         let mut handshake = true;
         while let Some(piece) = pieces.next().await? {
             shared.open(|gate| gate.black_hole || gate.hold_requests).await;
@@ -137,7 +139,7 @@ impl Link {
         mut to: impl AsyncWrite + Unpin,
         shared: &Shared,
     ) -> Result<(), Reset> {
-        let mut pieces = Pieces::new(from);
+        let mut pieces = Pieces::new(from, shared.framed);
         let mut handshake = true;
         while let Some(piece) = pieces.next().await? {
             shared.open(|gate| gate.black_hole || gate.hold_replies).await;

@@ -67,6 +67,15 @@ impl Proxy {
     /// # Errors
     /// As [`start`](Self::start).
     pub async fn start_many(targets: Vec<SocketAddr>) -> Result<Self, Error> {
+        Self::start_with(targets, true).await
+    }
+
+    /// For a protocol that is not the clients': no request is known from another.
+    pub(crate) async fn start_unframed(target: SocketAddr) -> Result<Self, Error> {
+        Self::start_with(vec![target], false).await
+    }
+
+    async fn start_with(targets: Vec<SocketAddr>, framed: bool) -> Result<Self, Error> {
         let ports = PortReservation::take(1)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.ports()[0]));
         let listener = listen(address).context(|| format!("the proxy cannot listen on {address}"))?;
@@ -75,6 +84,7 @@ impl Proxy {
             rules: Rules::default(),
             seen: Mutex::default(),
             targets,
+            framed,
         });
         let open = Arc::new(AtomicUsize::new(0));
         let (orders, receiver) = mpsc::unbounded_channel();
