@@ -222,6 +222,11 @@ impl Engine {
         }
         self.office.state =
             State::Stopping(Stopping { reason: reason.clone(), epoch, place, term, token: None });
+        // What was prepared touches nothing that only a leader may touch, so it has
+        // its whole budget even where there is no lease.
+        let budget = self.now.time + self.config.policy.stop_budget;
+        let until = self.work_until().map_or(budget, |lease| lease.max(budget));
+        self.actions.push_back(Action::WorkUntil(until));
         self.actions.push_back(Action::Stop(reason));
     }
 
