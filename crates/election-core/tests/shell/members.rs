@@ -1,0 +1,321 @@
+//! Members in this process, and what they did.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use election_core::{
+    engine::{Leftovers, Nomination, Policy, Profile, TakeoverLimit},
+    paths::Paths,
+    record::{Health, Request, RequestKind, Target},
+    shell::{
+        Election, ElectionConfig, ElectionStatus, Failure, Handler, Leadership, Observer, Snapshot,
+        StopOrder, operator,
+    },
+    strategy::{Ranked, Ranking, Refused, Round, Strategy},
+};
+use tokio::sync::watch;
+use zk_session::{BootTime, DriverKind, Session};
+use zk_testkit::{Ensemble, Proxy};
+
+/// Waits for a condition; says what was awaited when it doesn't come true in time.
+pub(crate) async fn wait_for(what: &str, within: Duration, mut condition: impl FnMut() -> bool) {
+    let deadline = BootTime::now() + within;
+    while !condition() {
+        assert!(BootTime::now() < deadline, "waited {within:?} in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// What the application of a member does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Lead,
+    FailTakeover,
+    HangTakeover,
+    HangStopUntilUrgent,
+}
+
+/// One stretch of time in which a member acted.
+#[derive(Clone, Debug)]
+struct Stint {
+    member: String,
+    began: BootTime,
+    ended: Option<BootTime>,
+}
+
+type Stints = Arc<Mutex<Vec<Stint>>>;
+
+/// An ensemble, an election in it, and who takes part.
+pub(crate) struct World {
+    ensemble: Arc<Ensemble>,
+    driver: DriverKind,
+    root: String,
+    paths: Paths,
+    operator: Session,
+    stints: Stints,
+}
+
+/// One ensemble for all tests of this process, ended with the last of them.
+async fn ensemble() -> Arc<Ensemble> {
+    static SHARED: OnceLock<tokio::sync::Mutex<std::sync::Weak<Ensemble>>> = OnceLock::new();
+    let mut shared = SHARED.get_or_init(Default::default).lock().await;
+    if let Some(running) = shared.upgrade() {
+        return running;
+    }
+    let started = Ensemble::builder().servers(3).tick_time(TICK).start().await.expect("the ensemble starts");
+    let started = Arc::new(started);
+    *shared = Arc::downgrade(&started);
+    started
+}
+
+const TICK: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_secs(4);
+
+impl World {
+    pub(crate) async fn start(driver: DriverKind) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let ensemble = ensemble().await;
+        let root = format!("/t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let paths = Paths::new(&root, "orders").unwrap();
+        let operator = connect(&ensemble.connect_string(), driver).await;
+        Self { ensemble, driver, root, paths, operator, stints: Stints::default() }
+    }
+
+    pub(crate) fn root(&self) -> &str {
+        &self.root
+    }
+
+    pub(crate) fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    pub(crate) fn operator(&self) -> &Session {
+        &self.operator
+    }
+
+    pub(crate) fn strategy(&self) -> Arc<dyn Strategy> {
+        Arc::new(EastFirst)
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            stop_budget: Duration::from_millis(500),
+            takeover_timeout: Duration::from_secs(2),
+            release_timeout: Duration::from_secs(5),
+            acquire_timeout: Duration::from_secs(5),
+            startup_wait: Duration::from_secs(15),
+            max_takeovers: TakeoverLimit { count: 50, within: Duration::from_secs(60) },
+            ..Policy::default()
+        }
+    }
+
+    pub(crate) async fn session(&self, proxy: Option<&Proxy>) -> Session {
+        let connect_string = proxy.map_or_else(|| self.ensemble.connect_string(), |p| p.addr().to_string());
+        connect(&connect_string, self.driver).await
+    }
+
+    pub(crate) async fn join(&self, member: &str, site: &str) -> Member {
+        self.join_with(member, site, Fate::Lead).await
+    }
+
+    pub(crate) async fn join_with(&self, member: &str, site: &str, fate: Fate) -> Member {
+        let session = self.session(None).await;
+        self.join_over(session, member, site, fate, self.paths.clone())
+    }
+
+    pub(crate) async fn join_through_proxy(&self, member: &str, site: &str) -> Member {
+        let proxy = Proxy::start_many(self.ensemble.addresses()).await.expect("the proxy starts");
+        let session = self.session(Some(&proxy)).await;
+        let mut joined = self.join_over(session, member, site, Fate::Lead, self.paths.clone());
+        joined.proxy = Some(proxy);
+        joined
+    }
+
+    pub(crate) fn join_over(&self, session: Session, member: &str, site: &str, fate: Fate, paths: Paths) -> Member {
+        let config = ElectionConfig {
+            paths,
+            name: format!("orders as {member}"),
+            member: Profile::new(member.parse().unwrap(), site.parse().unwrap()),
+            policy: self.policy(),
+            leftovers: Leftovers::Wait,
+        };
+        let (end, ending) = watch::channel(None);
+        let app = App { member: member.to_owned(), fate, stints: Arc::clone(&self.stints), ending };
+        let election = Election::join(session.clone(), config, self.strategy(), app);
+        Member { election, session, proxy: None, end }
+    }
+
+    pub(crate) async fn snapshot(&self) -> Snapshot {
+        let session = self.operator.active().await.unwrap();
+        Observer::new(session).snapshot(&self.paths).await.unwrap()
+    }
+
+    pub(crate) fn request_for(&self, kind: RequestKind, to: Target, force: bool) -> Request {
+        operator::new_request(kind, to, force, Some("a test".to_owned()), "the test".to_owned())
+    }
+
+    pub(crate) async fn ask_only(&self, kind: RequestKind, to: Target, force: bool) -> operator::Ticket {
+        let request = self.request_for(kind, to, force);
+        operator::ask(&self.operator, &self.paths, &request).await.unwrap()
+    }
+
+    /// Asks and waits for the outcome.
+    pub(crate) async fn ask(&self, kind: RequestKind, to: Target, force: bool) -> Request {
+        let ticket = self.ask_only(kind, to, force).await;
+        let deadline = BootTime::now() + Duration::from_secs(30);
+        let ended = operator::follow(&self.operator, &self.paths, &ticket, deadline, |_| {}).await.unwrap();
+        ended.expect("the request is there")
+    }
+
+    pub(crate) async fn request(&self, ticket: &operator::Ticket) -> Request {
+        let session = self.operator.active().await.unwrap();
+        Observer::new(session)
+            .request(&self.paths, &ticket.name)
+            .await
+            .unwrap()
+            .expect("the request is there")
+    }
+
+    /// No two members have acted at the same time.
+    pub(crate) fn no_overlap(&self) {
+        let mut stints = self.stints.lock().unwrap().clone();
+        stints.sort_by_key(|s| s.began);
+        for pair in stints.windows(2) {
+            let ended = pair[0].ended;
+            assert!(ended.is_some_and(|ended| ended <= pair[1].began), "two acted at once: {pair:?}");
+        }
+    }
+}
+
+async fn connect(connect_string: &str, driver: DriverKind) -> Session {
+    let builder = Session::builder(connect_string).session_timeout(TIMEOUT).tick_time(TICK).driver(driver);
+    builder.connect_timeout(Duration::from_secs(20)).connect().await.expect("the session connects")
+}
+
+/// A member and what it is made from.
+pub(crate) struct Member {
+    election: Election,
+    session: Session,
+    proxy: Option<Proxy>,
+    end: watch::Sender<Option<String>>,
+}
+
+impl Member {
+    pub(crate) fn election(&self) -> &Election {
+        &self.election
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn status(&self) -> ElectionStatus {
+        self.election.status().borrow().clone()
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        self.status().leads_now()
+    }
+
+    pub(crate) fn is_next(&self) -> bool {
+        let status = self.status();
+        let (Some(ballot), Some(elected)) = (status.ballot, status.elected) else { return false };
+        let named_serves =
+            status.current.is_some_and(|c| elected.named().is_some_and(|n| n.ballot == c.ballot));
+        named_serves && elected.place_in_line(&ballot) == Some(0)
+    }
+
+    pub(crate) fn proxy(&self) -> &Proxy {
+        self.proxy.as_ref().expect("joined through a proxy")
+    }
+
+    pub(crate) fn end_work(&self, why: &str) {
+        self.end.send_replace(Some(why.to_owned()));
+    }
+}
+
+/// An application that notes when it acts.
+struct App {
+    member: String,
+    fate: Fate,
+    stints: Stints,
+    ending: watch::Receiver<Option<String>>,
+}
+
+impl Handler for App {
+    async fn prepare(&self, _: &Nomination) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn takeover(&self, leadership: &Leadership) -> Result<(), Failure> {
+        match self.fate {
+            Fate::FailTakeover => return Err(Failure::new("the test says so")),
+            Fate::HangTakeover => std::future::pending().await,
+            Fate::Lead | Fate::HangStopUntilUrgent => {}
+        }
+        assert!(leadership.is_valid(), "taken over without a lease");
+        let stint = Stint { member: self.member.clone(), began: BootTime::now(), ended: None };
+        self.stints.lock().unwrap().push(stint);
+        Ok(())
+    }
+
+    fn lead(&self, _: &Leadership) -> impl Future<Output = Failure> + Send {
+        let mut ending = self.ending.clone();
+        async move {
+            match ending.wait_for(Option::is_some).await.map(|why| why.clone()) {
+                Ok(why) => Failure::new(why.unwrap_or_default()),
+                Err(_) => std::future::pending().await,
+            }
+        }
+    }
+
+    async fn stop(&self, order: &StopOrder) {
+        if self.fate == Fate::HangStopUntilUrgent {
+            order.urgent().await;
+        }
+        let now = BootTime::now();
+        assert!(now <= order.by(), "{} stops after its deadline", self.member);
+        for stint in self.stints.lock().unwrap().iter_mut().filter(|s| s.member == self.member) {
+            stint.ended.get_or_insert(now);
+        }
+    }
+}
+
+/// Site east before site west; after a failure another site than the failed one.
+#[derive(Debug)]
+struct EastFirst;
+
+impl Strategy for EastFirst {
+    fn rank(&self, round: &Round<'_>) -> Ranking {
+        let mut ranking = Ranking::default();
+        for member in round.candidates {
+            let named = member.named();
+            if let Health::Unhealthy { reason } = &member.health {
+                ranking.refused.push(Refused { named, stage: "healthy".to_owned(), reason: reason.clone() });
+            } else if round.exclusions.iter().any(|e| e.ballot == member.ballot) {
+                ranking.refused.push(Refused {
+                    named,
+                    stage: "not-excluded".to_owned(),
+                    reason: "it is excluded".to_owned(),
+                });
+            } else {
+                ranking.order.push(Ranked { named, reasons: vec![format!("site {}", member.site)] });
+            }
+        }
+        let failed = round.failed.map(|f| &f.site);
+        ranking.order.sort_by_key(|r| {
+            let elective = round.cause == election_core::record::Cause::BetterCandidate;
+            let incumbent = elective && round.incumbent == Some(&r.named.ballot);
+            (!incumbent, failed == Some(&r.named.site), r.named.site.clone(), r.named.ballot.clone())
+        });
+        let east = ranking.order.iter().any(|r| r.named.site.as_str() == "east");
+        ranking.worth_waiting = (!east).then(|| "nobody of site east is there yet".to_owned());
+        ranking
+    }
+}
