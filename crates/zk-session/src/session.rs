@@ -92,6 +92,8 @@ impl SessionBuilder {
         let deadline = BootTime::now() + shared.config.connect_timeout;
         let first = supervisor::first_session(&shared, deadline).await?;
         shared.tasks.spawn(supervisor::run(Arc::clone(&shared), first));
+        // The supervisor's first act; should the session end at that very moment, it goes on making the next one.
+        let _ = within(deadline, shared.active()).await;
         Ok(Session { _last_handle: Arc::new(LastHandle(Arc::clone(&shared))), shared })
     }
 }

@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn what_queued_up_while_frozen_does_not_bring_the_session_back() {
-        for event in [Event::Resumed, Event::Suspended, Event::Silent, Event::Contact { sent: at(9000) }] {
+        for event in [Event::Resumed, Event::Suspended, Event::Silent, contact(9000, 20_000)] {
             let mut machine = active();
             assert!(machine.handle(at(20_000), event));
             assert_eq!(machine.state(), &inactive(InactiveReason::DeadlinePassed));

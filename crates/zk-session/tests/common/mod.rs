@@ -1,0 +1,134 @@
+//! What the tests over real servers share: one ensemble for a test binary, a session through a proxy, waiting for
+//! conditions.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use zk_session::{DriverKind, Session, SessionBuilder, SessionState};
+use zk_testkit::{Ensemble, Proxy};
+
+/// The servers' tick.
+pub const TICK: Duration = Duration::from_millis(500);
+/// The session timeout of the tests, long enough for a busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(4);
+/// No condition is waited for longer than this.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server, a proxy in front of it and a builder for sessions through the proxy. Every test has its own.
+pub struct Bed {
+    pub ensemble: Ensemble,
+    pub proxy: Proxy,
+    pub driver: DriverKind,
+}
+
+impl Bed {
+    pub async fn start(driver: DriverKind) -> Self {
+        let ensemble = Ensemble::builder().servers(1).tick_time(TICK).start().await.unwrap();
+        let proxy = Proxy::start(ensemble.addresses()[0]).await.unwrap();
+        Self { ensemble, proxy, driver }
+    }
+
+    /// A builder for a session through the proxy.
+    pub fn builder(&self) -> SessionBuilder {
+        builder(self.driver, self.proxy.addr())
+    }
+
+    /// A session through the proxy.
+    pub async fn session(&self) -> Session {
+        self.builder().connect().await.unwrap()
+    }
+
+    /// A session past the proxy, by the default driver: an observer that no fault touches.
+    pub async fn observer(&self) -> Session {
+        builder(DriverKind::default(), self.ensemble.addresses()[0]).connect().await.unwrap()
+    }
+}
+
+pub fn builder(driver: DriverKind, address: SocketAddr) -> SessionBuilder {
+    Session::builder(address.to_string())
+        .driver(driver)
+        .session_timeout(TIMEOUT)
+        .connect_timeout(Duration::from_secs(15))
+        .operation_timeout(Duration::from_secs(15))
+        .tick_time(TICK)
+}
+
+/// Waits until the state is such.
+pub async fn wait_state(
+    session: &Session,
+    what: &str,
+    condition: impl FnMut(&SessionState) -> bool,
+) -> SessionState {
+    let mut states = session.subscribe();
+    wait_for(&mut states, what, condition).await
+}
+
+/// Waits until the watched value is such.
+pub async fn wait_for<T: Clone + std::fmt::Debug>(
+    values: &mut watch::Receiver<T>,
+    what: &str,
+    condition: impl FnMut(&T) -> bool,
+) -> T {
+    let last = values.clone();
+    match tokio::time::timeout(PATIENCE, values.wait_for(condition)).await {
+        Ok(value) => value.expect("the sender lives").clone(),
+        Err(_) => panic!("not within {PATIENCE:?}: {what}; it is {:?}", *last.borrow()),
+    }
+}
+
+/// The output of `future`, which must come within [`PATIENCE`].
+pub async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(output) => output,
+        Err(_) => panic!("not within {PATIENCE:?}: {what}"),
+    }
+}
+
+/// Waits until a condition that can only be asked for is true.
+pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    soon(what, async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+/// Collects what was logged, for a test that fails.
+pub fn log() {
+    static ONCE: Mutex<bool> = Mutex::new(false);
+    let mut done = ONCE.lock().unwrap();
+    if !*done {
+        *done = true;
+        if let Ok(level) = std::env::var("ZK_SESSION_TEST_LOG") {
+            let level: tracing_subscriber::filter::LevelFilter = level.parse().expect("a level");
+            tracing_subscriber::fmt().with_max_level(level).with_test_writer().init();
+        }
+    }
+}
+
+/// Each test for each driver.
+#[macro_export]
+macro_rules! for_each_driver {
+    ($($name:ident),+ $(,)?) => {
+        mod zookeeper_client {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                $crate::common::log();
+                super::$name(zk_session::DriverKind::ZookeeperClient).await;
+            })+
+        }
+        mod zookeeper_async {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                $crate::common::log();
+                super::$name(zk_session::DriverKind::ZookeeperAsync).await;
+            })+
+        }
+    };
+}

@@ -1,0 +1,306 @@
+//! Operations: what they do, and what they find out after the answer was lost.
+
+mod common;
+
+use common::{Bed, PATIENCE, eventually, soon};
+use zk_session::{CreateMode, DriverKind, OpError, Recovery};
+use zk_testkit::{Op, Which};
+
+for_each_driver!(
+    znodes_are_created_read_changed_and_deleted,
+    refusals_say_what_and_where,
+    a_chroot_is_put_before_each_path,
+    an_ephemeral_whose_reply_was_lost_is_adopted,
+    an_ephemeral_whose_request_was_lost_is_created_once,
+    anothers_ephemeral_is_not_adopted,
+    a_persistent_znode_of_other_data_is_not_adopted,
+    a_sequential_znode_is_found_again_by_its_name,
+    a_sequential_znode_is_found_again_by_its_data,
+    a_sequential_znode_that_never_came_about_is_created_once,
+    a_write_whose_reply_was_lost_is_recognised,
+    a_write_that_somebody_overtook_is_not_claimed,
+    a_deletion_whose_reply_was_lost_is_recognised,
+    a_repeated_deletion_spares_the_successor,
+    what_was_decided_beyond_doubt_is_never_called_unknown,
+);
+
+async fn znodes_are_created_read_changed_and_deleted(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    session.create_parents("/a/b/c").await.unwrap();
+    session.create_parents("/a/b/c").await.unwrap();
+    assert_eq!(session.get("/a/b/c").await, Ok(None));
+    let created = session.create("/a/b/c", "one", CreateMode::Ephemeral).await.unwrap();
+    assert_eq!(created.path, "/a/b/c");
+    let id = session.active().await.unwrap().session_id();
+    assert!(created.stat.is_owned_by(id));
+    let node = session.get("/a/b/c").await.unwrap().unwrap();
+    assert_eq!(node.data, b"one");
+    assert_eq!(node.stat.czxid, created.stat.czxid, "the fencing token");
+    assert_eq!(node.stat.version, 0);
+    let stat = session.set("/a/b/c", "two", Some(0)).await.unwrap();
+    assert_eq!((stat.version, stat.czxid), (1, created.stat.czxid));
+    assert!(stat.mzxid > created.stat.czxid);
+    let unconditional = session.set("/a/b/c", "three", None).await.unwrap();
+    assert_eq!(unconditional.version, 2);
+    session.create("/a/b/d", "", CreateMode::Persistent).await.unwrap();
+    let children = session.children("/a/b").await.unwrap().unwrap();
+    assert_eq!(children.names, ["c", "d"]);
+    assert_eq!(children.stat.num_children, 2);
+    assert_eq!(session.children("/nothing").await, Ok(None));
+    session.delete("/a/b/c", Some(2)).await.unwrap();
+    session.delete("/a/b/d", None).await.unwrap();
+    assert_eq!(session.children("/a/b").await.unwrap().unwrap().names, Vec::<String>::new());
+    let again = session.create("/a/b/c", "", CreateMode::Ephemeral).await.unwrap();
+    assert!(again.stat.czxid > created.stat.czxid, "tokens grow");
+    let first = session.create_sequential("/a/s-", "", CreateMode::Persistent, Recovery::Data).await.unwrap();
+    let second = session.create_sequential("/a/s-", "", CreateMode::Ephemeral, Recovery::Data).await.unwrap();
+    assert!(first.path.starts_with("/a/s-") && first.path < second.path, "{first:?} {second:?}");
+    assert_eq!(session.get(&second.path).await.unwrap().unwrap().stat.czxid, second.stat.czxid);
+}
+
+async fn refusals_say_what_and_where(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    let observer = bed.observer().await;
+    let path = |path: &str| path.to_owned();
+    let refused = session.create("/x/y", "", CreateMode::Persistent).await;
+    assert_eq!(refused.unwrap_err(), OpError::NoNode { path: path("/x/y") });
+    observer.create("/theirs", "", CreateMode::Ephemeral).await.unwrap();
+    let owner = observer.active().await.unwrap().session_id().0;
+    let refused = session.create("/theirs", "", CreateMode::Ephemeral).await;
+    assert_eq!(refused.unwrap_err(), OpError::NodeExists { path: path("/theirs"), owner: Some(owner) });
+    session.create("/p", "", CreateMode::Persistent).await.unwrap();
+    let refused = session.create("/p", "", CreateMode::Persistent).await;
+    assert_eq!(refused.unwrap_err(), OpError::NodeExists { path: path("/p"), owner: None });
+    let refused = session.set("/p", "", Some(7)).await;
+    assert_eq!(refused.unwrap_err(), OpError::BadVersion { path: path("/p") });
+    assert_eq!(session.set("/q", "", None).await.unwrap_err(), OpError::NoNode { path: path("/q") });
+    assert_eq!(session.delete("/p", Some(7)).await.unwrap_err(), OpError::BadVersion { path: path("/p") });
+    assert_eq!(session.delete("/q", None).await.unwrap_err(), OpError::NoNode { path: path("/q") });
+    session.create("/p/c", "", CreateMode::Persistent).await.unwrap();
+    assert_eq!(session.delete("/p", None).await.unwrap_err(), OpError::NotEmpty { path: path("/p") });
+    let refused = session.create("/theirs/child", "", CreateMode::Persistent).await.unwrap_err();
+    assert!(matches!(&refused, OpError::Invalid { .. }) && refused.has_no_effect(), "{refused}");
+    for invalid in ["", "p", "/p/", "/p//q", "/p/../q"] {
+        let refused = session.get(invalid).await.unwrap_err();
+        assert!(matches!(refused, OpError::Invalid { .. }), "{invalid:?}: {refused}");
+    }
+}
+
+async fn a_chroot_is_put_before_each_path(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let observer = bed.observer().await;
+    let session = zk_session::Session::builder(format!("{}/the/root", bed.proxy.addr()))
+        .driver(driver)
+        .session_timeout(common::TIMEOUT)
+        .connect()
+        .await
+        .unwrap();
+    session.create_parents("/a").await.unwrap();
+    let created = session.create_sequential("/a-", "", CreateMode::Persistent, Recovery::Data).await.unwrap();
+    assert_eq!(created.path, "/a-0000000000");
+    let mut watch = session.watch_children("/");
+    let names = soon("the children", watch.next()).await.unwrap().value.unwrap().names;
+    assert_eq!(names, ["a-0000000000"]);
+    observer.barrier().await.unwrap();
+    assert!(observer.get("/the/root/a-0000000000").await.unwrap().is_some());
+    assert_eq!(session.get("/b").await, Ok(None));
+    assert_eq!(session.delete("/b", None).await.unwrap_err(), OpError::NoNode { path: "/b".to_owned() });
+}
+
+async fn an_ephemeral_whose_reply_was_lost_is_adopted(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    let loss = bed.proxy.lose_reply(Which::op(Op::Create));
+    let created = session.create("/leader", "me", CreateMode::Ephemeral).await.unwrap();
+    assert_eq!(loss.happened(PATIENCE).await.unwrap().path.as_deref(), Some("/leader"));
+    let node = session.get("/leader").await.unwrap().unwrap();
+    assert_eq!(node.stat, created.stat);
+    assert_eq!(node.stat.version, 0);
+}
+
+async fn an_ephemeral_whose_request_was_lost_is_created_once(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    let loss = bed.proxy.lose_request(Which::op(Op::Create));
+    let created = session.create("/leader", "me", CreateMode::Ephemeral).await.unwrap();
+    loss.happened(PATIENCE).await.unwrap();
+    assert_eq!(session.get("/leader").await.unwrap().unwrap().stat, created.stat);
+}
+
+async fn anothers_ephemeral_is_not_adopted(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let observer = bed.observer().await;
+    let session = bed.session().await;
+    // Lost on its way to the server, so that the other one can be there first.
+    bed.proxy.hold_requests(true);
+    let loss = bed.proxy.lose_request(Which::op(Op::Create));
+    let creating = tokio::spawn({
+        let session = session.clone();
+        async move { session.create("/leader", "me", CreateMode::Ephemeral).await }
+    });
+    observer.create("/leader", "me", CreateMode::Ephemeral).await.unwrap();
+    bed.proxy.hold_requests(false);
+    loss.happened(PATIENCE).await.unwrap();
+    let owner = observer.active().await.unwrap().session_id().0;
+    let refused = soon("the create", creating).await.unwrap().unwrap_err();
+    assert_eq!(refused, OpError::NodeExists { path: "/leader".to_owned(), owner: Some(owner) });
+}
+
+async fn a_persistent_znode_of_other_data_is_not_adopted(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let observer = bed.observer().await;
+    let session = bed.session().await;
+    bed.proxy.hold_requests(true);
+    let loss = bed.proxy.lose_request(Which::op(Op::Create));
+    let creating = tokio::spawn({
+        let session = session.clone();
+        async move { session.create("/elected", "term 1 by me", CreateMode::Persistent).await }
+    });
+    observer.create("/elected", "term 1 by them", CreateMode::Persistent).await.unwrap();
+    bed.proxy.hold_requests(false);
+    loss.happened(PATIENCE).await.unwrap();
+    let refused = soon("the create", creating).await.unwrap().unwrap_err();
+    assert_eq!(refused, OpError::NodeExists { path: "/elected".to_owned(), owner: None });
+    // And one's own is.
+    let loss = bed.proxy.lose_reply(Which::op(Op::Create));
+    session.create("/other", "term 1 by me", CreateMode::Persistent).await.unwrap();
+    loss.happened(PATIENCE).await.unwrap();
+}
+
+async fn a_sequential_znode_is_found_again_by_its_name(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    session.create("/e", "", CreateMode::Persistent).await.unwrap();
+    session.create("/e/other-0000000007", "", CreateMode::Persistent).await.unwrap();
+    let loss = bed.proxy.lose_reply(Which::op(Op::Create));
+    let prefix = "/e/6f9619ff-";
+    let created =
+        session.create_sequential(prefix, "same", CreateMode::Ephemeral, Recovery::Name).await.unwrap();
+    loss.happened(PATIENCE).await.unwrap();
+    assert!(created.path.starts_with(prefix), "{created:?}");
+    let names = session.children("/e").await.unwrap().unwrap().names;
+    assert_eq!(names.len(), 2, "no orphan: {names:?}");
+    assert_eq!(session.get(&created.path).await.unwrap().unwrap().stat, created.stat);
+}
+
+async fn a_sequential_znode_is_found_again_by_its_data(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    session.create("/requests", "", CreateMode::Persistent).await.unwrap();
+    for other in ["request 1", "request 2"] {
+        session
+            .create_sequential("/requests/r-", other, CreateMode::Persistent, Recovery::Data)
+            .await
+            .unwrap();
+    }
+    let loss = bed.proxy.lose_reply(Which::op(Op::Create));
+    let created = session
+        .create_sequential("/requests/r-", "request 3", CreateMode::Persistent, Recovery::Data)
+        .await
+        .unwrap();
+    loss.happened(PATIENCE).await.unwrap();
+    assert_eq!(created.path, "/requests/r-0000000002");
+    assert_eq!(session.children("/requests").await.unwrap().unwrap().names.len(), 3);
+}
+
+async fn a_sequential_znode_that_never_came_about_is_created_once(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    session.create("/e", "", CreateMode::Persistent).await.unwrap();
+    let loss = bed.proxy.lose_request(Which::op(Op::Create));
+    let created =
+        session.create_sequential("/e/g-", "", CreateMode::Ephemeral, Recovery::Name).await.unwrap();
+    loss.happened(PATIENCE).await.unwrap();
+    assert_eq!(created.path, "/e/g-0000000000");
+    assert_eq!(session.children("/e").await.unwrap().unwrap().names.len(), 1);
+}
+
+async fn a_write_whose_reply_was_lost_is_recognised(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    session.create("/elected", "term 1", CreateMode::Persistent).await.unwrap();
+    let loss = bed.proxy.lose_reply(Which::op(Op::SetData));
+    let stat = session.set("/elected", "term 2", Some(0)).await.unwrap();
+    loss.happened(PATIENCE).await.unwrap();
+    assert_eq!(stat.version, 1, "applied once");
+    assert_eq!(session.get("/elected").await.unwrap().unwrap().data, b"term 2");
+    let loss = bed.proxy.lose_request(Which::op(Op::SetData));
+    let stat = session.set("/elected", "term 3", Some(1)).await.unwrap();
+    loss.happened(PATIENCE).await.unwrap();
+    assert_eq!(stat.version, 2, "applied once");
+}
+
+async fn a_write_that_somebody_overtook_is_not_claimed(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let observer = bed.observer().await;
+    let session = bed.session().await;
+    session.create("/elected", "term 1", CreateMode::Persistent).await.unwrap();
+    bed.proxy.hold_requests(true);
+    let loss = bed.proxy.lose_request(Which::op(Op::SetData));
+    let setting = tokio::spawn({
+        let session = session.clone();
+        async move { session.set("/elected", "term 2 by me", Some(0)).await }
+    });
+    observer.barrier().await.unwrap();
+    observer.set("/elected", "term 2 by them", Some(0)).await.unwrap();
+    bed.proxy.hold_requests(false);
+    loss.happened(PATIENCE).await.unwrap();
+    let refused = soon("the write", setting).await.unwrap().unwrap_err();
+    assert_eq!(refused, OpError::BadVersion { path: "/elected".to_owned() });
+}
+
+async fn a_deletion_whose_reply_was_lost_is_recognised(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    session.create("/leader", "", CreateMode::Ephemeral).await.unwrap();
+    let which = || Which::op(Op::Delete).on_path_with("/leader");
+    let loss = bed.proxy.lose_reply(which());
+    session.delete("/leader", Some(0)).await.unwrap();
+    loss.happened(PATIENCE).await.unwrap();
+    session.create("/leader", "", CreateMode::Ephemeral).await.unwrap();
+    let loss = bed.proxy.lose_request(which());
+    session.delete("/leader", Some(0)).await.unwrap();
+    loss.happened(PATIENCE).await.unwrap();
+    assert_eq!(session.get("/leader").await, Ok(None));
+}
+
+async fn a_repeated_deletion_spares_the_successor(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let observer = bed.observer().await;
+    let session = bed.session().await;
+    session.create("/leader", "me", CreateMode::Ephemeral).await.unwrap();
+    bed.proxy.refuse(true).await.unwrap();
+    let loss = bed.proxy.lose_reply(Which::op(Op::Delete).on_path_with("/leader"));
+    let deleting = tokio::spawn({
+        let session = session.clone();
+        async move { session.delete("/leader", Some(0)).await }
+    });
+    loss.happened(PATIENCE).await.unwrap();
+    // The successor's znode has version 0 as well.
+    eventually("the successor's turn", || async {
+        observer.create("/leader", "successor", CreateMode::Ephemeral).await.is_ok()
+    })
+    .await;
+    bed.proxy.refuse(false).await.unwrap();
+    soon("the deletion", deleting).await.unwrap().unwrap();
+    assert_eq!(observer.get("/leader").await.unwrap().unwrap().data, b"successor");
+}
+
+async fn what_was_decided_beyond_doubt_is_never_called_unknown(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.builder().operation_timeout(std::time::Duration::from_secs(1)).connect().await.unwrap();
+    bed.proxy.refuse(true).await.unwrap();
+    bed.proxy.cut().await;
+    common::wait_state(&session, "paused", |state| !state.is_active()).await;
+    let refused = session.create("/x", "", CreateMode::Persistent).await.unwrap_err();
+    assert!(matches!(refused, OpError::Unavailable { .. }) && refused.has_no_effect(), "{refused}");
+    bed.proxy.refuse(false).await.unwrap();
+    common::wait_state(&session, "active", zk_session::SessionState::is_active).await;
+    // Held back: whether it was applied can't be known in time.
+    bed.proxy.hold_replies(true);
+    let unknown = session.create("/x", "", CreateMode::Persistent).await.unwrap_err();
+    assert!(unknown.is_unknown() && !unknown.has_no_effect(), "{unknown}");
+    assert_eq!(unknown.path(), "/x");
+}

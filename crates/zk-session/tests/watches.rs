@@ -1,0 +1,271 @@
+//! Watches and held znodes across cuts and new sessions.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Bed, PATIENCE, TIMEOUT, eventually, soon, wait_for, wait_state};
+use zk_session::{CreateMode, DriverKind, Epoch, HeldStatus, OpError, Session, SessionId, SessionState};
+
+for_each_driver!(
+    data_is_told_once_and_after_each_change,
+    children_are_told_once_and_after_each_change,
+    what_changed_during_a_cut_is_told,
+    what_did_not_change_during_a_cut_is_not_told_again,
+    watches_go_on_in_a_new_session,
+    the_wait_for_the_next_value_can_be_dropped,
+    watches_end_with_the_session,
+    a_held_ephemeral_comes_with_its_parents_and_changes_its_data,
+    a_held_ephemeral_is_created_again_after_its_deletion,
+    a_held_ephemeral_is_created_again_in_a_new_session,
+    a_held_ephemeral_waits_for_anothers_and_takes_its_place,
+    a_dropped_held_ephemeral_goes,
+);
+
+async fn data_is_told_once_and_after_each_change(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    let mut watch = session.watch_data("/a");
+    let mut next = async || {
+        let observed = soon("the next value", watch.next()).await.unwrap();
+        assert_eq!(observed.epoch, Epoch(1));
+        observed.value.map(|node| String::from_utf8(node.data).unwrap())
+    };
+    assert_eq!(next().await, None);
+    observer.create("/a", "one", CreateMode::Persistent).await.unwrap();
+    assert_eq!(next().await.as_deref(), Some("one"));
+    observer.set("/a", "two", None).await.unwrap();
+    assert_eq!(next().await.as_deref(), Some("two"));
+    observer.delete("/a", None).await.unwrap();
+    assert_eq!(next().await, None);
+    observer.create("/a", "three", CreateMode::Persistent).await.unwrap();
+    assert_eq!(next().await.as_deref(), Some("three"));
+}
+
+async fn children_are_told_once_and_after_each_change(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    let mut watch = session.watch_children("/a");
+    let mut next =
+        async || soon("the next value", watch.next()).await.unwrap().value.map(|children| children.names);
+    assert_eq!(next().await, None);
+    observer.create("/a", "", CreateMode::Persistent).await.unwrap();
+    assert_eq!(next().await, Some(vec![]));
+    observer.create("/a/1", "", CreateMode::Ephemeral).await.unwrap();
+    assert_eq!(next().await, Some(vec!["1".to_owned()]));
+    observer.create("/a/2", "", CreateMode::Ephemeral).await.unwrap();
+    assert_eq!(next().await, Some(vec!["1".to_owned(), "2".to_owned()]));
+    observer.delete("/a/1", None).await.unwrap();
+    assert_eq!(next().await, Some(vec!["2".to_owned()]));
+    observer.delete("/a/2", None).await.unwrap();
+    assert_eq!(next().await, Some(vec![]));
+    observer.delete("/a", None).await.unwrap();
+    assert_eq!(next().await, None);
+}
+
+/// Cuts the session off, lets something happen, and lets it come back.
+async fn while_cut(bed: &Bed, session: &Session, happening: impl AsyncFnOnce()) {
+    bed.proxy.refuse(true).await.unwrap();
+    bed.proxy.cut().await;
+    wait_state(session, "paused", |state| !state.is_active()).await;
+    happening().await;
+    bed.proxy.refuse(false).await.unwrap();
+    wait_state(session, "active", SessionState::is_active).await;
+}
+
+async fn what_changed_during_a_cut_is_told(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    observer.create("/data", "one", CreateMode::Persistent).await.unwrap();
+    observer.create("/deleted", "", CreateMode::Persistent).await.unwrap();
+    observer.create("/children", "", CreateMode::Persistent).await.unwrap();
+    let mut data = session.watch_data("/data");
+    let mut deleted = session.watch_data("/deleted");
+    let mut created = session.watch_data("/created");
+    let mut children = session.watch_children("/children");
+    for watch in [&mut data, &mut deleted, &mut created] {
+        soon("the first value", watch.next()).await.unwrap();
+    }
+    soon("the first value", children.next()).await.unwrap();
+    while_cut(&bed, &session, async || {
+        observer.set("/data", "two", None).await.unwrap();
+        observer.set("/data", "three", None).await.unwrap();
+        observer.delete("/deleted", None).await.unwrap();
+        observer.create("/created", "new", CreateMode::Persistent).await.unwrap();
+        observer.create("/children/1", "", CreateMode::Persistent).await.unwrap();
+    })
+    .await;
+    let observed = soon("the new data", data.next()).await.unwrap();
+    assert_eq!((observed.epoch, observed.value.unwrap().data), (Epoch(1), b"three".to_vec()));
+    assert_eq!(soon("the deletion", deleted.next()).await.unwrap().value, None);
+    assert_eq!(soon("the creation", created.next()).await.unwrap().value.unwrap().data, b"new");
+    assert_eq!(soon("the child", children.next()).await.unwrap().value.unwrap().names, ["1"]);
+    // And they are armed for what comes next.
+    observer.set("/data", "four", None).await.unwrap();
+    assert_eq!(soon("the next change", data.next()).await.unwrap().value.unwrap().data, b"four");
+}
+
+async fn what_did_not_change_during_a_cut_is_not_told_again(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    observer.create("/a", "one", CreateMode::Persistent).await.unwrap();
+    let (mut data, mut children) = (session.watch_data("/a"), session.watch_children("/a"));
+    soon("the first value", data.next()).await.unwrap();
+    soon("the first value", children.next()).await.unwrap();
+    while_cut(&bed, &session, async || {}).await;
+    observer.set("/a", "two", None).await.unwrap();
+    observer.create("/a/1", "", CreateMode::Persistent).await.unwrap();
+    assert_eq!(soon("the next data", data.next()).await.unwrap().value.unwrap().data, b"two");
+    assert_eq!(soon("the next children", children.next()).await.unwrap().value.unwrap().names, ["1"]);
+}
+
+async fn watches_go_on_in_a_new_session(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    observer.create("/a", "one", CreateMode::Persistent).await.unwrap();
+    let (mut data, mut children) = (session.watch_data("/a"), session.watch_children("/a"));
+    soon("the first value", data.next()).await.unwrap();
+    soon("the first value", children.next()).await.unwrap();
+    lose_session(&bed, &session).await;
+    let observed = soon("the value in the new session", data.next()).await.unwrap();
+    assert_eq!((observed.epoch, observed.value.unwrap().data), (Epoch(2), b"one".to_vec()));
+    assert_eq!(soon("the value in the new session", children.next()).await.unwrap().epoch, Epoch(2));
+    observer.set("/a", "two", None).await.unwrap();
+    assert_eq!(soon("the next change", data.next()).await.unwrap().value.unwrap().data, b"two");
+}
+
+/// Keeps the session away from the server until both know that it is over, and lets a new one be made.
+async fn lose_session(bed: &Bed, session: &Session) -> SessionId {
+    let before = session.active().await.unwrap();
+    bed.proxy.refuse(true).await.unwrap();
+    bed.proxy.cut().await;
+    wait_state(session, "inactive", |state| matches!(state, SessionState::Inactive { .. })).await;
+    bed.proxy.refuse(false).await.unwrap();
+    wait_state(session, "a new session", |state| state.is_active()).await;
+    before.session_id()
+}
+
+async fn the_wait_for_the_next_value_can_be_dropped(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    let mut watch = session.watch_data("/a");
+    // At every point of its way.
+    for polls in 0..40 {
+        let mut next = Box::pin(watch.next());
+        for _ in 0..polls {
+            if futures_util::poll!(&mut next).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    observer.create("/a", "one", CreateMode::Persistent).await.unwrap();
+    let told = soon("the value", async {
+        loop {
+            if let Some(node) = watch.next().await.unwrap().value {
+                return node.data;
+            }
+        }
+    });
+    assert_eq!(told.await, b"one");
+}
+
+async fn watches_end_with_the_session(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    let mut waiting = session.watch_data("/a");
+    waiting.next().await.unwrap();
+    let waiting = tokio::spawn(async move { waiting.next().await });
+    session.close(PATIENCE).await;
+    assert!(soon("the end of the watch", waiting).await.unwrap().is_err());
+    assert!(session.watch_children("/a").next().await.is_err());
+}
+
+fn is_held(status: &HeldStatus) -> bool {
+    matches!(status, HeldStatus::Held { .. })
+}
+
+async fn a_held_ephemeral_comes_with_its_parents_and_changes_its_data(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    let held = session.hold_ephemeral("/some/where/me", "one").unwrap();
+    let mut status = held.subscribe();
+    wait_for(&mut status, "held", is_held).await;
+    observer.barrier().await.unwrap();
+    let node = observer.get("/some/where/me").await.unwrap().unwrap();
+    assert!(node.stat.is_owned_by(session.active().await.unwrap().session_id()));
+    assert_eq!(node.data, b"one");
+    held.set_data("two");
+    wait_for(
+        &mut status,
+        "version 1",
+        |status| matches!(status, HeldStatus::Held { stat, .. } if stat.version == 1),
+    )
+    .await;
+    observer.barrier().await.unwrap();
+    assert_eq!(observer.get("/some/where/me").await.unwrap().unwrap().data, b"two");
+    soon("the release", held.release()).await;
+    observer.barrier().await.unwrap();
+    assert_eq!(observer.get("/some/where/me").await, Ok(None));
+    assert!(matches!(session.hold_ephemeral("me", ""), Err(OpError::Invalid { .. })));
+}
+
+async fn a_held_ephemeral_is_created_again_after_its_deletion(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    let held = session.hold_ephemeral("/me", "").unwrap();
+    let HeldStatus::Held { stat: first, .. } = wait_for(&mut held.subscribe(), "held", is_held).await else {
+        unreachable!()
+    };
+    observer.delete("/me", None).await.unwrap();
+    wait_for(
+        &mut held.subscribe(),
+        "held again",
+        |status| matches!(status, HeldStatus::Held { stat, .. } if stat.czxid > first.czxid),
+    )
+    .await;
+}
+
+async fn a_held_ephemeral_is_created_again_in_a_new_session(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    let held = session.hold_ephemeral("/me", "one").unwrap();
+    wait_for(&mut held.subscribe(), "held", is_held).await;
+    lose_session(&bed, &session).await;
+    held.set_data("two");
+    wait_for(&mut held.subscribe(), "held in the new session", |status| {
+        matches!(status, HeldStatus::Held { epoch: Epoch(2), .. })
+    })
+    .await;
+    let id = session.active().await.unwrap().session_id();
+    eventually("the znode of the new session", || async {
+        matches!(observer.get("/me").await, Ok(Some(node)) if node.stat.is_owned_by(id) && node.data == b"two")
+    })
+    .await;
+}
+
+async fn a_held_ephemeral_waits_for_anothers_and_takes_its_place(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    observer.create("/me", "theirs", CreateMode::Ephemeral).await.unwrap();
+    let theirs = observer.active().await.unwrap().session_id();
+    let held = session.hold_ephemeral("/me", "mine").unwrap();
+    let mut status = held.subscribe();
+    wait_for(&mut status, "a conflict", |status| *status == HeldStatus::Conflict { owner: Some(theirs) })
+        .await;
+    assert_eq!(observer.get("/me").await.unwrap().unwrap().data, b"theirs");
+    observer.close(PATIENCE).await;
+    wait_for(&mut status, "held", is_held).await;
+    assert_eq!(session.get("/me").await.unwrap().unwrap().data, b"mine");
+}
+
+async fn a_dropped_held_ephemeral_goes(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    let held = session.hold_ephemeral("/me", "").unwrap();
+    wait_for(&mut held.subscribe(), "held", is_held).await;
+    drop(held);
+    eventually("its end", || async { observer.get("/me").await == Ok(None) }).await;
+    // Of a session that lives on.
+    assert!(TIMEOUT > Duration::ZERO && session.state().is_active());
+}
