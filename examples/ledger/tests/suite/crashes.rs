@@ -7,6 +7,8 @@ use nix::sys::signal::Signal;
 use super::{Bench, Place};
 
 const LIVES: u32 = 20;
+/// More than the lives can book in their time at the pace they are given.
+const ORDERS: u32 = 6_000;
 
 pub fn killed_at_any_instant_it_resumes_where_it_was<P: Place>(place: impl Fn() -> P) {
     let seed = match std::env::var("LEDGER_TEST_SEED") {
@@ -15,13 +17,13 @@ pub fn killed_at_any_instant_it_resumes_where_it_was<P: Place>(place: impl Fn() 
     };
     println!("replay: LEDGER_TEST_SEED={seed} cargo test -p ledger killed_at_any_instant");
     let mut random = fastrand::Rng::with_seed(seed);
-    let bench = Bench::new(place(), 10_000);
+    let bench = Bench::new(place(), ORDERS);
     let mut token = 1;
     let mut cut_short = 0;
     for number in 0..LIVES {
         // A restart within the leadership, or the start of the next one.
         token += i64::from(random.bool());
-        let mut life = bench.start(token, &["--pace", "0s"]);
+        let life = bench.start(token, &["--pace", "200us"]);
         // Half of them are killed while they book, half wherever they are after
         // so long. Not to win a race: the instant is what is tried out.
         let at_most = if number % 2 == 0 {
@@ -43,7 +45,7 @@ pub fn killed_at_any_instant_it_resumes_where_it_was<P: Place>(place: impl Fn() 
         "{cut_short} of {LIVES} lives were cut short while booking; {booked} orders were booked in them"
     );
     assert!(cut_short >= LIVES / 2);
-    assert!(booked < 10_000, "all was booked before the last kill");
+    assert!(booked < u64::from(ORDERS), "all was booked before the last kill");
 
     bench.book_all(token);
     let report = bench.assert_right();

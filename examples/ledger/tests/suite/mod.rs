@@ -16,7 +16,7 @@ use process::Ledger;
 use serde_json::Value;
 
 /// Longer than anything here takes on a loaded machine.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// An empty place for a ledger.
 pub trait Place {

@@ -1,7 +1,7 @@
 //! The program under test as a process that ends with the test, however it ends.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
+use std::os::fd::AsRawFd as _;
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -71,11 +71,11 @@ impl Ledger {
     }
 
     /// What it has written to standard error so far.
-    pub fn words(&mut self) -> String {
-        text(&mut self.stderr)
+    pub fn words(&self) -> String {
+        text(&self.stderr)
     }
 
-    pub fn wait_words(&mut self, part: &str) {
+    pub fn wait_words(&self, part: &str) {
         wait_until(&format!("the program says {part:?}"), || self.words().contains(part));
     }
 
@@ -93,7 +93,7 @@ impl Ledger {
 
     fn ended(&mut self) -> Ended {
         let status = self.child.wait().unwrap();
-        Ended { code: status.code(), stdout: text(&mut self.stdout), stderr: text(&mut self.stderr) }
+        Ended { code: status.code(), stdout: text(&self.stdout), stderr: text(&self.stderr) }
     }
 
     fn state(&self) -> char {
@@ -113,11 +113,8 @@ impl Drop for Ledger {
     }
 }
 
-fn text(file: &mut File) -> String {
-    // The position is shared with the process that writes: put it back to the end.
-    let mut bytes = Vec::new();
-    let mut own = File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file))).unwrap();
-    own.rewind().unwrap();
-    own.read_to_end(&mut bytes).unwrap();
-    String::from_utf8(bytes).unwrap()
+/// All of a file, through a descriptor with a position of its own: that of
+/// `file` is shared with the process that writes.
+fn text(file: &File) -> String {
+    std::fs::read_to_string(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap()
 }
