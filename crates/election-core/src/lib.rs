@@ -1,4 +1,4 @@
-//! Leader election as a deterministic engine, and the shell that runs it on ZooKeeper.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod engine;
