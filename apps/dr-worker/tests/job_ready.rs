@@ -148,3 +148,40 @@ async fn a_job_that_fails_before_it_is_ready_says_so_to_whoever_waits() {
     let error = run(spec).ready().await.expect_err("it never serves");
     assert!(matches!(&error, JobError::RestartsExhausted { last, .. } if last == "exit code 4"), "{error}");
 }
+
+#[tokio::test]
+async fn by_its_own_word() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+    let tree = Tree::new();
+    let mut spec = tree.spec("echo $NOTIFY_SOCKET > tmp; mv tmp socket; exec sleep 1000");
+    spec.ready = ReadyProbe::Notify;
+    spec.check().expect("it is supported");
+    let job = run(spec);
+    until("the socket's name", || tree.file("socket").exists()).await;
+    let name = tree.read("socket").trim().strip_prefix('@').expect("an abstract name").to_owned();
+    let address = SocketAddr::from_abstract_name(name).expect("an address");
+    let socket = UnixDatagram::unbound().expect("a socket");
+    socket.send_to_addr(b"STATUS=loading\n", &address).expect("it listens");
+    assert!(is_not_ready(&job).await);
+    socket.send_to_addr(b"STATUS=fine\nREADY=1\n", &address).expect("it listens");
+    job.ready().await.expect("it serves");
+    job.stop(soon()).await;
+    assert!(socket.send_to_addr(b"READY=1", &address).is_err(), "the socket goes with the job");
+}
+
+#[tokio::test]
+async fn a_stop_ends_a_probe_that_is_under_way_too() {
+    let tree = Tree::new();
+    let mut spec = tree.spec(IDLE);
+    spec.ready = ReadyProbe::Exec {
+        command: ["sh", "-c", "trap '' TERM; echo > trying; sleep 1001"].map(str::to_owned).to_vec(),
+        interval: INTERVAL,
+        timeout: Duration::from_secs(600),
+    };
+    let job = run(spec);
+    until("a try", || tree.file("trying").exists()).await;
+    job.stop(soon()).await;
+    assert!(tree.is_gone(), "said to be stopped, but these live: {:?}", tree.living());
+}

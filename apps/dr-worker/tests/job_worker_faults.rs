@@ -2,6 +2,7 @@
 
 mod job_support;
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dr_worker::guard::BootTime;
@@ -229,6 +230,89 @@ fn the_lock_is_released_only_when_the_tree_is_gone() {
         }
     });
     assert!(refusals > 0, "the guard did not hold the lock");
+}
+
+/// A cgroup to make others in, removed with all of them; `None` where this user can't have one.
+struct CgroupRoot(PathBuf);
+
+impl CgroupRoot {
+    fn new(name: &str) -> Option<CgroupRoot> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("/proc");
+        let mount = mounts.lines().find_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            let (point, filesystem) = (fields.next()?, fields.next()?);
+            (filesystem == "cgroup2").then_some(point)
+        })?;
+        let dir = Path::new(mount).join(format!("dr-test-{name}-{}", std::process::id()));
+        std::fs::create_dir(&dir).ok()?;
+        dir.join("cgroup.kill").exists().then_some(CgroupRoot(dir))
+    }
+}
+
+impl Drop for CgroupRoot {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
+        for _ in 0..100 {
+            let _ = std::fs::remove_dir(self.0.join("job-orders"));
+            if std::fs::remove_dir(&self.0).is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_job_in_a_cgroup_is_ended_with_it() {
+    let Some(root) = CgroupRoot::new("end") else {
+        eprintln!("not tested: no cgroup v2 can be made here");
+        return;
+    };
+    let tree = Tree::new();
+    let mut setup = WorkerSetup::new(&tree, STUBBORN);
+    setup.cgroup = Some(&root.0);
+    let mut worker = setup.start();
+    wait_for_the_whole_tree(&tree);
+    let inside = std::fs::read_to_string(root.0.join("job-orders/cgroup.procs")).expect("the cgroup");
+    for (pid, name) in tree.living() {
+        assert!(
+            inside.lines().any(|line| line == pid.to_string()) || name_of(pid).is_none(),
+            "{name} is not inside"
+        );
+    }
+    worker.tell("stop 2000");
+    worker.expect("stopped");
+    assert!(tree.is_gone());
+    assert!(!root.0.join("job-orders").exists(), "the cgroup is left behind");
+}
+
+#[test]
+fn what_is_left_when_worker_and_guard_are_killed_together_is_ended_by_the_next_worker() {
+    let Some(root) = CgroupRoot::new("next") else {
+        eprintln!("not tested: no cgroup v2 can be made here");
+        return;
+    };
+    let tree = Tree::new();
+    let mut setup = WorkerSetup::new(&tree, STUBBORN);
+    setup.cgroup = Some(&root.0);
+    let mut worker = setup.start();
+    wait_for_the_whole_tree(&tree);
+    let guard = worker.guard();
+    // Frozen first, so that neither sees the other's end.
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        worker.signal(signal);
+        kill(guard, signal).expect("a living guard");
+    }
+    worker.wait();
+    wait_for("the end of the guard", || name_of(guard).is_none());
+    assert!(!tree.is_gone(), "nothing is left to end");
+
+    let next = Tree::new();
+    let mut setup = WorkerSetup::new(&next, "exec sleep 1000");
+    setup.cgroup = Some(&root.0);
+    let _worker = setup.start();
+    assert!(tree.is_gone(), "these live beside the new job: {:?}", tree.living());
+    assert_eq!(next.living().len(), 1);
 }
 
 #[test]

@@ -17,11 +17,11 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{self, Pid};
 
 use super::cgroup::Cgroup;
-use super::clock::BootTime;
 use super::launch::{self, Launched};
 use super::plan::{Plan, Step};
 use super::protocol::{Exit, Launch, Lines, Order, Report, Why, encode};
 use super::tree;
+use zk_session::BootTime;
 
 /// Between two rounds of killing, should no death wake the guard before.
 const KILL_INTERVAL: Duration = Duration::from_millis(10);

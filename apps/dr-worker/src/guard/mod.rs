@@ -24,7 +24,6 @@
 //! only the job's main process dies.
 
 mod cgroup;
-mod clock;
 mod keeper;
 mod launch;
 mod plan;
@@ -42,10 +41,10 @@ use std::process::ExitCode;
 use nix::libc::O_NONBLOCK;
 use nix::unistd;
 
-pub use clock::{BootTime, sleep_until};
 pub use plan::KILL_RESERVE;
 pub use protocol::{Exit, Why};
 pub use signal::{NotAStopSignal, StopSignal};
+pub use zk_session::{BootTime, sleep_until};
 
 /// This very image, whatever has become of its file: an upgrade replaces the file while the process
 /// runs, and worker, guard and launcher must speak the same protocol.

@@ -13,8 +13,8 @@
 
 use std::time::Duration;
 
-use super::clock::BootTime;
 use super::protocol::Why;
+use zk_session::BootTime;
 
 /// How long before the lease's end SIGKILL is sent at the latest, so that the kernel has torn the
 /// tree down by the end of the lease.

@@ -13,8 +13,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::clock::BootTime;
 use super::signal::StopSignal;
+use zk_session::BootTime;
 
 /// The longest line: an order carries the job's command and environment, which the kernel bounds
 /// to some megabytes anyway.

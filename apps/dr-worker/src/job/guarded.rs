@@ -65,7 +65,9 @@ impl Guards {
     }
 
     /// Each job gets a cgroup of its own below `dir`, a directory of the cgroup v2 hierarchy that
-    /// this process may write, and that nobody else makes cgroups in.
+    /// this process may write, and that nobody else makes cgroups in: [`delegated_cgroup`] finds one.
+    ///
+    /// [`delegated_cgroup`]: super::delegated_cgroup
     #[must_use]
     pub fn cgroup(mut self, dir: impl Into<PathBuf>) -> Guards {
         self.cgroup = Some(dir.into());

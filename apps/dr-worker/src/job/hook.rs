@@ -37,7 +37,7 @@ pub async fn run_hook(
         timeout: hook.timeout,
         by,
     }
-    .run(guards)
+    .run(guards, std::future::pending())
     .await;
     let problem = match (finished.timed_out, finished.exit) {
         (_, Ok(exit)) if exit.is_success() => {

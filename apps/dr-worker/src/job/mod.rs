@@ -15,11 +15,13 @@
 //! What [`JobRun::stop`] promises, it has verified: the guard has no descendant left; or, where the
 //! guard itself was lost, the worker found none of the job's processes.
 
+mod cgroup;
 mod env;
 mod error;
 mod guarded;
 mod hook;
 mod lock;
+mod notify;
 mod oneshot;
 mod orphans;
 mod probe;
@@ -27,8 +29,10 @@ mod restart;
 mod run;
 mod spec;
 mod status;
+mod supervisor;
 
 pub use crate::guard::{Exit, StopSignal, Why};
+pub use cgroup::delegated_cgroup;
 pub use env::JobEnv;
 pub use error::{HookProblem, JobError};
 pub use guarded::Guards;

@@ -43,9 +43,11 @@ impl OneShot {
     /// Runs it, and returns when it and all that it started is gone: what a hook leaves behind would
     /// be guarded by nobody.
     ///
+    /// If `cancelled` comes first, the command is killed, and gone as well when this returns.
+    ///
     /// # Cancel safety
     /// Dropped, the command is killed by its guard soon after.
-    pub(super) async fn run(self, guards: &Guards) -> Finished {
+    pub(super) async fn run(self, guards: &Guards, cancelled: impl Future<Output = ()>) -> Finished {
         let began = BootTime::now();
         let mut until = began + self.timeout + KILL_RESERVE;
         if let Some(by) = self.by {
@@ -85,6 +87,8 @@ impl OneShot {
         let mut exit = Err("it was killed before it ran".to_owned());
         let mut tail = Tail::default();
         let mut is_open = true;
+        let mut cancelled = std::pin::pin!(cancelled);
+        let mut is_cancelled = false;
         let mut buffer = [0; 4096];
         loop {
             tokio::select! {
@@ -98,6 +102,10 @@ impl OneShot {
                     Ok(0) | Err(_) => is_open = false,
                     Ok(count) => tail.push(&buffer[..count]),
                 },
+                () = &mut cancelled, if !is_cancelled => {
+                    is_cancelled = true;
+                    guarded.destroy().await;
+                }
                 () = sleep_until(kill_at + ESCALATION_LAG) => guarded.destroy().await,
             }
         }

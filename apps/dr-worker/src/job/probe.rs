@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::unistd::Pid;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::guarded::Guards;
+use super::notify::NotifySocket;
 use super::oneshot::OneShot;
 use super::spec::{JobSpec, ReadyProbe};
 use crate::guard::BootTime;
@@ -16,33 +18,37 @@ use crate::guard::BootTime;
 const WORDS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a probe needs to know of the job it probes.
-#[derive(Clone)]
 pub(super) struct Probe {
     pub(super) spec: Arc<JobSpec>,
     pub(super) env: BTreeMap<String, String>,
     pub(super) guards: Guards,
     pub(super) work_until: watch::Receiver<BootTime>,
+    /// The job's main process.
+    pub(super) main: Pid,
+    pub(super) notify: Option<Arc<NotifySocket>>,
+    /// Says true when nobody wants to know any more.
+    pub(super) cancel: watch::Receiver<bool>,
 }
 
 impl Probe {
-    /// Returns when the probe has passed once.
+    /// Returns true when the probe has passed once, or false when it was cancelled. Nothing that it
+    /// started runs any more then.
     ///
     /// # Cancel safety
-    /// Cancel safe; a command that is being tried is killed by its guard soon after.
-    pub(super) async fn passed(self) {
+    /// Dropped, a command that is being tried is killed by its guard soon after.
+    pub(super) async fn passed(self) -> bool {
         let (interval, timeout) = match &self.spec.ready {
-            ReadyProbe::None => return,
+            ReadyProbe::None => return true,
+            ReadyProbe::Notify => return self.is_notified().await,
             ReadyProbe::Exec { interval, timeout, .. }
             | ReadyProbe::Http { interval, timeout, .. }
             | ReadyProbe::Tcp { interval, timeout, .. } => (*interval, *timeout),
-            // Refused by `JobSpec::check`.
-            ReadyProbe::Notify => return std::future::pending().await,
         };
         let mut say_at = BootTime::now() + WORDS_INTERVAL;
         loop {
             let began = tokio::time::Instant::now();
             let Err(words) = self.attempt(timeout).await else {
-                return;
+                return true;
             };
             let now = BootTime::now();
             if now >= say_at {
@@ -51,17 +57,49 @@ impl Probe {
             } else {
                 tracing::debug!(job = self.spec.name, "not ready yet: {words}");
             }
-            tokio::time::sleep_until(began + interval).await;
+            tokio::select! {
+                biased;
+                () = self.cancelled() => return false,
+                () = tokio::time::sleep_until(began + interval) => {}
+            }
+        }
+    }
+
+    async fn cancelled(&self) {
+        // An end of the channel is the end of the interest.
+        let _ = self.cancel.clone().wait_for(|&is_cancelled| is_cancelled).await;
+    }
+
+    async fn is_notified(&self) -> bool {
+        let word = async {
+            match &self.notify {
+                Some(socket) => socket.ready(self.main).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.cancelled() => false,
+            () = word => true,
         }
     }
 
     /// One try; the reason in words if it fails.
     async fn attempt(&self, timeout: Duration) -> Result<(), String> {
-        match &self.spec.ready {
-            ReadyProbe::None | ReadyProbe::Notify => Ok(()),
-            ReadyProbe::Exec { command, .. } => self.exec(command, timeout).await,
-            ReadyProbe::Http { url, .. } => http(url, timeout).await,
-            ReadyProbe::Tcp { address, .. } => tcp(address, timeout).await,
+        let asked = async {
+            match &self.spec.ready {
+                // A command has to be ended, not only forgotten: it minds the cancelling by itself.
+                ReadyProbe::Exec { command, .. } => self.exec(command, timeout).await,
+                ReadyProbe::Http { url, .. } => http(url, timeout).await,
+                ReadyProbe::Tcp { address, .. } => tcp(address, timeout).await,
+                ReadyProbe::None | ReadyProbe::Notify => Ok(()),
+            }
+        };
+        let is_command = matches!(self.spec.ready, ReadyProbe::Exec { .. });
+        tokio::select! {
+            biased;
+            outcome = asked => outcome,
+            () = self.cancelled(), if !is_command => Err("it is no longer asked for".to_owned()),
         }
     }
 
@@ -75,7 +113,7 @@ impl Probe {
             timeout,
             by: Some(lease_end),
         }
-        .run(&self.guards)
+        .run(&self.guards, self.cancelled())
         .await;
         match (finished.timed_out, finished.exit) {
             (_, Ok(exit)) if exit.is_success() => Ok(()),

@@ -220,9 +220,7 @@ impl JobSpec {
                 }
                 faults.check_pace(*interval, *timeout);
             }
-            ReadyProbe::Notify => {
-                faults.add("ready.kind", "\"notify\" is not supported yet; use exec, http or tcp".to_owned())
-            }
+            ReadyProbe::Notify => {}
         }
         for name in HookName::ALL {
             if let Some(hook) = self.hooks.get(name) {

@@ -1,0 +1,423 @@
+//! The task behind a [`JobRun`](super::JobRun): starts the job under a guard, probes it, restarts it,
+//! ends it.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use tokio::sync::watch;
+
+use super::error::JobError;
+use super::guarded::{ESCALATION_LAG, Guarded, Guards};
+use super::notify::{NOTIFY_SOCKET, NotifySocket};
+use super::probe::Probe;
+use super::restart::{RestartHistory, Verdict};
+use super::run::Stopped;
+use super::spec::{JobSpec, ReadyProbe};
+use super::status::{ProcessState, ProcessStatus};
+use crate::guard::protocol::{Launch, Report};
+use crate::guard::{BootTime, Exit, KILL_RESERVE, Why, sleep_until};
+
+/// How long a guard may take to confirm a stop order, before the worker sends the stop signal in its
+/// place: a guard that hangs must not cost the job its gentle end.
+const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
+
+/// The end of it all.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) error: JobError,
+    pub(super) stopped: Stopped,
+}
+
+pub(super) struct Supervisor {
+    spec: Arc<JobSpec>,
+    env: BTreeMap<String, String>,
+    guards: Guards,
+    work_until: watch::Receiver<BootTime>,
+    /// Whether somebody is left who could renew the lease.
+    is_renewed: bool,
+    stop_wishes: watch::Receiver<Option<BootTime>>,
+    stop: Option<Stop>,
+    /// Whether the [`JobRun`] was dropped.
+    is_abandoned: bool,
+    restarts: RestartHistory,
+    status: watch::Sender<ProcessStatus>,
+}
+
+/// A stop that was asked for.
+#[derive(Clone, Copy)]
+struct Stop {
+    began: BootTime,
+    /// Gone by then. `None`: nobody waits for it; the lease is the bound.
+    by: Option<BootTime>,
+}
+
+/// One run of the program.
+struct Run {
+    ended: Ended,
+    /// The main process, while it runs.
+    main: Option<Pid>,
+    /// Whether the guard has sent the stop signal.
+    is_asked: bool,
+    /// When the stop signal is sent past a guard that has not confirmed the order.
+    unconfirmed: Option<BootTime>,
+    probe: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
+    cancel_probe: watch::Sender<bool>,
+    notify: Option<Arc<NotifySocket>>,
+}
+
+/// How one run of the program ended, all of its tree included.
+struct Ended {
+    exit: Option<Exit>,
+    /// When the program itself ended, or was asked to.
+    since: BootTime,
+    words: String,
+    by_deadline: bool,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Run {
+            ended: Ended {
+                exit: None,
+                since: BootTime::now(),
+                // Every other end has words of its own.
+                words: "its guard was lost".to_owned(),
+                by_deadline: false,
+            },
+            main: None,
+            is_asked: false,
+            unconfirmed: None,
+            probe: None,
+            cancel_probe: watch::Sender::new(false),
+            notify: None,
+        }
+    }
+}
+
+impl Run {
+    fn pid(&self) -> Option<u32> {
+        u32::try_from(self.main?.as_raw()).ok()
+    }
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        spec: Arc<JobSpec>,
+        env: BTreeMap<String, String>,
+        guards: Guards,
+        work_until: watch::Receiver<BootTime>,
+        stop_wishes: watch::Receiver<Option<BootTime>>,
+        status: watch::Sender<ProcessStatus>,
+    ) -> Supervisor {
+        Supervisor {
+            spec,
+            env,
+            guards,
+            work_until,
+            is_renewed: true,
+            stop_wishes,
+            stop: None,
+            is_abandoned: false,
+            restarts: RestartHistory::default(),
+            status,
+        }
+    }
+
+    /// Runs the job until it is stopped or has failed. Nothing of it runs then.
+    pub(super) async fn supervise(mut self) -> Outcome {
+        loop {
+            let ended = self.run_once().await;
+            let now = BootTime::now();
+            let stopped = Stopped {
+                exit: ended.exit,
+                took: now.duration_since(self.stop.map_or(ended.since, |stop| stop.began)),
+            };
+            if self.stop.is_some() {
+                return self.stopped(stopped);
+            }
+            if ended.by_deadline || self.lease_leaves_no_time(now) {
+                tracing::error!(job = self.spec.name, "job ended: its lease was not renewed");
+                self.publish(ProcessState::Failed, None);
+                return Outcome { error: JobError::LeaseEnded { job: self.spec.name.clone() }, stopped };
+            }
+            match self.restarts.ended(&self.spec.restart, now) {
+                Verdict::RestartAt(at) => {
+                    tracing::warn!(
+                        job = self.spec.name,
+                        in_ms = at.duration_since(now).as_millis(),
+                        "job ended ({}); it is started again",
+                        ended.words
+                    );
+                    self.publish(ProcessState::Backoff, None);
+                    tokio::select! {
+                        biased;
+                        by = next_wish(&mut self.stop_wishes) => {
+                            self.begin_stop(by);
+                            return self.stopped(stopped);
+                        }
+                        () = sleep_until(at) => {}
+                    }
+                }
+                Verdict::GiveUp => {
+                    let error = JobError::RestartsExhausted {
+                        job: self.spec.name.clone(),
+                        last: ended.words,
+                        restarts: self.restarts.total(),
+                        max: self.spec.restart.max,
+                        within: self.spec.restart.within,
+                    };
+                    tracing::error!("{error}");
+                    self.publish(ProcessState::Failed, None);
+                    return Outcome { error, stopped };
+                }
+            }
+        }
+    }
+
+    fn stopped(&self, stopped: Stopped) -> Outcome {
+        tracing::info!(
+            job = self.spec.name,
+            took_ms = stopped.took.as_millis(),
+            "job stopped: nothing of it runs any more"
+        );
+        self.publish(ProcessState::Stopped, None);
+        Outcome { error: JobError::Stopped { job: self.spec.name.clone() }, stopped }
+    }
+
+    /// Runs the program once; returns when nothing of it is left.
+    async fn run_once(&mut self) -> Ended {
+        self.publish(ProcessState::Starting, None);
+        let mut run = Run::default();
+        let guarded = match self.start(&mut run).await {
+            Ok(guarded) => guarded,
+            Err(words) => return Ended { words, ..run.ended },
+        };
+        self.attend(guarded, &mut run).await;
+        run.cancel_probe.send_replace(true);
+        if let Some(probe) = run.probe {
+            probe.await;
+        }
+        run.ended
+    }
+
+    async fn start(&mut self, run: &mut Run) -> Result<Guarded, String> {
+        let mut launch = self.launch();
+        if self.spec.ready == ReadyProbe::Notify {
+            let socket =
+                NotifySocket::bind().map_err(|error| format!("can't make its readiness socket: {error}"))?;
+            launch.env.insert(NOTIFY_SOCKET.to_owned(), socket.address());
+            run.notify = Some(Arc::new(socket));
+        }
+        Guarded::start(&self.guards, &format!("job {}", self.spec.name), launch, None).await
+    }
+
+    /// Stays with a guarded program until nothing of it is left.
+    async fn attend(&mut self, mut guarded: Guarded, run: &mut Run) {
+        loop {
+            let destroy_at = self.kill_at() + ESCALATION_LAG;
+            let probed = async {
+                match &mut run.probe {
+                    Some(probe) => probe.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                report = guarded.next() => match report {
+                    Report::Gone => return,
+                    other => self.hear(other, run),
+                },
+                by = next_wish(&mut self.stop_wishes), if !self.is_abandoned => {
+                    self.begin_stop(by);
+                    run.cancel_probe.send_replace(true);
+                    if !run.is_asked && !self.spec.stop_timeout.is_zero() {
+                        let within = CONFIRM_WITHIN.min(self.spec.stop_timeout / 2);
+                        run.unconfirmed.get_or_insert(BootTime::now() + within);
+                    }
+                    self.publish(ProcessState::Stopping, run.pid());
+                    guarded.stop(by.unwrap_or_else(|| *self.work_until.borrow()));
+                }
+                renewed = self.work_until.changed(), if self.is_renewed => match renewed {
+                    Ok(()) => guarded.until(*self.work_until.borrow_and_update()),
+                    Err(_) => self.is_renewed = false,
+                },
+                () = sleep_until(destroy_at) => {
+                    tracing::error!(
+                        job = self.spec.name,
+                        "the guard has not ended the job in time; killing it and its guard"
+                    );
+                    guarded.destroy().await;
+                }
+                () = sleep_until(run.unconfirmed.unwrap_or(destroy_at)), if run.unconfirmed.is_some() => {
+                    run.unconfirmed = None;
+                    tracing::warn!(
+                        job = self.spec.name,
+                        "the guard does not answer; sending the stop signal in its place"
+                    );
+                    guarded.signal_directly(self.spec.stop_signal);
+                }
+                is_ready = probed => {
+                    run.probe = None;
+                    if is_ready && run.main.is_some() && !run.is_asked && self.stop.is_none() {
+                        tracing::info!(job = self.spec.name, pid = run.pid(), "job is ready");
+                        self.publish(ProcessState::Running, run.pid());
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, report: Report, run: &mut Run) {
+        match report {
+            Report::Started { pid } => {
+                let main = Pid::from_raw(pid);
+                run.main = Some(main);
+                tracing::info!(job = self.spec.name, pid, "job started");
+                if self.stop.is_none() {
+                    self.publish(ProcessState::Starting, run.pid());
+                    run.probe = Some(Box::pin(self.probe(main, run).passed()));
+                }
+            }
+            Report::Failed { error } => run.ended.words = error,
+            Report::Stopping(why) => {
+                tracing::info!(job = self.spec.name, pid = run.pid(), "job is asked to end: {why}");
+                run.is_asked = true;
+                run.unconfirmed = None;
+                run.cancel_probe.send_replace(true);
+                run.ended.by_deadline |= why == Why::Deadline;
+                if why != Why::Exited {
+                    run.ended.since = BootTime::now();
+                }
+                self.publish(ProcessState::Stopping, run.pid());
+            }
+            Report::Exited(exit) => {
+                run.main = None;
+                run.cancel_probe.send_replace(true);
+                if !run.is_asked {
+                    run.ended.since = BootTime::now();
+                }
+                run.ended.words = exit.to_string();
+                run.ended.exit = Some(exit);
+                self.publish(ProcessState::Stopping, None);
+            }
+            Report::Lingering { pids } => tracing::error!(
+                job = self.spec.name,
+                ?pids,
+                "processes of the job survive SIGKILL; leadership is kept"
+            ),
+            Report::Gone => {}
+        }
+    }
+
+    /// Somebody wishes the end of the job, or nobody wants it any more. The earliest end counts.
+    fn begin_stop(&mut self, by: Option<BootTime>) {
+        self.is_abandoned |= by.is_none();
+        let earlier = self.stop.and_then(|stop| stop.by);
+        self.stop = Some(Stop {
+            began: self.stop.map_or_else(BootTime::now, |stop| stop.began),
+            by: match (earlier, by) {
+                (Some(earlier), Some(by)) => Some(earlier.min(by)),
+                (earlier, by) => earlier.or(by),
+            },
+        });
+    }
+
+    fn launch(&mut self) -> Launch {
+        Launch {
+            command: self.spec.command.clone(),
+            env: self.env.clone(),
+            working_dir: self.spec.working_dir.clone(),
+            stop_signal: self.spec.stop_signal,
+            stop_timeout_ms: u64::try_from(self.spec.stop_timeout.as_millis()).unwrap_or(u64::MAX),
+            until: (*self.work_until.borrow_and_update()).into(),
+            cgroup: self.guards.cgroup_of(&self.spec.name),
+        }
+    }
+
+    fn probe(&self, main: Pid, run: &Run) -> Probe {
+        Probe {
+            spec: Arc::clone(&self.spec),
+            env: self.env.clone(),
+            guards: self.guards.clone(),
+            work_until: self.work_until.clone(),
+            main,
+            notify: run.notify.clone(),
+            cancel: run.cancel_probe.subscribe(),
+        }
+    }
+
+    /// When the guard kills the job, at the latest.
+    fn kill_at(&self) -> BootTime {
+        latest_kill(
+            *self.work_until.borrow(),
+            self.stop.map(|stop| (stop.began, stop.by)),
+            self.spec.stop_timeout,
+        )
+    }
+
+    fn lease_leaves_no_time(&self, now: BootTime) -> bool {
+        now >= *self.work_until.borrow() - self.spec.stop_budget()
+    }
+
+    fn publish(&self, state: ProcessState, pid: Option<u32>) {
+        let status = ProcessStatus { state, pid, restarts: self.restarts.total() };
+        self.status.send_if_modified(|old| {
+            let is_new = *old != status;
+            *old = status;
+            is_new
+        });
+    }
+}
+
+/// When a guard that works has sent SIGKILL, at the latest: the end of the lease, or of a stop that
+/// began at one time and is to be over by another.
+fn latest_kill(
+    work_until: BootTime,
+    stop: Option<(BootTime, Option<BootTime>)>,
+    stop_timeout: Duration,
+) -> BootTime {
+    let mut by = work_until - KILL_RESERVE;
+    if let Some((began, stop_by)) = stop {
+        by = by.min(began + stop_timeout);
+        if let Some(stop_by) = stop_by {
+            by = by.min(stop_by - KILL_RESERVE);
+        }
+    }
+    by
+}
+
+/// The next wish to stop: by when, or `None` if the [`JobRun`] was dropped.
+///
+/// # Cancel safety
+/// Cancel safe.
+async fn next_wish(wishes: &mut watch::Receiver<Option<BootTime>>) -> Option<BootTime> {
+    loop {
+        if wishes.changed().await.is_err() {
+            return None;
+        }
+        if let Some(by) = *wishes.borrow_and_update() {
+            return Some(by);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> BootTime {
+        BootTime::from_duration(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn the_worker_expects_the_kill_when_the_guard_plans_it() {
+        let second = Duration::from_secs(1);
+        assert_eq!(latest_kill(at(10_000), None, second), at(9_800));
+        assert_eq!(latest_kill(at(10_000), Some((at(2_000), None)), second), at(3_000));
+        assert_eq!(latest_kill(at(10_000), Some((at(2_000), Some(at(2_700)))), second), at(2_500));
+        assert_eq!(latest_kill(at(10_000), Some((at(9_500), Some(at(60_000)))), second), at(9_800));
+    }
+}
