@@ -99,7 +99,14 @@ pub(super) fn pass(
 impl Facts<'_> {
     fn pass(&self, watchdog: &mut Watchdog) -> Verdict {
         if self.control.mode == Mode::Observe {
-            return quiet("observe", "the mode is observe: nothing is decided");
+            let nothing = quiet("observe", "the mode is observe: nothing is decided");
+            return match self.elected {
+                // A line that was decided before would still be followed.
+                Some((elected, meta)) if !elected.succession.is_empty() => {
+                    self.refresh(elected, meta, nothing)
+                }
+                _ => nothing,
+            };
         }
         if let Some(answer) = self.settle_requests() {
             return answer;
@@ -124,6 +131,9 @@ impl Facts<'_> {
         let noticed = watchdog.noticed(0, "startup", self.now);
         let began = watchdog.first_pass(self.now);
         if self.control.mode == Mode::Manual {
+            if let Some((name, request, place)) = self.next_request(None) {
+                return self.carry_out(None, name, request, place, watchdog);
+            }
             return quiet("manual", "the mode is manual: nobody is named until an operator asks for it");
         }
         let question = self.question(noticed);
@@ -171,11 +181,13 @@ impl Facts<'_> {
     }
 
     fn named(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
-        if let Some((name, request, place)) = self.next_request(elected) {
-            return self.carry_out(elected, meta, name, request, place, watchdog);
+        if let Some((name, request, place)) = self.next_request(Some(elected)) {
+            return self.carry_out(Some((elected, meta)), name, request, place, watchdog);
         }
         if self.control.mode == Mode::Manual {
-            return quiet("manual", "the mode is manual: only what an operator asks for is carried out");
+            let sentence = "the mode is manual: only what an operator asks for is carried out";
+            // No line stands in this mode, so that nobody steps in either.
+            return self.refresh(elected, meta, quiet("manual", sentence));
         }
         let Some(member) = self.members.iter().find(|m| m.ballot == named.ballot) else {
             return self.lost(elected, meta, named, watchdog);
@@ -188,10 +200,26 @@ impl Facts<'_> {
         if let Health::Unhealthy { reason } = &member.health {
             let noticed = watchdog.noticed(elected.term, "unhealthy", self.now);
             let what = format!("{} is not healthy ({reason})", named.member);
-            let decided = self.question(noticed).decide(Cause::Unhealthy, &what, None, None);
+            match self.question(noticed).decide(Cause::Unhealthy, &what, None, None) {
+                Ok(decided) if decided.named() != Some(named) => {
+                    return Verdict::Write(Box::new(decided), Some(meta.version));
+                }
+                Err(Undecided::Held { until_ms, .. }) => watchdog.wake_at(self.time_of(until_ms)),
+                _ => self.wake_at_exclusions_end(watchdog),
+            }
             // Somebody unwell is better than nobody.
-            return self.write(decided, Some(meta), watchdog);
+            return match self.in_phase(elected, meta, named, watchdog) {
+                Verdict::Wait { sentence, .. } => {
+                    loud("unhealthy", format!("{what}, and nobody else may lead now; {sentence}"))
+                }
+                verdict => verdict,
+            };
         }
+        self.in_phase(elected, meta, named, watchdog)
+    }
+
+    /// The one who is named is there, and takes its way into office.
+    fn in_phase(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         match self.current {
             None => self.acquiring(elected, meta, named, watchdog),
             Some((current, _)) if current.ballot != named.ballot => {
@@ -310,11 +338,12 @@ impl Facts<'_> {
         }
         let noticed = watchdog.noticed(elected.term, "better", self.now);
         let what = format!("{} has been better for {:?}", better.named.member, self.policy.better_after);
-        self.write(
-            self.question(noticed).decide(Cause::BetterCandidate, &what, None, None),
-            Some(meta),
-            watchdog,
-        )
+        match self.question(noticed).decide(Cause::BetterCandidate, &what, None, None) {
+            Ok(decided) if decided.named() == Some(named) => {
+                self.refresh(elected, meta, quiet("steady", format!("{} leads", current.member)))
+            }
+            decided => self.write(decided, Some(meta), watchdog),
+        }
     }
 
     // ---- requests ----
@@ -366,9 +395,10 @@ impl Facts<'_> {
     }
 
     /// The first request that nobody has decided yet.
-    fn next_request(&self, elected: &Elected) -> Option<(&str, &Request, Meta)> {
+    fn next_request(&self, elected: Option<&Elected>) -> Option<(&str, &Request, Meta)> {
+        let last = elected.and_then(|e| e.last_request.as_ref());
         let undecided = |(name, (request, _)): &(&String, &(Request, Meta))| {
-            !request.state.is_final() && Some(*name) > elected.last_request.as_ref()
+            !request.state.is_final() && Some(*name) > last
         };
         self.requests.iter().find(undecided).map(|(name, (request, place))| (name.as_str(), request, *place))
     }
@@ -379,8 +409,7 @@ impl Facts<'_> {
 
     fn carry_out(
         &self,
-        elected: &Elected,
-        meta: Meta,
+        elected: Option<(&Elected, Meta)>,
         name: &str,
         request: &Request,
         place: Meta,
@@ -390,7 +419,7 @@ impl Facts<'_> {
             let state = RequestState::Failed { reason, at_ms: self.now.unix_ms };
             Verdict::Answer(name.to_owned(), place.version, Box::new(Request { state, ..request.clone() }))
         };
-        let named = elected.named();
+        let named = elected.and_then(|(e, _)| e.named());
         if let Some(named) = named.filter(|n| meets_named(&request.to, n)) {
             let serving =
                 self.current.is_some_and(|(c, _)| c.ballot == named.ballot && c.status == Status::Ready);
@@ -402,7 +431,7 @@ impl Facts<'_> {
         if request.kind == RequestKind::Switchover && ready.is_none() {
             return refuse("there is no READY leader that could hand over; use failover".to_owned());
         }
-        let noticed = watchdog.noticed(elected.term, "request", self.now);
+        let noticed = watchdog.noticed(elected.map_or(0, |(e, _)| e.term), "request", self.now);
         let question = self.question(noticed);
         let what = match &request.reason {
             Some(reason) => format!("{} asked for by {} ({reason})", request.kind.as_str(), request.by),
@@ -421,7 +450,7 @@ impl Facts<'_> {
             Some((current, _)) if request.force => question.vacate(&current.named(), Some((name, request))),
             _ => decided,
         };
-        Verdict::Write(Box::new(decided), Some(meta.version))
+        Verdict::Write(Box::new(decided), elected.map(|(_, meta)| meta.version))
     }
 
     fn trim(&self) -> Option<Verdict> {

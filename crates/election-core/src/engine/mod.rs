@@ -29,6 +29,7 @@ mod office;
 mod operator;
 mod policy;
 mod registration;
+mod verification;
 mod view;
 mod watchdog;
 
@@ -53,6 +54,7 @@ use chronicle::Chronicle;
 use elector::Verdict;
 use office::{Office, State};
 use registration::Registration;
+use verification::Verification;
 use view::{Known, Meta, View};
 use watchdog::Watchdog;
 
@@ -164,6 +166,7 @@ pub struct Engine {
     /// The data that a write of the own record under way carries.
     node_written: Option<Vec<u8>>,
     elector: Option<Elector>,
+    verification: Verification,
     office: Office,
     announce_later: bool,
     history: Chronicle,
@@ -219,6 +222,7 @@ impl Engine {
             registration: Registration::default(),
             node_written: None,
             elector: None,
+            verification: Verification::default(),
             office: Office::default(),
             announce_later: false,
             history: Chronicle::default(),
@@ -250,8 +254,10 @@ impl Engine {
             }
             Event::SessionPaused { epoch } => self.session_paused(epoch),
             Event::SessionResumed { epoch } => {
+                let now = self.now.time;
                 if let Some(session) = self.session_of(epoch) {
                     session.paused_since = None;
+                    self.registration.session_resumed(now);
                 }
             }
             Event::SessionOver { epoch } => self.session_over(epoch),
@@ -294,10 +300,13 @@ impl Engine {
             (Some(_), Some(until)) => Some(until - self.config.policy.stop_budget),
             _ => None,
         };
+        // What needs the session waits for its events while it is paused or over.
+        let active = self.session_is_active();
         [
-            self.registration.retry_at(),
+            self.registration.retry_at().filter(|_| active),
             self.office.retry_at(),
             self.history.retry_at(),
+            self.verification.due().filter(|_| active),
             elector.and_then(|e| e.retry_at),
             elector.filter(|e| e.op.is_none()).and_then(|e| e.watchdog.wake()),
             stop_at,
@@ -442,6 +451,7 @@ impl Engine {
         self.node_written = None;
         self.elector = None;
         self.history.session_over();
+        self.verification = Verification::default();
         self.office_session_over();
         self.view = View::default();
         self.watched.clear();
@@ -471,6 +481,7 @@ impl Engine {
         if path == paths.elected() {
             self.see_elected(node);
         } else if path == paths.current() {
+            self.verification.watch_told(node);
             self.see_current(node);
             self.office_saw_place(node);
         } else if path == paths.control() {
@@ -481,6 +492,9 @@ impl Engine {
     }
 
     fn saw_tree(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
+        if !self.registration.is_lowest() {
+            return;
+        }
         if parent == self.config.paths.nodes() {
             self.view.see_members(parent, nodes);
         } else if parent == self.config.paths.requests() {
@@ -505,6 +519,7 @@ impl Engine {
     fn see_current(&mut self, node: Option<&Node>) {
         let path = self.config.paths.current();
         self.view.see_current(&path, node);
+        self.verification.compare(self.view.current.meta(), self.now.time);
         self.remember_tenure();
         let leader = self.view.current.record().cloned();
         if leader != self.leader {
@@ -516,6 +531,7 @@ impl Engine {
     fn done(&mut self, op: OpId, outcome: &Outcome) {
         let _ = self.registration_done(op, outcome)
             || self.office_done(op, outcome)
+            || self.verification_done(op, outcome)
             || self.elector_done(op, outcome)
             || self.history_done(op, outcome);
     }
@@ -526,6 +542,11 @@ impl Engine {
         self.advance_registration();
         self.advance_office();
         self.announce_again();
+        if self.leaving {
+            // What the office has just let go of may have been the last thing held.
+            self.advance_registration();
+        }
+        self.advance_verification();
         self.advance_elector();
         self.advance_history();
         self.settle_watches();
@@ -542,16 +563,23 @@ impl Engine {
             }
             return;
         }
+        if self.elector.is_none() {
+            // Nothing read in an earlier time as the elector, or late, counts.
+            self.view.forget_membership();
+        }
         let elector = self.elector.get_or_insert_with(Elector::default);
         let waits = elector.op.is_some() || elector.retry_at.is_some_and(|at| self.now.time < at);
         elector.retry_at = elector.retry_at.filter(|at| self.now.time < *at);
         // A stale elector that is cut off must not decide, queued writes included.
-        if waits || !self.session_is_active() || !self.lease_is_valid() {
-            return;
-        }
+        let may_act = self.session_is_active() && self.lease_is_valid();
         let Some(elector) = &mut self.elector else {
             return;
         };
+        if waits || !may_act {
+            // The next pass is made when the wait is over, or with the next lease.
+            elector.watchdog.begin();
+            return;
+        }
         let verdict = elector::pass(
             self.now,
             &self.config.member.member,
@@ -670,8 +698,11 @@ impl Engine {
             self.sentence.clone_from(&text);
             self.note(Level::Info, NoteKind::Decided, text);
         }
-        self.view.elected = Known::Present(elected, meta);
-        self.remember_tenure();
+        // A watch may have been quicker, and have read what came after it already.
+        if self.view.elected.meta().is_none_or(|known| known.mzxid <= meta.mzxid) {
+            self.view.elected = Known::Present(elected, meta);
+            self.remember_tenure();
+        }
     }
 
     fn settle_watches(&mut self) {

@@ -84,7 +84,9 @@ pub fn force_step(
         }
         Err(Undecided::Held { sentence, .. }) => return ForceStep::Refused(sentence),
     };
-    match current.filter(|(c, _)| decided.named().is_some_and(|n| n.ballot != c.ballot)) {
+    // Without force a leader that lives is named away, and lets go by itself.
+    let holder = current.filter(|(c, _)| decided.named().is_some_and(|n| n.ballot != c.ballot));
+    match holder.filter(|_| request.force) {
         Some((current, _)) => ForceStep::Write(Box::new(question.vacate(&current.named(), ordered))),
         None => ForceStep::Write(Box::new(decided)),
     }

@@ -53,6 +53,11 @@ enum Step {
     #[default]
     Idle,
     MakeParents,
+    /// Looking for ballots that this very session has left behind: one whose
+    /// creation was answered by nobody, or one that was given up. A lowest ballot
+    /// that nobody stands for would leave the election without an elector.
+    Sweep(Then),
+    DropStray(Ballot, Then),
     LookForNode,
     /// Another session's record is in the way; it may expire.
     AwaitNode,
@@ -72,10 +77,16 @@ enum Step {
     /// Finding the ballot before one's own.
     Place(Ballot),
     Standing(Ballot),
-    /// Leaving: the record goes first.
-    DropNode(Ballot),
-    DropBallot(Ballot),
+    /// Leaving: the record goes first, then every ballot of this session.
+    DropNode,
     Gone,
+}
+
+/// What follows once no stray ballot is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    LookForNode,
+    Leave,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,8 +116,19 @@ impl Registration {
         matches!(self.step, Step::Idle | Step::Gone)
     }
 
+    /// When to go on, if nothing happens before. Nothing can be done while an
+    /// operation is under way; its end is what is waited for then.
     pub(super) fn retry_at(&self) -> Option<Time> {
-        self.retry_at
+        self.retry_at.filter(|_| self.op.is_none())
+    }
+
+    /// The connection was lost and is back. Where that was a change of the
+    /// ensemble's leader, every session's clock begins anew: so does the wait for
+    /// another session's end.
+    pub(super) fn session_resumed(&mut self, now: Time) {
+        if self.waiting_since.is_some() {
+            self.waiting_since = Some(now);
+        }
     }
 
     /// What must be watched for it: the own record and ballot, the ballot before.
@@ -158,6 +180,8 @@ impl Engine {
         let request = match self.registration.step.clone() {
             Step::Idle | Step::Gone => return,
             Step::MakeParents => Request::MakeParents(paths.parents().to_vec()),
+            Step::Sweep(_) => Request::Children { path: paths.election() },
+            Step::DropStray(ballot, _) => Request::Delete { path: paths.ballot(&ballot), version: None },
             Step::LookForNode => Request::Get { path: self.own_node() },
             Step::AwaitNode => {
                 self.check_duplicate();
@@ -177,7 +201,7 @@ impl Engine {
             Step::RemoveNode => Request::Delete { path: self.own_node(), version: None },
             Step::DrawBallot => {
                 self.registration.drawn += 1;
-                let guid = format!("s{:016x}.{}", self.session_id(), self.registration.drawn);
+                let guid = format!("{}{}", self.guid_prefix(), self.registration.drawn);
                 Request::CreateSequential {
                     prefix: paths.ballot_prefix(&guid),
                     data: self.config.member.member.as_str().into(),
@@ -198,8 +222,7 @@ impl Engine {
                 Some(request) => request,
                 None => return,
             },
-            Step::DropNode(_) => Request::Delete { path: self.own_node(), version: None },
-            Step::DropBallot(ballot) => Request::Delete { path: paths.ballot(&ballot), version: None },
+            Step::DropNode => Request::Delete { path: self.own_node(), version: None },
         };
         self.registration.op = self.perform(request);
     }
@@ -210,9 +233,12 @@ impl Engine {
             return false;
         }
         match self.registration.step.clone() {
-            Step::Standing(ballot) | Step::Place(ballot) => self.registration.step = Step::DropNode(ballot),
-            Step::WriteNode(ballot) => self.registration.step = Step::DropBallot(ballot),
-            Step::DropNode(_) | Step::DropBallot(_) => {}
+            Step::Standing(_) | Step::Place(_) => self.registration.step = Step::DropNode,
+            Step::DropNode | Step::Sweep(Then::Leave) | Step::DropStray(_, Then::Leave) => {}
+            Step::Gone => return true,
+            // Not standing (any more, or yet). A creation without an answer may have
+            // left a ballot, and the session may live on for other elections.
+            _ if self.registration.drawn > 0 => self.registration.step = Step::Sweep(Then::Leave),
             _ => {
                 self.registration.step = Step::Gone;
                 return true;
@@ -230,6 +256,10 @@ impl Engine {
         match (step, outcome) {
             (_, Outcome::NotApplied(why)) => self.retry_registration(why),
             (Step::MakeParents, Outcome::Ok | Outcome::Exists) => self.registration.step = Step::LookForNode,
+            (Step::Sweep(then), Outcome::Names(names)) => self.swept(then, names),
+            (Step::DropStray(_, then), Outcome::Ok | Outcome::Missing) => {
+                self.registration.step = Step::Sweep(then);
+            }
             (Step::LookForNode, Outcome::Got(node)) => self.found_node(node.as_ref()),
             (Step::LookAtPlace { leftover }, Outcome::Got(node)) => self.found_place(leftover, node.as_ref()),
             (Step::RemovePlace { leftover, .. }, Outcome::Ok | Outcome::Missing) => {
@@ -253,9 +283,14 @@ impl Engine {
                 );
                 self.registration.step = Step::Place(ballot);
             }
+            // Nobody knows which ballot, if any: away with it before another is drawn.
+            (Step::DrawBallot, Outcome::Unknown(why)) => {
+                self.registration.step = Step::Sweep(Then::LookForNode);
+                self.retry_registration(why);
+            }
             // Another process of this id was quicker, or a lost reply: look.
             (Step::WriteNode(_), Outcome::Exists | Outcome::Unknown(_)) => {
-                self.registration.step = Step::LookForNode
+                self.registration.step = Step::Sweep(Then::LookForNode)
             }
             (Step::Place(ballot), Outcome::Names(names)) => self.found_ballots(ballot, names),
             (Step::Standing(_), Outcome::Changed { version, .. }) => {
@@ -269,10 +304,9 @@ impl Engine {
             (Step::Standing(_), Outcome::Missing) => self.ballot_lost("the own record is gone"),
             // Somebody else wrote it, or a lost reply: the watch tells what stands.
             (Step::Standing(_), _) => self.retry_registration("the own record could not be written"),
-            (Step::DropNode(ballot), Outcome::Ok | Outcome::Missing) => {
-                self.registration.step = Step::DropBallot(ballot)
+            (Step::DropNode, Outcome::Ok | Outcome::Missing) => {
+                self.registration.step = Step::Sweep(Then::Leave)
             }
-            (Step::DropBallot(_), Outcome::Ok | Outcome::Missing) => self.registration.step = Step::Gone,
             (step, outcome) => self.retry_registration(&format!("{step:?}: {outcome:?}")),
         }
         true
@@ -315,6 +349,10 @@ impl Engine {
             return;
         };
         let granted = self.granted();
+        // Its work has ended before it says that its part is over.
+        if !self.office_is_idle() {
+            return;
+        }
         // A whole timeout, and what the ensemble may need to expire it.
         let due = since + granted + (granted / 4).max(Duration::from_secs(2));
         if self.now.time < due {
@@ -352,6 +390,10 @@ impl Engine {
         if !ballots.contains(&mine) {
             return self.ballot_lost("the own ballot is gone");
         }
+        // Seen only now: the creation of this one's own came after theirs.
+        if self.strays(names).iter().any(|stray| *stray != mine) {
+            return self.ballot_lost("a former ballot of this session still stands");
+        }
         let before = predecessor(&ballots, &mine);
         if before.is_none() {
             self.note(
@@ -364,12 +406,33 @@ impl Engine {
         self.registration.step = Step::Standing(mine);
     }
 
+    /// How every ballot of this session begins.
+    fn guid_prefix(&self) -> String {
+        format!("s{:016x}.", self.session_id())
+    }
+
+    /// The ballots of this session among `names`.
+    fn strays(&self, names: &[String]) -> Vec<Ballot> {
+        let prefix = self.guid_prefix();
+        let mine = names.iter().filter(|name| name.starts_with(&prefix));
+        mine.filter_map(|name| Ballot::new(name.clone()).ok()).collect()
+    }
+
+    fn swept(&mut self, then: Then, names: &[String]) {
+        self.registration.step = match (self.strays(names).into_iter().next(), then) {
+            (Some(stray), then) => Step::DropStray(stray, then),
+            (None, Then::LookForNode) => Step::LookForNode,
+            (None, Then::Leave) => Step::Gone,
+        };
+    }
+
     /// Stands with a new ballot, once nothing is held under the old one.
     fn ballot_lost(&mut self, why: &str) {
         self.note(Level::Warn, NoteKind::Registration, format!("{why}; standing anew"));
         self.stop_for_lost_ballot();
         let drawn = self.registration.drawn;
-        self.registration = Registration { step: Step::LookForNode, drawn, ..Registration::default() };
+        let step = Step::Sweep(Then::LookForNode);
+        self.registration = Registration { step, drawn, ..Registration::default() };
     }
 
     /// What a watch says of the own record, the own ballot, or the one before.

@@ -18,6 +18,7 @@ impl Engine {
             prepared: Prepared::No,
             claim,
             uncommitted,
+            written: None,
         }));
         self.advance_claim();
     }
@@ -116,20 +117,27 @@ impl Engine {
             return self.give_up_claim(StopReason::NotNamed("the decision can't be read".to_owned()));
         };
         if elected.named().is_some_and(|n| n.ballot == claiming.ballot) {
-            return self.adopt_decision(place);
+            // The elector was quicker, and names this member. As for everyone who is
+            // named, the decision is read once more now that the place is held.
+            return self.adopt_decision(Claim::Rereading(None, place));
         }
         let me = self.named(&claiming.ballot);
         let next = succeed(elected, &me, self.now.unix_ms, &self.config.policy);
         let path = self.config.paths.elected();
         let version = meta.version;
         match next.encode(&path) {
-            Ok(data) => self.issue(Request::Set { path, data, version }, |op| Claim::Committing(op, place)),
+            Ok(data) => {
+                if let State::Claiming(claiming) = &mut self.office.state {
+                    claiming.written = Some(Box::new(next));
+                }
+                self.issue(Request::Set { path, data, version }, |op| Claim::Committing(op, place));
+            }
             Err(error) => self.give_up_claim(StopReason::NotNamed(error.to_string())),
         }
     }
 
     /// The decision names this member: it goes on under that decision.
-    pub(in crate::engine) fn adopt_decision(&mut self, place: Place) {
+    fn adopt_decision(&mut self, then: Claim) {
         let Some(elected) = self.view.elected.record() else {
             return;
         };
@@ -137,20 +145,13 @@ impl Engine {
         if let State::Claiming(claiming) = &mut self.office.state {
             if claiming.nomination.term != adopted.term {
                 // The place says another term: it is made again for this one.
-                let release = Releasing { epoch: 0, step: ReleaseStep::Delete(None, place.version) };
-                return self.release_and(release);
+                return self.give_up_claim(StopReason::NotNamed(moved_away(elected)));
             }
             claiming.nomination = adopted;
             claiming.uncommitted = false;
-            claiming.claim = Claim::Entitled(place);
+            claiming.claim = then;
         }
         self.advance_claim();
-    }
-
-    pub(in crate::engine) fn release_and(&mut self, mut release: Releasing) {
-        release.epoch = self.epoch();
-        self.office.state = State::Releasing(release);
-        self.advance_release();
     }
 
     /// Held, entitled and prepared: leadership is entered if the lease is good
@@ -162,12 +163,21 @@ impl Engine {
         if self.now.time + self.config.policy.stop_budget >= work_until {
             return;
         }
-        let token_base = self.view.elected.record().map_or(0, |e| e.token_base);
         let State::Claiming(claiming) = &self.office.state else {
             return;
         };
         if claiming.prepared != Prepared::Yes {
             return;
+        }
+        // The token rests on the decision. One that can't be read (any more) is
+        // waited for.
+        let Some(token_base) = self.view.elected.record().map(|e| e.token_base) else {
+            return;
+        };
+        // Preparing may have taken long: is the place still there?
+        if self.view.current.meta().is_none_or(|m| m.czxid != place.czxid) {
+            self.set_claim(Claim::Looking(None));
+            return self.advance_claim();
         }
         let grant = Grant {
             nomination: claiming.nomination.clone(),
@@ -202,32 +212,26 @@ impl Engine {
         let State::Claiming(claiming) = &self.office.state else {
             return;
         };
-        let place = match &claiming.claim {
-            Claim::Rereading(_, place) | Claim::Committing(_, place) | Claim::Entitled(place) => Some(*place),
-            _ => None,
+        let hold = match &claiming.claim {
+            Claim::Rereading(_, place) | Claim::Committing(_, place) | Claim::Entitled(place) => {
+                Hold::Place(*place)
+            }
+            Claim::Creating(Some(op)) => Hold::Creating(*op),
+            Claim::Looking(_) => Hold::Unsure,
+            Claim::Creating(None) | Claim::Waiting | Claim::ReadElected(_) | Claim::ReadPlace(_) => {
+                Hold::Nothing
+            }
         };
         let (term, began) = (claiming.nomination.term, claiming.prepared != Prepared::No);
         let epoch = self.epoch();
         self.note(Level::Info, NoteKind::Office, format!("does not take over term {term}: {reason}"));
-        if !began {
-            match place {
-                Some(place) => {
-                    let step = ReleaseStep::Delete(None, place.version);
-                    self.office.state = State::Releasing(Releasing { epoch, step });
-                }
-                // An unknown outcome of the creation is mended in standby, by owner.
-                None => self.office.state = State::Standby,
-            }
-            return;
+        if began {
+            self.office.state =
+                State::Stopping(Stopping { reason: reason.clone(), epoch, hold, term, token: None });
+            self.actions.push_back(Action::Stop(reason));
+        } else {
+            self.let_go(epoch, hold);
         }
-        self.office.state =
-            State::Stopping(Stopping { reason: reason.clone(), epoch, place, term, token: None });
-        // What was prepared touches nothing that only a leader may touch, so it has
-        // its whole budget even where there is no lease.
-        let budget = self.now.time + self.config.policy.stop_budget;
-        let until = self.work_until().map_or(budget, |lease| lease.max(budget));
-        self.actions.push_back(Action::WorkUntil(until));
-        self.actions.push_back(Action::Stop(reason));
     }
 
     pub(in crate::engine) fn claim_done(&mut self, claim: Claim, outcome: &Outcome) {
@@ -246,6 +250,7 @@ impl Engine {
             }
             (Claim::Creating(_), Outcome::Created { czxid, .. }) => {
                 let place = self.place(*czxid, 0);
+                self.know_own_place(*czxid);
                 self.held_place(place)
             }
             (Claim::Creating(_), Outcome::Exists | Outcome::Unknown(_)) => Claim::Looking(None),
@@ -253,7 +258,10 @@ impl Engine {
                 self.see_current(node.as_ref());
                 match node {
                     None => Claim::Creating(None),
-                    Some(node) if node.owner == session => self.found_own_place(node),
+                    Some(node) if node.owner == session => match self.found_own_place(node) {
+                        Some(next) => next,
+                        None => return,
+                    },
                     Some(_) if self.claim_is_uncommitted() => {
                         let why = "somebody else was quicker".to_owned();
                         return self.give_up_claim(StopReason::NotNamed(why));
@@ -310,24 +318,57 @@ impl Engine {
         Place { czxid, version, free_ms: self.office.free_since_ms.unwrap_or(created_ms), created_ms }
     }
 
-    /// A place of this session after a lost reply: the creation was applied.
-    pub(in crate::engine) fn found_own_place(&mut self, node: &Node) -> Claim {
-        let place = self.place(node.czxid, node.version);
-        self.held_place(place)
-    }
-
-    pub(in crate::engine) fn committed(&mut self, place: Place, version: i32, mzxid: i64) {
+    /// What was just created is known before a watch tells it.
+    fn know_own_place(&mut self, czxid: i64) {
         let State::Claiming(claiming) = &self.office.state else {
             return;
         };
-        let me = self.named(&claiming.ballot);
-        if let Known::Present(elected, meta) = &self.view.elected {
-            let next = succeed(elected, &me, self.now.unix_ms, &self.config.policy);
-            let meta = Meta { version, mzxid, ..*meta };
-            self.note(Level::Info, NoteKind::Decided, format!("term {}: {}", next.term, next.sentence));
-            self.view.elected = Known::Present(next, meta);
+        let (nomination, ballot) = (claiming.nomination.clone(), claiming.ballot.clone());
+        if let Some(data) = self.place_data(&nomination, &ballot, Status::Progress, None) {
+            let owner = self.session_id();
+            self.see_current(Some(&Node { data, version: 0, czxid, mzxid: czxid, owner }));
         }
-        self.adopt_decision(place);
+    }
+
+    /// A place of this session after a lost reply: the creation was applied. One of
+    /// an earlier claim is never adopted, for that claim has ended.
+    fn found_own_place(&mut self, node: &Node) -> Option<Claim> {
+        let place = self.place(node.czxid, node.version);
+        let path = self.config.paths.current();
+        let of_term = Current::decode(&path, &node.data).ok().map(|c| c.term);
+        let State::Claiming(claiming) = &self.office.state else {
+            return None;
+        };
+        if of_term == Some(claiming.nomination.term) {
+            return Some(self.held_place(place));
+        }
+        self.set_claim(Claim::Entitled(place));
+        self.give_up_claim(StopReason::NotNamed("its place is one of an earlier claim".to_owned()));
+        None
+    }
+
+    fn committed(&mut self, place: Place, version: i32, mzxid: i64) {
+        let State::Claiming(claiming) = &mut self.office.state else {
+            return;
+        };
+        // A watch may have been quicker, and have read what came after it already.
+        if let (Some(written), Known::Present(_, meta)) = (claiming.written.take(), &self.view.elected)
+            && meta.mzxid < mzxid
+        {
+            let meta = Meta { version, mzxid, ..*meta };
+            let text = format!("term {}: {}", written.term, written.sentence);
+            self.view.elected = Known::Present(*written, meta);
+            self.note(Level::Info, NoteKind::Decided, text);
+            self.remember_tenure();
+        }
+        let stands = match &self.office.state {
+            State::Claiming(claiming) => self.claim_stands(claiming),
+            _ => return,
+        };
+        match stands {
+            Ok(()) => self.adopt_decision(Claim::Entitled(place)),
+            Err(why) => self.give_up_claim(StopReason::NotNamed(why)),
+        }
     }
 }
 

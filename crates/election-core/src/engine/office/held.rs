@@ -25,7 +25,8 @@ impl Engine {
                 return self.stop(StopReason::NotNamed(moved_away(elected)));
             }
         }
-        if held.doubted && held.doubt.is_none() && self.session_is_active() {
+        let waits = self.office.retry_at.is_some_and(|at| self.now.time < at);
+        if held.doubted && held.doubt.is_none() && !waits {
             let op = self.perform(Request::Get { path: self.config.paths.current() });
             if let Some(held) = self.held_mut() {
                 held.doubt = op;
@@ -52,7 +53,8 @@ impl Engine {
         }
         if let State::Stopping(stopping) = &self.office.state
             && Some(stopping.epoch) == epoch
-            && stopping.place.is_some_and(|p| node.is_none_or(|n| n.czxid > p.czxid))
+            && let Hold::Place(place) = stopping.hold
+            && node.is_none_or(|n| n.czxid > place.czxid)
             && !stopping.reason.is_urgent()
         {
             self.hasten(StopReason::PlaceLost);
@@ -63,7 +65,7 @@ impl Engine {
         if let State::Stopping(stopping) = &mut self.office.state
             && !stopping.reason.is_urgent()
         {
-            stopping.place = None;
+            stopping.hold = Hold::Nothing;
             stopping.reason = reason.clone();
             self.actions.push_back(Action::Stop(reason));
         }
@@ -81,11 +83,14 @@ impl Engine {
         let Some(held) = self.office.held() else {
             return;
         };
+        let hold = match reason {
+            StopReason::PlaceLost | StopReason::SessionOver => Hold::Nothing,
+            _ => Hold::Place(held.place),
+        };
         let stopping = Stopping {
             reason: reason.clone(),
             epoch: held.epoch,
-            place: (reason != StopReason::PlaceLost && reason != StopReason::SessionOver)
-                .then_some(held.place),
+            hold,
             term: held.grant.nomination.term,
             token: Some(held.grant.fencing_token),
         };
@@ -119,15 +124,38 @@ impl Engine {
         let State::Stopping(stopping) = &self.office.state else {
             return;
         };
-        let same = self.session_epoch() == Some(stopping.epoch);
-        self.office.state = match stopping.place {
-            Some(place) if same => State::Releasing(Releasing {
-                epoch: stopping.epoch,
-                step: ReleaseStep::Delete(None, place.version),
-            }),
-            _ => State::Standby,
-        };
+        let (epoch, hold) = (stopping.epoch, stopping.hold);
+        self.let_go(epoch, hold);
         self.advance_office();
+    }
+
+    /// Nothing runs any more: whatever may stand in `leader/current` is removed.
+    pub(super) fn let_go(&mut self, epoch: Epoch, hold: Hold) {
+        let step = match hold {
+            _ if self.session_epoch() != Some(epoch) => None,
+            Hold::Nothing => None,
+            Hold::Creating(op) => Some(ReleaseStep::AwaitCreation(op)),
+            Hold::Unsure => Some(ReleaseStep::Look(None)),
+            Hold::Place(place) => {
+                // Every znode's versions begin at 0, so the version alone doesn't tell
+                // the own place from the next one's.
+                let sure = self.view.current.meta().is_some_and(|m| m.czxid == place.czxid);
+                Some(if sure { ReleaseStep::Delete(None, place.version) } else { ReleaseStep::Look(None) })
+            }
+        };
+        self.office.state = step.map_or(State::Standby, |step| State::Releasing(Releasing { epoch, step }));
+    }
+
+    /// The creation that was under way when the claim was given up has ended.
+    pub(super) fn creation_done(&mut self, outcome: &Outcome) {
+        let hold = match outcome {
+            Outcome::Created { czxid, .. } => Hold::Place(self.place(*czxid, 0)),
+            Outcome::Exists | Outcome::Unknown(_) => Hold::Unsure,
+            _ => Hold::Nothing,
+        };
+        if let State::Stopping(stopping) = &mut self.office.state {
+            stopping.hold = hold;
+        }
     }
 
     pub(in crate::engine) fn advance_release(&mut self) {
@@ -141,7 +169,11 @@ impl Engine {
         let path = self.config.paths.current();
         let step = match release.step {
             ReleaseStep::Delete(None, version) => {
-                ReleaseStep::Delete(self.perform(Request::Delete { path, version: Some(version) }), version)
+                match self.perform(Request::Delete { path, version: Some(version) }) {
+                    Some(op) => ReleaseStep::Delete(Some(op), version),
+                    // Much can happen until the connection is back.
+                    None => ReleaseStep::Look(None),
+                }
             }
             ReleaseStep::Look(None) => ReleaseStep::Look(self.perform(Request::Get { path })),
             _ => return,
@@ -155,7 +187,14 @@ impl Engine {
         let State::TakingOver(held) = &self.office.state else {
             return;
         };
-        let held = held.clone();
+        let mut held = held.clone();
+        self.announce_later = true;
+        // READY must not be written onto another's place.
+        if held.doubted || self.view.current.meta().is_none_or(|m| m.czxid != held.place.czxid) {
+            held.doubted = true;
+            self.office.state = State::TakingOver(held);
+            return;
+        }
         let ready = Some(self.now.unix_ms);
         let nomination = held.grant.nomination.clone();
         let Some(data) = self.place_data(&nomination, &held.grant.ballot, Status::Ready, ready) else {
@@ -163,10 +202,8 @@ impl Engine {
         };
         let request = Request::Set { path: self.config.paths.current(), data, version: held.place.version };
         if let Some(op) = self.perform(request) {
+            self.announce_later = false;
             self.office.state = State::Announcing(held, op);
-        } else {
-            self.office.retry_at = Some(self.now.time + RETRY);
-            self.announce_later = true;
         }
     }
 
@@ -176,7 +213,6 @@ impl Engine {
             && self.session_is_active()
             && self.office.retry_at.is_none_or(|at| at <= self.now.time)
         {
-            self.announce_later = false;
             self.announce();
         }
     }
@@ -234,13 +270,20 @@ impl Engine {
             return;
         };
         match (&release.step, outcome) {
+            (ReleaseStep::AwaitCreation(_), Outcome::Created { .. }) => {
+                release.step = ReleaseStep::Delete(None, 0);
+            }
+            (ReleaseStep::AwaitCreation(_), Outcome::Exists | Outcome::Unknown(_)) => {
+                release.step = ReleaseStep::Look(None);
+            }
+            (ReleaseStep::AwaitCreation(_), _) => self.office.state = State::Standby,
             (ReleaseStep::Delete(..), Outcome::Ok | Outcome::Missing) => {
                 self.note(Level::Info, NoteKind::Office, "has let go of leadership".to_owned());
-                self.see_current(None);
+                // A watch may have been quicker, and tell of the next one already.
+                if self.view.current.meta().is_some_and(|m| m.owner == session) {
+                    self.see_current(None);
+                }
                 self.office.state = State::Standby;
-            }
-            (ReleaseStep::Delete(_, version), Outcome::NotApplied(_)) => {
-                release.step = ReleaseStep::Delete(None, *version);
             }
             (ReleaseStep::Delete(..), _) => release.step = ReleaseStep::Look(None),
             (ReleaseStep::Look(_), Outcome::Got(Some(node))) if node.owner == session => {

@@ -75,6 +75,8 @@ pub(in crate::engine) struct Claiming {
     pub(super) claim: Claim,
     /// It steps in for a leader that vanished and has not committed yet.
     pub(super) uncommitted: bool,
+    /// What the commit under way writes.
+    pub(super) written: Option<Box<Elected>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,11 +129,22 @@ pub(in crate::engine) struct Held {
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Stopping {
     pub(super) reason: StopReason,
-    /// The session that it led on, and the place there.
+    /// The session that it led on, and what is held there.
     pub(super) epoch: Epoch,
-    pub(super) place: Option<Place>,
+    pub(super) hold: Hold,
     pub(in crate::engine) term: u64,
     pub(in crate::engine) token: Option<u64>,
+}
+
+/// What may stand in `leader/current` when a claim or a leadership is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    Nothing,
+    Place(Place),
+    /// Its creation is under way.
+    Creating(OpId),
+    /// The outcome of its creation is unknown.
+    Unsure,
 }
 
 #[derive(Clone, Debug)]
@@ -142,6 +155,8 @@ pub(in crate::engine) struct Releasing {
 
 #[derive(Clone, Debug)]
 pub(super) enum ReleaseStep {
+    /// Its creation is under way: what is not there yet can't be deleted.
+    AwaitCreation(OpId),
     Delete(Option<OpId>, i32),
     Look(Option<OpId>),
 }
@@ -320,7 +335,8 @@ impl Engine {
                 self.note(Level::Warn, NoteKind::TakeoverFailed, format!("taking over failed: {why}"));
                 self.stop(StopReason::TakeoverFailed(why));
             }
-            (AppEvent::WorkEnded(why), State::Leading(_) | State::Announcing(..)) => {
+            // Also before READY is written: that may have to wait for the connection.
+            (AppEvent::WorkEnded(why), State::Leading(_) | State::Announcing(..) | State::TakingOver(_)) => {
                 self.record_failure(Cause::Resigned, &why);
                 self.note(Level::Warn, NoteKind::Office, format!("gives up leadership: {why}"));
                 self.stop(StopReason::WorkEnded(why));
@@ -344,7 +360,9 @@ impl Engine {
                 Claim::Waiting | Claim::Entitled(_) => false,
             },
             State::Announcing(_, known) if *known == op => true,
+            State::Stopping(stopping) => stopping.hold == Hold::Creating(op),
             State::Releasing(release) => match &release.step {
+                ReleaseStep::AwaitCreation(known) => *known == op,
                 ReleaseStep::Delete(known, _) | ReleaseStep::Look(known) => *known == Some(op),
             },
             _ => self.office.held().is_some_and(|held| held.doubt == Some(op)),
@@ -362,6 +380,7 @@ impl Engine {
                 self.claim_done(claim, outcome);
             }
             State::Announcing(_, known) if *known == op => self.announced(outcome),
+            State::Stopping(_) => self.creation_done(outcome),
             State::Releasing(_) => self.release_done(outcome),
             _ => self.doubt_done(outcome),
         }
