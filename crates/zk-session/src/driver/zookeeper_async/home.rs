@@ -4,13 +4,12 @@ use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::runtime::{self, Handle, Runtime};
+use tokio::runtime::{self, Runtime};
 
 /// The thread on which the client and everything around it live.
-pub(super) struct Home {
-    handle: Handle,
-    runtime: Mutex<Option<Runtime>>,
-}
+///
+/// Nothing of the runtime outlives its end, no handle either: that alone would keep its poll descriptors open.
+pub(super) struct Home(Mutex<Option<Runtime>>);
 
 impl Home {
     pub(super) fn build() -> io::Result<Home> {
@@ -20,17 +19,19 @@ impl Home {
             .thread_name("zookeeper-async")
             .enable_all()
             .build()?;
-        Ok(Home { handle: runtime.handle().clone(), runtime: Mutex::new(Some(runtime)) })
+        Ok(Home(Mutex::new(Some(runtime))))
     }
 
     /// Starts a task, unless all is over.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.handle.spawn(task);
+        if let Some(runtime) = &*lock(&self.0) {
+            runtime.spawn(task);
+        }
     }
 
     /// Ends every task at its next pause, and so closes every socket. Never waits.
     pub(super) fn end(&self) {
-        let runtime = lock(&self.runtime).take();
+        let runtime = lock(&self.0).take();
         if let Some(runtime) = runtime {
             runtime.shutdown_background();
         }

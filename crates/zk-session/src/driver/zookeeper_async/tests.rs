@@ -376,3 +376,37 @@ async fn a_client_that_leaves_ends_the_session() {
     assert!(matches!(command, Command::ClientFailed(_)), "{command:?}");
     drop(client);
 }
+
+/// A session of which the test can reach the parts.
+async fn dissected() -> (ZookeeperAsync, mpsc::UnboundedReceiver<DriverEvent>) {
+    let home = Arc::new(Home::build().unwrap());
+    let (told, events) = mpsc::unbounded_channel();
+    let (done, made) = oneshot::channel();
+    let spec = spec(&[server().await]);
+    let establishing = establish(spec, Resident(home.clone()), told, Arc::default());
+    home.spawn(async move { drop(done.send(establishing.await)) });
+    (made.await.unwrap().unwrap(), events)
+}
+
+#[tokio::test]
+async fn a_client_that_sits_on_requests_ends_the_session() {
+    let (driver, mut events) = dissected().await;
+    // Counted as under way, and never seen by the link.
+    let stuck = driver.state.count_request(std::future::pending::<()>());
+    match next(&mut events).await {
+        Some(DriverEvent::Dead { reason }) => assert!(reason.contains("sat on requests"), "{reason}"),
+        event => panic!("{event:?}"),
+    }
+    drop(stuck);
+    assert_eq!(next(&mut events).await, None);
+}
+
+#[tokio::test]
+async fn a_client_that_panics_ends_the_session_and_not_the_process() {
+    let (driver, mut events) = dissected().await;
+    let answer: DriverResult<()> =
+        driver.requests.call(soon(), |_| async { panic!("as it does over some replies") }).await;
+    assert!(matches!(answer, Err(DriverError::Ambiguous(_))), "{answer:?}");
+    assert!(matches!(next(&mut events).await, Some(DriverEvent::Dead { .. })));
+    assert_eq!(next(&mut events).await, None);
+}

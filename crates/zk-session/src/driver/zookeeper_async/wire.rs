@@ -111,6 +111,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         FrameReader { io, buf: Vec::new(), limit }
     }
 
+    /// What the frames are cut from.
+    pub(super) fn source(&self) -> &R {
+        &self.io
+    }
+
     pub(super) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }

@@ -264,3 +264,42 @@ async fn an_unreachable_host_does_not_use_up_the_time_of_the_others() {
     let failure = connect(none).await.map(drop).unwrap_err().to_string();
     assert!(failure.contains(&refusing.to_string()) && failure.contains(&silent.to_string()), "{failure}");
 }
+
+#[tokio::test]
+async fn a_request_without_an_answer_does_not_hold_the_next_one_back() {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let address = fake(move |mut connection| {
+        let tell = tell.clone();
+        async move {
+            connection.greet().await?;
+            loop {
+                // Answered late, as a write is by an ensemble whose servers are far apart; the read behind it waits.
+                let (write, operation) = connection.request().await?;
+                if operation == op::DELETE {
+                    let began = BootTime::now();
+                    let (read, _) = connection.request().await?;
+                    let _ = tell.send(BootTime::now().duration_since(began));
+                    connection.reply(write, -101, b"").await?;
+                    connection.reply(read, -101, b"").await?;
+                } else {
+                    connection.reply(write, -101, b"").await?;
+                }
+            }
+        }
+    })
+    .await;
+    let (driver, _events) = connect_to(&[address]).await;
+    let mut gaps = Vec::new();
+    for _ in 0..20 {
+        // Answers at once make the kernel wait with its acknowledgements for something to put them on.
+        for _ in 0..5 {
+            assert_eq!(definite(driver.get("/", None, soon()).await), Code::NoNode);
+        }
+        let (write, read) = tokio::join!(driver.delete("/a", None, soon()), driver.get("/", None, soon()));
+        assert_eq!((definite(write), definite(read)), (Code::NoNode, Code::NoNode));
+        gaps.push(told.recv().await.unwrap());
+    }
+    gaps.sort();
+    // The kernel waits for 40 ms; the median, for the machine may be busy.
+    assert!(gaps[gaps.len() / 2] < Duration::from_millis(15), "{gaps:?}");
+}
