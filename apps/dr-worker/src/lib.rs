@@ -1,6 +1,13 @@
 //! The parts of `dr-worker`, the daemon that runs a program on exactly one node.
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod config;
+pub mod connect;
+pub mod error;
 pub mod guard;
+pub mod http;
 pub mod job;
+pub mod logging;
+pub mod run;
+pub mod view;

@@ -8,6 +8,5 @@ fn main() -> ExitCode {
     if args.next().is_some_and(|verb| verb == "guard") {
         return dr_worker::guard::main(args);
     }
-    eprintln!("dr-worker: under construction");
-    ExitCode::from(64)
+    dr_worker::cli::main().into()
 }

@@ -28,7 +28,7 @@ pub use policy::{Failback, OnLeaderFailure, OnPause, PolicyConfig, TakeoverLimit
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
 pub use tree::Origin;
-pub use zookeeper::{Auth, Driver, Scheme, ZooKeeperConfig};
+pub use zookeeper::{Auth, Scheme, ZooKeeperConfig};
 
 use reader::{Findings, Section};
 use timing::Timing;

@@ -292,8 +292,8 @@ macro_rules! choice {
 }
 pub(super) use choice;
 
-pub(super) fn unknown_word(word: &str, valid: &[&str], later: &[&str]) -> Mismatch {
-    let valid: Vec<_> = valid.iter().map(|word| format!("{word:?}")).collect();
+pub(super) fn unknown_word(word: &str, valid: &[impl AsRef<str>], later: &[&str]) -> Mismatch {
+    let valid: Vec<_> = valid.iter().map(|word| format!("{:?}", word.as_ref())).collect();
     let what = if later.contains(&word) { "is not supported by this version" } else { "is not known" };
     format!("{word:?} {what}; valid: {}", valid.join(", ")).into()
 }

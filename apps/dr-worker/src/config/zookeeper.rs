@@ -1,6 +1,12 @@
 use std::{path::PathBuf, time::Duration};
 
-use super::{parse::choice, reader::Section};
+use zk_session::DriverKind;
+
+use super::{
+    parse::{Mismatch, Parse, choice, unknown_word},
+    reader::Section,
+    tree::Node,
+};
 
 /// `[zookeeper]`: where the ensemble is and how to speak to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,20 +22,20 @@ pub struct ZooKeeperConfig {
     /// The servers' tickTime.
     pub tick_time: Duration,
     /// Which client crate speaks.
-    pub driver: Driver,
+    pub driver: DriverKind,
     /// Credentials, if the ensemble asks for them.
     pub auth: Option<Auth>,
 }
 
-choice! {
-    /// Which client crate speaks to ZooKeeper.
-    pub enum Driver {
-        /// The crate `zookeeper-client`.
-        ZookeeperClient = "zookeeper-client",
-        /// The crate `zookeeper-async`.
-        ZookeeperAsync = "zookeeper-async",
+impl Parse for DriverKind {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        let word = String::parse(node)?;
+        word.parse().map_err(|_| unknown_word(&word, &Self::ALL.map(|kind| kind.to_string()), &[]))
     }
-    later: []
+
+    fn show(&self) -> String {
+        self.to_string().show()
+    }
 }
 
 /// `[zookeeper.auth]`.
@@ -77,7 +83,7 @@ impl ZooKeeperConfig {
         );
         let tick_time =
             section.duration("tick_time", TICK, Duration::from_millis(10)..=Duration::from_secs(60));
-        let driver = section.or("driver", Driver::ZookeeperClient);
+        let driver = section.or("driver", DriverKind::default());
         let auth = section.optional_table("auth", |section| {
             let scheme = section.or("scheme", Scheme::Digest);
             let credentials_file =

@@ -1,0 +1,209 @@
+use std::{
+    io::{IsTerminal as _, stdout},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anstream::println;
+use election_core::{
+    record::{Mode, RequestState, Status, Target},
+    shell::ReadError,
+};
+use owo_colors::OwoColorize as _;
+
+use super::{
+    Output,
+    election::Operator,
+    output::{self, Accent},
+};
+use crate::{
+    config::Sources,
+    error::Error,
+    view::{Cluster, MemberRole, OpenRequest},
+};
+
+/// Between two looks of `--watch`.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// `list`
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArguments {
+    /// Of which job; of all by default.
+    #[arg(long, value_name = "JOB")]
+    job: Option<String>,
+    /// Go on, and show every change.
+    #[arg(long)]
+    watch: bool,
+}
+
+pub(super) async fn run(arguments: &ListArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let operator = Operator::connect(sources).await?;
+    let result = tokio::select! {
+        result = show(&operator, arguments, how) => result,
+        _ = tokio::signal::ctrl_c() => Ok(()),
+    };
+    operator.close().await;
+    result
+}
+
+async fn show(operator: &Operator, arguments: &ListArguments, how: Output) -> Result<(), Error> {
+    let mut last = None;
+    loop {
+        match read(operator, arguments.job.as_deref()).await {
+            Ok(clusters) if last.as_ref() == Some(&clusters) => {}
+            Ok(clusters) => {
+                print(&clusters, how, arguments.watch)?;
+                last = Some(clusters);
+            }
+            // Who watches wants to see it come back.
+            Err(error) if arguments.watch => output::say_warning(error),
+            Err(error) => return Err(error),
+        }
+        if !arguments.watch {
+            let blank = last.iter().flatten().all(|c| c.is_blank() && !c.unreadable.is_empty());
+            return if blank { Err(Error::Failed("nothing could be read".to_owned())) } else { Ok(()) };
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Cluster>, Error> {
+    let jobs = match job {
+        Some(job) => vec![operator.one(Some(job)).await?],
+        None => operator.elections().await?,
+    };
+    let observer = operator.observer().await?;
+    let mut clusters = Vec::new();
+    for job in jobs {
+        let snapshot = match observer.snapshot(&operator.paths(&job)?).await {
+            Ok(snapshot) => snapshot,
+            // One election that has just been removed must not hide the others.
+            Err(ReadError::NoElection(path)) if !clusters.is_empty() => {
+                output::say_warning(format_args!("there is no election at {path} any more"));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        clusters.push(Cluster::new(operator.root(), &job, snapshot, unix_ms()));
+    }
+    Ok(clusters)
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn print(clusters: &[Cluster], how: Output, watch: bool) -> Result<(), Error> {
+    if how == Output::Json {
+        return clusters.iter().try_for_each(output::print_json);
+    }
+    if watch && stdout().is_terminal() {
+        print_clear();
+    }
+    for (index, cluster) in clusters.iter().enumerate() {
+        if index > 0 {
+            println!();
+        }
+        for unreadable in &cluster.unreadable {
+            output::say_warning(format_args!("{}: {}", unreadable.path, unreadable.why));
+        }
+        println!("{}", describe(cluster));
+    }
+    Ok(())
+}
+
+fn print_clear() {
+    anstream::print!("\x1b[2J\x1b[H");
+}
+
+/// All that is worth knowing of an election.
+fn describe(cluster: &Cluster) -> String {
+    let mut lines = vec![headline(cluster)];
+    if let Some(elected) = &cluster.elected {
+        lines.push(format!("  {}: {}", elected.cause, elected.sentence));
+        for exclusion in &elected.exclusions {
+            lines.push(format!(
+                "  {} is not elected until {}: {}",
+                exclusion.member,
+                output::moment(exclusion.until_ms),
+                exclusion.reason
+            ));
+        }
+    }
+    let rows: Vec<_> = cluster
+        .members
+        .iter()
+        .map(|member| {
+            let accent = match member.role {
+                _ if member.health != "healthy" => Accent::Bad,
+                MemberRole::Leader => Accent::Good,
+                MemberRole::TakingOver | MemberRole::SteppingDown => Accent::Busy,
+                MemberRole::Excluded => Accent::Bad,
+                MemberRole::Standby => Accent::None,
+            };
+            let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+            let cells = vec![
+                format!("{}{}", member.member, if member.elector { " *" } else { "" }),
+                member.site.to_string(),
+                member.role.to_string(),
+                or_dash(member.term.map(|term| term.to_string())),
+                member.health.clone(),
+                or_dash(member.next.map(|place| place.to_string())),
+                or_dash(member.address.clone()),
+                or_dash(member.http.clone()),
+            ];
+            (cells, accent)
+        })
+        .collect();
+    if rows.is_empty() {
+        lines.push("  nobody takes part".to_owned());
+    } else {
+        let heading = ["MEMBER", "SITE", "ROLE", "TERM", "HEALTH", "NEXT", "ADDRESS", "HTTP"];
+        lines.push(output::table(&heading, &rows));
+        lines.push("  * decides".dimmed().to_string());
+    }
+    let worth_showing =
+        |request: &&OpenRequest| !request.outcome.is_final() || Some(*request) == cluster.requests.last();
+    lines.extend(cluster.requests.iter().filter(worth_showing).map(request_line));
+    lines.join("\n")
+}
+
+fn headline(cluster: &Cluster) -> String {
+    let leader = match &cluster.leader {
+        Some(leader) => {
+            let status = match leader.status {
+                Status::Ready => "leads",
+                Status::Progress => "takes over",
+            };
+            let token = leader.fencing_token.map(|t| format!(", fencing token {t}")).unwrap_or_default();
+            format!("{} ({}) {status}{token}", leader.member, leader.site)
+        }
+        None => "nobody leads".to_owned(),
+    };
+    let mode = match cluster.mode {
+        Mode::Auto => String::new(),
+        Mode::Manual => ", mode manual".to_owned(),
+        Mode::Observe => ", mode observe".to_owned(),
+    };
+    let drained: String = cluster.drained.iter().map(|site| format!(", site {site} is drained")).collect();
+    format!("{}: {leader}, term {}{mode}{drained}", cluster.election.bold(), cluster.term)
+}
+
+fn request_line(request: &OpenRequest) -> String {
+    let outcome = match &request.outcome {
+        RequestState::Pending => "nobody has looked at it yet".to_owned(),
+        RequestState::Accepted { term } => format!("decided in term {term}; the new leader is not ready yet"),
+        RequestState::Done { term, leader, .. } => format!("done in term {term}: {leader} leads"),
+        RequestState::Failed { reason, .. } => format!("failed: {reason}"),
+    };
+    format!("  request {}, {}{}: {outcome}", request.id, request.kind.as_str(), target(&request.to))
+}
+
+/// ` to ...`, or nothing.
+pub(super) fn target(to: &Target) -> String {
+    match to {
+        Target::Any => String::new(),
+        Target::Member(member) => format!(" to {member}"),
+        Target::Site(site) => format!(" to site {site}"),
+    }
+}

@@ -1,0 +1,154 @@
+//! The command line: what can be asked for, and who answers.
+
+mod config;
+mod election;
+mod history;
+mod list;
+mod output;
+mod request;
+
+use std::{io, path::PathBuf};
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use tracing_subscriber::filter::Targets;
+
+use crate::{
+    config::{Config, Sources},
+    error::{Error, ExitCode},
+    logging::{self, Usual},
+    run,
+};
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 carried out and failed; 64 bad usage; 69 ZooKeeper not reachable in \
+                          time; 70 internal error; 75 not now, try again; 78 bad configuration.";
+
+/// Runs a program on exactly one node across two sites, and fails over.
+#[derive(Debug, Parser)]
+#[command(name = "dr-worker", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Args)]
+struct Global {
+    /// A TOML file, or a directory whose *.toml are read in the order of their names. May be
+    /// given again: later ones win.
+    #[arg(long = "config", value_name = "PATH", global = true)]
+    paths: Vec<PathBuf>,
+    /// A setting, such as zookeeper.root=/dr. Wins over files and environment.
+    #[arg(long = "set", value_name = "KEY=VALUE", global = true)]
+    sets: Vec<String>,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value_t = Output::Pretty, global = true)]
+    output: Output,
+    /// What to log: a level, or levels by target, such as info,zk_session=debug.
+    #[arg(long = "log", value_name = "LEVELS", env = "DR_LOG", value_parser = logging::parse, global = true)]
+    levels: Option<Targets>,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Pretty,
+    /// For programs.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Take part in the elections of the configured jobs, and run those that this node leads.
+    Run,
+    /// Show who takes part, who leads, who is next and why.
+    #[command(visible_alias = "status")]
+    List(list::ListArguments),
+    /// Move leadership as planned: the leader cooperates, the target must be fit.
+    Switchover(request::SwitchoverArguments),
+    /// Move leadership whether or not a leader or an elector lives.
+    Failover(request::FailoverArguments),
+    /// Show who led when, why it changed, and how long each phase took.
+    History(history::HistoryArguments),
+    /// Look at the configuration.
+    #[command(subcommand)]
+    Config(ConfigVerb),
+    /// Print a shell's completions.
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigVerb {
+    /// Say everything that is wrong with it. Exit code 0 if nothing is, 78 if something is.
+    Check,
+    /// Print every effective value and where it came from.
+    Show,
+}
+
+impl Global {
+    fn sources(&self) -> Sources {
+        Sources::with_environment(self.paths.clone(), self.sets.clone())
+    }
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help that was asked for is a result, and goes to standard output.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::Usage } else { ExitCode::Done };
+        }
+    };
+    let usual = if matches!(arguments.verb, Verb::Run) { Usual::Daemon } else { Usual::Command };
+    logging::init(arguments.global.levels.clone(), usual);
+    match dispatch(&arguments) {
+        Ok(()) => ExitCode::Done,
+        Err(error) => {
+            output::say_error(&error);
+            error.exit_code()
+        }
+    }
+}
+
+fn dispatch(arguments: &Arguments) -> Result<(), Error> {
+    let global = &arguments.global;
+    match &arguments.verb {
+        Verb::Run => {
+            let config = Config::load(&global.sources())?;
+            config.check_node()?;
+            runtime()?.block_on(run::run(config))
+        }
+        Verb::List(list) => block_on(list::run(list, &global.sources(), global.output)),
+        Verb::Switchover(switchover) => {
+            block_on(request::switchover(switchover, &global.sources(), global.output))
+        }
+        Verb::Failover(failover) => block_on(request::failover(failover, &global.sources(), global.output)),
+        Verb::History(history) => block_on(history::run(history, &global.sources(), global.output)),
+        Verb::Config(ConfigVerb::Check) => config::check(&global.sources()),
+        Verb::Config(ConfigVerb::Show) => config::show(&global.sources(), global.output),
+        Verb::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Arguments::command(), "dr-worker", &mut io::stdout());
+            Ok(())
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Error> {
+    tokio::runtime::Runtime::new().map_err(|e| Error::Internal(format!("no runtime: {e}")))
+}
+
+fn block_on(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    let runtime = runtime()?;
+    let result = runtime.block_on(command);
+    // What a client crate still does in the background must not hold up an operator.
+    runtime.shutdown_background();
+    result
+}

@@ -1,0 +1,100 @@
+//! Results to standard output, words to standard error.
+
+use std::fmt::Display;
+
+use anstream::{eprintln, println};
+use comfy_table::{ContentArrangement, Table, presets};
+use owo_colors::OwoColorize as _;
+use serde::Serialize;
+
+use crate::error::Error;
+
+/// Says what went wrong.
+pub(super) fn say_error(error: &Error) {
+    eprintln!("{} {error}", "error:".red().bold());
+}
+
+/// Says something that somebody should look at.
+pub(super) fn say_warning(words: impl Display) {
+    eprintln!("{} {words}", "warning:".yellow().bold());
+}
+
+/// Says what is going on.
+pub(super) fn say(words: impl Display) {
+    eprintln!("{words}");
+}
+
+/// Prints a result for programs: one JSON object on one line.
+pub(super) fn print_json(result: &impl Serialize) -> Result<(), Error> {
+    let line =
+        serde_json::to_string(result).map_err(|e| Error::Internal(format!("can't write JSON: {e}")))?;
+    println!("{line}");
+    Ok(())
+}
+
+/// How a line of a table is to catch the eye.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accent {
+    None,
+    Good,
+    Busy,
+    Bad,
+}
+
+/// Rows under a heading, in columns.
+pub(super) fn table(heading: &[&str], rows: &[(Vec<String>, Accent)]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(heading);
+    for (row, _) in rows {
+        table.add_row(row);
+    }
+    let text = table.to_string();
+    let accents = std::iter::once(Accent::None).chain(rows.iter().map(|(_, accent)| *accent));
+    let lines = text.lines().zip(accents).enumerate().map(|(index, (line, accent))| {
+        let line = line.trim_end();
+        match accent {
+            _ if index == 0 => line.bold().to_string(),
+            Accent::None => line.to_owned(),
+            Accent::Good => line.green().to_string(),
+            Accent::Busy => line.yellow().to_string(),
+            Accent::Bad => line.red().to_string(),
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A moment, for people.
+pub(super) fn moment(unix_ms: u64) -> String {
+    let at = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(unix_ms));
+    at.map_or_else(|| unix_ms.to_string(), |at| humantime::format_rfc3339_seconds(at).to_string())
+}
+
+/// A duration, for people.
+pub(super) fn span(ms: u64) -> String {
+    humantime::format_duration(std::time::Duration::from_millis(ms)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [
+            (vec!["east-1".to_owned(), "leader".to_owned()], Accent::None),
+            (vec!["w".to_owned(), "standby".to_owned()], Accent::None),
+        ];
+        let text = table(&["MEMBER", "ROLE"], &rows);
+        let column = |line: &str, word: &str| line.find(word).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!(column(lines[1], "leader"), column(lines[2], "standby"), "{text}");
+    }
+
+    #[test]
+    fn moments_are_readable() {
+        assert_eq!(moment(1_700_000_000_000), "2023-11-14T22:13:20Z");
+        assert!(!moment(u64::MAX).is_empty());
+    }
+}

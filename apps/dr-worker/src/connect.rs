@@ -1,0 +1,45 @@
+//! From the configuration to a session.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use zk_session::{Secret, Session};
+
+use crate::{
+    config::{Auth, ZooKeeperConfig},
+    error::Error,
+};
+
+/// Connects, within the configured time.
+///
+/// # Errors
+/// When no server made a session in time, or something of the configuration can't be used.
+pub async fn connect(config: &ZooKeeperConfig) -> Result<Session, Error> {
+    let mut builder = Session::builder(&config.connect)
+        .session_timeout(config.session_timeout)
+        .connect_timeout(config.connect_timeout)
+        .tick_time(config.tick_time)
+        .driver(config.driver);
+    if let Some(auth) = &config.auth {
+        builder = builder.auth(auth.scheme.as_str(), credentials(auth)?);
+    }
+    Ok(builder.connect().await?)
+}
+
+fn credentials(auth: &Auth) -> Result<Secret, Error> {
+    const KEY: &str = "zookeeper.auth.credentials_file";
+    let path = auth.credentials_file.display();
+    let wrong = |message: String| Error::Setting { key: KEY, message };
+    let metadata =
+        fs::metadata(&auth.credentials_file).map_err(|e| wrong(format!("{path} can't be read: {e}")))?;
+    if metadata.permissions().mode() & 0o077 != 0 {
+        tracing::warn!("{KEY}: {path} can be read by others than its owner; chmod 600 it");
+    }
+    let text = fs::read_to_string(&auth.credentials_file)
+        .map_err(|e| wrong(format!("{path} can't be read: {e}")))?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    // What it holds instead must not be shown.
+    match text.split_once(':') {
+        Some((user, password)) if !user.is_empty() && !password.is_empty() => Ok(Secret::from(text)),
+        _ => Err(wrong(format!("{path} does not hold user:password"))),
+    }
+}

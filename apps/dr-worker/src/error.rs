@@ -1,0 +1,180 @@
+//! Why the program ends other than well, and with which code.
+
+use std::fmt;
+
+use election_core::{
+    record::RecordError,
+    shell::{ReadError, operator::OperatorError},
+};
+use zk_session::{ConnectError, OpError};
+
+use crate::{config::Problems, job::LockError};
+
+/// What the program ends with. Scripts and service managers rely on these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitCode {
+    /// Done.
+    Done = 0,
+    /// The request was carried out and failed.
+    Failed = 1,
+    /// Bad usage.
+    Usage = 64,
+    /// ZooKeeper was not reachable in time.
+    Unreachable = 69,
+    /// A bug.
+    Internal = 70,
+    /// Not now; try again.
+    NotNow = 75,
+    /// Bad configuration.
+    Config = 78,
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+/// Why the program ends other than well.
+#[derive(Debug)]
+pub enum Error {
+    /// The request was carried out and failed, or was refused.
+    Failed(String),
+    /// The command line makes no sense.
+    Usage(String),
+    /// ZooKeeper was not reachable in time.
+    Unreachable(String),
+    /// A bug.
+    Internal(String),
+    /// It may go well later, or is still going on.
+    NotNow(String),
+    /// The configuration can't be used.
+    Config(Problems),
+    /// The value of one key can't be used on this node, at this time.
+    Setting {
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it and what to do.
+        message: String,
+    },
+}
+
+impl Error {
+    /// What the program ends with.
+    pub const fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Failed(_) => ExitCode::Failed,
+            Self::Usage(_) => ExitCode::Usage,
+            Self::Unreachable(_) => ExitCode::Unreachable,
+            Self::Internal(_) => ExitCode::Internal,
+            Self::NotNow(_) => ExitCode::NotNow,
+            Self::Config(_) | Self::Setting { .. } => ExitCode::Config,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(words)
+            | Self::Usage(words)
+            | Self::Unreachable(words)
+            | Self::Internal(words)
+            | Self::NotNow(words) => f.write_str(words),
+            Self::Config(problems) => problems.fmt(f),
+            Self::Setting { key, message } => write!(f, "{key}: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Problems> for Error {
+    fn from(problems: Problems) -> Self {
+        Self::Config(problems)
+    }
+}
+
+impl From<LockError> for Error {
+    fn from(error: LockError) -> Self {
+        let key = match &error {
+            LockError::Held { .. } => "node.id",
+            _ => "node.state_dir",
+        };
+        Self::Setting { key, message: error.to_string() }
+    }
+}
+
+impl From<ConnectError> for Error {
+    fn from(error: ConnectError) -> Self {
+        let message = error.to_string();
+        let key = match error {
+            ConnectError::InvalidConnectString { .. } => "zookeeper.connect",
+            ConnectError::AuthFailed { .. } => "zookeeper.auth",
+            ConnectError::TimeoutTooShort { .. } => "zookeeper.session_timeout",
+            ConnectError::DriverNotBuilt { .. } => "zookeeper.driver",
+            ConnectError::InvalidSetting { .. } => "zookeeper",
+            _ => {
+                let hint = "check zookeeper.connect and that the servers have a majority";
+                return Self::Unreachable(format!("{message}; {hint}"));
+            }
+        };
+        Self::Setting { key, message }
+    }
+}
+
+impl From<OpError> for Error {
+    fn from(error: OpError) -> Self {
+        match error {
+            OpError::Unavailable { .. } | OpError::SessionOver => Self::Unreachable(error.to_string()),
+            OpError::Unknown { .. } => {
+                Self::NotNow(format!("{error}; look at `dr-worker list` before you try again"))
+            }
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<RecordError> for Error {
+    fn from(error: RecordError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Session(error) => error.into(),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<OperatorError> for Error {
+    fn from(error: OperatorError) -> Self {
+        match error {
+            OperatorError::Session(error) => error.into(),
+            OperatorError::Read(error) => error.into(),
+            OperatorError::Closed => Self::Unreachable(error.to_string()),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_failure_has_the_code_that_scripts_know() {
+        let code = |error: Error| error.exit_code() as u8;
+        assert_eq!(code(Error::Failed(String::new())), 1);
+        assert_eq!(code(Error::Usage(String::new())), 64);
+        assert_eq!(code(OpError::SessionOver.into()), 69);
+        assert_eq!(code(Error::Internal(String::new())), 70);
+        assert_eq!(code(Error::NotNow(String::new())), 75);
+        assert_eq!(code(Error::Setting { key: "node.id", message: String::new() }), 78);
+        assert_eq!(code(ReadError::NoElection("/dr/x".into()).into()), 1);
+    }
+}

@@ -1,0 +1,65 @@
+//! What the ensemble says of the whole election.
+
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use axum::{
+    extract::{Query, State},
+    http::StatusCode,
+    response::Response,
+};
+use election_core::{
+    paths::Paths,
+    shell::{Observer, ReadError},
+};
+
+use super::{
+    answer::{answer, refuse},
+    roles::Which,
+};
+use crate::{
+    run::Worker,
+    view::{Cluster, History},
+};
+
+pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
+    let (name, paths, observer) = match prepare(&worker, &which) {
+        Ok(all) => all,
+        Err(refusal) => return *refusal,
+    };
+    match observer.snapshot(&paths).await {
+        Ok(snapshot) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+            answer(StatusCode::OK, &Cluster::new(worker.root(), &name, snapshot, now))
+        }
+        Err(error) => unreadable(&error),
+    }
+}
+
+pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
+    let (name, paths, observer) = match prepare(&worker, &which) {
+        Ok(all) => all,
+        Err(refusal) => return *refusal,
+    };
+    match observer.history(&paths).await {
+        Ok((entries, unreadable)) => answer(StatusCode::OK, &History::new(&name, entries, unreadable)),
+        Err(error) => unreadable(&error),
+    }
+}
+
+fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, Observer), Box<Response>> {
+    let unavailable = |why: &str| Box::new(refuse(StatusCode::SERVICE_UNAVAILABLE, why));
+    let job = which.of(worker)?;
+    let name = job.slot.name().to_owned();
+    let paths = Paths::new(worker.root(), &name).map_err(|why| unavailable(&why))?;
+    let session = worker.session().and_then(zk_session::Session::incarnation);
+    let session = session.ok_or_else(|| unavailable("there is no ZooKeeper session at the moment"))?;
+    Ok((name, paths, Observer::new(session)))
+}
+
+fn unreadable(error: &ReadError) -> Response {
+    refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
+}

@@ -1,0 +1,73 @@
+//! What this member is doing.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{extract::State, http::StatusCode, response::Response};
+use election_core::{MemberId, SiteId};
+use serde::Serialize;
+use zk_session::{BootTime, SessionState};
+
+use super::answer::answer;
+use crate::{job::ProcessStatus, run::Worker};
+
+#[derive(Serialize)]
+struct Status<'a> {
+    member: &'a MemberId,
+    site: &'a SiteId,
+    session: &'static str,
+    /// Until the end of the lease that this member leads by; absent while it doesn't lead.
+    lease_remaining_ms: Option<u64>,
+    jobs: BTreeMap<&'a str, JobStatus>,
+    software: &'static str,
+}
+
+#[derive(Serialize)]
+struct JobStatus {
+    role: &'static str,
+    term: u64,
+    fencing_token: Option<u64>,
+    process: ProcessStatus,
+    elector: bool,
+    leader: Option<MemberId>,
+    note: String,
+}
+
+pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
+    let jobs = worker.jobs().iter().map(|job| {
+        let status = job.election.status().borrow().clone();
+        let shown = JobStatus {
+            role: status.role.as_str(),
+            term: status.term,
+            fencing_token: status.fencing_token,
+            process: job.slot.process(),
+            elector: status.is_elector,
+            leader: status.current.map(|current| current.member),
+            note: status.note,
+        };
+        (job.slot.name(), shown)
+    });
+    let status = Status {
+        member: &worker.node().id,
+        site: &worker.node().site,
+        session: session_word(&worker),
+        lease_remaining_ms: lease_remaining(&worker).and_then(|left| u64::try_from(left.as_millis()).ok()),
+        jobs: jobs.collect(),
+        software: concat!("dr-worker ", env!("CARGO_PKG_VERSION")),
+    };
+    answer(StatusCode::OK, &status)
+}
+
+/// `active`, `paused` or `inactive`.
+pub(super) fn session_word(worker: &Worker) -> &'static str {
+    match worker.session().map(|session| session.state()) {
+        Some(SessionState::Active { .. }) => "active",
+        Some(SessionState::Paused { .. }) => "paused",
+        _ => "inactive",
+    }
+}
+
+/// How long this member may go on leading from now without another sign of life.
+pub(super) fn lease_remaining(worker: &Worker) -> Option<std::time::Duration> {
+    let until = worker.jobs().iter().filter_map(|job| job.election.status().borrow().work_until).max()?;
+    Some(until.duration_since(BootTime::now()))
+}

@@ -1,0 +1,149 @@
+//! What a job does with leadership.
+
+use std::sync::Arc;
+
+use election_core::{
+    engine::Nomination,
+    record::Current,
+    shell::{Failure, Handler, Leadership, StopOrder},
+};
+use tokio::sync::watch;
+
+use super::slot::JobSlot;
+use crate::{
+    guard::BootTime,
+    job::{HookName, JobEnv, ProcessState},
+};
+
+/// Runs a job while this member leads.
+pub(super) struct JobHandler {
+    slot: Arc<JobSlot>,
+}
+
+impl JobHandler {
+    pub(super) fn new(slot: Arc<JobSlot>) -> Self {
+        Self { slot }
+    }
+
+    fn env(&self, nomination: &Nomination, fencing_token: u64) -> JobEnv {
+        let previous = nomination.previous.as_ref();
+        JobEnv {
+            job: self.slot.name().to_owned(),
+            member: self.slot.member.clone(),
+            site: self.slot.site.clone(),
+            term: nomination.term,
+            fencing_token,
+            cause: nomination.cause.as_str().to_owned(),
+            previous_leader: previous.map(|p| p.member.to_string()),
+            previous_site: previous.map(|p| p.site.to_string()),
+        }
+    }
+
+    /// A hook whose failure changes nothing.
+    async fn try_hook(&self, name: HookName, env: &JobEnv) {
+        if let Err(error) = self.slot.hook(name, env).await {
+            tracing::warn!(job = self.slot.name(), "{error}");
+        }
+    }
+}
+
+impl Handler for JobHandler {
+    async fn prepare(&self, nomination: &Nomination) -> Result<(), Failure> {
+        // There is no token before there is a leadership.
+        self.slot.hook(HookName::Prepare, &self.env(nomination, 0)).await?;
+        Ok(())
+    }
+
+    async fn takeover(&self, leadership: &Leadership) -> Result<(), Failure> {
+        let env = self.env(leadership.nomination(), leadership.fencing_token());
+        self.slot.enter(env.clone());
+        self.slot.hook(HookName::BeforeTakeover, &env).await?;
+        let run = self.slot.start(&env, in_job_time(leadership.work_until()));
+        run.ready().await?;
+        Ok(())
+    }
+
+    async fn lead(&self, _: &Leadership) -> Failure {
+        let (Some(run), Some(env)) = (self.slot.running(), self.slot.env()) else {
+            return Failure::new("the job is not running");
+        };
+        let after_ready = async {
+            self.try_hook(HookName::AfterReady, &env).await;
+            std::future::pending().await
+        };
+        tokio::select! {
+            error = run.finished() => error.into(),
+            never = after_ready => never,
+        }
+    }
+
+    async fn stop(&self, order: &StopOrder) {
+        let slot = &self.slot;
+        tracing::info!(job = slot.name(), reason = %order.reason(), "stopping");
+        let env = slot.env();
+        let serves = slot.process().state == ProcessState::Running;
+        if let Some(env) = env.as_ref().filter(|_| serves && order.is_leisurely() && !slot.is_hastened()) {
+            tokio::select! {
+                () = self.try_hook(HookName::BeforeStop, env) => {}
+                () = order.urgent() => {}
+                () = slot.hastened() => {}
+            }
+        }
+        slot.end(from_session_time(order.by())).await;
+        if let Some(env) = env.filter(|_| !slot.is_hastened()) {
+            tokio::select! {
+                () = self.try_hook(HookName::AfterStop, &env) => {}
+                () = slot.hastened() => {}
+            }
+        }
+        slot.left();
+    }
+
+    async fn leader_changed(&self, leader: Option<&Current>) {
+        if self.slot.spec.hooks.on_leader_changed.is_none() {
+            return;
+        }
+        let env = JobEnv {
+            job: self.slot.name().to_owned(),
+            member: self.slot.member.clone(),
+            site: self.slot.site.clone(),
+            term: leader.map_or(0, |l| l.term),
+            ..JobEnv::default()
+        };
+        let text = |text: Option<String>| text.unwrap_or_default();
+        let more = [
+            ("DR_LEADER".to_owned(), text(leader.map(|l| l.member.to_string()))),
+            ("DR_LEADER_SITE".to_owned(), text(leader.map(|l| l.site.to_string()))),
+        ];
+        if let Err(error) = self.slot.hook_with(HookName::OnLeaderChanged, &env, more).await {
+            tracing::warn!(job = self.slot.name(), "{error}");
+        }
+    }
+}
+
+/// The session and the guard know the same clock under two types: the guard, which must stay
+/// small, has its own.
+fn from_session_time(time: zk_session::BootTime) -> BootTime {
+    BootTime::from_duration(time.as_duration())
+}
+
+fn in_job_time(mut session_time: watch::Receiver<zk_session::BootTime>) -> watch::Receiver<BootTime> {
+    let now = from_session_time(*session_time.borrow_and_update());
+    let (sender, receiver) = watch::channel(now);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                // Whoever ran for this leadership is gone.
+                () = sender.closed() => return,
+                changed = session_time.changed() => match changed {
+                    Ok(()) => {
+                        let until = *session_time.borrow_and_update();
+                        sender.send_replace(from_session_time(until));
+                    }
+                    Err(_) => return,
+                },
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,99 @@
+//! Which ballots this state directory's worker has had last: they tell its own leftovers
+//! in ZooKeeper from another process's that has the same id by mistake.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use election_core::{
+    record::{MemberRecord, Record as _},
+    shell::ElectionStatus,
+};
+use tokio::sync::watch;
+
+/// The file that remembers. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    path: PathBuf,
+    /// By the path of the member's znode.
+    ballots: Arc<Mutex<BTreeMap<String, String>>>,
+}
+
+impl Memory {
+    /// The memory that lies beside the lock, which also keeps others from writing it.
+    /// What can't be read is forgotten: that costs time, not safety.
+    pub(super) fn beside(lock: &Path) -> Self {
+        let path = lock.with_extension("ballots.json");
+        let ballots = fs::read(&path).ok().and_then(|data| serde_json::from_slice(&data).ok());
+        Self { path, ballots: Arc::new(Mutex::new(ballots.unwrap_or_default())) }
+    }
+
+    /// Whether the last worker of this directory made what stands at `znode`.
+    pub(super) fn made(&self, znode: &str, data: &[u8]) -> bool {
+        let Ok(record) = MemberRecord::decode(znode, data) else { return false };
+        let ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
+        ballots.get(znode).is_some_and(|ballot| ballot == record.ballot.as_str())
+    }
+
+    /// Remembers each ballot that this worker gets for the member's znode.
+    pub(super) async fn keep(self, znode: String, mut status: watch::Receiver<ElectionStatus>) {
+        let mut last = None;
+        loop {
+            let ballot = status.borrow_and_update().ballot.clone();
+            if let Some(ballot) = ballot.filter(|b| last.as_ref() != Some(b)) {
+                if let Err(error) = self.remember(&znode, ballot.as_str()) {
+                    let path = self.path.display();
+                    tracing::warn!(%path, %error, "can't remember the ballot; after a crash this worker waits one session timeout");
+                }
+                last = Some(ballot);
+            }
+            if status.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn remember(&self, znode: &str, ballot: &str) -> io::Result<()> {
+        let mut ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
+        ballots.insert(znode.to_owned(), ballot.to_owned());
+        // Whole or not at all.
+        let new = self.path.with_extension("new");
+        fs::write(&new, serde_json::to_vec(&*ballots)?)?;
+        fs::rename(&new, &self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(ballot: &str) -> Vec<u8> {
+        format!(r#"{{"v":1,"member":"east-1","site":"east","ballot":"{ballot}"}}"#).into_bytes()
+    }
+
+    #[test]
+    fn only_what_this_directory_made_is_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("east-1.dc.lock");
+        let znode = "/dr/orders/nodes/east-1";
+        let memory = Memory::beside(&lock);
+        assert!(!memory.made(znode, &record("a-0000000001")));
+        memory.remember(znode, "a-0000000001").unwrap();
+        let after_crash = Memory::beside(&lock);
+        assert!(after_crash.made(znode, &record("a-0000000001")));
+        assert!(!after_crash.made(znode, &record("b-0000000001")));
+        assert!(!after_crash.made("/dr/bills/nodes/east-1", &record("a-0000000001")));
+        assert!(!after_crash.made(znode, b"garbage"));
+    }
+
+    #[test]
+    fn a_broken_memory_is_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("m.lock");
+        fs::write(lock.with_extension("ballots.json"), "{").unwrap();
+        assert!(!Memory::beside(&lock).made("/x", &record("a-0000000001")));
+    }
+}

@@ -1,0 +1,244 @@
+//! The daemon: one session, one election per job, and the job wherever this node leads.
+//!
+//! ```text
+//!   check ─▶ lock ─▶ listen ─▶ connect ─▶ join ──────▶ ... ──────▶ leave ─▶ close
+//!     78      78       78        69        78 (same id twice)          signal: 0
+//! ```
+//!
+//! Up to `join` nothing is to be seen of this worker in ZooKeeper, and no program of a
+//! job has been started: what goes wrong before leaves nothing behind. After it, no loss of
+//! ZooKeeper ends the daemon.
+
+mod handler;
+mod memory;
+mod signals;
+mod slot;
+mod watch;
+mod worker;
+
+use std::{process, sync::Arc, time::Duration};
+
+use election_core::{
+    engine::{Leftovers, Profile},
+    paths::Paths,
+    shell::{Election, ElectionConfig, Ended},
+};
+use tokio::{net::TcpListener, task::JoinSet};
+use zk_session::{Incarnation, Session};
+
+use crate::{
+    config::{Config, HostPort, JobConfig},
+    connect::connect,
+    error::Error,
+    guard::BootTime,
+    http::{self, metrics},
+    job::{self, Guards, StateLock},
+};
+
+use handler::JobHandler;
+use memory::Memory;
+use signals::Signals;
+use slot::JobSlot;
+pub use worker::{Job, Worker};
+
+/// How long to wait for ZooKeeper to hear that this worker has ended.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How long a job may take to end once the worker can't trust itself any more.
+const LAST_ORDERS: Duration = Duration::from_secs(1);
+
+/// Runs the daemon until a signal ends it.
+///
+/// # Errors
+/// Why it could not start, or could not go on.
+pub async fn run(config: Config) -> Result<(), Error> {
+    let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signals: {e}")))?;
+    job::adopt_orphans().map_err(|e| Error::Internal(format!("can't become a subreaper: {e}")))?;
+    tokio::select! {
+        // What is not done yet is dropped, and nothing of it stays.
+        name = signals.next() => {
+            tracing::info!(signal = name, "ended before it had started");
+            Ok(())
+        }
+        started = start(&config) => match started {
+            Ok(running) => running.until_ended(&mut signals).await,
+            Err(error) => Err(error),
+        },
+    }
+}
+
+async fn start(config: &Config) -> Result<Running, Error> {
+    // The guard of a worker that was killed needs this long to end its job.
+    let patience = config.jobs.iter().map(|job| job.spec.stop_budget()).max().unwrap_or_default();
+    let by = BootTime::now() + patience + Duration::from_millis(500);
+    let lock = StateLock::acquire_by(&config.node.state_dir, config.node.id.as_str(), by).await?;
+    let memory = Memory::beside(lock.path());
+    let listener = listen(&config.http.listen).await?;
+    let address = listener.local_addr().map_err(|e| cannot_listen(&config.http.listen, &e))?;
+    let metrics = metrics::install(&config.node, &config.jobs)?;
+    let worker = Arc::new(Worker::new(config.node.clone(), config.zookeeper.root.clone()));
+    let mut background = JoinSet::new();
+    background.spawn(http::serve(listener, Arc::clone(&worker), metrics));
+    tracing::info!(http = %address, "listening");
+
+    let session = connect(&config.zookeeper).await?;
+    let joined = join(config, &session, &worker, &lock, &memory, address.port(), &mut background).await;
+    if let Err(error) = joined {
+        let _ = session.close(FAREWELL).await;
+        return Err(error);
+    }
+    Ok(Running { worker, session, background, _lock: lock })
+}
+
+async fn join(
+    config: &Config,
+    session: &Session,
+    worker: &Arc<Worker>,
+    lock: &StateLock,
+    memory: &Memory,
+    http_port: u16,
+    background: &mut JoinSet<()>,
+) -> Result<(), Error> {
+    let incarnation = session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
+    let granted = incarnation.granted_timeout();
+    if granted != config.zookeeper.session_timeout {
+        tracing::warn!(?granted, asked = ?config.zookeeper.session_timeout, "the servers grant another session timeout");
+    }
+    config.check_timing(granted)?;
+    let mut jobs = Vec::new();
+    for job in &config.jobs {
+        let mut election =
+            ElectionConfig::new(&config.zookeeper.root, job.name(), profile(config, job, http_port))
+                .map_err(|message| Error::Setting { key: "job", message })?;
+        election.policy = job.policy.engine(job.spec.stop_budget());
+        election.leftovers = leftovers(&incarnation, &election.paths, config, memory).await;
+        let guards = Guards::new().lock(lock.clone());
+        let slot = Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards));
+        let handler = JobHandler::new(Arc::clone(&slot));
+        let path = election.paths.node(&config.node.id);
+        let strategy = job.policy.sites().strategy();
+        let election = Election::join(session.clone(), election, strategy, handler);
+        background.spawn(memory.clone().keep(path, election.status()));
+        jobs.push(Job { election, slot });
+    }
+    background.spawn(watch::timing(session.clone(), config.clone()));
+    worker.joined(session.clone(), jobs);
+    Ok(())
+}
+
+/// How this worker presents itself.
+fn profile(config: &Config, _job: &JobConfig, http_port: u16) -> Profile {
+    let node = &config.node;
+    let listen = &config.http.listen;
+    let host = if listen.is_wildcard() { node.address.clone() } else { listen.host.clone() };
+    Profile {
+        address: Some(node.address.clone()),
+        http: Some(HostPort { host, port: http_port }.to_string()),
+        attributes: node.attributes.clone(),
+        software: concat!("dr-worker ", env!("CARGO_PKG_VERSION")).to_owned(),
+        ..Profile::new(node.id.clone(), node.site.clone())
+    }
+}
+
+/// Whether what stands in ZooKeeper under this member's name may be removed at once.
+///
+/// The lock proves that no former worker of this state directory lives; and only if what
+/// stands there was made by that one, as the directory remembers, does the proof go for it.
+/// A worker elsewhere with the same id by mistake is left in peace.
+async fn leftovers(incarnation: &Incarnation, paths: &Paths, config: &Config, memory: &Memory) -> Leftovers {
+    let path = paths.node(&config.node.id);
+    let Ok(Some(node)) = incarnation.get(&path).await else {
+        return Leftovers::Wait;
+    };
+    if memory.made(&path, &node.data) { Leftovers::Remove } else { Leftovers::Wait }
+}
+
+async fn listen(at: &HostPort) -> Result<TcpListener, Error> {
+    TcpListener::bind((at.host.as_str(), at.port)).await.map_err(|e| cannot_listen(at, &e))
+}
+
+fn cannot_listen(at: &HostPort, error: &std::io::Error) -> Error {
+    let hint = match error.kind() {
+        std::io::ErrorKind::AddrInUse => "; another program listens there, choose another port",
+        _ => "",
+    };
+    Error::Setting { key: "http.listen", message: format!("can't listen at {at}: {error}{hint}") }
+}
+
+/// A worker that takes part in its elections.
+struct Running {
+    worker: Arc<Worker>,
+    session: Session,
+    background: JoinSet<()>,
+    /// Held until nothing of this worker is left.
+    _lock: StateLock,
+}
+
+impl Running {
+    async fn until_ended(mut self, signals: &mut Signals) -> Result<(), Error> {
+        let mut ends = JoinSet::new();
+        for job in self.worker.jobs() {
+            let election = job.election.clone();
+            ends.spawn(async move { election.ended().await });
+        }
+        let result = tokio::select! {
+            name = signals.next() => {
+                tracing::info!(signal = name, "leaving");
+                Ok(())
+            }
+            Some(ended) = ends.join_next() => {
+                match ended.unwrap_or(Ended::EnginePanicked) {
+                    Ended::Left => Ok(()),
+                    duplicate @ Ended::DuplicateMember { .. } => {
+                        Err(Error::Setting { key: "node.id", message: duplicate.to_string() })
+                    }
+                    Ended::SessionClosed => Err(Error::Internal(Ended::SessionClosed.to_string())),
+                    panicked => self.abort(&panicked).await,
+                }
+            }
+        };
+        self.leave(signals).await;
+        let outcome = self.session.close(FAREWELL).await;
+        tracing::info!(session = ?outcome, "ended");
+        self.background.shutdown().await;
+        result
+    }
+
+    /// Leaves all elections: each job is stopped, then its leadership released.
+    async fn leave(&self, signals: &mut Signals) {
+        let mut leaving = JoinSet::new();
+        for job in self.worker.jobs() {
+            let election = job.election.clone();
+            leaving.spawn(async move { election.leave().await });
+        }
+        loop {
+            tokio::select! {
+                left = leaving.join_next() => match left {
+                    None => return,
+                    Some(Ok(Ended::HandlerPanicked { .. } | Ended::EnginePanicked) | Err(_)) => {
+                        tracing::error!("an election ended in a panic; ZooKeeper forgets it with the session");
+                    }
+                    Some(Ok(_)) => {}
+                },
+                name = signals.next() => {
+                    tracing::warn!(signal = name, "asked again: the jobs are killed, their hooks left out");
+                    for job in self.worker.jobs() {
+                        job.slot.hasten();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nobody knows any more what this process does: it ends its jobs, and then itself
+    /// without releasing anything. The session expires, and the next leader waits for that.
+    async fn abort(&self, why: &Ended) -> ! {
+        tracing::error!(%why, "ending this process on purpose");
+        let by = BootTime::now() + LAST_ORDERS;
+        for job in self.worker.jobs() {
+            // The guards end what is not gone by then.
+            let _ = tokio::time::timeout(LAST_ORDERS, job.slot.end(by)).await;
+        }
+        process::abort()
+    }
+}

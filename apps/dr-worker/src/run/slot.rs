@@ -1,0 +1,156 @@
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    config::NodeConfig,
+    guard::BootTime,
+    job::{Guards, HookName, JobEnv, JobError, JobRun, JobSpec, ProcessState, ProcessStatus, run_hook},
+};
+
+/// The place where a job runs on this node, while this node leads.
+pub struct JobSlot {
+    pub(super) spec: Arc<JobSpec>,
+    pub(super) member: String,
+    pub(super) site: String,
+    guards: Guards,
+    state: Mutex<State>,
+    hastened: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    run: Option<Arc<JobRun>>,
+    /// Of the leadership that has been taken over, until it is cleaned up after.
+    env: Option<JobEnv>,
+    /// Restarts of all runs that are over.
+    restarts: u64,
+    /// The last run's status, when it is over.
+    last: Option<ProcessStatus>,
+}
+
+impl JobSlot {
+    pub(super) fn new(node: &NodeConfig, spec: JobSpec, guards: Guards) -> Self {
+        Self {
+            spec: Arc::new(spec),
+            member: node.id.to_string(),
+            site: node.site.to_string(),
+            guards,
+            state: Mutex::default(),
+            hastened: watch::channel(false).0,
+        }
+    }
+
+    /// The job's name.
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// What the job's process is doing here.
+    pub fn process(&self) -> ProcessStatus {
+        let state = self.lock();
+        let running = state.run.as_ref().map(|run| *run.status().borrow());
+        running.or(state.last).unwrap_or(ProcessStatus {
+            state: ProcessState::Stopped,
+            pid: None,
+            restarts: 0,
+        })
+    }
+
+    /// How often the job has been started again here since the worker was started.
+    pub fn restarts(&self) -> u64 {
+        let state = self.lock();
+        let now = state.run.as_ref().map_or(0, |run| run.status().borrow().restarts);
+        state.restarts + u64::from(now)
+    }
+
+    /// No more politeness: what is being stopped is killed, hooks are left out.
+    pub fn hasten(&self) {
+        self.hastened.send_replace(true);
+    }
+
+    pub(super) async fn hastened(&self) {
+        let mut hastened = self.hastened.subscribe();
+        if hastened.wait_for(|hastened| *hastened).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(super) fn is_hastened(&self) -> bool {
+        *self.hastened.borrow()
+    }
+
+    /// Notes that the leadership which `env` tells of is being taken over.
+    pub(super) fn enter(&self, env: JobEnv) {
+        self.lock().env = Some(env);
+    }
+
+    /// Starts the job for the leadership that has been entered.
+    pub(super) fn start(&self, env: &JobEnv, work_until: watch::Receiver<BootTime>) -> Arc<JobRun> {
+        let run = JobRun::start(Arc::clone(&self.spec), env, work_until, self.guards.clone());
+        let run = Arc::new(run);
+        self.lock().run = Some(Arc::clone(&run));
+        run
+    }
+
+    pub(super) fn running(&self) -> Option<Arc<JobRun>> {
+        self.lock().run.clone()
+    }
+
+    /// The environment of the leadership that has been entered.
+    pub(super) fn env(&self) -> Option<JobEnv> {
+        self.lock().env.clone()
+    }
+
+    /// Ends the job by then, if one runs, and waits until nothing of it is left.
+    pub async fn end(&self, by: BootTime) {
+        let Some(run) = self.running() else { return };
+        let stopped = tokio::select! {
+            stopped = run.stop(by) => stopped,
+            () = self.hastened() => run.stop(BootTime::now()).await,
+        };
+        let exit = stopped.exit.map_or_else(|| "unknown".to_owned(), |exit| exit.to_string());
+        tracing::info!(job = self.name(), %exit, took_ms = stopped.took.as_millis(), "the job has ended");
+        let mut state = self.lock();
+        let last = *run.status().borrow();
+        state.restarts += u64::from(last.restarts);
+        state.last = Some(ProcessStatus { restarts: 0, ..last });
+        state.run = None;
+    }
+
+    /// Notes that nothing of the leadership is left.
+    pub(super) fn left(&self) {
+        self.lock().env = None;
+    }
+
+    /// Runs a hook of the job.
+    pub(super) async fn hook(&self, name: HookName, env: &JobEnv) -> Result<(), JobError> {
+        run_hook(&self.spec, name, env, &self.guards, None).await
+    }
+
+    /// Runs a hook with more in its environment than the leadership's own.
+    pub(super) async fn hook_with(
+        &self,
+        name: HookName,
+        env: &JobEnv,
+        more: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(), JobError> {
+        let mut spec = JobSpec::clone(&self.spec);
+        spec.env.extend(more);
+        run_hook(&spec, name, env, &self.guards, None).await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic is done under it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for JobSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobSlot").field("job", &self.spec.name).finish_non_exhaustive()
+    }
+}

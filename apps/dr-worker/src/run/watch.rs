@@ -1,0 +1,31 @@
+//! Keeps an eye on what each new session is granted.
+
+use zk_session::{Session, SessionState};
+
+use crate::config::Config;
+
+/// Checks the timing of each new session: the servers may have been configured anew.
+///
+/// What doesn't fit any more is told and ends nothing: lease and guard go by what was granted,
+/// so only the time that a job has to end in shrinks.
+pub(super) async fn timing(session: Session, config: Config) {
+    let mut states = session.subscribe();
+    let mut checked = None;
+    loop {
+        let state = states.borrow_and_update().clone();
+        match state {
+            SessionState::Active { epoch } if checked != Some(epoch) => {
+                let granted = session.incarnation().map(|incarnation| incarnation.granted_timeout());
+                if let Some(Err(problems)) = granted.map(|granted| config.check_timing(granted)) {
+                    tracing::error!("{problems}");
+                }
+                checked = Some(epoch);
+            }
+            SessionState::Closed => return,
+            _ => {}
+        }
+        if states.changed().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,63 @@
+use std::sync::{Arc, OnceLock};
+
+use election_core::shell::Election;
+use zk_session::Session;
+
+use super::slot::JobSlot;
+use crate::config::NodeConfig;
+
+/// What the HTTP endpoints know of this worker.
+#[derive(Debug)]
+pub struct Worker {
+    node: NodeConfig,
+    root: String,
+    joined: OnceLock<Joined>,
+}
+
+#[derive(Debug)]
+struct Joined {
+    session: Session,
+    jobs: Vec<Job>,
+}
+
+/// A job and its election.
+#[derive(Debug)]
+pub struct Job {
+    /// This member's part in the election.
+    pub election: Election,
+    /// What runs here of it.
+    pub slot: Arc<JobSlot>,
+}
+
+impl Worker {
+    /// A worker that has not joined yet.
+    pub(super) fn new(node: NodeConfig, root: String) -> Self {
+        Self { node, root, joined: OnceLock::new() }
+    }
+
+    /// From now on it takes part.
+    pub(super) fn joined(&self, session: Session, jobs: Vec<Job>) {
+        // Nobody else sets it.
+        let _ = self.joined.set(Joined { session, jobs });
+    }
+
+    /// Who it is.
+    pub fn node(&self) -> &NodeConfig {
+        &self.node
+    }
+
+    /// The znode that its elections lie under.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// Its session, once it has connected and joined.
+    pub fn session(&self) -> Option<&Session> {
+        self.joined.get().map(|joined| &joined.session)
+    }
+
+    /// Its jobs; none until it has joined.
+    pub fn jobs(&self) -> &[Job] {
+        self.joined.get().map_or(&[], |joined| &joined.jobs)
+    }
+}

@@ -1,0 +1,312 @@
+use std::fmt;
+
+use election_core::{
+    Ballot, MemberId, SiteId,
+    paths::Paths,
+    record::{
+        Cause, Control, Elected, Exclusion, Health, MemberRecord, Mode, RecordError, Request, RequestKind,
+        RequestState, Status, Target,
+    },
+    shell::Snapshot,
+};
+use serde::Serialize;
+
+/// An election as it stands: who takes part, who leads, who is next and why.
+///
+/// The order of the fields is the order in the JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cluster {
+    /// The election, which is the job's name.
+    pub election: String,
+    /// The znode that it lies under.
+    pub root: String,
+    /// The decision's term; 0 before the first.
+    pub term: u64,
+    /// Who decides.
+    pub elector: Option<MemberId>,
+    /// Who is in office.
+    pub leader: Option<Leader>,
+    /// The decision.
+    pub elected: Option<Standing>,
+    /// Everyone who takes part, oldest ballot first.
+    pub members: Vec<Member>,
+    /// Whether the elector decides on its own.
+    pub mode: Mode,
+    /// Sites that nobody is to lead from.
+    pub drained: Vec<SiteId>,
+    /// The operators' requests that are kept, oldest first.
+    pub requests: Vec<OpenRequest>,
+    /// Znodes that can't be used.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// Who is in office.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Leader {
+    /// Its id.
+    pub member: MemberId,
+    /// Where it stands.
+    pub site: SiteId,
+    /// Which incarnation of it.
+    pub ballot: Ballot,
+    /// The term that it leads in.
+    pub term: u64,
+    /// PROGRESS or READY.
+    pub status: Status,
+    /// The fencing token of its leadership.
+    pub fencing_token: Option<u64>,
+    /// When it came into office, in milliseconds since the Unix epoch.
+    pub since_ms: u64,
+    /// When it became READY.
+    pub ready_ms: Option<u64>,
+    /// Where its work can be reached.
+    pub endpoint: Option<String>,
+}
+
+/// The decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// Who should lead; nobody while the place is vacated or nobody can.
+    pub member: Option<MemberId>,
+    /// Where it stands.
+    pub site: Option<SiteId>,
+    /// Which incarnation of it.
+    pub ballot: Option<Ballot>,
+    /// The term.
+    pub term: u64,
+    /// Why the term began.
+    pub cause: Cause,
+    /// The decision in words.
+    pub sentence: String,
+    /// Who decided.
+    pub decided_by: String,
+    /// When, in milliseconds since the Unix epoch.
+    pub decided_at_ms: u64,
+    /// Who follows if the leader vanishes, first in line first.
+    pub succession: Vec<MemberId>,
+    /// Who may not be named for a while.
+    pub exclusions: Vec<Exclusion>,
+    /// The operator's request that the term carries out.
+    pub request: Option<String>,
+}
+
+/// One who takes part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Member {
+    /// Its id.
+    pub member: MemberId,
+    /// Where it stands.
+    pub site: SiteId,
+    /// What it is doing, as far as the znodes tell.
+    pub role: MemberRole,
+    /// Which incarnation of it.
+    pub ballot: Ballot,
+    /// The term that it leads in, or is named in.
+    pub term: Option<u64>,
+    /// `healthy`, or why not.
+    pub health: String,
+    /// How others reach the node.
+    pub address: Option<String>,
+    /// Where its HTTP endpoints are.
+    pub http: Option<String>,
+    /// Its place in the line of succession: 1 is next.
+    pub next: Option<usize>,
+    /// Whether it is the elector.
+    pub elector: bool,
+    /// What it runs.
+    pub software: String,
+}
+
+/// What a member is doing, as far as the znodes tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemberRole {
+    /// READY.
+    Leader,
+    /// In office and not READY yet, or named and not yet in office.
+    TakingOver,
+    /// In office, and another one is named.
+    SteppingDown,
+    /// Not to be named for a while.
+    Excluded,
+    /// Ready to take over.
+    Standby,
+}
+
+impl fmt::Display for MemberRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Leader => "leader",
+            Self::TakingOver => "taking-over",
+            Self::SteppingDown => "stepping-down",
+            Self::Excluded => "excluded",
+            Self::Standby => "standby",
+        })
+    }
+}
+
+/// An operator's request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OpenRequest {
+    /// The name of its znode.
+    pub id: String,
+    /// What was asked for.
+    pub kind: RequestKind,
+    /// Who or where should lead then.
+    pub to: Target,
+    /// Whether leadership is to be taken from a leader that won't let go.
+    pub force: bool,
+    /// Why, in the operator's words.
+    pub reason: Option<String>,
+    /// Who asked.
+    pub by: String,
+    /// When, in milliseconds since the Unix epoch.
+    pub created_ms: u64,
+    /// How far it is.
+    pub outcome: RequestState,
+}
+
+impl OpenRequest {
+    fn new(id: String, request: Request) -> Self {
+        Self {
+            id,
+            kind: request.kind,
+            to: request.to,
+            force: request.force,
+            reason: request.reason,
+            by: request.by,
+            created_ms: request.created_ms,
+            outcome: request.state,
+        }
+    }
+}
+
+/// A znode that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unreadable {
+    /// Its path.
+    pub path: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl From<RecordError> for Unreadable {
+    fn from(error: RecordError) -> Self {
+        Self { path: error.path, why: error.why }
+    }
+}
+
+impl Cluster {
+    /// What a snapshot of the election says, at `unix_ms`.
+    pub fn new(root: &str, election: &str, snapshot: Snapshot, unix_ms: u64) -> Self {
+        let fencing_token = snapshot.fencing_token();
+        let elector = snapshot.elector().cloned();
+        let elected = snapshot.elected.as_ref().map(|(elected, _)| elected);
+        let office = snapshot.current.as_ref().map(|office| &office.record);
+        let members = snapshot
+            .members
+            .iter()
+            .map(|member| {
+                let role = role_of(&member.ballot, elected, office.map(|o| (&o.ballot, o.status)), unix_ms);
+                member_of(member, role, elected, snapshot.lowest.as_ref())
+            })
+            .collect();
+        let Control { mode, drained, .. } = snapshot.control.clone();
+        Self {
+            election: election.to_owned(),
+            root: root.to_owned(),
+            term: elected.map_or(0, |e| e.term),
+            elector,
+            leader: office.map(|current| Leader {
+                member: current.member.clone(),
+                site: current.site.clone(),
+                ballot: current.ballot.clone(),
+                term: current.term,
+                status: current.status,
+                fencing_token,
+                since_ms: current.since_ms,
+                ready_ms: current.ready_ms,
+                endpoint: current.endpoint.clone(),
+            }),
+            elected: elected.map(standing_of),
+            members,
+            mode,
+            drained,
+            requests: snapshot.requests.into_iter().map(|(id, r)| OpenRequest::new(id, r)).collect(),
+            unreadable: snapshot.unreadable.into_iter().map(Unreadable::from).collect(),
+        }
+    }
+
+    /// Whether there is anything to show but what can't be read.
+    pub fn is_blank(&self) -> bool {
+        self.members.is_empty() && self.elected.is_none() && self.leader.is_none()
+    }
+
+    /// Where the election lies.
+    pub fn base(&self) -> String {
+        Paths::new(&self.root, &self.election)
+            .map_or_else(|_| format!("{}/{}", self.root, self.election), |paths| paths.base().to_owned())
+    }
+}
+
+fn role_of(
+    ballot: &Ballot,
+    elected: Option<&Elected>,
+    office: Option<(&Ballot, Status)>,
+    unix_ms: u64,
+) -> MemberRole {
+    let named = elected.and_then(Elected::named).is_some_and(|named| named.ballot == *ballot);
+    match office {
+        Some((holder, _)) if holder == ballot && !named && elected.is_some() => {
+            // A successor in office that has not committed yet looks the same, for a moment.
+            MemberRole::SteppingDown
+        }
+        Some((holder, Status::Ready)) if holder == ballot => MemberRole::Leader,
+        Some((holder, Status::Progress)) if holder == ballot => MemberRole::TakingOver,
+        _ if named => MemberRole::TakingOver,
+        _ if elected.is_some_and(|e| e.excluded(ballot, unix_ms).is_some()) => MemberRole::Excluded,
+        _ => MemberRole::Standby,
+    }
+}
+
+fn member_of(
+    member: &MemberRecord,
+    role: MemberRole,
+    elected: Option<&Elected>,
+    lowest: Option<&Ballot>,
+) -> Member {
+    let leads = matches!(role, MemberRole::Leader | MemberRole::TakingOver | MemberRole::SteppingDown);
+    Member {
+        member: member.member.clone(),
+        site: member.site.clone(),
+        role,
+        ballot: member.ballot.clone(),
+        term: elected.filter(|_| leads).map(|e| e.term),
+        health: match &member.health {
+            Health::Healthy => "healthy".to_owned(),
+            Health::Unhealthy { reason } => reason.clone(),
+        },
+        address: member.address.clone(),
+        http: member.http.clone(),
+        next: elected.and_then(|e| e.place_in_line(&member.ballot)).map(|place| place + 1),
+        elector: lowest == Some(&member.ballot),
+        software: member.software.clone(),
+    }
+}
+
+fn standing_of(elected: &Elected) -> Standing {
+    let named = elected.named();
+    Standing {
+        member: named.map(|n| n.member.clone()),
+        site: named.map(|n| n.site.clone()),
+        ballot: named.map(|n| n.ballot.clone()),
+        term: elected.term,
+        cause: elected.cause,
+        sentence: elected.sentence.clone(),
+        decided_by: elected.decided_by.clone(),
+        decided_at_ms: elected.decided_at_ms,
+        succession: elected.succession.iter().map(|n| n.member.clone()).collect(),
+        exclusions: elected.exclusions.clone(),
+        request: elected.request.clone(),
+    }
+}

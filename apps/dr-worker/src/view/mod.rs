@@ -1,0 +1,7 @@
+//! What is shown of an election: the same for `list`, `history` and the HTTP endpoints.
+
+mod cluster;
+mod history;
+
+pub use cluster::{Cluster, Leader, Member, MemberRole, OpenRequest, Standing, Unreadable};
+pub use history::{History, HistoryRow};
