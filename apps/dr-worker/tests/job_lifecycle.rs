@@ -16,13 +16,15 @@ use std::sync::Arc;
 #[tokio::test]
 async fn a_job_that_ends_when_asked_is_stopped_gently() {
     let tree = Tree::new();
-    let mut spec = tree.spec("trap 'echo asked > asked; exit 3' INT; while :; do sleep 0.02; done");
+    let mut spec =
+        tree.spec("trap 'echo asked > asked; exit 3' INT; echo > up; while :; do sleep 0.02; done");
     spec.stop_signal = StopSignal::Int;
     spec.stop_timeout = Duration::from_secs(5);
     let job = run(spec);
     job.ready().await.expect("it runs");
     let status = *job.status().borrow();
     assert_eq!(status.state, ProcessState::Running);
+    until("its trap", || tree.file("up").exists()).await;
     let pid = Pid::from_raw(status.pid.expect("a pid").cast_signed());
     assert!(tree.living().iter().any(|&(living, _)| living == pid));
 
@@ -53,6 +55,20 @@ async fn a_job_that_ignores_the_signal_is_killed_with_all_its_kin_within_the_bud
     assert!(now <= began + budget, "{:?} over", now.duration_since(began + budget));
     assert!(stopped.took >= timeout, "not given its time: {:?}", stopped.took);
     assert_eq!(stopped.exit, Some(Exit::Signal(9)));
+}
+
+#[tokio::test]
+async fn a_job_that_goes_on_forking_is_ended_all_the_same() {
+    let tree = Tree::new();
+    // Each sleeper is in a session of its own, and three shells make new ones as fast as they can.
+    let job = run(tree.spec(
+        "trap '' TERM; breed() { while :; do setsid sleep 1 & [ $((n=n+1)) -lt 40 ] || { n=0; sleep 0.2; }; done; }
+         breed & setsid sh -c 'trap \"\" TERM; while :; do setsid sleep 1 & sleep 0.01; done' & breed",
+    ));
+    until("a crowd", || tree.living().len() >= 60).await;
+    let stopped = job.stop(soon()).await;
+    assert!(tree.is_gone(), "said to be stopped, but {} live", tree.living().len());
+    assert!(stopped.took < Duration::from_secs(5), "{:?}", stopped.took);
 }
 
 #[tokio::test]
@@ -174,7 +190,7 @@ async fn a_job_that_ends_once_is_started_again_and_gets_ready_again() {
         .wait_for(|status| status.state == ProcessState::Running && status.restarts == 1)
         .await
         .expect("it goes on");
-    assert_eq!(tree.lines("runs").len(), 2);
+    until("its second word", || tree.lines("runs").len() == 2).await;
     job.stop(soon()).await;
     assert!(tree.is_gone());
 }

@@ -7,13 +7,24 @@ use std::time::Duration;
 
 use dr_worker::guard::BootTime;
 use dr_worker::job::StateLock;
-use job_support::{STUBBORN, STUBBORN_PROCESSES, Tree, WorkerSetup, guards_of, name_of, wait_for};
+use job_support::{STUBBORN, STUBBORN_PROCESSES, Tree, Worker, WorkerSetup, guards_of, name_of, wait_for};
 use nix::sys::signal::{Signal, kill};
 
 #[test]
 #[ignore = "the worker of the other tests, not a test"]
 fn worker_process() {
     job_support::worker_process();
+}
+
+/// Kills a worker and its guard so that neither sees the other's end.
+fn kill_together(worker: &mut Worker) {
+    let guard = worker.guard();
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        worker.signal(signal);
+        kill(guard, signal).expect("a living guard");
+    }
+    worker.wait();
+    wait_for("the end of the guard", || name_of(guard).is_none());
 }
 
 fn wait_for_the_whole_tree(tree: &Tree) {
@@ -39,10 +50,11 @@ fn a_worker_that_is_killed_leaves_no_process_of_its_job() {
 #[test]
 fn a_worker_that_is_killed_lets_its_job_end_gently() {
     let tree = Tree::new();
-    let script = "trap 'echo asked > asked; exit' TERM; while :; do sleep 0.02; done";
+    let script = "trap 'echo asked > asked; exit' TERM; echo > up; while :; do sleep 0.02; done";
     let mut setup = WorkerSetup::new(&tree, script);
     setup.stop_timeout = Duration::from_secs(10);
     let mut worker = setup.start();
+    wait_for("its trap", || tree.file("up").exists());
     worker.signal(Signal::SIGKILL);
     worker.wait();
     wait_for("the end of the job", || tree.is_gone());
@@ -137,6 +149,14 @@ fn a_guard_that_is_killed_takes_the_job_with_it() {
 }
 
 #[test]
+fn worker_and_guard_killed_together_take_the_jobs_program_with_them() {
+    let tree = Tree::new();
+    let mut worker = WorkerSetup::new(&tree, "exec sleep 1000").start();
+    kill_together(&mut worker);
+    wait_for("the end of the program", || tree.is_gone());
+}
+
+#[test]
 fn a_guard_that_is_frozen_does_not_hold_up_a_stop() {
     let tree = Tree::new();
     let mut worker = WorkerSetup::new(&tree, STUBBORN).start();
@@ -155,10 +175,11 @@ fn a_guard_that_is_frozen_does_not_hold_up_a_stop() {
 #[test]
 fn a_guard_that_is_frozen_does_not_cost_the_job_its_gentle_end() {
     let tree = Tree::new();
-    let script = "trap 'echo asked > asked; exit' TERM; while :; do sleep 0.02; done";
+    let script = "trap 'echo asked > asked; exit' TERM; echo > up; while :; do sleep 0.02; done";
     let mut setup = WorkerSetup::new(&tree, script);
     setup.stop_timeout = Duration::from_secs(2);
     let mut worker = setup.start();
+    wait_for("its trap", || tree.file("up").exists());
     kill(worker.guard(), Signal::SIGSTOP).expect("freeze the guard");
     worker.tell("stop 5000");
     worker.expect("stopped");
@@ -297,14 +318,7 @@ fn what_is_left_when_worker_and_guard_are_killed_together_is_ended_by_the_next_w
     setup.cgroup = Some(&root.0);
     let mut worker = setup.start();
     wait_for_the_whole_tree(&tree);
-    let guard = worker.guard();
-    // Frozen first, so that neither sees the other's end.
-    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-        worker.signal(signal);
-        kill(guard, signal).expect("a living guard");
-    }
-    worker.wait();
-    wait_for("the end of the guard", || name_of(guard).is_none());
+    kill_together(&mut worker);
     assert!(!tree.is_gone(), "nothing is left to end");
 
     let next = Tree::new();
@@ -320,7 +334,7 @@ fn the_job_gets_nothing_of_the_worker_that_it_must_not_have() {
     let tree = Tree::new();
     let state = tempfile::tempdir().expect("tempdir");
     let script = r#"
-        env > env.tmp; ls /proc/$$/fd > fd; cat /proc/$$/status > status
+        env > env.tmp; ls /proc/$$/fd > fd; cat /proc/self/status > status
         ps -o pid=,pgid=,sid= -p $$ > ids; readlink /proc/$$/fd/0 > stdin; mv env.tmp env
         while :; do sleep 0.05; done
     "#;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -109,15 +109,16 @@ impl Keeper {
     fn guard(mut self) {
         loop {
             self.wait();
-            // However long this process was frozen or the machine asleep, nothing is done before
-            // the newest deadline and the clock are known: first the pipe, which may hold a renewal
-            // that was in time, then the clock, and only then the job.
-            self.take_orders();
-            self.see_the_launch_through(false);
-            if self.reap() && self.cgroup_is_empty() {
+            // However long this process was frozen or the machine asleep: first the clock, then the orders,
+            // and only then the job. In this order no renewal that came before `now` is overlooked, at
+            // whatever point the process was frozen; and a clock read too early is read again at once, for
+            // the timer rings for a deadline that has passed.
+            let now = BootTime::now();
+            self.take_orders(now);
+            self.see_the_launch_through();
+            if self.reap(now) && self.cgroup_is_empty() {
                 break;
             }
-            let now = BootTime::now();
             match self.plan.step(now) {
                 Step::Wait => {}
                 Step::Ask(why) => {
@@ -134,25 +135,21 @@ impl Keeper {
     fn wait(&mut self) {
         let now = BootTime::now();
         let wake_at = self.plan.wake_at().clamp(now + KILL_INTERVAL, now + LONGEST_WAIT);
-        self.wakers.wait(
-            wake_at,
-            self.orders.open.then_some(io::stdin()).as_ref(),
-            match &self.main {
-                Main::Launching(launched) => Some(launched),
-                _ => None,
-            },
-        );
+        let stdin = io::stdin();
+        let orders = self.orders.open.then_some(stdin.as_fd());
+        let launch = match &self.main {
+            Main::Launching(launched) => Some(launched.fd()),
+            Main::Running(_) | Main::Ended => None,
+        };
+        self.wakers.wait(wake_at, orders.into_iter().chain(launch));
     }
 
-    fn take_orders(&mut self) {
-        if self.wakers.orders {
-            self.orders.read();
-        }
-        // Also when nothing was read: orders may have come in one piece with the first.
+    fn take_orders(&mut self, now: BootTime) {
+        self.orders.drain();
         loop {
             match self.orders.lines.next() {
                 Ok(Some(Order::Until(until))) => self.plan.renew(until.into()),
-                Ok(Some(Order::Stop { by })) => self.stop(Some(by.into()), Why::Order),
+                Ok(Some(Order::Stop { by })) => self.plan.stop(now, Some(by.into()), Why::Order),
                 // A worker that talks nonsense is no worker.
                 Ok(Some(Order::Start(_))) | Err(_) => {
                     self.orders.open = false;
@@ -162,18 +159,13 @@ impl Keeper {
             }
         }
         if !self.orders.open {
-            self.stop(None, Why::WorkerGone);
+            self.plan.stop(now, None, Why::WorkerGone);
         }
     }
 
-    fn stop(&mut self, by: Option<BootTime>, why: Why) {
-        self.plan.stop(BootTime::now(), by, why);
-    }
-
-    /// Learns whether the job's program runs. `ended`: the launched process has been reaped, so the
-    /// answer is there.
-    fn see_the_launch_through(&mut self, ended: bool) {
-        if !ended && !self.wakers.launch {
+    /// Learns whether the job's program runs, once that is decided.
+    fn see_the_launch_through(&mut self) {
+        if !matches!(&self.main, Main::Launching(launched) if is_readable(launched.fd())) {
             return;
         }
         match std::mem::replace(&mut self.main, Main::Ended) {
@@ -194,7 +186,7 @@ impl Keeper {
     }
 
     /// Reaps what has ended. True if no child is left, so no descendant either.
-    fn reap(&mut self) -> bool {
+    fn reap(&mut self, now: BootTime) -> bool {
         loop {
             let (pid, exit) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::Exited(pid, code)) => (pid, Exit::Code(code)),
@@ -203,24 +195,23 @@ impl Keeper {
                 Err(Errno::ECHILD) => return true,
                 Ok(_) | Err(_) => continue,
             };
-            if matches!(&self.main, Main::Launching(launched) if launched.pid == pid) {
-                self.see_the_launch_through(true);
-            }
+            // With the process its end of the pipe is closed: by now it is decided.
+            self.see_the_launch_through();
             if matches!(self.main, Main::Running(main) if main == pid) {
                 self.main = Main::Ended;
                 self.reports.send(&Report::Exited(exit));
-                self.end_the_rest();
+                self.end_the_rest(now);
             }
         }
     }
 
     /// The job is over with its program. What else it started is asked and killed like the job
     /// itself; if a stop is under way, those are asked now whom the signal to the group missed.
-    fn end_the_rest(&mut self) {
+    fn end_the_rest(&mut self, now: BootTime) {
         if self.plan.is_stopping() {
             self.ask();
         } else {
-            self.stop(None, Why::Exited);
+            self.plan.stop(now, None, Why::Exited);
         }
     }
 
@@ -300,6 +291,13 @@ impl Orders {
         Ok(None)
     }
 
+    /// Reads all that is there, and does not wait for more.
+    fn drain(&mut self) {
+        while self.open && is_readable(io::stdin().as_fd()) {
+            self.read();
+        }
+    }
+
     /// One read, which blocks if nothing is there.
     fn read(&mut self) {
         let mut buffer = [0; 16 * 1024];
@@ -329,10 +327,6 @@ impl Reports {
 struct Wakers {
     deaths: SignalFd,
     timer: TimerFd,
-    /// Set by [`Wakers::wait`]: orders can be read.
-    orders: bool,
-    /// Set by [`Wakers::wait`]: the launch is decided.
-    launch: bool,
 }
 
 impl Wakers {
@@ -347,33 +341,32 @@ impl Wakers {
         Ok(Wakers {
             deaths: SignalFd::with_flags(&deaths, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?,
             timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?,
-            orders: false,
-            launch: false,
         })
     }
 
-    fn wait(&mut self, until: BootTime, orders: Option<&io::Stdin>, launch: Option<&Launched>) {
+    /// Waits until `until`, the death of a child, or a word on one of the `others`. Which of them it was is
+    /// for the caller to find out: that may have changed by the time this returns.
+    fn wait<'fd>(&mut self, until: BootTime, others: impl Iterator<Item = BorrowedFd<'fd>>) {
         // Absolute, on the clock that goes on in suspend: the timer rings on waking up.
         let ring = Expiration::OneShot(TimeSpec::from_duration(until.as_duration()));
         let set = self.timer.set(ring, TimerSetTimeFlags::TFD_TIMER_ABSTIME);
-        let mut fds = vec![
-            PollFd::new(self.deaths.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.timer.as_fd(), PollFlags::POLLIN),
-        ];
-        let orders_at = orders.map(|orders| {
-            fds.push(PollFd::new(orders.as_fd(), PollFlags::POLLIN));
-            fds.len() - 1
-        });
-        let launch_at = launch.map(|launch| {
-            fds.push(PollFd::new(launch.fd(), PollFlags::POLLIN));
-            fds.len() - 1
-        });
+        let own = [self.deaths.as_fd(), self.timer.as_fd()];
+        let mut fds: Vec<PollFd<'_>> = own.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).into();
+        fds.extend(others.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         // Without a timer the guard looks around often instead.
         let timeout = if set.is_ok() { PollTimeout::NONE } else { PollTimeout::from(10u8) };
-        let polled = poll(&mut fds, timeout).is_ok();
-        let is_ready = |at: Option<usize>| polled && at.is_some_and(|at| fds[at].any().unwrap_or(true));
-        (self.orders, self.launch) = (is_ready(orders_at), is_ready(launch_at));
-        // Emptied, so that they ring anew; what they stand for is looked at in any case.
+        let _ = poll(&mut fds, timeout);
+        // Emptied, so that it rings anew.
         while let Ok(Some(_)) = self.deaths.read_signal() {}
+    }
+}
+
+/// Whether a read would not block: there is something, or the end.
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    loop {
+        match poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], PollTimeout::ZERO) {
+            Err(Errno::EINTR) => {}
+            polled => return polled.is_ok_and(|count| count > 0),
+        }
     }
 }

@@ -18,7 +18,7 @@ use zk_session::BootTime;
 
 /// How long before the lease's end SIGKILL is sent at the latest, so that the kernel has torn the
 /// tree down by the end of the lease.
-pub const KILL_RESERVE: Duration = Duration::from_millis(200);
+pub const KILL_RESERVE: Duration = Duration::from_millis(300);
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,21 +139,21 @@ mod tests {
     #[test]
     fn a_lease_that_is_renewed_keeps_the_job_working() {
         let mut plan = plan(1_000, 10_000);
-        assert_eq!(plan.step(at(8_799)), Step::Wait);
+        assert_eq!(plan.step(at(8_699)), Step::Wait);
         plan.renew(at(20_000));
         assert_eq!(plan.step(at(10_000)), Step::Wait);
-        assert_eq!(plan.wake_at(), at(18_800));
+        assert_eq!(plan.wake_at(), at(18_700));
     }
 
     #[test]
     fn a_lease_that_is_not_renewed_leaves_the_stop_timeout_and_the_reserve() {
         let mut plan = plan(1_000, 10_000);
-        assert_eq!(plan.wake_at(), at(8_800));
-        assert_eq!(plan.step(at(8_800)), Step::Ask(Why::Deadline));
-        assert_eq!(plan.step(at(9_799)), Step::Wait);
-        assert_eq!(plan.wake_at(), at(9_800));
-        assert_eq!(plan.step(at(9_800)), Step::Kill);
-        assert_eq!(plan.step(at(9_801)), Step::Kill, "until nothing is left");
+        assert_eq!(plan.wake_at(), at(8_700));
+        assert_eq!(plan.step(at(8_700)), Step::Ask(Why::Deadline));
+        assert_eq!(plan.step(at(9_699)), Step::Wait);
+        assert_eq!(plan.wake_at(), at(9_700));
+        assert_eq!(plan.step(at(9_700)), Step::Kill);
+        assert_eq!(plan.step(at(9_701)), Step::Kill, "until nothing is left");
     }
 
     #[test]
@@ -166,15 +166,15 @@ mod tests {
 
     #[test]
     fn a_guard_that_wakes_past_the_deadline_kills_without_asking() {
-        assert_eq!(plan(1_000, 10_000).step(at(9_800)), Step::Kill);
+        assert_eq!(plan(1_000, 10_000).step(at(9_700)), Step::Kill);
         assert_eq!(plan(1_000, 10_000).step(at(99_000)), Step::Kill);
     }
 
     #[test]
     fn a_guard_that_wakes_late_asks_for_as_long_as_there_is_time() {
         let mut plan = plan(1_000, 10_000);
-        assert_eq!(plan.step(at(9_700)), Step::Ask(Why::Deadline));
-        assert_eq!(plan.wake_at(), at(9_800));
+        assert_eq!(plan.step(at(9_600)), Step::Ask(Why::Deadline));
+        assert_eq!(plan.wake_at(), at(9_700));
     }
 
     #[test]
@@ -191,15 +191,15 @@ mod tests {
         let mut sooner = plan(1_000, 10_000);
         sooner.stop(at(2_000), Some(at(2_500)), Why::Order);
         assert_eq!(sooner.step(at(2_000)), Step::Ask(Why::Order));
-        assert_eq!(sooner.wake_at(), at(2_300));
+        assert_eq!(sooner.wake_at(), at(2_200));
 
         let mut lease = plan(5_000, 10_000);
         lease.stop(at(4_500), Some(at(60_000)), Why::WorkerGone);
         assert_eq!(lease.step(at(4_500)), Step::Ask(Why::WorkerGone));
         assert_eq!(lease.wake_at(), at(9_500));
         lease.renew(at(6_000));
-        assert_eq!(lease.wake_at(), at(5_800));
-        assert_eq!(lease.step(at(5_800)), Step::Kill);
+        assert_eq!(lease.wake_at(), at(5_700));
+        assert_eq!(lease.step(at(5_700)), Step::Kill);
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
         plan.stop(at(2_900), None, Why::WorkerGone);
         assert_eq!(plan.wake_at(), at(3_000));
         plan.stop(at(2_400), Some(at(2_600)), Why::Order);
-        assert_eq!(plan.wake_at(), at(2_400));
+        assert_eq!(plan.wake_at(), at(2_300));
         assert_eq!(plan.step(at(2_401)), Step::Kill);
     }
 

@@ -27,6 +27,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(10);
 /// How long after the guard should have sent SIGKILL the worker does it itself.
 pub(super) const ESCALATION_LAG: Duration = Duration::from_millis(100);
 
+/// How long a guard may take to read what it is to start.
+const START_WITHIN: Duration = Duration::from_secs(5);
+
 /// How often those that survive SIGKILL are named in the log.
 const LINGERING_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -116,11 +119,13 @@ impl Guarded {
         let mut guarded = spawn(guards, title, stderr)
             .map_err(|error| format!("can't start a guard ({}): {error}", guards.exe.display()))?;
         let order = encode(&Order::Start(launch));
-        guarded
-            .orders
-            .write_all(&order)
-            .await
-            .map_err(|error| format!("can't give orders to the guard: {error}"))?;
+        // Longer than the pipe holds, it is taken only as fast as the guard reads. Half an order starts
+        // nothing.
+        match tokio::time::timeout(START_WITHIN, guarded.orders.write_all(&order)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(format!("can't give orders to the guard: {error}")),
+            Err(_) => return Err(format!("the guard has not taken its orders within {START_WITHIN:?}")),
+        }
         Ok(guarded)
     }
 
@@ -266,10 +271,11 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // The guard ends by itself, now that its orders end, and the runtime reaps it. Its pid stays
-        // known as a guard's: forgotten too early, the guard would be taken for an orphan.
-        if !self.is_gone {
-            tracing::debug!(guard = self.guard_pid.as_raw(), "left to the guard to end its processes");
+        // The guard ends its tree and itself, now that its orders end, and the runtime reaps it; unless it
+        // is frozen, perhaps by a `destroy` that was itself dropped. Its pid stays known as a guard's:
+        // forgotten too early, the guard would be taken for an orphan.
+        if !self.is_gone && self.guard.id().is_some() {
+            let _ = kill(self.guard_pid, Signal::SIGCONT);
         }
     }
 }

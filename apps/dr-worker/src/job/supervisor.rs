@@ -415,9 +415,9 @@ mod tests {
     #[test]
     fn the_worker_expects_the_kill_when_the_guard_plans_it() {
         let second = Duration::from_secs(1);
-        assert_eq!(latest_kill(at(10_000), None, second), at(9_800));
+        assert_eq!(latest_kill(at(10_000), None, second), at(9_700));
         assert_eq!(latest_kill(at(10_000), Some((at(2_000), None)), second), at(3_000));
-        assert_eq!(latest_kill(at(10_000), Some((at(2_000), Some(at(2_700)))), second), at(2_500));
-        assert_eq!(latest_kill(at(10_000), Some((at(9_500), Some(at(60_000)))), second), at(9_800));
+        assert_eq!(latest_kill(at(10_000), Some((at(2_000), Some(at(2_700)))), second), at(2_400));
+        assert_eq!(latest_kill(at(10_000), Some((at(9_500), Some(at(60_000)))), second), at(9_700));
     }
 }
