@@ -32,11 +32,14 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         // Dropping the chore ends every process that it has started.
         tokio::select! {
             outcome = cli.chore.run() => outcome,
-            signal = signals::any() => {
-                let signal = signal?;
-                eprintln!("\n{signal}: everything that was started is ended");
-                Ok(signal.exit_code())
-            }
+            signal = signalled() => Ok(signal?.exit_code()),
         }
     })
+}
+
+/// Speaks up at once: ending everything takes a moment.
+async fn signalled() -> anyhow::Result<signals::Ended> {
+    let signal = signals::any().await?;
+    eprintln!("\n{signal}: ending everything that was started");
+    Ok(signal)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
 use super::ledger::Progress;
@@ -56,9 +56,8 @@ async fn first_election(
     ensure!(leader.site == "east", "the preferred site is east, and {} leads", leader.id);
     summary.add("four workers start", &leader.id, Some(event.elapsed()));
     some_orders(stage, narrator, &progress).await?;
-    let code = stage.worker(&leader.id)?.answers("/leader").await;
-    ensure!(code == Some(200), "/leader of the leader {} answers {code:?}, not 200", leader.id);
     members_stand_by(stage, 3).await?;
+    only_it_answers(stage, &leader).await?;
     narrator.say(format!("a load balancer that asks /leader: 200 from {}, 503 from the others", leader.id));
     Ok(leader)
 }
@@ -280,6 +279,16 @@ async fn members_stand_by(stage: &mut Stage, count: usize) -> anyhow::Result<()>
     }
 }
 
+/// What a load balancer relies on.
+async fn only_it_answers(stage: &Stage, leader: &Leader) -> anyhow::Result<()> {
+    for worker in &stage.workers {
+        let expected = if worker.id == leader.id { 200 } else { 503 };
+        let code = worker.answers("/leader").await;
+        ensure!(code == Some(expected), "/leader of {} answers {code:?}, not {expected}", worker.id);
+    }
+    Ok(())
+}
+
 /// Waits until the leader has shown that its job does its work.
 async fn some_orders(stage: &mut Stage, narrator: &Narrator, since: &Progress) -> anyhow::Result<()> {
     let mut seen = since.clone();
@@ -310,17 +319,16 @@ async fn tell_takeover(
     leader: &Leader,
     event: Instant,
 ) -> anyhow::Result<()> {
-    narrator.say(format!("the job runs again, {} after that", seconds(event.elapsed())));
+    narrator.say(format!("the job books again, {} later", seconds(event.elapsed())));
     tell_leader(stage, narrator, leader).await
 }
 
 async fn tell_leader(stage: &Stage, narrator: &Narrator, leader: &Leader) -> anyhow::Result<()> {
     let list = stage.operator.json(&["list"]).await?;
-    let because = find_text(&list, "sentence").unwrap_or("the decision has no sentence");
-    narrator.say(format!(
-        "{} leads in term {} with fencing token {}, because {because}",
-        leader.id, leader.term, leader.token
-    ));
+    let because = find_text(&list, "sentence").context("the decision has no sentence")?;
+    narrator
+        .say(format!("{} leads, in term {}, with fencing token {}", leader.id, leader.term, leader.token));
+    narrator.say(format!("why: {because}"));
     Ok(())
 }
 
