@@ -127,9 +127,15 @@ impl<'a> Attempts<'a> {
     ) -> Result<DriverResult<T>, OpError> {
         self.wait_until_open().await?;
         let sent = BootTime::now();
-        let answer = within(self.deadline, request(self.deadline))
-            .await
-            .unwrap_or_else(|| Err(DriverError::Ambiguous("ZooKeeper did not answer".to_owned())));
+        let answer = tokio::select! {
+            biased;
+            answer = within(self.deadline, request(self.deadline)) => {
+                answer.unwrap_or_else(|| Err(DriverError::Ambiguous("ZooKeeper did not answer".to_owned())))
+            }
+            () = self.inner.over_token().cancelled() => {
+                Err(DriverError::Ambiguous("the session ended meanwhile".to_owned()))
+            }
+        };
         match &answer {
             Ok(_) | Err(DriverError::Definite(_)) => self.inner.contact(sent),
             Err(DriverError::Ambiguous(_) | DriverError::NotSent(_)) => {}

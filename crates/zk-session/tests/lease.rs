@@ -1,5 +1,7 @@
 //! Leases over real servers: given by beats, taken by silence, and always before the server acts.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
+
 mod common;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Operations: what they do, and what they find out after the answer was lost.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
+
 mod common;
 
 use common::{Bed, PATIENCE, eventually, soon};

@@ -1,5 +1,7 @@
 //! Making a session, its states, its end.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
+
 mod common;
 
 use std::time::{Duration, Instant};
@@ -233,6 +235,7 @@ async fn a_session_survives_the_loss_of_its_server(driver: DriverKind) {
         ensemble.kill(server).await.unwrap();
         before.barrier().await.unwrap_or_else(|error| panic!("without server {server}: {error}"));
         ensemble.start_server(server).await.unwrap();
+        ensemble.wait_serving(Duration::from_secs(60)).await.unwrap();
     }
     assert_eq!(session.active().await.unwrap(), before);
 }

@@ -1,5 +1,7 @@
 //! Watches and held znodes across cuts and new sessions.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
+
 mod common;
 
 use std::time::Duration;

@@ -36,6 +36,7 @@ use crate::time::{BootTime, sleep_until, within};
 /// Makes a session.
 pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
     let hosts: Vec<String> = spec.hosts.iter().map(|host| host.address.to_string()).collect();
+    let hosts = vec![hosts.join(","); ROUND.div_ceil(hosts.len().max(1))];
     let mut connector = Client::connector()
         .with_session_timeout(spec.session_timeout)
         .with_connection_timeout(silence(spec.session_timeout));
@@ -87,6 +88,11 @@ pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailu
     let driver = Arc::new(ClientDriver { client: Mutex::new(Some(client)), core });
     Ok(Connected { driver, events: receiver })
 }
+
+/// The client's pause between attempts to connect doubles with each round over its hosts and has no bound: with three
+/// hosts, an outage of 3 s was noticed to be over after 5.4 s. With each host listed several times, the rounds are
+/// longer, and for the first seven seconds no pause exceeds one.
+const ROUND: usize = 16;
 
 /// How long a connection may be silent before another one is sought: three of these fit into a session.
 fn silence(session_timeout: Duration) -> Duration {

@@ -1,0 +1,102 @@
+//! The metrics, by name, label and count.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use common::{Bed, PATIENCE, wait_state};
+use metrics::{
+    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+use zk_session::{CreateMode, DriverKind, SessionState, describe_metrics};
+
+#[derive(Default)]
+struct Recording {
+    values: Arc<Mutex<BTreeMap<String, u64>>>,
+    described: Mutex<Vec<String>>,
+}
+
+struct Count(String, Arc<Mutex<BTreeMap<String, u64>>>);
+
+impl CounterFn for Count {
+    fn increment(&self, by: u64) {
+        *self.1.lock().unwrap().entry(self.0.clone()).or_default() += by;
+    }
+    fn absolute(&self, _: u64) {}
+}
+
+impl HistogramFn for Count {
+    fn record(&self, seconds: f64) {
+        assert!(seconds >= 0.0);
+        self.increment(1);
+    }
+}
+
+impl Recording {
+    fn count(&self, key: &Key) -> Count {
+        let labels: Vec<String> =
+            key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        Count(format!("{}{{{}}}", key.name(), labels.join(",")), self.values.clone())
+    }
+}
+
+impl Recorder for Recording {
+    fn describe_counter(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
+        self.described.lock().unwrap().push(name.as_str().to_owned());
+    }
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
+        self.described.lock().unwrap().push(name.as_str().to_owned());
+    }
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(Arc::new(self.count(key)))
+    }
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(Arc::new(self.count(key)))
+    }
+}
+
+#[test]
+fn operations_reconnects_and_expirations_are_counted() {
+    let recording = Recording::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    metrics::with_local_recorder(&recording, || {
+        describe_metrics();
+        runtime.block_on(async {
+            let bed = Bed::start(DriverKind::default()).await;
+            let session = bed.session().await;
+            session.create("/a", "", CreateMode::Persistent).await.unwrap();
+            session.create("/a", "", CreateMode::Persistent).await.unwrap_err();
+            session.get("/a").await.unwrap();
+            bed.proxy.cut().await;
+            wait_state(&session, "paused", |state| !state.is_active()).await;
+            wait_state(&session, "active", SessionState::is_active).await;
+            bed.proxy.refuse(true).await.unwrap();
+            bed.proxy.cut().await;
+            wait_state(&session, "inactive", |state| matches!(state, SessionState::Inactive { .. })).await;
+            session.close(PATIENCE).await;
+        });
+    });
+    let values = recording.values.lock().unwrap();
+    for (metric, count) in [
+        ("zk_session_requests_total{op=create,outcome=ok}", 1),
+        ("zk_session_requests_total{op=create,outcome=node_exists}", 1),
+        ("zk_session_requests_total{op=get,outcome=ok}", 1),
+        ("zk_session_request_seconds{op=create}", 2),
+        ("zk_session_reconnects_total{}", 1),
+        ("zk_session_expirations_total{}", 1),
+    ] {
+        assert_eq!(values.get(metric), Some(&count), "{metric} in {values:#?}");
+    }
+    let described = recording.described.lock().unwrap();
+    for metric in values.keys() {
+        let name = metric.split('{').next().unwrap();
+        assert!(described.iter().any(|described| described == name), "{name} is not described");
+    }
+}

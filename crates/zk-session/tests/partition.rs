@@ -1,0 +1,66 @@
+//! A server that is cut off from its ensemble and goes on talking to its clients: connected, and wrong.
+//!
+//! This is how leaders of other systems came to be two (Curator's CURATOR-444): the cut-off follower answers reads and
+//! pings until `syncLimit` ticks have passed, while the ensemble's leader expires the session after its timeout.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{TICK, TIMEOUT, builder, soon, wait_for, wait_state};
+use zk_session::{BootTime, CreateMode, DriverKind, SessionState, sleep_until};
+use zk_testkit::{Ensemble, Mode, Proxy};
+
+for_each_driver!(a_lease_ends_before_the_rest_of_the_ensemble_expires_the_session);
+
+async fn a_lease_ends_before_the_rest_of_the_ensemble_expires_the_session(driver: DriverKind) {
+    // The follower believes in its connection for five times the session timeout.
+    let ensemble = Ensemble::builder()
+        .servers(3)
+        .tick_time(TICK)
+        .sync_limit(40)
+        .breakable_links(true)
+        .start()
+        .await
+        .unwrap();
+    let mut follower = None;
+    for server in 0..3 {
+        if ensemble.mode(server).await == Some(Mode::Follower) {
+            follower = Some(server);
+        }
+    }
+    let follower = follower.expect("a follower");
+    let leader = ensemble.leader().await.expect("a leader");
+    let addresses = ensemble.addresses();
+    let proxy = Proxy::start(addresses[follower]).await.unwrap();
+    let session = builder(driver, proxy.addr()).connect().await.unwrap();
+    let observer = builder(DriverKind::default(), addresses[leader]).connect().await.unwrap();
+
+    session.create("/leader", "", CreateMode::Ephemeral).await.unwrap();
+    let mut gone = observer.watch_data("/leader");
+    observer.barrier().await.unwrap();
+    assert!(gone.next().await.unwrap().value.is_some());
+    let keeper = session.keep_lease();
+    wait_for(&mut keeper.subscribe(), "a lease", Option::is_some).await;
+
+    ensemble.isolate(follower).unwrap();
+    let cut = BootTime::now();
+    let watching = tokio::spawn(async move {
+        while gone.next().await.unwrap().value.is_some() {}
+        BootTime::now()
+    });
+    let end = soon("the end of the lease", async {
+        while keeper.lease().is_some_and(|lease| lease.is_valid_at(BootTime::now())) {
+            sleep_until(BootTime::now() + Duration::from_millis(5)).await;
+        }
+        BootTime::now()
+    })
+    .await;
+    assert!(end.duration_since(cut) < TIMEOUT, "it ended {:?} after the cut", end.duration_since(cut));
+    let expired = soon("the expiry", watching).await.unwrap();
+    assert!(end < expired, "the lease ended {:?} after the successor could act", end.duration_since(expired));
+    // By then this side has given the session up, although the follower still talked to it.
+    wait_state(&session, "inactive", |state| matches!(state, SessionState::Inactive { .. })).await;
+}
