@@ -39,7 +39,7 @@
 //!   without waiting for anything.
 //!
 //! # What it costs
-//! One more hop over loopback for each message (some 30 microseconds), one listening socket on 127.0.0.1 for the
+//! One more hop over loopback for each message (some tens of microseconds), one listening socket on 127.0.0.1 for the
 //! milliseconds that the client takes to connect (a stranger who gets there first is told from the client by a number
 //! of 31 bits that only the client knows), two more sockets and one thread per session. The loopback interface has to
 //! be up, which it is not in a network namespace fresh from `ip netns add`.
