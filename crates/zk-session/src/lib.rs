@@ -1,5 +1,4 @@
-//! A ZooKeeper session that recovers and knows its own state.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod attempts;
@@ -35,3 +34,22 @@ pub use session::{CloseOutcome, LeaseKeeper, Session, SessionBuilder};
 pub use state::{InactiveReason, SessionState};
 pub use time::{BootTime, sleep_until};
 pub use watching::{ChildrenWatch, DataWatch, Observed};
+
+#[cfg(test)]
+mod tests {
+    /// The handles go wherever their users go.
+    #[test]
+    fn the_public_types_are_send_and_sync() {
+        fn check<T: Send + Sync + 'static>() {}
+        check::<super::Session>();
+        check::<super::SessionBuilder>();
+        check::<super::Incarnation>();
+        check::<super::Tether>();
+        check::<super::LeaseKeeper>();
+        check::<super::DataWatch>();
+        check::<super::ChildrenWatch>();
+        check::<super::HeldEphemeral>();
+        check::<super::OpError>();
+        check::<super::ConnectError>();
+    }
+}
