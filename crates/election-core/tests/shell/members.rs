@@ -137,7 +137,14 @@ impl World {
         joined
     }
 
-    pub(crate) fn join_over(&self, session: Session, member: &str, site: &str, fate: Fate, paths: Paths) -> Member {
+    pub(crate) fn join_over(
+        &self,
+        session: Session,
+        member: &str,
+        site: &str,
+        fate: Fate,
+        paths: Paths,
+    ) -> Member {
         let config = ElectionConfig {
             paths,
             name: format!("orders as {member}"),

@@ -157,16 +157,21 @@ impl Engine {
     /// Held, entitled and prepared: leadership is entered if the lease is good
     /// for at least the time that stopping needs.
     pub(in crate::engine) fn enter(&mut self, place: Place) {
+        let State::Claiming(claiming) = &self.office.state else {
+            return;
+        };
+        // Spoiled by somebody's hand: it is made anew.
+        if matches!(&self.view.current, Known::Unreadable(_, meta) if meta.czxid == place.czxid) {
+            self.set_claim(Claim::Looking(None));
+            return self.advance_claim();
+        }
+        if claiming.prepared != Prepared::Yes {
+            return;
+        }
         let Some(work_until) = self.work_until() else {
             return;
         };
         if self.now.time + self.config.policy.stop_budget >= work_until {
-            return;
-        }
-        let State::Claiming(claiming) = &self.office.state else {
-            return;
-        };
-        if claiming.prepared != Prepared::Yes {
             return;
         }
         // The token rests on the decision. One that can't be read (any more) is
@@ -192,7 +197,7 @@ impl Engine {
         self.note(Level::Info, NoteKind::Office, text);
         self.actions.push_back(Action::WorkUntil(work_until));
         self.actions.push_back(Action::TakeOver(grant.clone()));
-        let held = Held { grant, place, epoch: self.epoch(), doubt: None, doubted: false };
+        let held = Held { grant, place, epoch: self.epoch(), doubt: None, doubted: false, repair: None, ready_ms: None };
         self.office.state = State::TakingOver(Box::new(held));
     }
 

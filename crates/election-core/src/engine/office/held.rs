@@ -32,6 +32,44 @@ impl Engine {
                 held.doubt = op;
             }
         }
+        if !waits {
+            self.repair_place();
+        }
+    }
+
+    /// Writes the own record anew if somebody's hand has spoiled it: nobody could
+    /// decide anything while it can't be read.
+    fn repair_place(&mut self) {
+        let (State::TakingOver(held) | State::Leading(held)) = &self.office.state else {
+            return;
+        };
+        let Known::Unreadable(_, meta) = &self.view.current else {
+            return;
+        };
+        if held.repair.is_some() || meta.czxid != held.place.czxid {
+            return;
+        }
+        let version = meta.version;
+        let (nomination, ballot) = (held.grant.nomination.clone(), held.grant.ballot.clone());
+        let ready_ms = held.ready_ms;
+        let status = if ready_ms.is_some() { Status::Ready } else { Status::Progress };
+        if let Some(data) = self.place_data(&nomination, &ballot, status, ready_ms) {
+            let path = self.config.paths.current();
+            let op = self.perform(Request::Set { path, data, version });
+            if let Some(held) = self.held_mut() {
+                held.repair = op;
+            }
+        }
+    }
+
+    pub(super) fn repaired(&mut self, outcome: &Outcome) {
+        let Some(held) = self.held_mut() else { return };
+        held.repair = None;
+        match outcome {
+            Outcome::Changed { version, .. } => held.place.version = *version,
+            _ => held.doubted = true,
+        }
+        self.office.retry_at = Some(self.now.time + RETRY);
     }
 
     pub(in crate::engine) fn held_mut(&mut self) -> Option<&mut Held> {
@@ -225,6 +263,7 @@ impl Engine {
         match outcome {
             Outcome::Changed { version, .. } => {
                 held.place.version = *version;
+                held.ready_ms = Some(self.now.unix_ms);
                 self.office.state = State::Leading(held);
                 self.actions.push_back(Action::Lead);
                 self.write_history();

@@ -124,6 +124,10 @@ pub(in crate::engine) struct Held {
     /// A watch says that the place is not this one any more; being verified.
     pub(super) doubt: Option<OpId>,
     pub(super) doubted: bool,
+    /// The record in the place was spoiled by somebody's hand; being written anew.
+    pub(super) repair: Option<OpId>,
+    /// When it became READY, in milliseconds since the Unix epoch.
+    pub(super) ready_ms: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -365,7 +369,7 @@ impl Engine {
                 ReleaseStep::AwaitCreation(known) => *known == op,
                 ReleaseStep::Delete(known, _) | ReleaseStep::Look(known) => *known == Some(op),
             },
-            _ => self.office.held().is_some_and(|held| held.doubt == Some(op)),
+            _ => self.office.held().is_some_and(|held| held.doubt == Some(op) || held.repair == Some(op)),
         };
         if !ours {
             return false;
@@ -382,6 +386,7 @@ impl Engine {
             State::Announcing(_, known) if *known == op => self.announced(outcome),
             State::Stopping(_) => self.creation_done(outcome),
             State::Releasing(_) => self.release_done(outcome),
+            _ if self.office.held().is_some_and(|held| held.repair == Some(op)) => self.repaired(outcome),
             _ => self.doubt_done(outcome),
         }
         true

@@ -1,0 +1,83 @@
+//! Elections in virtual time, thousands of them, each from one seed.
+//!
+//! `SIM_SEEDS=20000 cargo test -p election-core --test simulation` runs more;
+//! `SIM_SEED=42 cargo test -p election-core --test simulation -- --nocapture`
+//! replays one, and shows all that happens in it.
+
+#[path = "support/invariants/mod.rs"]
+mod invariants;
+#[path = "support/sim/mod.rs"]
+mod sim;
+#[path = "support/strategy.rs"]
+mod strategy;
+#[path = "support/zookeeper.rs"]
+mod zookeeper;
+
+use std::{env, panic};
+
+use sim::Summary;
+
+/// How many seeds an ordinary run takes.
+const SEEDS: u64 = 2000;
+
+fn number(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, and is {text:?}")))
+}
+
+/// Runs one seed; a panic counts as a violation.
+fn run(seed: u64, trace: bool) -> Result<Summary, String> {
+    let result = panic::catch_unwind(|| sim::run(seed, trace));
+    let why = match result {
+        Ok(Ok(summary)) => return Ok(summary),
+        Ok(Err(violation)) => format!("{:.3} s: {}", violation.at as f64 / 1000.0, violation.what),
+        Err(_) => "it panicked, see above".to_owned(),
+    };
+    Err(format!(
+        "seed {seed}: {why}\n  replay: SIM_SEED={seed} cargo test -p election-core --no-default-features \
+         --test simulation -- --nocapture"
+    ))
+}
+
+fn add(total: &mut Summary, one: &Summary) {
+    total.virtual_ms += one.virtual_ms;
+    total.terms += one.terms;
+    total.leaderships += one.leaderships;
+    total.successions += one.successions;
+    total.sessions += one.sessions;
+    total.resumed += one.resumed;
+    total.acts += one.acts;
+    total.refused += one.refused;
+    total.requests_done += one.requests_done;
+    total.vacated += one.vacated;
+    total.excluded += one.excluded;
+    total.held += one.held;
+    total.duplicates += one.duplicates;
+    total.left += one.left;
+    total.unknown += one.unknown;
+    total.guard_kills += one.guard_kills;
+    total.operations += one.operations;
+}
+
+#[test]
+fn every_promise_holds_in_every_run() {
+    if let Some(seed) = number("SIM_SEED") {
+        println!("{:#?}", run(seed, true).unwrap_or_else(|why| panic!("{why}")));
+        return;
+    }
+    let seeds = number("SIM_SEEDS").unwrap_or(SEEDS);
+    let first = number("SIM_FIRST").unwrap_or(0);
+    let mut total = Summary::default();
+    let mut failed = Vec::new();
+    for seed in first..first + seeds {
+        match run(seed, false) {
+            Ok(one) => add(&mut total, &one),
+            Err(why) => failed.push(why),
+        }
+        if failed.len() >= 20 {
+            break;
+        }
+    }
+    println!("{total:#?}");
+    assert!(failed.is_empty(), "{} seeds failed\n{}", failed.len(), failed.join("\n"));
+}

@@ -1,0 +1,22 @@
+//! At most one member acts as leader on a valid lease.
+//!
+//! Promised by the exclusive ephemeral and the lease rule, with `on_pause = stop`,
+//! and while nobody takes the place of a living leader by force. The failure that
+//! it excludes: two leaders after a partition between servers
+//! (apache/curator#964, #980, #1137).
+
+use super::Verdict;
+
+/// Somebody who acts: the node, and the token.
+pub(crate) type Acting = (usize, u64);
+
+/// `now` acts; `others` is everyone else who does at this moment.
+pub(crate) fn check(promised: bool, acts: Acting, mut others: impl Iterator<Item = Acting>) -> Verdict {
+    match others.find(|_| promised) {
+        None => Ok(()),
+        Some((host, token)) => Err(format!(
+            "at most one: host {} acts with token {} while host {host} still acts with token {token}",
+            acts.0, acts.1
+        )),
+    }
+}

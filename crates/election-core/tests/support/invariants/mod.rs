@@ -1,0 +1,15 @@
+//! What must hold in every run, one file for each promise, with its source.
+
+pub(crate) mod at_most_one;
+pub(crate) mod exclusions_end;
+pub(crate) mod fencing;
+pub(crate) mod no_livelock;
+pub(crate) mod nothing_left_behind;
+pub(crate) mod one_decision_per_term;
+pub(crate) mod one_life;
+pub(crate) mod one_leader_in_the_end;
+pub(crate) mod requests_once;
+pub(crate) mod work_ends_in_time;
+
+/// What was promised and does not hold.
+pub(crate) type Verdict = Result<(), String>;

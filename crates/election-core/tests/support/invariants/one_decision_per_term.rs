@@ -1,0 +1,38 @@
+//! A term is decided once: no two decisions of one term with different leaders
+//! ever stand, terms only grow, and each changes by one.
+//!
+//! Rests on compare-and-set on `leader/elected`.
+
+use std::collections::BTreeMap;
+
+use election_core::record::{Elected, Named};
+
+use super::Verdict;
+
+/// Every decision that ever stood.
+#[derive(Debug, Default)]
+pub(crate) struct Decisions {
+    named: BTreeMap<u64, Option<Named>>,
+}
+
+impl Decisions {
+    pub(crate) fn stands(&mut self, elected: &Elected) -> Verdict {
+        let named = elected.named().cloned();
+        if let Some(known) = self.named.get(&elected.term) {
+            if *known != named {
+                let term = elected.term;
+                return Err(format!("one decision per term: term {term} named {known:?}, and now {named:?}"));
+            }
+        } else if let Some((last, _)) = self.named.last_key_value()
+            && elected.term != last + 1
+        {
+            return Err(format!("one decision per term: term {} follows term {last}", elected.term));
+        }
+        self.named.insert(elected.term, named);
+        Ok(())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.named.len()
+    }
+}

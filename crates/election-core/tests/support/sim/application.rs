@@ -1,0 +1,247 @@
+//! What jobs and their guards do, and what they may not.
+
+use election_core::{
+    Time,
+    engine::{AppEvent, Event, Grant, StopReason},
+};
+
+use super::{
+    Due, Sim, ToWorker,
+    job::{JobDue, Phase},
+    keeps,
+};
+use crate::{
+    invariants::{at_most_one, work_ends_in_time},
+    zookeeper::Millis,
+};
+
+impl Sim {
+    fn job(&mut self, host: usize) -> Option<&mut super::job::Job> {
+        self.hosts[host].process.as_mut().map(|p| &mut p.job)
+    }
+
+    fn job_later(&mut self, host: usize, delay: Millis, what: JobDue) {
+        let life = self.hosts[host].life;
+        let run = self.job(host).map_or(0, |j| j.run);
+        self.after(delay, Due::Job(host, life, run, what));
+    }
+
+    fn tell(&mut self, host: usize, event: AppEvent) {
+        self.to_worker(host, 1, ToWorker::Event(Event::App(event)));
+    }
+
+    fn chance(&mut self, likely: f64) -> bool {
+        !self.is_calm() && self.rng.f64() < likely
+    }
+
+    // ---- what the engine asks for ----
+
+    pub(super) fn prepare(&mut self, host: usize) {
+        let app = self.settings.app;
+        let hangs = self.chance(app.hangs);
+        let fails = self.chance(app.prepare_fails);
+        let takes = self.rng.u64(1..=app.prepare);
+        let Some(job) = self.job(host) else { return };
+        if job.phase != Phase::Idle {
+            let phase = job.phase;
+            return self.require(Err(format!("one life: host {host} is to prepare while it is {phase:?}")));
+        }
+        job.phase = Phase::Preparing;
+        job.run += 1;
+        if !hangs {
+            self.job_later(host, takes, if fails { JobDue::PrepareFails } else { JobDue::Prepared });
+        }
+    }
+
+    pub(super) fn take_over(&mut self, host: usize, grant: &Grant) {
+        self.summary.leaderships += 1;
+        let app = self.settings.app;
+        let hangs = self.chance(app.hangs);
+        let fails = self.chance(app.take_over_fails);
+        let takes = self.rng.u64(1..=app.take_over);
+        let claims = self.rng.u64(0..20);
+        let token = grant.fencing_token;
+        let life = self.hosts[host].life;
+        let Some(job) = self.job(host) else { return };
+        job.phase = Phase::TakingOver;
+        job.token = Some(token);
+        let verdict = self.checks.fencing.granted(self.settings.exclusive, host, life, token);
+        self.require(verdict);
+        self.check_alone(host);
+        self.job_later(host, claims, JobDue::Acts);
+        if !hangs {
+            let failed = JobDue::TakeoverFails("as the dice say".to_owned());
+            self.job_later(host, takes, if fails { failed } else { JobDue::TakenOver });
+        }
+    }
+
+    pub(super) fn lead(&mut self, host: usize) {
+        if let Some(job) = self.job(host)
+            && job.phase == Phase::TakingOver
+        {
+            job.phase = Phase::Serving;
+        }
+        if self.chance(self.settings.app.work_ends) {
+            let after = self.rng.u64(1..15_000);
+            self.job_later(host, after, JobDue::WorkEnds("as the dice say".to_owned()));
+        }
+    }
+
+    pub(super) fn work_until(&mut self, host: usize, until: Time) {
+        let at = self.hosts[host].clock.reaches(until);
+        let Some(job) = self.job(host) else { return };
+        job.work_until = Some(until);
+        if at < u64::MAX / 4 {
+            let run = job.run;
+            let life = self.hosts[host].life;
+            self.at(at, Due::Job(host, life, run, JobDue::Guard));
+        }
+    }
+
+    pub(super) fn stop(&mut self, host: usize, reason: &StopReason) {
+        let budget = u64::try_from(self.settings.policy.stop_budget.as_millis()).unwrap_or(u64::MAX);
+        let time = self.hosts[host].clock.time(self.now);
+        let patience = if reason.is_urgent() { budget * 9 / 10 } else { self.settings.app.stop };
+        let takes = self.rng.u64(0..=patience.max(1));
+        let now = self.now;
+        let frozen_lately = self.frozen_lately(host);
+        let Some(job) = self.job(host) else { return };
+        if matches!(reason, StopReason::LeaseEnds)
+            && let Some(until) = job.work_until.filter(|_| job.token.is_some())
+        {
+            let left = u64::try_from(until.since(time).as_millis()).unwrap_or(u64::MAX);
+            let verdict = work_ends_in_time::asked(host, left, budget, frozen_lately);
+            self.require(verdict);
+        }
+        let Some(job) = self.job(host) else { return };
+        let at = match job.phase {
+            // Nothing runs (any more).
+            Phase::Idle | Phase::Killed => now + 1,
+            // A second, more urgent word.
+            Phase::Stopping => job.stopped_at.unwrap_or(now).min(now + takes),
+            _ => now + takes,
+        };
+        job.phase = Phase::Stopping;
+        job.stopped_at = Some(at);
+        job.run += 1;
+        let run = job.run;
+        let until = job.work_until;
+        let life = self.hosts[host].life;
+        self.at(at, Due::Job(host, life, run, JobDue::Stopped));
+        self.job_later(host, 1, JobDue::Acts);
+        if let Some(until) = until {
+            let at = self.hosts[host].clock.reaches(until);
+            if at < u64::MAX / 4 {
+                self.at(at, Due::Job(host, life, run, JobDue::Guard));
+            }
+        }
+    }
+
+    // ---- what happens in the job ----
+
+    pub(super) fn job_due(&mut self, host: usize, run: u64, what: JobDue) {
+        let Some(job) = self.job(host) else { return };
+        // The guard looks by the clock, whatever else happens.
+        if job.run != run && !matches!(what, JobDue::Guard) {
+            return;
+        }
+        match (job.phase, what) {
+            (Phase::Preparing, JobDue::Prepared) => self.tell(host, AppEvent::Prepared),
+            (Phase::Preparing, JobDue::PrepareFails) => {
+                self.tell(host, AppEvent::PrepareFailed("as the dice say".to_owned()));
+            }
+            (Phase::TakingOver, JobDue::TakenOver) => self.tell(host, AppEvent::TakenOver),
+            (Phase::TakingOver, JobDue::TakeoverFails(why)) => {
+                self.tell(host, AppEvent::TakeoverFailed(why));
+            }
+            (Phase::TakingOver | Phase::Serving, JobDue::WorkEnds(why)) => {
+                self.tell(host, AppEvent::WorkEnded(why));
+            }
+            (_, JobDue::Acts) => self.job_acts(host),
+            (Phase::Stopping, JobDue::Stopped) => {
+                *job = super::job::Job { run: job.run + 1, work_until: None, ..Default::default() };
+                self.tell(host, AppEvent::Stopped);
+            }
+            (_, JobDue::Guard) => self.guard(host),
+            _ => {}
+        }
+    }
+
+    fn job_acts(&mut self, host: usize) {
+        let Some(token) = self.job(host).and_then(|j| j.token) else {
+            return;
+        };
+        let until = self.job(host).and_then(|j| j.work_until);
+        let time = self.hosts[host].clock.time(self.now);
+        let valid = until.is_some_and(|until| time < until);
+        if valid {
+            self.check_alone(host);
+        }
+        let accepted = self.resource.write(token);
+        let promised = self.settings.exclusive && valid;
+        let verdict = if accepted {
+            self.checks.fencing.accepted(host, token)
+        } else {
+            self.checks.fencing.refused(promised, host, token)
+        };
+        self.require(verdict);
+        if !accepted {
+            let why = "the resource refuses the token".to_owned();
+            match self.job(host).map(|j| j.phase) {
+                Some(Phase::TakingOver) => self.job_later(host, 1, JobDue::TakeoverFails(why)),
+                Some(Phase::Serving) => self.job_later(host, 1, JobDue::WorkEnds(why)),
+                _ => {}
+            }
+            return;
+        }
+        let next = self.rng.u64(100..800);
+        self.job_later(host, next, JobDue::Acts);
+    }
+
+    /// Everyone else who acts at this moment: a job acts until it has ended or its
+    /// guard has ended it, except on a machine that stands still.
+    fn check_alone(&mut self, host: usize) {
+        let acting = |h: usize| {
+            let other = &self.hosts[h];
+            if other.frozen.is_some_and(|f| f.whole) {
+                return None;
+            }
+            other.process.as_ref().and_then(|p| p.job.token).map(|token| (h, token))
+        };
+        let Some(me) = acting(host) else { return };
+        let others = (0..self.hosts.len()).filter(|h| *h != host).filter_map(acting);
+        let verdict = at_most_one::check(self.settings.exclusive, me, others);
+        self.require(verdict);
+    }
+
+    /// The guard ends whatever runs past the deadline.
+    fn guard(&mut self, host: usize) {
+        let time = self.hosts[host].clock.time(self.now);
+        let frozen_lately = self.frozen_lately(host);
+        let keeps = keeps(&self.settings);
+        let Some(job) = self.job(host) else { return };
+        if job.work_until.is_none_or(|until| time < until) || job.token.is_none() {
+            return;
+        }
+        job.token = None;
+        self.summary.guard_kills += 1;
+        self.trace.line(self.now, || format!("{}: the guard ends the job", self.hosts[host].member));
+        let Some(job) = self.job(host) else { return };
+        if job.phase == Phase::Stopping {
+            job.stopped_at = Some(0);
+            self.job_later(host, 1, JobDue::Stopped);
+        } else {
+            job.phase = Phase::Killed;
+            job.run += 1;
+            self.require(work_ends_in_time::killed(host, frozen_lately || keeps));
+            self.tell(host, AppEvent::WorkEnded("ended by its guard".to_owned()));
+        }
+    }
+
+    fn frozen_lately(&self, host: usize) -> bool {
+        let target = &self.hosts[host];
+        let budget = u64::try_from(self.settings.policy.stop_budget.as_millis()).unwrap_or(u64::MAX);
+        target.frozen.is_some()
+            || target.process.as_ref().is_some_and(|p| p.thawed_at + budget + 5 > self.now && p.thawed_at > 0)
+    }
+}

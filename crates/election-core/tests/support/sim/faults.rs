@@ -1,0 +1,278 @@
+//! What goes wrong, and how it is mended.
+
+use election_core::{
+    engine::Event,
+    record::{Control, Health, RequestKind},
+};
+
+use super::{
+    Due, Sim, ToWorker,
+    host::{Frozen, Link},
+    network::ToClient,
+    operator::Errand,
+    settings::Fault,
+};
+use crate::zookeeper::Millis;
+
+/// How far a wall clock may be off, in milliseconds.
+pub(crate) const WALL_ERROR: u64 = 2000;
+
+/// What no record looks like.
+pub(crate) const GARBAGE: &[u8] = b"{\"v\":1,\"spoiled";
+
+/// What is mended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Healed {
+    Cut,
+    Minority,
+    Loss,
+    Watches,
+    Latency,
+    Health,
+}
+
+impl Sim {
+    /// The next fault, and the one after it.
+    pub(super) fn fault(&mut self) {
+        if self.is_calm() {
+            return;
+        }
+        let next = self.rng.u64(1..2 * self.settings.fault_every);
+        self.after(next, Due::Fault);
+        let Some(fault) = self.settings.draw_fault(&mut self.rng) else {
+            return;
+        };
+        let host = self.rng.usize(0..self.hosts.len());
+        let lasts = self.rng.u64(1..self.settings.timeout * 5 / 2);
+        self.trace.line(self.now, || format!("FAULT {fault:?} {} for {lasts} ms", self.hosts[host].member));
+        let site = self.hosts[host].site.clone();
+        let of_site: Vec<_> = (0..self.hosts.len()).filter(|h| self.hosts[*h].site == site).collect();
+        match fault {
+            Fault::Crash => self.crash_for(host, lasts),
+            Fault::CrashSite => of_site.into_iter().for_each(|h| self.crash_for(h, lasts)),
+            Fault::Leave => self.leave(host),
+            Fault::Cut => self.cut(host, lasts),
+            Fault::CutSite => of_site.into_iter().for_each(|h| self.cut(h, lasts)),
+            Fault::Minority => self.cut_server(host, lasts),
+            Fault::FreezeWorker => self.freeze(host, false, lasts),
+            Fault::FreezeHost => self.freeze(host, true, lasts),
+            Fault::LoseReplies => {
+                self.hosts[host].net.loss = self.rng.f64() * 0.8;
+                self.after(lasts, Due::Heal(host, Healed::Loss));
+            }
+            Fault::SlowWatches => {
+                self.hosts[host].net.watch_delay = self.rng.u64(1..6000);
+                self.after(lasts, Due::Heal(host, Healed::Watches));
+            }
+            Fault::SlowNetwork => {
+                self.hosts[host].net.latency = self.rng.u64(1..1500);
+                self.after(lasts, Due::Heal(host, Healed::Latency));
+            }
+            Fault::Outage => self.outage(lasts),
+            Fault::Unwell => {
+                self.health(host, Health::Unhealthy { reason: "as the dice say".to_owned() });
+                self.after(lasts, Due::Heal(host, Healed::Health));
+            }
+            Fault::Switchover => drop(self.request(RequestKind::Switchover, false)),
+            Fault::Failover => drop(self.request(RequestKind::Failover, false)),
+            Fault::Force => drop(self.request(RequestKind::Failover, true)),
+            Fault::ForceFromOutside => {
+                if let Some(name) = self.request(RequestKind::Failover, true) {
+                    self.after(1, Due::Operator(Errand::Plan { name, tries: 0 }));
+                }
+            }
+            Fault::Mode => self.change_mode(),
+            Fault::Drain => self.drain(),
+            Fault::DeleteBallot => {
+                let ballot = self.hosts[host].process.as_ref().and_then(|p| p.engine.ballot().cloned());
+                if let Some(ballot) = ballot {
+                    self.write(&self.paths.ballot(&ballot), None);
+                }
+            }
+            Fault::DeleteNode => {
+                let path = self.paths.node(&self.hosts[host].member);
+                self.write(&path, None);
+            }
+            Fault::DeleteCurrent => self.write(&self.paths.current(), None),
+            Fault::SpoilNode => self.spoil(&self.paths.node(&self.hosts[host].member), None),
+            Fault::SpoilCurrent => self.spoil(&self.paths.current(), None),
+            Fault::SpoilControl => self.spoil(&self.paths.control(), Some(lasts)),
+            Fault::SpoilElected => self.spoil(&self.paths.elected(), Some(lasts)),
+            Fault::SpoilRequest => {
+                let prefix = self.paths.request_prefix();
+                if self.zk.get(&self.paths.requests()).is_some() {
+                    let (path, _) = self.zk.create_sequential(self.now, &prefix, GARBAGE.to_vec(), 0);
+                    self.changed(&[path]);
+                }
+            }
+        }
+    }
+
+    /// Every fault is mended, and everyone is well and started.
+    pub(super) fn mend_all(&mut self) {
+        self.outage_ends();
+        for host in 0..self.hosts.len() {
+            self.thaw(host);
+            for what in
+                [Healed::Cut, Healed::Minority, Healed::Loss, Healed::Watches, Healed::Latency, Healed::Health]
+            {
+                self.heal(host, what);
+            }
+        }
+        self.run_errand(Errand::Repair { path: self.paths.elected(), data: self.last_good_elected.clone() });
+        self.order(&Control::default());
+        // Some nodes stay down for good.
+        let keep = self.rng.usize(0..self.hosts.len());
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].process.is_none() && (host == keep || self.rng.f64() < 0.7) {
+                let delay = self.rng.u64(1..3000);
+                self.restart_later(host, delay);
+            }
+        }
+    }
+
+    fn crash_for(&mut self, host: usize, lasts: Millis) {
+        self.crash(host);
+        // A supervisor is quick, a person is slow.
+        let delay = if self.rng.bool() { lasts } else { self.rng.u64(1..500) };
+        self.restart_later(host, delay);
+    }
+
+    fn leave(&mut self, host: usize) {
+        if let Some(process) = &mut self.hosts[host].process
+            && !process.leaving
+        {
+            process.leaving = true;
+            self.to_worker(host, 1, ToWorker::Event(Event::Leave));
+        }
+    }
+
+    fn cut(&mut self, host: usize, lasts: Millis) {
+        self.hosts[host].net.cut = true;
+        self.notice_later(host, self.settings.timeout * 2 / 3);
+        self.after(lasts, Due::Heal(host, Healed::Cut));
+    }
+
+    /// The host's server is cut off from the others; its clients stay connected
+    /// until it notices.
+    fn cut_server(&mut self, host: usize, lasts: Millis) {
+        if self.hosts[host].net.minority.is_none() {
+            self.hosts[host].net.minority = Some(self.zk.zxid());
+            self.after(lasts, Due::Heal(host, Healed::Minority));
+        }
+    }
+
+    /// The client notices within `latest` that its connection is dead.
+    fn notice_later(&mut self, host: usize, latest: Millis) {
+        let delay = self.rng.u64(1..latest.max(2));
+        let client = self.hosts[host].process.as_ref().and_then(|p| p.client.as_ref());
+        if let Some(client) = client.filter(|c| c.link == Link::Connected) {
+            let (session, connection) = (client.session, client.connection);
+            self.to_worker(host, delay, ToWorker::Client(ToClient::Detect { session, connection }));
+        }
+    }
+
+    fn freeze(&mut self, host: usize, whole: bool, lasts: Millis) {
+        if self.hosts[host].process.is_some() && self.hosts[host].frozen.is_none() {
+            self.hosts[host].frozen = Some(Frozen { since: self.now, whole });
+            self.after(lasts, Due::Thaw(host));
+        }
+    }
+
+    /// It goes on where it stood: first whatever the job was about to do, then
+    /// everything that has waited, all at once.
+    pub(super) fn thaw(&mut self, host: usize) {
+        let Some(frozen) = self.hosts[host].frozen.take() else {
+            return;
+        };
+        self.trace.line(self.now, || format!("{}: thaws", self.hosts[host].member));
+        let now = self.now;
+        if let Some(process) = &mut self.hosts[host].process {
+            process.thawed_at = now;
+        }
+        if frozen.whole && self.rng.bool() {
+            self.late_act(host);
+        }
+        let waiting: Vec<_> = std::mem::take(&mut self.hosts[host].backlog).into_iter().collect();
+        for due in waiting {
+            self.dispatch(due);
+        }
+        if now - frozen.since > self.settings.timeout / 2 {
+            self.notice_later(host, 50);
+        }
+    }
+
+    /// The one act that a frozen job had checked its right to before it froze.
+    fn late_act(&mut self, host: usize) {
+        let Some(token) = self.hosts[host].process.as_ref().and_then(|p| p.job.token) else {
+            return;
+        };
+        let accepted = self.resource.write(token);
+        let verdict = if accepted {
+            self.checks.fencing.accepted(host, token)
+        } else {
+            self.checks.fencing.refused(false, host, token)
+        };
+        self.require(verdict);
+    }
+
+    fn outage(&mut self, lasts: Millis) {
+        if self.outage {
+            return;
+        }
+        self.outage = true;
+        for host in 0..self.hosts.len() {
+            self.notice_later(host, 300);
+        }
+        self.after(lasts, Due::OutageEnds);
+    }
+
+    pub(super) fn outage_ends(&mut self) {
+        if std::mem::take(&mut self.outage) {
+            self.zk.elect_leader(self.now);
+            for host in 0..self.hosts.len() {
+                self.notice_later(host, 10);
+            }
+        }
+    }
+
+    fn health(&mut self, host: usize, health: Health) {
+        self.to_worker(host, 1, ToWorker::Event(Event::Health(health)));
+    }
+
+    pub(super) fn heal(&mut self, host: usize, what: Healed) {
+        let net = &mut self.hosts[host].net;
+        match what {
+            Healed::Cut => {
+                if std::mem::take(&mut net.cut) {
+                    self.notice_later(host, 10);
+                }
+            }
+            Healed::Minority => {
+                if net.minority.is_some() {
+                    // Its server has closed the connection, or does so now.
+                    self.notice_later(host, 10);
+                }
+            }
+            Healed::Loss => net.loss = 0.0,
+            Healed::Watches => net.watch_delay = self.settings.latency,
+            Healed::Latency => net.latency = self.settings.latency,
+            Healed::Health => self.health(host, Health::Healthy),
+        }
+    }
+
+    /// Somebody's hand slips; `repaired_after` for what only an operator can mend.
+    fn spoil(&mut self, path: &str, repaired_after: Option<Millis>) {
+        let Some(node) = self.zk.get(path).cloned() else {
+            return;
+        };
+        if node.data == GARBAGE {
+            return;
+        }
+        self.write(path, Some(GARBAGE.to_vec()));
+        if let Some(delay) = repaired_after {
+            let errand = Errand::Repair { path: path.to_owned(), data: Some(node.data) };
+            self.after(delay, Due::Operator(errand));
+        }
+    }
+}

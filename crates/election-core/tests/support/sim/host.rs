@@ -1,0 +1,188 @@
+//! One node: its clocks, its network, the worker process with its engine, the
+//! client of its session, and the job under its guard.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use election_core::{
+    MemberId, Now, SiteId, Time,
+    engine::{Engine, Epoch, OpId, Watched},
+};
+
+use super::{Due, job::Job};
+use crate::zookeeper::Millis;
+
+/// A clock that starts anywhere and runs a little too fast or too slow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    pub(crate) origin_us: u64,
+    pub(crate) drift_ppm: i64,
+    /// The error of the wall clock, in milliseconds.
+    pub(crate) wall_error: i64,
+}
+
+/// The wall clock when a simulation begins.
+pub(crate) const EPOCH_MS: u64 = 1_700_000_000_000;
+
+impl Clock {
+    pub(crate) fn time(&self, real: Millis) -> Time {
+        let us = real * self.rate() / 1000;
+        Time::from_origin(Duration::from_micros(self.origin_us + us))
+    }
+
+    pub(crate) fn now(&self, real: Millis) -> Now {
+        Now::new(self.time(real), (EPOCH_MS + real).saturating_add_signed(self.wall_error))
+    }
+
+    /// The first millisecond of true time at which this clock shows `time`.
+    pub(crate) fn reaches(&self, time: Time) -> Millis {
+        let us = u64::try_from(time.since_origin().as_micros()).unwrap_or(u64::MAX);
+        us.saturating_sub(self.origin_us).min(u64::MAX / 2000).saturating_mul(1000).div_ceil(self.rate())
+    }
+
+    fn rate(&self) -> u64 {
+        1_000_000u64.saturating_add_signed(self.drift_ppm)
+    }
+}
+
+/// How this node reaches the ensemble.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    /// Nothing goes through.
+    pub(crate) cut: bool,
+    /// Its server is cut off from the others, and has applied this much: reads are
+    /// answered, writes are stuck, and nobody hears of the session.
+    pub(crate) minority: Option<i64>,
+    /// How long a message takes at most, one way.
+    pub(crate) latency: Millis,
+    /// How far its server lags behind.
+    pub(crate) lag: Millis,
+    /// How long a watch's reading takes at most.
+    pub(crate) watch_delay: Millis,
+    /// How likely an operation is refused, or its request or reply is lost.
+    pub(crate) loss: f64,
+}
+
+/// One node.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) member: MemberId,
+    pub(crate) site: SiteId,
+    pub(crate) clock: Clock,
+    pub(crate) net: Network,
+    /// Counts processes: what was meant for a dead one reaches nobody.
+    pub(crate) life: u64,
+    pub(crate) process: Option<Process>,
+    pub(crate) frozen: Option<Frozen>,
+    pub(crate) backlog: VecDeque<Due>,
+    /// Whether a restart is under way.
+    pub(crate) restarting: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frozen {
+    pub(crate) since: Millis,
+    /// The job and its guard are frozen, too.
+    pub(crate) whole: bool,
+}
+
+/// The worker.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) engine: Engine,
+    pub(crate) epochs: Epoch,
+    pub(crate) client: Option<Client>,
+    pub(crate) keeps_lease: bool,
+    pub(crate) wake_at: Option<Millis>,
+    pub(crate) job: Job,
+    /// Whether it was asked to leave.
+    pub(crate) leaving: bool,
+    /// Since when a new session could be made, were it not for what still runs.
+    pub(crate) blocked_since: Option<Millis>,
+    pub(crate) thawed_at: Millis,
+}
+
+/// The client side of one session.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) epoch: Epoch,
+    pub(crate) session: i64,
+    pub(crate) link: Link,
+    /// Counts connections: messages of an earlier one are lost.
+    pub(crate) connection: u64,
+    pub(crate) ops: BTreeSet<OpId>,
+    /// The newest transaction that it has seen the effect of.
+    pub(crate) seen: i64,
+    pub(crate) arrives_at: Millis,
+    pub(crate) replies_at: Millis,
+    pub(crate) watched: BTreeMap<Watched, Told>,
+    pub(crate) beats: Vec<Beat>,
+    pub(crate) valid_until: Option<Time>,
+    pub(crate) beating: bool,
+    /// When it last heard from the ensemble, on its own clock.
+    pub(crate) heard: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    Connected,
+    Paused,
+    Over,
+}
+
+/// What a watch has told last, and when that is delivered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) value: Option<BTreeMap<String, (i64, i64)>>,
+    pub(crate) delivered_at: Millis,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beat {
+    pub(crate) sent: Time,
+    pub(crate) acknowledged: Time,
+}
+
+impl Client {
+    pub(crate) fn new(epoch: Epoch, session: i64, heard: Time) -> Self {
+        Self {
+            epoch,
+            session,
+            link: Link::Connected,
+            connection: 0,
+            ops: BTreeSet::new(),
+            seen: 0,
+            arrives_at: 0,
+            replies_at: 0,
+            watched: BTreeMap::new(),
+            beats: Vec::new(),
+            valid_until: None,
+            beating: false,
+            heard,
+        }
+    }
+
+    /// The lease that an acknowledged beat proves, see `zk-session`.
+    pub(crate) fn acknowledged(
+        &mut self,
+        sent: Time,
+        acknowledged: Time,
+        timeout: Millis,
+        tick: Millis,
+    ) -> Option<Time> {
+        let tick = Duration::from_millis(tick);
+        let proved = |b: &&Beat| b.sent + tick <= sent && b.acknowledged + tick / 2 <= sent;
+        let margin = (timeout / 100).max(100);
+        if let Some(beat) = self.beats.iter().rev().find(proved) {
+            let until = beat.sent + Duration::from_millis(timeout - margin);
+            self.valid_until = self.valid_until.max(Some(until));
+        }
+        self.beats.push(Beat { sent, acknowledged });
+        if self.beats.len() > 16 {
+            self.beats.remove(0);
+        }
+        self.valid_until
+    }
+}

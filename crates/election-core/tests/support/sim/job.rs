@@ -1,0 +1,44 @@
+//! The application of a member: what a worker runs once it is told to lead.
+
+use election_core::Time;
+
+/// How far the application is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
+    Idle,
+    Preparing,
+    TakingOver,
+    Serving,
+    Stopping,
+    /// Its guard has ended it, and nobody has asked for that.
+    Killed,
+}
+
+/// What happens to the application.
+#[derive(Clone, Debug)]
+pub(crate) enum JobDue {
+    Prepared,
+    PrepareFails,
+    /// It writes to the resource.
+    Acts,
+    TakenOver,
+    TakeoverFails(String),
+    WorkEnds(String),
+    Stopped,
+    /// The guard looks at the deadline.
+    Guard,
+}
+
+/// The application.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Job {
+    pub(crate) phase: Phase,
+    /// Counts what was begun and ended: what was meant for an earlier run is void.
+    pub(crate) run: u64,
+    /// The token that it acts with, while it acts.
+    pub(crate) token: Option<u64>,
+    pub(crate) work_until: Option<Time>,
+    /// When the stop that was asked for is over.
+    pub(crate) stopped_at: Option<u64>,
+}

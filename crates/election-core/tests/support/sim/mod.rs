@@ -1,0 +1,616 @@
+//! A whole election in virtual time: members, their networks and jobs, an ensemble,
+//! operators, and faults, all from one seed.
+//!
+//! Everything that happens is on one agenda. What is under test is the engine
+//! alone; everything else here is as rude as the real world is allowed to be.
+
+mod application;
+mod faults;
+mod host;
+mod job;
+mod network;
+mod operator;
+mod resource;
+mod settings;
+mod trace;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use election_core::{
+    MemberId,
+    engine::{Action, Config, EndReason, Engine, Event, Profile, Role, Watched},
+    paths::Paths,
+    record::{Current, Elected, Record, Request, Status},
+};
+use fastrand::Rng;
+
+use crate::{
+    invariants::{
+        Verdict, exclusions_end, fencing::Fencing, no_livelock::Pace, one_decision_per_term::Decisions,
+        one_leader_in_the_end::Calm, requests_once::Requests,
+    },
+    strategy::SiteOrder,
+    zookeeper::{Ensemble, Millis},
+};
+use host::{Clock, Host, Network, Process};
+use job::{Job, JobDue};
+use resource::Resource;
+pub(crate) use settings::Settings;
+use trace::Trace;
+
+/// Something on the agenda.
+#[derive(Clone, Debug)]
+pub(crate) enum Due {
+    /// For a worker, if it still lives this life.
+    Worker(usize, u64, ToWorker),
+    /// For the job and its guard.
+    Job(usize, u64, u64, JobDue),
+    /// A message reaches the server.
+    Arrives(network::Message),
+    /// The ensemble's leader learns that a session was heard of.
+    Touch { session: i64, at: Millis },
+    /// A session may have expired.
+    Expires(i64),
+    /// The ensemble has a quorum again.
+    OutageEnds,
+    Heal(usize, faults::Healed),
+    Thaw(usize),
+    Restart(usize),
+    Operator(operator::Errand),
+    Fault,
+    Calm,
+    Look,
+    /// The session of a member that has left is looked at, and closed.
+    Leftovers { host: usize, session: i64 },
+}
+
+/// Something for a worker; a frozen one gets it when it wakes.
+#[derive(Clone, Debug)]
+pub(crate) enum ToWorker {
+    Event(Event),
+    Wake(Millis),
+    Client(network::ToClient),
+}
+
+/// How a run went.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) virtual_ms: u64,
+    pub(crate) terms: usize,
+    pub(crate) leaderships: u64,
+    pub(crate) successions: u64,
+    pub(crate) sessions: u64,
+    pub(crate) resumed: u64,
+    pub(crate) acts: u64,
+    pub(crate) refused: u64,
+    pub(crate) requests_done: usize,
+    pub(crate) vacated: u64,
+    pub(crate) excluded: u64,
+    pub(crate) held: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) left: u64,
+    pub(crate) unknown: u64,
+    pub(crate) guard_kills: u64,
+    pub(crate) operations: u64,
+}
+
+/// What went wrong, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct Violation {
+    pub(crate) at: Millis,
+    pub(crate) what: String,
+}
+
+#[derive(Debug)]
+struct Checks {
+    fencing: Fencing,
+    decisions: Decisions,
+    requests: Requests,
+    paces: Vec<Pace>,
+    calm: Option<Calm>,
+}
+
+/// The world.
+#[derive(Debug)]
+pub(crate) struct Sim {
+    rng: Rng,
+    now: Millis,
+    next: u64,
+    agenda: BTreeMap<(Millis, u64), Due>,
+    zk: Ensemble,
+    /// The ensemble has no quorum.
+    outage: bool,
+    hosts: Vec<Host>,
+    settings: Settings,
+    paths: Paths,
+    resource: Resource,
+    checks: Checks,
+    violation: Option<Violation>,
+    settled: bool,
+    last_good_elected: Option<Vec<u8>>,
+    summary: Summary,
+    trace: Trace,
+}
+
+/// Runs one seed.
+pub(crate) fn run(seed: u64, trace: bool) -> Result<Summary, Violation> {
+    Sim::new(seed, trace).run()
+}
+
+impl Sim {
+    fn new(seed: u64, trace: bool) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let settings = Settings::draw(&mut rng);
+        let hosts: Vec<_> = (0..settings.members).map(|number| new_host(number, &settings, &mut rng)).collect();
+        let checks = Checks {
+            fencing: Fencing::default(),
+            decisions: Decisions::default(),
+            requests: Requests::default(),
+            paces: hosts.iter().map(|_| Pace::default()).collect(),
+            calm: None,
+        };
+        let mut sim = Self {
+            rng,
+            now: 0,
+            next: 0,
+            agenda: BTreeMap::new(),
+            zk: Ensemble::new(),
+            outage: false,
+            hosts,
+            paths: Paths::new("/dr", "orders").expect("paths"),
+            resource: Resource::default(),
+            checks,
+            violation: None,
+            settled: false,
+            last_good_elected: None,
+            summary: Summary::default(),
+            trace: Trace::new(trace),
+            settings,
+        };
+        sim.trace.line(0, || format!("settings {:?}", sim.settings));
+        for host in 0..sim.hosts.len() {
+            let at = sim.rng.u64(0..3000);
+            sim.hosts[host].restarting = true;
+            sim.at(at, Due::Restart(host));
+        }
+        let first = sim.rng.u64(1000..8000);
+        sim.at(first, Due::Fault);
+        sim.at(sim.settings.fault_time, Due::Calm);
+        sim
+    }
+
+    fn run(mut self) -> Result<Summary, Violation> {
+        while let Some(((at, _), due)) = self.agenda.pop_first() {
+            self.now = at;
+            self.dispatch(due);
+            if let Some(violation) = self.violation {
+                return Err(violation);
+            }
+            if self.settled {
+                break;
+            }
+        }
+        self.summary.virtual_ms = self.now;
+        self.summary.terms = self.checks.decisions.count();
+        self.summary.requests_done = self.checks.requests.done();
+        self.summary.acts = self.resource.accepted;
+        self.summary.refused = self.resource.refused;
+        Ok(self.summary)
+    }
+
+    // ---- the agenda ----
+
+    fn at(&mut self, at: Millis, due: Due) {
+        self.next += 1;
+        self.agenda.insert((at.max(self.now), self.next), due);
+    }
+
+    fn after(&mut self, delay: Millis, due: Due) {
+        self.at(self.now + delay, due);
+    }
+
+    fn to_worker(&mut self, host: usize, delay: Millis, what: ToWorker) {
+        let life = self.hosts[host].life;
+        self.after(delay, Due::Worker(host, life, what));
+    }
+
+    fn dispatch(&mut self, due: Due) {
+        if let Due::Worker(host, ..) = &due
+            && self.hosts[*host].frozen.is_some()
+        {
+            let host = *host;
+            self.hosts[host].backlog.push_back(due);
+            return;
+        }
+        if let Due::Job(host, ..) = &due
+            && self.hosts[*host].frozen.is_some_and(|f| f.whole)
+        {
+            let host = *host;
+            self.hosts[host].backlog.push_back(due);
+            return;
+        }
+        match due {
+            Due::Worker(host, life, what) => {
+                if self.hosts[host].life == life && self.hosts[host].process.is_some() {
+                    match what {
+                        ToWorker::Event(event) => self.feed(host, event),
+                        ToWorker::Wake(at) => self.wake(host, at),
+                        ToWorker::Client(what) => self.client(host, what),
+                    }
+                }
+            }
+            Due::Job(host, life, run, what) => {
+                if self.hosts[host].life == life {
+                    self.job_due(host, run, what);
+                }
+            }
+            Due::Arrives(message) => self.arrives(message),
+            Due::Touch { session, at } => self.zk.touch(session, at),
+            Due::Expires(session) => self.expires(session),
+            Due::OutageEnds => self.outage_ends(),
+            Due::Heal(host, what) => self.heal(host, what),
+            Due::Thaw(host) => self.thaw(host),
+            Due::Restart(host) => self.start(host),
+            Due::Operator(errand) => self.run_errand(errand),
+            Due::Fault => self.fault(),
+            Due::Calm => self.calm(),
+            Due::Look => self.look(),
+            Due::Leftovers { host, session } => self.look_for_leftovers(host, session),
+        }
+    }
+
+    fn require(&mut self, verdict: Verdict) {
+        if let (Err(what), None) = (verdict, &self.violation) {
+            self.trace.line(self.now, || format!("VIOLATED: {what}"));
+            self.violation = Some(Violation { at: self.now, what });
+        }
+    }
+
+    fn name(&self, host: usize) -> String {
+        self.hosts[host].member.to_string()
+    }
+
+    // ---- processes ----
+
+    fn start(&mut self, host: usize) {
+        self.hosts[host].restarting = false;
+        if self.hosts[host].process.is_some() {
+            return;
+        }
+        let target = &self.hosts[host];
+        let mut profile = Profile::new(target.member.clone(), target.site.clone());
+        profile.address = Some(format!("{}.example", target.member));
+        let config = Config {
+            paths: self.paths.clone(),
+            member: profile,
+            policy: self.settings.policy.clone(),
+            leftovers: self.settings.leftovers,
+            strategy: Arc::new(SiteOrder(self.settings.sites.clone())),
+        };
+        let now = target.clock.now(self.now);
+        self.trace.line(self.now, || format!("{}: starts", target.member));
+        let target = &mut self.hosts[host];
+        target.life += 1;
+        target.process = Some(Process {
+            engine: Engine::new(config, now),
+            epochs: 0,
+            client: None,
+            keeps_lease: false,
+            wake_at: None,
+            job: Job::default(),
+            leaving: false,
+            blocked_since: None,
+            thawed_at: self.now,
+        });
+        self.to_worker(host, 1, ToWorker::Client(network::ToClient::Connect));
+    }
+
+    /// The process dies, and its job with it; the session lives on until it expires.
+    fn crash(&mut self, host: usize) {
+        let target = &mut self.hosts[host];
+        if target.process.take().is_none() {
+            return;
+        }
+        target.life += 1;
+        target.frozen = None;
+        target.backlog = VecDeque::new();
+        self.trace.line(self.now, || format!("{}: CRASHES", self.hosts[host].member));
+    }
+
+    fn restart_later(&mut self, host: usize, delay: Millis) {
+        if !self.hosts[host].restarting {
+            self.hosts[host].restarting = true;
+            self.after(delay, Due::Restart(host));
+        }
+    }
+
+    // ---- the engine ----
+
+    fn feed(&mut self, host: usize, event: Event) {
+        let now = self.hosts[host].clock.now(self.now);
+        let target = &mut self.hosts[host];
+        let member = &target.member;
+        let Some(process) = &mut target.process else {
+            return;
+        };
+        self.trace.event(self.now, member, &event);
+        process.engine.handle(now, event);
+        let mut actions = Vec::new();
+        while let Some(action) = process.engine.poll_action() {
+            actions.push(action);
+        }
+        let wakeup = process.engine.wakeup();
+        if let Some(at) = wakeup
+            && at <= now.time
+        {
+            let what = format!("no livelock: {member} asks to be woken at {at:?}, and it is {:?}", now.time);
+            return self.require(Err(what));
+        }
+        let wake_at = wakeup.map(|at| self.hosts[host].clock.reaches(at));
+        if let (Some(process), Some(at)) = (&mut self.hosts[host].process, wake_at)
+            && process.wake_at != wake_at
+        {
+            process.wake_at = wake_at;
+            let life = self.hosts[host].life;
+            self.at(at, Due::Worker(host, life, ToWorker::Wake(at)));
+        }
+        for action in actions {
+            self.trace.action(self.now, &self.hosts[host].member, &action);
+            self.act(host, action);
+        }
+    }
+
+    fn wake(&mut self, host: usize, at: Millis) {
+        if self.hosts[host].process.as_ref().is_some_and(|p| p.wake_at == Some(at)) {
+            if let Some(process) = &mut self.hosts[host].process {
+                process.wake_at = None;
+            }
+            self.feed(host, Event::Tick);
+        }
+    }
+
+    fn act(&mut self, host: usize, action: Action) {
+        match action {
+            Action::Perform { op, epoch, request } => {
+                self.summary.operations += 1;
+                let verdict = self.checks.paces[host].operation(self.now, host);
+                self.require(verdict);
+                self.perform(host, op, epoch, request);
+            }
+            Action::Watch { epoch, set } => self.watch(host, epoch, set),
+            Action::KeepLease(keeps) => {
+                if let Some(process) = &mut self.hosts[host].process {
+                    process.keeps_lease = keeps;
+                }
+                self.beat_if_due(host);
+            }
+            Action::Prepare(_) => self.prepare(host),
+            Action::TakeOver(grant) => self.take_over(host, &grant),
+            Action::Lead => self.lead(host),
+            Action::WorkUntil(until) => self.work_until(host, until),
+            Action::Stop(reason) => self.stop(host, &reason),
+            Action::LeaderChanged(_) | Action::Note(_) => self.count(&action),
+            Action::End(reason) => self.ended(host, &reason),
+        }
+    }
+
+    fn count(&mut self, action: &Action) {
+        if let Action::Note(note) = action
+            && note.text.starts_with("held:")
+        {
+            self.summary.held += 1;
+        }
+    }
+
+    fn ended(&mut self, host: usize, reason: &EndReason) {
+        let Some(process) = self.hosts[host].process.take() else {
+            return;
+        };
+        self.hosts[host].life += 1;
+        if process.job.token.is_some() {
+            self.require(Err(format!("one life: host {host} ends ({reason:?}) while its job runs")));
+        }
+        match reason {
+            EndReason::Left => {
+                self.summary.left += 1;
+                // One that it gave up expires by itself.
+                if let Some(client) = process.client.filter(|c| c.link != host::Link::Over) {
+                    self.after(2000, Due::Leftovers { host, session: client.session });
+                }
+            }
+            EndReason::DuplicateMember { .. } => {
+                self.summary.duplicates += 1;
+                if let Some(client) = process.client {
+                    self.close(client.session);
+                }
+            }
+        }
+        let delay = self.rng.u64(1000..6000);
+        self.restart_later(host, delay);
+    }
+
+    fn look_for_leftovers(&mut self, host: usize, session: i64) {
+        if self.zk.lives(session) {
+            let owned = self.zk.owned_by(session);
+            let verdict = crate::invariants::nothing_left_behind::check(host, &owned);
+            self.require(verdict);
+            self.close(session);
+        }
+    }
+
+    // ---- what has been committed ----
+
+    /// These paths have changed: whoever watches them is told, and what must hold
+    /// of their content is checked.
+    fn changed(&mut self, paths: &[String]) {
+        for path in paths {
+            self.check_written(path);
+        }
+        for host in 0..self.hosts.len() {
+            let Some(client) = self.hosts[host].process.as_ref().and_then(|p| p.client.as_ref()) else {
+                continue;
+            };
+            let touched = |watched: &&Watched| match watched {
+                Watched::Node(path) => paths.contains(path),
+                Watched::Tree(parent) => paths.iter().any(|p| crate::zookeeper::parent_of(p) == parent),
+            };
+            let hit: Vec<_> = client.watched.keys().filter(touched).cloned().collect();
+            for watched in hit {
+                self.read_watch_later(host, watched);
+            }
+        }
+    }
+
+    fn check_written(&mut self, path: &str) {
+        let Some(node) = self.zk.get(path).cloned() else {
+            return;
+        };
+        let unix_ms = host::EPOCH_MS + self.now;
+        if path == self.paths.elected() {
+            let Ok(elected) = Elected::decode(path, &node.data) else {
+                return;
+            };
+            self.trace.line(self.now, || format!("    elected: {}", trace::elected(&elected)));
+            self.last_good_elected = Some(node.data);
+            if elected.named().is_none() {
+                self.summary.vacated += 1;
+            }
+            self.summary.excluded += elected.exclusions.len() as u64;
+            self.summary.successions += u64::from(elected.sentence.contains("being first in line"));
+            let span = u64::try_from(self.settings.policy.exclusion.as_millis()).unwrap_or(u64::MAX);
+            let verdict = self
+                .checks
+                .decisions
+                .stands(&elected)
+                .and_then(|()| self.checks.requests.decision(&elected))
+                .and_then(|()| exclusions_end::check(&elected, unix_ms, span, 2 * faults::WALL_ERROR));
+            self.require(verdict);
+        } else if let Some(name) = path.strip_prefix(&format!("{}/", self.paths.requests()))
+            && let Ok(request) = Request::decode(path, &node.data)
+        {
+            let verdict = self.checks.requests.written(name, &request);
+            self.require(verdict);
+        }
+    }
+
+    // ---- in the end ----
+
+    /// All faults are mended; from now on time is running.
+    fn calm(&mut self) {
+        self.trace.line(self.now, || "ALL FAULTS ARE MENDED".to_owned());
+        self.mend_all();
+        let policy = &self.settings.policy;
+        let ms = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+        let phases = ms(policy.takeover_timeout) + ms(policy.acquire_timeout) + ms(policy.release_timeout);
+        let bound =
+            6 * self.settings.timeout + 2 * phases + ms(policy.max_takeovers.within) + ms(policy.cooldown) + 30_000;
+        self.checks.calm = Some(Calm::new(self.now, bound));
+        self.after(500, Due::Look);
+    }
+
+    fn look(&mut self) {
+        let leader = self.only_leader();
+        if let Some(calm) = &mut self.checks.calm {
+            match calm.look(self.now, leader) {
+                Ok(true) => self.settled = true,
+                Ok(false) => self.after(500, Due::Look),
+                Err(why) => {
+                    let states: Vec<_> = (0..self.hosts.len()).map(|h| self.state_of(h)).collect();
+                    self.require(Err(format!("{why}\n  {}", states.join("\n  "))));
+                }
+            }
+        }
+    }
+
+    fn is_calm(&self) -> bool {
+        self.checks.calm.is_some()
+    }
+
+    /// The one who is READY, named, and the only one that leads.
+    fn only_leader(&self) -> Result<usize, String> {
+        let role = |h: &Host| h.process.as_ref().map(|p| p.engine.role());
+        let leading: Vec<_> =
+            (0..self.hosts.len()).filter(|h| role(&self.hosts[*h]) == Some(Role::Leader)).collect();
+        let [leader] = leading[..] else {
+            return Err(format!("{} members lead", leading.len()));
+        };
+        let read = |path: &str| self.zk.get(path).map(|n| n.data.clone()).unwrap_or_default();
+        let current = Current::decode(&self.paths.current(), &read(&self.paths.current()));
+        let elected = Elected::decode(&self.paths.elected(), &read(&self.paths.elected()));
+        let (Ok(current), Ok(elected)) = (current, elected) else {
+            return Err("the decision or the place can't be read".to_owned());
+        };
+        if current.status != Status::Ready || elected.named().map(|n| &n.ballot) != Some(&current.ballot) {
+            return Err(format!("{} stands in office, and {:?} is named", current.member, elected.named()));
+        }
+        if current.member != self.hosts[leader].member {
+            return Err(format!("{} stands in office, and {} leads", current.member, self.name(leader)));
+        }
+        let busy = self.hosts.iter().find(|h| {
+            !matches!(role(h), None | Some(Role::Leader | Role::Standby | Role::Excluded)) || h.restarting
+        });
+        if let Some(busy) = busy {
+            return Err(format!("{} is {:?}", busy.member, role(busy)));
+        }
+        let requests = self.zk.tree_at(&self.paths.requests(), self.zk.zxid());
+        for (name, node) in requests {
+            if let Ok(request) = Request::decode(&name, &node.data)
+                && !request.state.is_final()
+            {
+                return Err(format!("{name} is still {:?}", request.state));
+            }
+        }
+        Ok(leader)
+    }
+
+    fn state_of(&self, host: usize) -> String {
+        let target = &self.hosts[host];
+        match &target.process {
+            None => format!("{}: down", target.member),
+            Some(p) => format!(
+                "{}: {} elector={} session={:?} job={:?} sentence={:?}",
+                target.member,
+                p.engine.role(),
+                p.engine.is_elector(),
+                p.client.as_ref().map(|c| (c.session, c.link)),
+                p.job.phase,
+                p.engine.sentence()
+            ),
+        }
+    }
+}
+
+fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
+    let site = settings.sites[number % settings.sites.len()].clone();
+    Host {
+        member: MemberId::new(format!("{site}-{}", number / settings.sites.len() + 1)).expect("a member id"),
+        site,
+        clock: Clock {
+            origin_us: rng.u64(1_000_000_000..1_000_000_000_000),
+            drift_ppm: rng.i64(-4000..4000),
+            wall_error: rng.i64(-(faults::WALL_ERROR as i64)..faults::WALL_ERROR as i64),
+        },
+        net: Network {
+            cut: false,
+            minority: None,
+            latency: settings.latency,
+            lag: if settings.lag == 0 { 0 } else { rng.u64(0..settings.lag) },
+            watch_delay: settings.latency,
+            loss: 0.0,
+        },
+        life: 0,
+        process: None,
+        frozen: None,
+        backlog: VecDeque::new(),
+        restarting: false,
+    }
+}
+
+/// Whether a member of these settings may lead on through a pause.
+fn keeps(settings: &Settings) -> bool {
+    !matches!(settings.policy.on_pause, election_core::engine::OnPause::Stop)
+}
+

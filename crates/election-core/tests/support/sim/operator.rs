@@ -1,0 +1,189 @@
+//! Operators and administrators: requests, standing orders, force from outside,
+//! and hands that slip.
+
+use election_core::{
+    engine::{ForceStep, force_step},
+    record::{
+        Control, Current, Elected, MemberRecord, Mode, Record, Request, RequestKind, RequestState, Target, VERSION,
+    },
+};
+
+use super::{Due, Sim, host};
+use crate::{strategy::SiteOrder, zookeeper::Applied};
+
+/// Something that an operator does after a while.
+#[derive(Clone, Debug)]
+pub(crate) enum Errand {
+    /// Plans the next step of a forced failover.
+    Plan { name: String, tries: u32 },
+    /// Takes it, on what was read then.
+    Step { name: String, tries: u32, step: ForceStep, version: Option<i32> },
+    Control(Control),
+    /// What stood there before somebody's hand slipped.
+    Repair { path: String, data: Option<Vec<u8>> },
+}
+
+impl Sim {
+    pub(super) fn commit(&mut self, applied: &Applied) {
+        self.changed(&applied.changed);
+    }
+
+    fn unix_ms(&self) -> u64 {
+        host::EPOCH_MS + self.now
+    }
+
+    /// Makes a request; answers its name.
+    pub(super) fn request(&mut self, kind: RequestKind, force: bool) -> Option<String> {
+        self.zk.get(&self.paths.requests())?;
+        let to = match self.rng.u8(0..4) {
+            0 => Target::Member(self.hosts[self.rng.usize(0..self.hosts.len())].member.clone()),
+            1 => Target::Site(self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone()),
+            _ => Target::Any,
+        };
+        let request = Request {
+            v: VERSION,
+            id: self.now.to_string(),
+            kind,
+            to,
+            force,
+            reason: None,
+            by: "operator".to_owned(),
+            created_ms: self.unix_ms(),
+            state: RequestState::Pending,
+        };
+        let prefix = self.paths.request_prefix();
+        let data = request.encode(&prefix).ok()?;
+        let (path, _) = self.zk.create_sequential(self.now, &prefix, data, 0);
+        self.trace.line(self.now, || {
+            format!("    operator: {path} {} to {:?} force {force}", kind.as_str(), request.to)
+        });
+        self.changed(std::slice::from_ref(&path));
+        path.rsplit('/').next().map(str::to_owned)
+    }
+
+    pub(super) fn run_errand(&mut self, errand: Errand) {
+        match errand {
+            Errand::Plan { name, tries } => self.plan_force(name, tries),
+            Errand::Step { name, tries, step, version } => self.step_force(name, tries, step, version),
+            Errand::Control(control) => self.order(&control),
+            Errand::Repair { path, data } => self.repair(&path, data),
+        }
+    }
+
+    fn read<R: Record>(&self, path: &str) -> Option<(R, i32)> {
+        let node = self.zk.get(path)?;
+        Some((R::decode(path, &node.data).ok()?, node.version))
+    }
+
+    fn plan_force(&mut self, name: String, tries: u32) {
+        let Some((request, _)) = self.read::<Request>(&self.paths.request(&name)) else {
+            return;
+        };
+        if request.state.is_final() || tries > 20 {
+            return;
+        }
+        let tree = self.zk.tree_at(&self.paths.nodes(), self.zk.zxid());
+        let mut members: Vec<_> =
+            tree.values().filter_map(|n| MemberRecord::decode("member", &n.data).ok()).collect();
+        members.sort_by(|a, b| a.ballot.cmp(&b.ballot));
+        let control = self.read::<Control>(&self.paths.control()).map(|(c, _)| c).unwrap_or_default();
+        let elected = self.read::<Elected>(&self.paths.elected());
+        if elected.is_none() && self.zk.get(&self.paths.elected()).is_some() {
+            return;
+        }
+        let current = self.read::<Current>(&self.paths.current());
+        let step = force_step(
+            &name,
+            &request,
+            "operator",
+            self.unix_ms(),
+            &self.settings.policy,
+            &SiteOrder(self.settings.sites.clone()),
+            &members,
+            &control,
+            elected.as_ref().map(|(e, _)| e),
+            current.as_ref().map(|(c, version)| (c, *version)),
+        );
+        let delay = self.rng.u64(1..100);
+        let version = elected.map(|(_, version)| version);
+        self.after(delay, Due::Operator(Errand::Step { name, tries, step, version }));
+    }
+
+    fn step_force(&mut self, name: String, tries: u32, step: ForceStep, version: Option<i32>) {
+        self.trace.line(self.now, || format!("    operator: {name}: {step:?}"));
+        match step {
+            ForceStep::Write(elected) => {
+                let path = self.paths.elected();
+                let Ok(data) = elected.encode(&path) else { return };
+                match version {
+                    Some(version) => {
+                        let applied = self.zk.set(self.now, &path, data, Some(version));
+                        self.commit(&applied);
+                    }
+                    None if self.zk.get(&path).is_none() => {
+                        self.zk.create(self.now, &path, data, 0);
+                        self.changed(&[path]);
+                    }
+                    None => {}
+                }
+            }
+            ForceStep::Vacate { version } => {
+                let applied = self.zk.delete(self.now, &self.paths.current(), Some(version));
+                self.commit(&applied);
+            }
+            ForceStep::Named | ForceStep::Refused(_) => return,
+        }
+        let delay = self.rng.u64(1..300);
+        self.after(delay, Due::Operator(Errand::Plan { name, tries: tries + 1 }));
+    }
+
+    pub(super) fn order(&mut self, control: &Control) {
+        let path = self.paths.control();
+        let Ok(data) = control.encode(&path) else { return };
+        self.trace.line(self.now, || format!("    operator: control {control:?}"));
+        self.write(&path, Some(data));
+    }
+
+    /// Writes, whatever stands there.
+    pub(super) fn write(&mut self, path: &str, data: Option<Vec<u8>>) {
+        match (self.zk.get(path).is_some(), data) {
+            (true, Some(data)) => {
+                let applied = self.zk.set(self.now, path, data, None);
+                self.commit(&applied);
+            }
+            (false, Some(data)) => {
+                self.zk.create(self.now, path, data, 0);
+                self.changed(&[path.to_owned()]);
+            }
+            (true, None) => {
+                let applied = self.zk.delete(self.now, path, None);
+                self.commit(&applied);
+            }
+            (false, None) => {}
+        }
+    }
+
+    fn repair(&mut self, path: &str, data: Option<Vec<u8>>) {
+        let spoiled = self.zk.get(path).is_some_and(|n| n.data == super::faults::GARBAGE);
+        if spoiled {
+            self.trace.line(self.now, || format!("    operator: repairs {path}"));
+            self.write(path, data);
+        }
+    }
+
+    pub(super) fn change_mode(&mut self) {
+        let mode = [Mode::Auto, Mode::Manual, Mode::Observe][self.rng.usize(0..3)];
+        let mut control = Control { mode, ..Control::default() };
+        self.order(&control);
+        control.mode = Mode::Auto;
+        let delay = self.rng.u64(500..10_000);
+        self.after(delay, Due::Operator(Errand::Control(control)));
+    }
+
+    pub(super) fn drain(&mut self) {
+        let site = self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone();
+        self.order(&Control { drained: vec![site], ..Control::default() });
+        let delay = self.rng.u64(500..10_000);
+        self.after(delay, Due::Operator(Errand::Control(Control::default())));
+    }
+}

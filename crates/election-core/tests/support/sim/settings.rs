@@ -1,0 +1,200 @@
+//! What one seed is made of: sizes, timings, and how likely each fault is.
+
+use std::time::Duration;
+
+use election_core::{
+    SiteId,
+    engine::{Leftovers, OnPause, Policy, TakeoverLimit, Timing},
+};
+use fastrand::Rng;
+
+use crate::zookeeper::Millis;
+
+/// Everything that can go wrong, by the name that a trace shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Crash,
+    CrashSite,
+    Leave,
+    Cut,
+    CutSite,
+    Minority,
+    FreezeWorker,
+    FreezeHost,
+    LoseReplies,
+    SlowWatches,
+    SlowNetwork,
+    Outage,
+    Unwell,
+    Switchover,
+    Failover,
+    Force,
+    ForceFromOutside,
+    Mode,
+    Drain,
+    DeleteBallot,
+    DeleteNode,
+    DeleteCurrent,
+    SpoilNode,
+    SpoilControl,
+    SpoilRequest,
+    SpoilElected,
+    SpoilCurrent,
+}
+
+impl Fault {
+    const ALL: [Self; 27] = [
+        Self::Crash,
+        Self::CrashSite,
+        Self::Leave,
+        Self::Cut,
+        Self::CutSite,
+        Self::Minority,
+        Self::FreezeWorker,
+        Self::FreezeHost,
+        Self::LoseReplies,
+        Self::SlowWatches,
+        Self::SlowNetwork,
+        Self::Outage,
+        Self::Unwell,
+        Self::Switchover,
+        Self::Failover,
+        Self::Force,
+        Self::ForceFromOutside,
+        Self::Mode,
+        Self::Drain,
+        Self::DeleteBallot,
+        Self::DeleteNode,
+        Self::DeleteCurrent,
+        Self::SpoilNode,
+        Self::SpoilControl,
+        Self::SpoilRequest,
+        Self::SpoilElected,
+        Self::SpoilCurrent,
+    ];
+
+    /// Whether two may act for a moment after it, by design: the place of a living
+    /// leader is taken from it.
+    fn takes_the_place(self) -> bool {
+        matches!(self, Self::Force | Self::ForceFromOutside | Self::DeleteCurrent)
+    }
+}
+
+/// One seed's world.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) sites: Vec<SiteId>,
+    pub(crate) members: usize,
+    pub(crate) timeout: Millis,
+    pub(crate) tick: Millis,
+    pub(crate) policy: Policy,
+    pub(crate) leftovers: Leftovers,
+    /// Whether a client gives a session up by its own clock.
+    pub(crate) own_deadline: bool,
+    pub(crate) fault_time: Millis,
+    pub(crate) fault_every: Millis,
+    pub(crate) weights: Vec<(Fault, f64)>,
+    pub(crate) latency: Millis,
+    pub(crate) lag: Millis,
+    pub(crate) app: App,
+    /// Whether 'at most one' is promised under these settings.
+    pub(crate) exclusive: bool,
+}
+
+/// How the application behaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct App {
+    pub(crate) prepare: Millis,
+    pub(crate) take_over: Millis,
+    /// How long a patient stop may take; an urgent one keeps the stop budget.
+    pub(crate) stop: Millis,
+    pub(crate) prepare_fails: f64,
+    pub(crate) take_over_fails: f64,
+    pub(crate) hangs: f64,
+    pub(crate) work_ends: f64,
+}
+
+fn ms(millis: Millis) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Zero half of the time, else mostly small: rare faults must be rare in most
+/// seeds and frequent in some, or whole families of schedules are never drawn.
+fn weight(rng: &mut Rng) -> f64 {
+    if rng.bool() { 0.0 } else { rng.f64() * rng.f64() }
+}
+
+impl Settings {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let timeout = rng.u64(2000..6000);
+        let tick = rng.u64(timeout / 10..timeout / 4);
+        let timing = Timing {
+            session_timeout: ms(timeout),
+            tick: ms(tick),
+            stop_budget: Duration::ZERO,
+            round_trip: ms(100),
+        };
+        let overhead = timing.beat_interval() + timing.beat_interval().max(ms(tick)) + timing.margin() + ms(100);
+        let longest = u64::try_from((ms(timeout) - overhead).as_millis()).unwrap_or(0);
+        let stop_budget = ms(rng.u64(longest / 8..longest - 1));
+        Timing { stop_budget, ..timing }.check().expect("the timings are drawn so that they fit");
+        let keep = rng.f64() < 0.15;
+        let max_pause = rng.bool().then(|| ms(rng.u64(1000..20_000)));
+        let policy = Policy {
+            on_pause: if keep { OnPause::Keep { max_pause } } else { OnPause::Stop },
+            stop_budget,
+            takeover_timeout: ms(rng.u64(1000..6000)),
+            release_timeout: ms(rng.u64(1000..5000)),
+            acquire_timeout: ms(rng.u64(800..4000)),
+            exclusion: ms(rng.u64(3000..30_000)),
+            min_tenure: ms(rng.u64(500..8000)),
+            cooldown: ms(rng.u64(500..8000)),
+            max_takeovers: TakeoverLimit { count: rng.u32(2..9), within: ms(rng.u64(8000..40_000)) },
+            better_after: ms(if rng.bool() { rng.u64(1000..15_000) } else { 3_600_000 }),
+            startup_wait: ms(rng.u64(0..3000)),
+        };
+        let mut weights: Vec<_> = Fault::ALL.into_iter().map(|fault| (fault, weight(rng))).collect();
+        // Most seeds promise 'at most one'.
+        if rng.f64() < 0.7 {
+            weights.retain(|(fault, _)| !fault.takes_the_place());
+        }
+        let exclusive = !keep && weights.iter().all(|(fault, w)| *w == 0.0 || !fault.takes_the_place());
+        let app = App {
+            prepare: rng.u64(1..800),
+            take_over: rng.u64(1..1500),
+            stop: rng.u64(1..3000),
+            prepare_fails: weight(rng) * 0.5,
+            take_over_fails: weight(rng) * 0.5,
+            hangs: weight(rng) * 0.3,
+            work_ends: weight(rng) * 0.5,
+        };
+        Self {
+            sites: ["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec(),
+            members: rng.usize(2..8),
+            timeout,
+            tick,
+            policy,
+            leftovers: if rng.bool() { Leftovers::Wait } else { Leftovers::Remove },
+            own_deadline: rng.bool(),
+            fault_time: rng.u64(20_000..70_000),
+            fault_every: rng.u64(300..8000),
+            weights,
+            latency: rng.u64(1..45),
+            lag: if rng.bool() { 0 } else { rng.u64(1..300) },
+            app,
+            exclusive,
+        }
+    }
+
+    pub(crate) fn draw_fault(&self, rng: &mut Rng) -> Option<Fault> {
+        let sum: f64 = self.weights.iter().map(|(_, w)| w).sum();
+        let mut at = rng.f64() * sum;
+        for (fault, weight) in &self.weights {
+            at -= weight;
+            if at < 0.0 {
+                return Some(*fault);
+            }
+        }
+        None
+    }
+}

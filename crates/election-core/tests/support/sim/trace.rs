@@ -1,0 +1,86 @@
+//! What a run did, in lines that can be read.
+
+use election_core::{
+    MemberId,
+    engine::{Action, Event, Request},
+    record::{Elected, Named},
+};
+
+use crate::zookeeper::Millis;
+
+/// Prints while a single seed is replayed.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    on: bool,
+}
+
+impl Trace {
+    pub(crate) fn new(on: bool) -> Self {
+        Self { on }
+    }
+
+    pub(crate) fn line(&self, now: Millis, text: impl FnOnce() -> String) {
+        if self.on {
+            println!("{:>9.3} {}", now as f64 / 1000.0, text());
+        }
+    }
+
+    pub(crate) fn event(&self, now: Millis, member: &MemberId, event: &Event) {
+        if !matches!(event, Event::Tick) {
+            self.line(now, || format!("{member} <- {}", short(&format!("{event:?}"))));
+        }
+    }
+
+    pub(crate) fn action(&self, now: Millis, member: &MemberId, action: &Action) {
+        self.line(now, || match action {
+            Action::Perform { op, request, .. } => format!("{member} -> {op:?} {}", describe(request)),
+            Action::Note(note) => format!("{member}    \"{}\"", note.text),
+            action => format!("{member} -> {}", short(&format!("{action:?}"))),
+        });
+    }
+}
+
+/// A decision in one line.
+pub(crate) fn elected(elected: &Elected) -> String {
+    let name = |n: &Named| format!("{}/{}", n.member, n.ballot.sequence());
+    let line: Vec<_> = elected.succession.iter().map(name).collect();
+    let out: Vec<_> = elected.exclusions.iter().map(|e| format!("{}/{}", e.member, e.ballot.sequence())).collect();
+    format!(
+        "term {} names {} line [{}] excluded [{}] request {:?} by {}: {}",
+        elected.term,
+        elected.named().map_or("nobody".to_owned(), name),
+        line.join(" "),
+        out.join(" "),
+        elected.request,
+        elected.decided_by,
+        elected.sentence
+    )
+}
+
+fn describe(request: &Request) -> String {
+    match request {
+        Request::Create { path, data, .. } => format!("create {path} {}", text(data)),
+        Request::Set { path, data, version } => format!("set {path} v{version} {}", text(data)),
+        Request::CreateSequential { prefix, .. } => format!("create {prefix}#"),
+        Request::Delete { path, version } => format!("delete {path} {version:?}"),
+        request => short(&format!("{request:?}")),
+    }
+}
+
+fn text(data: &[u8]) -> String {
+    short(&String::from_utf8_lossy(data))
+}
+
+fn short(text: &str) -> String {
+    // Bytes as a list of numbers tell nobody anything.
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("data: [") {
+        let end = rest[at..].find(']').map_or(rest.len(), |end| at + end + 1);
+        out.push_str(&rest[..at]);
+        out.push_str("data");
+        rest = &rest[end..];
+    }
+    out.push_str(rest);
+    out.chars().take(400).collect()
+}

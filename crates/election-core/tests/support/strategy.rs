@@ -1,0 +1,67 @@
+//! A strategy small enough to be seen through: sites in order, another site than
+//! the one that failed, the incumbent before others of its site, oldest ballot.
+
+use election_core::{
+    SiteId,
+    record::{Cause, Health, MemberRecord},
+    strategy::{Ranked, Ranking, Refused, Round, Strategy},
+};
+
+/// Sites in the order of preference.
+#[derive(Clone, Debug)]
+pub(crate) struct SiteOrder(pub(crate) Vec<SiteId>);
+
+impl SiteOrder {
+    fn refusal(round: &Round<'_>, member: &MemberRecord) -> Option<(&'static str, String)> {
+        if let Health::Unhealthy { reason } = &member.health {
+            return Some(("healthy", reason.clone()));
+        }
+        if let Some(e) =
+            round.exclusions.iter().find(|e| e.ballot == member.ballot && e.until_ms > round.unix_ms)
+        {
+            return Some(("excluded", e.reason.clone()));
+        }
+        if round.control.drained.contains(&member.site) {
+            return Some(("open", format!("site {} is drained", member.site)));
+        }
+        None
+    }
+
+    fn place_of(&self, round: &Round<'_>, site: &SiteId) -> usize {
+        if round.control.preferred_site.as_ref() == Some(site) {
+            return 0;
+        }
+        self.0.iter().position(|s| s == site).map_or(usize::MAX, |at| at + 1)
+    }
+}
+
+impl Strategy for SiteOrder {
+    fn rank(&self, round: &Round<'_>) -> Ranking {
+        let mut ranking = Ranking::default();
+        let mut fit = Vec::new();
+        for member in round.candidates {
+            match Self::refusal(round, member) {
+                None => fit.push(member),
+                Some((stage, reason)) => ranking.refused.push(Refused {
+                    named: member.named(),
+                    stage: stage.to_owned(),
+                    reason,
+                }),
+            }
+        }
+        fit.sort_by_key(|member| {
+            let failed_site = round.failed.is_some_and(|failed| failed.site == member.site);
+            let incumbent = round.incumbent == Some(&member.ballot);
+            (failed_site, self.place_of(round, &member.site), !incumbent, member.ballot.clone())
+        });
+        let best = fit.first().map(|m| self.place_of(round, &m.site));
+        if round.cause == Cause::Startup && best.is_some_and(|place| place > 1) {
+            ranking.worth_waiting = Some("nobody of the preferred site is here yet".to_owned());
+        }
+        ranking.order = fit
+            .into_iter()
+            .map(|m| Ranked { named: m.named(), reasons: vec![format!("site {}", m.site)] })
+            .collect();
+        ranking
+    }
+}

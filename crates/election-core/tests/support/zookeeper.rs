@@ -1,0 +1,256 @@
+//! An ensemble in memory, as far as an election can tell it from a real one.
+//!
+//! Every transaction has a zxid and a time; every znode keeps its history, so that
+//! a read can be answered by a server that lags. Sessions expire no earlier than
+//! their timeout after the last touch that the ensemble's leader knows of, and take
+//! their ephemerals with them in one transaction.
+
+use std::collections::BTreeMap;
+
+use election_core::engine::{Node, Outcome, Request};
+
+/// Milliseconds of true time.
+pub(crate) type Millis = u64;
+
+/// A client's session, as the ensemble's leader knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) timeout: Millis,
+    pub(crate) touched: Millis,
+    pub(crate) over: bool,
+}
+
+/// The ensemble.
+#[derive(Clone, Debug)]
+pub(crate) struct Ensemble {
+    zxid: i64,
+    /// When each transaction was committed, oldest first.
+    commits: Vec<(Millis, i64)>,
+    znodes: BTreeMap<String, Vec<(i64, Option<Node>)>>,
+    /// How many children a parent has ever had: what sequential names are made from.
+    children: BTreeMap<String, u32>,
+    sessions: BTreeMap<i64, Session>,
+    next_session: i64,
+}
+
+/// How a transaction went, and which paths it changed.
+#[derive(Clone, Debug)]
+pub(crate) struct Applied {
+    pub(crate) outcome: Outcome,
+    pub(crate) changed: Vec<String>,
+}
+
+impl Applied {
+    fn refused(outcome: Outcome) -> Self {
+        Self { outcome, changed: Vec::new() }
+    }
+}
+
+impl Ensemble {
+    pub(crate) fn new() -> Self {
+        Self {
+            zxid: 0x1_0000_0000,
+            commits: Vec::new(),
+            znodes: BTreeMap::new(),
+            children: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            next_session: 0x1000,
+        }
+    }
+
+    // ---- sessions ----
+
+    pub(crate) fn open(&mut self, now: Millis, timeout: Millis) -> i64 {
+        self.next_session += 1;
+        self.sessions.insert(self.next_session, Session { timeout, touched: now, over: false });
+        self.next_session
+    }
+
+    pub(crate) fn lives(&self, session: i64) -> bool {
+        self.sessions.get(&session).is_some_and(|s| !s.over)
+    }
+
+    pub(crate) fn touch(&mut self, session: i64, at: Millis) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.touched = session.touched.max(at);
+        }
+    }
+
+    /// When the session expires, if nothing touches it before.
+    pub(crate) fn expires_at(&self, session: i64) -> Option<Millis> {
+        self.sessions.get(&session).filter(|s| !s.over).map(|s| s.touched + s.timeout)
+    }
+
+    /// Another leader of the ensemble: every session's clock begins anew.
+    pub(crate) fn elect_leader(&mut self, now: Millis) {
+        self.zxid = ((self.zxid >> 32) + 1) << 32;
+        for session in self.sessions.values_mut() {
+            session.touched = session.touched.max(now);
+        }
+    }
+
+    /// Ends a session, and everything ephemeral of it in one transaction.
+    pub(crate) fn end(&mut self, session: i64, now: Millis) -> Vec<String> {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.over = true;
+        }
+        let owned = self.owned_by(session);
+        if !owned.is_empty() {
+            let zxid = self.commit(now);
+            for path in &owned {
+                self.put(path, zxid, None);
+            }
+        }
+        owned
+    }
+
+    // ---- reading ----
+
+    /// The ephemerals of a session.
+    pub(crate) fn owned_by(&self, session: i64) -> Vec<String> {
+        let owned = |history: &[(i64, Option<Node>)]| latest(history).is_some_and(|n| n.owner == session);
+        self.znodes.iter().filter(|(_, history)| owned(history)).map(|(path, _)| path.clone()).collect()
+    }
+
+    /// The last transaction that was committed at `time`.
+    pub(crate) fn zxid_at(&self, time: Millis) -> i64 {
+        let after = self.commits.partition_point(|(at, _)| *at <= time);
+        after.checked_sub(1).map_or(0, |last| self.commits[last].1)
+    }
+
+    pub(crate) fn zxid(&self) -> i64 {
+        self.commits.last().map_or(0, |(_, zxid)| *zxid)
+    }
+
+    /// A znode as a server has it that has applied everything up to `zxid`.
+    pub(crate) fn get_at(&self, path: &str, zxid: i64) -> Option<&Node> {
+        let history = self.znodes.get(path)?;
+        let after = history.partition_point(|(at, _)| *at <= zxid);
+        history.get(after.checked_sub(1)?)?.1.as_ref()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<&Node> {
+        latest(self.znodes.get(path)?)
+    }
+
+    /// The children of a znode and what they hold, by name.
+    pub(crate) fn tree_at(&self, parent: &str, zxid: i64) -> BTreeMap<String, Node> {
+        let prefix = format!("{parent}/");
+        let below = self.znodes.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix));
+        below
+            .filter_map(|(path, _)| {
+                let name = &path[prefix.len()..];
+                let node = self.get_at(path, zxid).filter(|_| !name.contains('/'))?;
+                Some((name.to_owned(), node.clone()))
+            })
+            .collect()
+    }
+
+    // ---- transactions ----
+
+    /// Applies an operation of a session; reads are answered as of `view`.
+    pub(crate) fn apply(&mut self, now: Millis, session: i64, view: i64, request: &Request) -> Applied {
+        match request {
+            Request::Get { path } => {
+                Applied::refused(Outcome::Got(self.get_at(path, view).cloned()))
+            }
+            Request::Children { path } => {
+                Applied::refused(Outcome::Names(self.tree_at(path, view).into_keys().collect()))
+            }
+            Request::MakeParents(paths) => {
+                let missing: Vec<_> = paths.iter().flat_map(|p| with_ancestors(p)).collect();
+                let mut changed = Vec::new();
+                for path in missing {
+                    if self.get(&path).is_none() {
+                        self.create(now, &path, Vec::new(), 0);
+                        changed.push(path);
+                    }
+                }
+                Applied { outcome: Outcome::Ok, changed }
+            }
+            Request::Create { path, data, ephemeral } => {
+                if self.get(path).is_some() {
+                    return Applied::refused(Outcome::Exists);
+                }
+                let czxid = self.create(now, path, data.clone(), if *ephemeral { session } else { 0 });
+                let outcome = Outcome::Created { path: path.clone(), czxid };
+                Applied { outcome, changed: vec![path.clone()] }
+            }
+            Request::CreateSequential { prefix, data, ephemeral, .. } => {
+                let owner = if *ephemeral { session } else { 0 };
+                let (path, czxid) = self.create_sequential(now, prefix, data.clone(), owner);
+                Applied { outcome: Outcome::Created { path: path.clone(), czxid }, changed: vec![path] }
+            }
+            Request::Set { path, data, version } => self.set(now, path, data.clone(), Some(*version)),
+            Request::Delete { path, version } => self.delete(now, path, *version),
+        }
+    }
+
+    pub(crate) fn create_sequential(
+        &mut self,
+        now: Millis,
+        prefix: &str,
+        data: Vec<u8>,
+        owner: i64,
+    ) -> (String, i64) {
+        let number = self.children.get(parent_of(prefix)).copied().unwrap_or(0);
+        let path = format!("{prefix}{number:010}");
+        let czxid = self.create(now, &path, data, owner);
+        (path, czxid)
+    }
+
+    pub(crate) fn create(&mut self, now: Millis, path: &str, data: Vec<u8>, owner: i64) -> i64 {
+        *self.children.entry(parent_of(path).to_owned()).or_default() += 1;
+        let zxid = self.commit(now);
+        self.put(path, zxid, Some(Node { data, version: 0, czxid: zxid, mzxid: zxid, owner }));
+        zxid
+    }
+
+    pub(crate) fn set(&mut self, now: Millis, path: &str, data: Vec<u8>, version: Option<i32>) -> Applied {
+        let Some(known) = self.get(path).cloned() else {
+            return Applied::refused(Outcome::Missing);
+        };
+        if version.is_some_and(|v| v != known.version) {
+            return Applied::refused(Outcome::Stale);
+        }
+        let zxid = self.commit(now);
+        let version = known.version + 1;
+        self.put(path, zxid, Some(Node { data, version, mzxid: zxid, ..known }));
+        Applied { outcome: Outcome::Changed { version, mzxid: zxid }, changed: vec![path.to_owned()] }
+    }
+
+    pub(crate) fn delete(&mut self, now: Millis, path: &str, version: Option<i32>) -> Applied {
+        let Some(known) = self.get(path) else {
+            return Applied::refused(Outcome::Missing);
+        };
+        if version.is_some_and(|v| v != known.version) {
+            return Applied::refused(Outcome::Stale);
+        }
+        let zxid = self.commit(now);
+        self.put(path, zxid, None);
+        Applied { outcome: Outcome::Ok, changed: vec![path.to_owned()] }
+    }
+
+    fn commit(&mut self, now: Millis) -> i64 {
+        self.zxid += 1;
+        self.commits.push((now, self.zxid));
+        self.zxid
+    }
+
+    fn put(&mut self, path: &str, zxid: i64, node: Option<Node>) {
+        self.znodes.entry(path.to_owned()).or_default().push((zxid, node));
+    }
+}
+
+fn latest(history: &[(i64, Option<Node>)]) -> Option<&Node> {
+    history.last()?.1.as_ref()
+}
+
+pub(crate) fn parent_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+fn with_ancestors(path: &str) -> Vec<String> {
+    let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+    ends.map(|end| path[..end].to_owned()).collect()
+}
