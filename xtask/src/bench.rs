@@ -23,7 +23,8 @@ pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<E
     for bench in chosen {
         // Some of them start the programs that they measure.
         if bench.package == "e2e" {
-            let mut build = cargo(["build", "--release", "-p", "dr-worker", "-p", "ledger"]);
+            let mut build =
+                cargo(["build", "--release", "-p", "dr-worker", "-p", "ledger", "-p", "e2e", "--bins"]);
             if !cargo::run(&mut build).await?.success() {
                 bail!("the programs to be measured could not be built");
             }
