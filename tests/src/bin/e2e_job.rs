@@ -1,0 +1,180 @@
+//! A job that stamps the boot clock into a journal for as long as it acts, and that can be told to
+//! misbehave:
+//!
+//! ```text
+//! e2e-job --journal FILE [--ignore-term] [--stop-takes MS] [--offspring]
+//! ```
+//!
+//! `--offspring` starts three more processes that act, and that ignore SIGTERM: a child, a child with a
+//! session of its own, and one that was forked twice on the way to its own session.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use e2e::{Event, Stamp};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::setsid;
+use zk_session::BootTime;
+
+/// Between two acts: an overlap that lasts longer is seen.
+const PACE: Duration = Duration::from_millis(4);
+
+#[derive(Default)]
+struct Options {
+    journal: PathBuf,
+    ignore_term: bool,
+    stop_takes: Duration,
+    offspring: bool,
+    /// This process is itself offspring.
+    born: Option<Born>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Born {
+    /// Into the job's process group.
+    Plain,
+    /// With a session of its own.
+    Apart,
+    /// Only to fork again and to end.
+    Midwife,
+}
+
+const BIRTHS: [(Born, &str); 3] =
+    [(Born::Plain, "--born-plain"), (Born::Apart, "--born-apart"), (Born::Midwife, "--born-midwife")];
+
+fn main() -> ExitCode {
+    let options = match parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(wrong) => {
+            eprintln!("e2e-job: {wrong}");
+            return ExitCode::from(64);
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("e2e-job: {error}");
+            ExitCode::from(70)
+        }
+    }
+}
+
+fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options::default();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--journal" => options.journal = value()?.into(),
+            "--ignore-term" => options.ignore_term = true,
+            "--stop-takes" => {
+                let ms = value()?;
+                options.stop_takes = Duration::from_millis(ms.parse().map_err(|e| format!("{ms:?}: {e}"))?);
+            }
+            "--offspring" => options.offspring = true,
+            other => match BIRTHS.iter().find(|(_, word)| *word == other) {
+                Some((born, _)) => options.born = Some(*born),
+                None => return Err(format!("no such option: {other}")),
+            },
+        }
+    }
+    if options.journal.as_os_str().is_empty() {
+        return Err("--journal FILE is missing".to_owned());
+    }
+    Ok(options)
+}
+
+fn run(options: &Options) -> io::Result<()> {
+    match options.born {
+        Some(Born::Midwife) => return give_birth(options, Born::Apart),
+        Some(Born::Apart) => {
+            setsid()?;
+        }
+        Some(Born::Plain) | None => {}
+    }
+    // Blocked, so that it is looked at between two acts; for who ignores it that is never.
+    let mut term = SigSet::empty();
+    term.add(Signal::SIGTERM);
+    term.thread_block()?;
+    let signals = SignalFd::with_flags(&term, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+
+    let mut stamper = Stamper::open(options)?;
+    stamper.stamp(Event::Begin)?;
+    if options.offspring {
+        for (born, _) in BIRTHS {
+            give_birth(options, born)?;
+        }
+    }
+    let mut end_at = None;
+    loop {
+        if end_at.is_none() && matches!(signals.read_signal(), Ok(Some(_))) {
+            stamper.stamp(Event::Asked)?;
+            if !options.ignore_term {
+                end_at = Some(BootTime::now() + options.stop_takes);
+            }
+        }
+        if end_at.is_some_and(|at| BootTime::now() >= at) {
+            return stamper.stamp(Event::End);
+        }
+        std::thread::sleep(PACE);
+        stamper.stamp(Event::Act)?;
+    }
+}
+
+/// Starts one more process of the job, which ignores SIGTERM. It is never waited for: who has the right
+/// to reap it, and to end it, is what the tests look at.
+#[allow(clippy::zombie_processes, reason = "whoever guards the job reaps what it leaves behind")]
+fn give_birth(options: &Options, born: Born) -> io::Result<()> {
+    let word = BIRTHS.iter().find(|(known, _)| *known == born).map_or("", |(_, word)| word);
+    let this = std::env::current_exe()?;
+    Command::new(this).arg("--journal").arg(&options.journal).args(["--ignore-term", word]).spawn()?;
+    Ok(())
+}
+
+struct Stamper {
+    file: File,
+    is_main: bool,
+    job: String,
+    member: String,
+    term: u64,
+    token: u64,
+}
+
+impl Stamper {
+    fn open(options: &Options) -> io::Result<Self> {
+        let variable = |name: &str| {
+            std::env::var(name)
+                .map_err(|error| io::Error::other(format!("{name} in the environment: {error}")))
+        };
+        let number = |name: &str| {
+            let text = variable(name)?;
+            text.parse().map_err(|error| io::Error::other(format!("{name}={text}: {error}")))
+        };
+        Ok(Self {
+            file: OpenOptions::new().create(true).append(true).open(&options.journal)?,
+            is_main: options.born.is_none(),
+            job: variable("DR_JOB")?,
+            member: variable("DR_MEMBER")?,
+            term: number("DR_TERM")?,
+            token: number("DR_FENCING_TOKEN")?,
+        })
+    }
+
+    /// One line in one write, so that lines of several processes never mix.
+    fn stamp(&mut self, event: Event) -> io::Result<()> {
+        let stamp = Stamp {
+            at: BootTime::now(),
+            event,
+            pid: std::process::id(),
+            is_main: self.is_main,
+            job: self.job.clone(),
+            member: self.member.clone(),
+            term: self.term,
+            token: self.token,
+        };
+        self.file.write_all(format!("{stamp}\n").as_bytes())
+    }
+}

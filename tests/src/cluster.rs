@@ -1,0 +1,397 @@
+//! The workers of two sites, and everything around them.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+use toml::Table;
+use zk_testkit::{Ensemble, PortReservation};
+
+use crate::driver::Driver;
+use crate::journal::Journal;
+use crate::ledger::Ledger;
+use crate::operator::Operator;
+use crate::process::Tree;
+use crate::programs;
+use crate::setup::{JOB, Setup, put};
+use crate::shared_ensemble::ensemble;
+use crate::wait::{SOON, Wait, wait_for};
+use crate::worker::{Worker, state_dir};
+use crate::znodes::Znodes;
+
+/// For workers that were asked to end, and for what they guard.
+const END_WITHIN: Duration = Duration::from_secs(20);
+
+/// Workers, their ensemble and their files.
+///
+/// Dropping it kills every process by pid and removes every file, and prints the ends of all logs if the
+/// test has panicked; [`end`](Self::end) ends everything politely and fails the test if it can't.
+#[derive(Debug)]
+pub struct Cluster {
+    workers: Vec<Worker>,
+    operator: Operator,
+    journal: Journal,
+    ledger: Option<Ledger>,
+    znodes: OnceCell<Znodes>,
+    root: String,
+    ensemble: Arc<Ensemble>,
+    tree: Tree,
+    dir: TempDir,
+    _ports: PortReservation,
+}
+
+/// The READY leader of a job, as its own worker describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// Its id.
+    pub member: String,
+    /// Its site.
+    pub site: String,
+    /// Its term.
+    pub term: u64,
+    /// Its fencing token.
+    pub token: u64,
+    /// The main process of the job.
+    pub pid: Option<u32>,
+    /// How often that was started again.
+    pub restarts: u64,
+}
+
+impl Cluster {
+    /// The usual four workers, over the ensemble that all tests of this process share.
+    ///
+    /// # Panics
+    /// If anything can't be started. So do all methods here when what they are about does not hold.
+    pub async fn start(driver: Driver) -> Self {
+        Self::of(Setup::new(driver)).await
+    }
+
+    /// What the setup says, over the shared ensemble.
+    pub async fn of(setup: Setup) -> Self {
+        Self::on(ensemble().await, setup).await
+    }
+
+    /// What the setup says, over an ensemble of one's own.
+    pub async fn on(ensemble: Arc<Ensemble>, setup: Setup) -> Self {
+        let dir = tempfile::Builder::new().prefix("dr-e2e-").tempdir().expect("a temporary directory");
+        let tree = Tree::new(dir.path());
+        let root = unique_root();
+        let journal = Journal::new(dir.path().join("journal"));
+        let ledger = match setup.ledger {
+            Some((orders, pace)) => Some(Ledger::make(dir.path(), orders, pace).await),
+            None => None,
+        };
+        let common = dir.path().join("cluster.toml");
+        let job = ledger.as_ref().map_or_else(|| stamping(&journal, &setup.options), Ledger::command);
+        write_common(&common, &setup, &ensemble, &root, job);
+
+        let ports = PortReservation::take(setup.workers.len()).expect("free ports");
+        let mut workers = Vec::new();
+        for ((id, site), port) in setup.workers.iter().zip(ports.ports()) {
+            let http = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
+            let place = dir.path().join(id);
+            let own = dir.path().join(format!("{id}.toml"));
+            write_own(&own, &setup, id, site, http, &place);
+            workers.push(Worker::new(id, site, http, place, vec![common.clone(), own], tree.clone()));
+        }
+        let mut cluster = Self {
+            workers,
+            operator: Operator::new(&[common], tree.clone()),
+            journal,
+            ledger,
+            znodes: OnceCell::new(),
+            root,
+            ensemble,
+            tree,
+            dir,
+            _ports: ports,
+        };
+        if setup.started {
+            cluster.workers.iter_mut().for_each(Worker::start);
+        }
+        cluster
+    }
+
+    /// One of the workers.
+    pub fn worker(&mut self, id: &str) -> &mut Worker {
+        let known = self.workers.iter_mut().find(|worker| worker.id() == id);
+        known.unwrap_or_else(|| panic!("there is no worker {id}"))
+    }
+
+    /// All workers, running or not.
+    pub fn workers(&mut self) -> &mut [Worker] {
+        &mut self.workers
+    }
+
+    /// The workers of a site.
+    pub fn site<'a>(&'a mut self, site: &'a str) -> impl Iterator<Item = &'a mut Worker> + 'a {
+        self.workers.iter_mut().filter(move |worker| worker.site() == site)
+    }
+
+    /// `dr-worker`'s verbs, with the configuration that all workers share.
+    pub fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    /// What the jobs `e2e-job` have done.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// The books of a cluster whose job is the ledger.
+    pub fn ledger(&self) -> &Ledger {
+        self.ledger.as_ref().expect("the setup asked for a ledger")
+    }
+
+    /// The servers.
+    pub fn ensemble(&self) -> &Ensemble {
+        &self.ensemble
+    }
+
+    /// The processes.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The directory of all files.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The znode that all elections of the cluster lie under.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// The znodes, over a session of the test's own.
+    pub async fn znodes(&self) -> &Znodes {
+        let connect = self.ensemble.connect_string();
+        self.znodes.get_or_init(|| Znodes::connect(&connect, &self.root)).await
+    }
+
+    /// What each worker says about itself, by id; nothing of those that don't answer.
+    ///
+    /// # Panics
+    /// If a worker that was started has ended by itself.
+    pub async fn statuses(&mut self) -> Vec<(String, Value)> {
+        let mut all = Vec::new();
+        for worker in &mut self.workers {
+            worker.assert_alive();
+            if let Some(status) = worker.status().await {
+                all.push((worker.id().to_owned(), status));
+            }
+        }
+        all
+    }
+
+    /// The leader of a job now, if there is one; the one with the newest token, if two say so between two
+    /// questions.
+    pub async fn leader_of(&mut self, job: &str) -> Wait<Leader> {
+        let statuses = self.statuses().await;
+        let leaders = statuses.iter().filter_map(|(id, status)| {
+            let said = &status["jobs"][job];
+            (said["role"] == "leader").then(|| Leader {
+                member: id.clone(),
+                site: status["site"].as_str().unwrap_or_default().to_owned(),
+                term: said["term"].as_u64().unwrap_or(0),
+                token: said["fencing_token"].as_u64().unwrap_or(0),
+                pid: said["process"]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()),
+                restarts: said["process"]["restarts"].as_u64().unwrap_or(0),
+            })
+        });
+        leaders
+            .max_by_key(|leader| leader.token)
+            .ok_or_else(|| format!("nobody leads {job}: {}", roles(&statuses)))
+    }
+
+    /// The leader of the usual job now.
+    pub async fn leader(&mut self) -> Wait<Leader> {
+        self.leader_of(JOB).await
+    }
+
+    /// Waits for a leader of the usual job that is as wanted.
+    pub async fn leader_is(
+        &mut self,
+        what: &str,
+        within: Duration,
+        mut wanted: impl FnMut(&Leader) -> bool,
+    ) -> Leader {
+        wait_for(&format!("a leader: {what}"), within, async || {
+            let leader = self.leader().await?;
+            if wanted(&leader) { Ok(leader) } else { Err(format!("{leader:?}")) }
+        })
+        .await
+    }
+
+    /// Waits for the first leader.
+    pub async fn first_leader(&mut self) -> Leader {
+        self.leader_is("the first one", SOON, |_| true).await
+    }
+
+    /// Waits for a leader with a newer token.
+    pub async fn successor_of(&mut self, old: &Leader, within: Duration) -> Leader {
+        self.leader_is(&format!("a successor of {old:?}"), within, |leader| leader.token > old.token).await
+    }
+
+    /// Waits until so many workers say that they stand by, fit to take over.
+    pub async fn standing_by(&mut self, count: usize) {
+        let path = format!("/standby?job={JOB}");
+        wait_for(&format!("{count} workers that stand by"), SOON, async || {
+            let mut found = Vec::new();
+            for worker in &mut self.workers {
+                worker.assert_alive();
+                if worker.code(&path).await == Some(200) {
+                    found.push(worker.id().to_owned());
+                }
+            }
+            if found.len() == count { Ok(()) } else { Err(format!("there are {found:?}")) }
+        })
+        .await;
+    }
+
+    /// Waits until one leads and all others that run stand by; gives the leader.
+    pub async fn settled(&mut self) -> Leader {
+        let leader = self.first_leader().await;
+        let running = self.workers.iter().filter(|worker| worker.is_started()).count();
+        self.standing_by(running - 1).await;
+        leader
+    }
+
+    /// Waits until the job of a leadership acts, by its own stamps.
+    pub async fn acts(&self, token: u64) -> crate::journal::Acting {
+        wait_for(&format!("a job that acts under token {token}"), SOON, async || {
+            let actings = self.journal.actings();
+            let found = actings.iter().find(|acting| acting.token == token && acting.to > acting.from);
+            found.cloned().ok_or_else(|| format!("{actings:?}"))
+        })
+        .await
+    }
+
+    /// Ends the workers as an operator would, and shows that each did so well and that nothing of them is
+    /// left: no guard, no job, no child of a job.
+    pub async fn end(mut self) {
+        for worker in self.workers.iter().filter(|worker| worker.is_started()) {
+            worker.ask_to_end();
+        }
+        let deadline = Instant::now() + END_WITHIN;
+        for worker in self.workers.iter_mut().filter(|worker| worker.is_started()) {
+            let status = worker.ended_by(deadline);
+            let status = status.unwrap_or_else(|| panic!("{} did not end at SIGTERM", worker.id()));
+            assert!(status.success(), "{} ended with {status} at SIGTERM", worker.id());
+        }
+        self.nothing_is_left(END_WITHIN);
+        if let Some(znodes) = self.znodes.take() {
+            znodes.session().close(Duration::from_secs(5)).await;
+        }
+    }
+
+    /// Shows that no process of this cluster is left, or at least none once a moment has passed.
+    pub fn nothing_is_left(&self, within: Duration) {
+        if let Err(left) = self.tree.await_none(within) {
+            panic!("{left}");
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut text = String::new();
+            for worker in &self.workers {
+                text.push_str(&worker.log_tail());
+            }
+            for acting in self.journal.actings() {
+                let _ = writeln!(text, "{acting:?}");
+            }
+            for server in self.ensemble.servers() {
+                let tail = server.log_tail();
+                // Clients that go away are what these tests are about.
+                let tail: Vec<&str> = tail.lines().filter(|line| !is_noise(line)).collect();
+                let tail = tail.join("\n");
+                if !tail.is_empty() {
+                    let _ =
+                        writeln!(text, "---- the end of the log of server {} ----\n{tail}", server.index());
+                }
+            }
+            eprintln!("{text}");
+        }
+        // The workers first, so that none starts what has just been killed.
+        self.workers.clear();
+        self.tree.kill_all();
+    }
+}
+
+fn is_noise(line: &str) -> bool {
+    let noise = ["\tat ", "EndOfStreamException", "NIOServerCnxn - Unexpected exception"];
+    noise.iter().any(|word| line.contains(word))
+}
+
+fn roles(statuses: &[(String, Value)]) -> String {
+    let mut text = String::new();
+    for (id, status) in statuses {
+        let _ = write!(text, "{id} ({}):", status["session"].as_str().unwrap_or("?"));
+        for (job, said) in status["jobs"].as_object().into_iter().flatten() {
+            let _ = write!(text, " {job} {} term {}", said["role"].as_str().unwrap_or("?"), said["term"]);
+        }
+        text.push_str("; ");
+    }
+    text
+}
+
+/// A root that no other cluster has, in this process or in another.
+fn unique_root() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("/e2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn stamping(journal: &Journal, options: &[&str]) -> Vec<String> {
+    let program = programs::program("e2e-job").display().to_string();
+    let mut command = vec![program, "--journal".to_owned(), journal.path().display().to_string()];
+    command.extend(options.iter().map(|&option| option.to_owned()));
+    command
+}
+
+fn write_common(path: &PathBuf, setup: &Setup, ensemble: &Ensemble, root: &str, job: Vec<String>) {
+    let mut table = Table::new();
+    put(&mut table, "zookeeper.connect", ensemble.connect_string().into());
+    put(&mut table, "zookeeper.root", root.into());
+    put(&mut table, &format!("job.{JOB}.command"), job.into());
+    merge(&mut table, &setup.common);
+    write(path, &table);
+}
+
+fn write_own(path: &PathBuf, setup: &Setup, id: &str, site: &str, http: SocketAddr, place: &Path) {
+    let mut table = Table::new();
+    put(&mut table, "node.id", id.into());
+    put(&mut table, "node.site", site.into());
+    put(&mut table, "node.address", "127.0.0.1".into());
+    put(&mut table, "node.state_dir", state_dir(place).display().to_string().into());
+    put(&mut table, "http.listen", http.to_string().into());
+    for (_, own) in setup.own.iter().filter(|(known, _)| *known == id) {
+        merge(&mut table, own);
+    }
+    write(path, &table);
+}
+
+fn merge(into: &mut Table, from: &Table) {
+    for (key, value) in from {
+        match (into.get_mut(key), value) {
+            (Some(toml::Value::Table(known)), toml::Value::Table(more)) => merge(known, more),
+            _ => {
+                into.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+fn write(path: &PathBuf, table: &Table) {
+    let text = toml::to_string(table).expect("tables are TOML");
+    fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}

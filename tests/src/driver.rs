@@ -1,0 +1,41 @@
+//! Each test runs with both of the clients that zk-session can use.
+
+use std::fmt;
+
+/// A value of `zookeeper.driver`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// The default.
+    ZookeeperClient,
+    /// The other one.
+    ZookeeperAsync,
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ZookeeperClient => "zookeeper-client",
+            Self::ZookeeperAsync => "zookeeper-async",
+        })
+    }
+}
+
+/// Makes two tests of each `async fn name(driver: Driver)`: `zookeeper_client::name` and
+/// `zookeeper_async::name`.
+#[macro_export]
+macro_rules! with_both_drivers {
+    ($($name:ident),+ $(,)?) => {
+        mod zookeeper_client {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name($crate::Driver::ZookeeperClient).await;
+            })+
+        }
+        mod zookeeper_async {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name($crate::Driver::ZookeeperAsync).await;
+            })+
+        }
+    };
+}

@@ -1,0 +1,185 @@
+//! What the jobs have done, by their own stamps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use zk_session::BootTime;
+
+use crate::setup::JOB;
+use crate::stamp::{Event, Stamp};
+
+/// The file that every `e2e-job` of a cluster stamps into.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    path: PathBuf,
+}
+
+/// When one leadership of a job acted, by all its processes together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acting {
+    /// Who led.
+    pub member: String,
+    /// In which term.
+    pub term: u64,
+    /// Under which token.
+    pub token: u64,
+    /// The first stamp.
+    pub from: BootTime,
+    /// The last stamp so far.
+    pub to: BootTime,
+    /// Whether the job's main process was asked to stop.
+    pub was_asked: bool,
+    /// The main processes: more than one if the job was restarted.
+    pub mains: Vec<u32>,
+    /// All processes that stamped.
+    pub pids: BTreeSet<u32>,
+}
+
+/// Two leaderships that acted at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// The one with the older token.
+    pub older: Acting,
+    /// The one with the newer token.
+    pub newer: Acting,
+}
+
+impl fmt::Display for Overlap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} (token {}) acted until {:?}, which is {:?} after {} (token {}) had begun",
+            self.older.member,
+            self.older.token,
+            self.older.to,
+            self.older.to.duration_since(self.newer.from),
+            self.newer.member,
+            self.newer.token,
+        )
+    }
+}
+
+impl Journal {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All stamps so far.
+    pub fn stamps(&self) -> Vec<Stamp> {
+        let text = std::fs::read_to_string(&self.path).unwrap_or_default();
+        // A line that is being written while it is read may be cut.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let parse = |line| Stamp::parse(line).unwrap_or_else(|| panic!("{}: {line:?}", self.path.display()));
+        whole.lines().map(parse).collect()
+    }
+
+    /// The leaderships of the cluster's usual job, oldest token first.
+    pub fn actings(&self) -> Vec<Acting> {
+        self.actings_of(JOB)
+    }
+
+    /// The leaderships of a job, oldest token first.
+    pub fn actings_of(&self, job: &str) -> Vec<Acting> {
+        actings(self.stamps().into_iter().filter(|stamp| stamp.job == job))
+    }
+
+    /// The leadership with this token.
+    pub fn acting(&self, token: u64) -> Option<Acting> {
+        self.actings().into_iter().find(|acting| acting.token == token)
+    }
+
+    /// Shows that of no job two leaderships ever acted at once.
+    ///
+    /// # Panics
+    /// If two did; or if there is no stamp at all, for then it would have shown nothing.
+    pub fn assert_one_at_a_time(&self) {
+        let stamps = self.stamps();
+        assert!(!stamps.is_empty(), "no job has left a stamp in {}", self.path.display());
+        let jobs: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.job.as_str()).collect();
+        for job in jobs {
+            let overlaps = overlaps(&self.actings_of(job));
+            let words: Vec<String> = overlaps.iter().map(ToString::to_string).collect();
+            assert!(words.is_empty(), "two leaderships of {job} acted at once:\n{}", words.join("\n"));
+        }
+    }
+}
+
+fn actings(stamps: impl Iterator<Item = Stamp>) -> Vec<Acting> {
+    let mut by_token: BTreeMap<(u64, String), Acting> = BTreeMap::new();
+    for stamp in stamps {
+        let acting = by_token.entry((stamp.token, stamp.member.clone())).or_insert_with(|| Acting {
+            member: stamp.member.clone(),
+            term: stamp.term,
+            token: stamp.token,
+            from: stamp.at,
+            to: stamp.at,
+            was_asked: false,
+            mains: Vec::new(),
+            pids: BTreeSet::new(),
+        });
+        acting.from = acting.from.min(stamp.at);
+        acting.to = acting.to.max(stamp.at);
+        acting.pids.insert(stamp.pid);
+        match stamp.event {
+            Event::Begin if stamp.is_main => acting.mains.push(stamp.pid),
+            Event::Asked if stamp.is_main => acting.was_asked = true,
+            _ => {}
+        }
+    }
+    by_token.into_values().collect()
+}
+
+fn overlaps(actings: &[Acting]) -> Vec<Overlap> {
+    let mut found = Vec::new();
+    for (index, newer) in actings.iter().enumerate() {
+        for older in actings[..index].iter().filter(|older| older.to >= newer.from) {
+            found.push(Overlap { older: older.clone(), newer: newer.clone() });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal(lines: &str) -> (tempfile::TempDir, Journal) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        std::fs::write(&path, lines).unwrap();
+        (dir, Journal::new(path))
+    }
+
+    #[test]
+    fn leaderships_that_follow_each_other_pass() {
+        let (_dir, journal) = journal(
+            "10 begin 1 main orders east-1 1 7\n20 act 1 main orders east-1 1 7\n\
+             15 begin 9 main other west-1 1 8\n\
+             30 begin 2 main orders west-1 2 9\n40 act 2 main or",
+        );
+        journal.assert_one_at_a_time();
+        assert_eq!(journal.actings().len(), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "east-1 (token 7) acted until")]
+    fn an_act_after_the_next_one_has_begun_is_found() {
+        let (_dir, journal) = journal(
+            "10 begin 1 main orders east-1 1 7\n30 begin 2 main orders west-1 2 9\n\
+             31 act 3 offspring orders east-1 1 7\n",
+        );
+        journal.assert_one_at_a_time();
+    }
+
+    #[test]
+    #[should_panic(expected = "no job has left a stamp")]
+    fn an_empty_journal_shows_nothing() {
+        journal("").1.assert_one_at_a_time();
+    }
+}

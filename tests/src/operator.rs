@@ -1,0 +1,106 @@
+//! `dr-worker`'s verbs, as an operator types them.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::process::Tree;
+use crate::program;
+
+/// No verb takes longer, whatever is broken.
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
+
+/// The program with the options that come before every verb.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    pub(crate) options: Vec<String>,
+    pub(crate) tree: Tree,
+}
+
+/// What the program said in the end.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// The command line, for messages.
+    pub command: String,
+    /// Its exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Operator {
+    pub(crate) fn new(configs: &[PathBuf], tree: Tree) -> Self {
+        let options = configs.iter().flat_map(|path| ["--config".to_owned(), path.display().to_string()]);
+        Self { options: options.collect(), tree }
+    }
+
+    /// Runs a verb to its end.
+    ///
+    /// # Panics
+    /// If it does not end within a minute.
+    pub async fn run(&self, verb: &[&str]) -> Said {
+        let mut command = Command::new(program("dr-worker"));
+        let (name, value) = self.tree.mark();
+        command.args(&self.options).args(verb).env(name, value).env("NO_COLOR", "1");
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        let shown = format!("dr-worker {}", verb.join(" "));
+        let output = tokio::time::timeout(ENDS_WITHIN, command.output()).await;
+        let output = output.unwrap_or_else(|_| panic!("`{shown}` did not end within {ENDS_WITHIN:?}"));
+        let output = output.unwrap_or_else(|error| panic!("`{shown}`: {error}"));
+        Said {
+            command: shown,
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Runs a verb that has to succeed.
+    ///
+    /// # Panics
+    /// If it does not, with all that it said.
+    pub async fn done(&self, verb: &[&str]) -> Said {
+        self.run(verb).await.with_code(0)
+    }
+
+    /// Runs a verb that has to succeed with `--output json`.
+    ///
+    /// # Panics
+    /// If it does not, or prints no JSON.
+    pub async fn json(&self, verb: &[&str]) -> Value {
+        let mut all = vec!["--output", "json"];
+        all.extend(verb);
+        self.done(&all).await.json()
+    }
+}
+
+impl Said {
+    /// # Panics
+    /// If the program did not end with that code.
+    #[must_use = "look at what it said, or drop it on purpose"]
+    pub fn with_code(self, code: i32) -> Self {
+        assert!(self.code == Some(code), "exit code {code} was expected: {self:#?}");
+        self
+    }
+
+    /// Its standard output as JSON.
+    ///
+    /// # Panics
+    /// If it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+
+    /// # Panics
+    /// Unless each of these stands in its standard error.
+    pub fn complains_of(&self, words: &[&str]) {
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} was expected in its complaint: {self:#?}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a cluster is like before it starts: its configuration, as keys and values.
+
+use std::time::Duration;
+
+use toml::{Table, Value};
+
+use crate::driver::Driver;
+use crate::shared_ensemble::TICK;
+
+/// The usual job.
+pub const JOB: &str = "orders";
+
+/// The configuration of all workers of a cluster, and what differs from worker to worker.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub(crate) workers: Vec<(&'static str, &'static str)>,
+    pub(crate) started: bool,
+    pub(crate) ledger: Option<(u32, Duration)>,
+    pub(crate) options: Vec<&'static str>,
+    pub(crate) common: Table,
+    pub(crate) own: Vec<(&'static str, Table)>,
+}
+
+impl Setup {
+    /// Two sites with two workers each, and the job `e2e-job`. All times are as short as a busy machine
+    /// lets them be.
+    pub fn new(driver: Driver) -> Self {
+        let setup = Self {
+            workers: vec![("east-1", "east"), ("east-2", "east"), ("west-1", "west"), ("west-2", "west")],
+            started: true,
+            ledger: None,
+            options: Vec::new(),
+            common: Table::new(),
+            own: Vec::new(),
+        };
+        setup
+            .set("zookeeper.driver", driver.to_string())
+            .set("zookeeper.session_timeout", "6s")
+            .set("zookeeper.tick_time", format!("{}ms", TICK.as_millis()))
+            .set("policy.sites", vec!["east", "west"])
+            // A test has as many takeovers in a minute as others in a year.
+            .set("policy.max_takeovers.count", 1000)
+            .set("job.orders.stop_timeout", "1s")
+            .set("job.orders.fenced", true)
+    }
+
+    /// Other workers than the usual four, as `(id, site)`.
+    #[must_use]
+    pub fn workers(mut self, workers: &[(&'static str, &'static str)]) -> Self {
+        self.workers = workers.to_vec();
+        self
+    }
+
+    /// Don't start the workers.
+    #[must_use]
+    pub fn not_started(mut self) -> Self {
+        self.started = false;
+        self
+    }
+
+    /// The job is the ledger, with so many orders to book and this pause after each.
+    #[must_use]
+    pub fn ledger(mut self, orders: u32, pace: Duration) -> Self {
+        self.ledger = Some((orders, pace));
+        self
+    }
+
+    /// Options for the job `e2e-job`.
+    #[must_use]
+    pub fn job_options(mut self, options: &[&'static str]) -> Self {
+        self.options = options.to_vec();
+        self
+    }
+
+    /// Sets a key, such as `policy.cooldown`, for all workers.
+    ///
+    /// # Panics
+    /// If a part of it is already set to something that is no table.
+    #[must_use]
+    pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
+        put(&mut self.common, key, value.into());
+        self
+    }
+
+    /// Sets a key for one worker.
+    ///
+    /// # Panics
+    /// As [`set`](Self::set).
+    #[must_use]
+    pub fn set_for(mut self, id: &'static str, key: &str, value: impl Into<Value>) -> Self {
+        let at = self.own.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
+            self.own.push((id, Table::new()));
+            self.own.len() - 1
+        });
+        put(&mut self.own[at].1, key, value.into());
+        self
+    }
+}
+
+pub(crate) fn put(table: &mut Table, key: &str, value: Value) {
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_owned(), value);
+        }
+        Some((section, rest)) => {
+            let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+            let Value::Table(section) = section else { panic!("{key}: a part of it is no table") };
+            put(section, rest, value);
+        }
+    }
+}

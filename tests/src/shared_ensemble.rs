@@ -1,0 +1,29 @@
+//! The ensembles.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use zk_testkit::{Builder, Ensemble};
+
+/// The servers' tick: short, so that short sessions are granted.
+pub const TICK: Duration = Duration::from_millis(500);
+
+/// Three servers that all tests of this process share, each under a root of its own. For tests that leave
+/// the servers alone.
+///
+/// # Panics
+/// If they don't start.
+pub async fn ensemble() -> Arc<Ensemble> {
+    static SHARED: OnceCell<Arc<Ensemble>> = OnceCell::const_new();
+    Arc::clone(SHARED.get_or_init(|| own_ensemble(|builder| builder)).await)
+}
+
+/// Three servers for one test alone.
+///
+/// # Panics
+/// If they don't start.
+pub async fn own_ensemble(settings: impl FnOnce(Builder) -> Builder) -> Arc<Ensemble> {
+    let builder = settings(Ensemble::builder().servers(3).tick_time(TICK));
+    Arc::new(builder.start().await.unwrap_or_else(|error| panic!("the ensemble: {error}")))
+}

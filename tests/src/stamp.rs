@@ -1,0 +1,73 @@
+//! A line of the journal: who acted, when, under which token.
+
+use std::fmt;
+use std::time::Duration;
+
+use zk_session::BootTime;
+
+/// What a stamp says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The job has begun to act.
+    Begin,
+    /// It acts.
+    Act,
+    /// It was asked to stop.
+    Asked,
+    /// It has ended by itself.
+    End,
+}
+
+const EVENTS: [(Event, &str); 4] =
+    [(Event::Begin, "begin"), (Event::Act, "act"), (Event::Asked, "asked"), (Event::End, "end")];
+
+/// One act of a job's process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// When, on the boot clock.
+    pub at: BootTime,
+    /// What.
+    pub event: Event,
+    /// The process. The job's main one and its offspring stamp alike.
+    pub pid: u32,
+    /// Whether it is the job's main process.
+    pub is_main: bool,
+    /// `DR_JOB`.
+    pub job: String,
+    /// `DR_MEMBER`.
+    pub member: String,
+    /// `DR_TERM`.
+    pub term: u64,
+    /// `DR_FENCING_TOKEN`.
+    pub token: u64,
+}
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let event = EVENTS.iter().find(|(event, _)| *event == self.event).map_or("?", |(_, word)| word);
+        let role = if self.is_main { "main" } else { "offspring" };
+        let Self { pid, job, member, term, token, .. } = self;
+        write!(f, "{} {event} {pid} {role} {job} {member} {term} {token}", self.at.as_duration().as_nanos())
+    }
+}
+
+impl Stamp {
+    /// Reads what `Display` wrote.
+    pub fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let nanos = words.next()?.parse().ok()?;
+        let word = words.next()?;
+        let (event, _) = EVENTS.into_iter().find(|(_, known)| *known == word)?;
+        let stamp = Self {
+            at: BootTime::from_duration(Duration::from_nanos(nanos)),
+            event,
+            pid: words.next()?.parse().ok()?,
+            is_main: words.next()? == "main",
+            job: words.next()?.to_owned(),
+            member: words.next()?.to_owned(),
+            term: words.next()?.parse().ok()?,
+            token: words.next()?.parse().ok()?,
+        };
+        words.next().is_none().then_some(stamp)
+    }
+}

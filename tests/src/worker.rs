@@ -1,0 +1,228 @@
+//! One `dr-worker run` process.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::process::{self, Tree, children, name_of};
+use crate::{http, program};
+
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// Lines of a log that are shown when a test fails.
+const TAIL_LINES: usize = 60;
+
+/// A worker: its place, and its process while it runs.
+#[derive(Debug)]
+pub struct Worker {
+    id: String,
+    site: String,
+    http: SocketAddr,
+    dir: PathBuf,
+    configs: Vec<PathBuf>,
+    tree: Tree,
+    process: Option<Child>,
+    is_frozen: bool,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        id: &str,
+        site: &str,
+        http: SocketAddr,
+        dir: PathBuf,
+        configs: Vec<PathBuf>,
+        tree: Tree,
+    ) -> Self {
+        Self {
+            id: id.to_owned(),
+            site: site.to_owned(),
+            http,
+            dir,
+            configs,
+            tree,
+            process: None,
+            is_frozen: false,
+        }
+    }
+
+    /// Its `node.id`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Its `node.site`.
+    pub fn site(&self) -> &str {
+        &self.site
+    }
+
+    /// Its `http.listen`.
+    pub fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Its configuration files, in the order of their layers.
+    pub fn configs(&self) -> &[PathBuf] {
+        &self.configs
+    }
+
+    /// One more layer of configuration, over all others, for the next start.
+    pub fn add_config(&mut self, path: &Path) {
+        self.configs.push(path.to_owned());
+    }
+
+    /// Whether it was started, and was neither killed nor awaited since.
+    pub fn is_started(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Starts it; returns before it has joined.
+    ///
+    /// # Panics
+    /// If it runs already, or can't be started.
+    pub fn start(&mut self) {
+        assert!(self.process.is_none(), "{} runs already", self.id);
+        fs::create_dir_all(&self.dir).expect("the worker's directory");
+        let log = File::options().create(true).append(true).open(self.log()).expect("the worker's log");
+        let mut command = Command::new(program("dr-worker"));
+        for config in &self.configs {
+            command.arg("--config").arg(config);
+        }
+        let (name, value) = self.tree.mark();
+        let child = command
+            .arg("run")
+            .env(name, value)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle on the log"))
+            .stderr(log)
+            .spawn()
+            .expect("start dr-worker");
+        self.process = Some(child);
+    }
+
+    /// # Panics
+    /// If it does not run.
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().map_or_else(|| panic!("{} does not run", self.id), Child::id)
+    }
+
+    /// Its guards: one for the job, and one for each hook and probe of the moment.
+    pub fn guards(&self) -> Vec<u32> {
+        let all = children(self.pid()).into_iter();
+        all.filter(|pid| name_of(*pid).as_deref() == Some("dr-guard")).collect()
+    }
+
+    /// SIGKILL to the worker alone.
+    pub fn kill(&mut self) {
+        let mut child = self.process.take().unwrap_or_else(|| panic!("{} does not run", self.id));
+        child.kill().expect("SIGKILL");
+        child.wait().expect("its end");
+        self.is_frozen = false;
+    }
+
+    /// SIGSTOP to the worker alone; returns when it stands still.
+    pub fn freeze(&mut self) {
+        let pid = self.pid();
+        process::signal(pid, Signal::SIGSTOP);
+        self.is_frozen = true;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !process::is_frozen(pid) {
+            assert!(Instant::now() < deadline, "{} did not stop at SIGSTOP", self.id);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&mut self) {
+        process::signal(self.pid(), Signal::SIGCONT);
+        self.is_frozen = false;
+    }
+
+    /// SIGTERM: it stops its jobs, gives up what it leads and ends.
+    pub fn ask_to_end(&self) {
+        process::signal(self.pid(), Signal::SIGTERM);
+    }
+
+    /// How it ended, if it has; it counts as not started then.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        let status = self.process.as_mut()?.try_wait().expect("its state")?;
+        self.process = None;
+        Some(status)
+    }
+
+    /// Waits for its end.
+    pub(crate) fn ended_by(&mut self, deadline: Instant) -> Option<ExitStatus> {
+        loop {
+            let ended = self.ended();
+            if ended.is_some() || Instant::now() >= deadline {
+                return ended;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// # Panics
+    /// If it was started and has ended by itself.
+    pub(crate) fn assert_alive(&mut self) {
+        if let Some(status) = self.ended() {
+            panic!("the worker {} ended by itself: {status}", self.id);
+        }
+    }
+
+    /// What `/status` says; `None` while it does not run, is frozen, or does not answer.
+    pub async fn status(&self) -> Option<Value> {
+        let (_, body) = self.get("/status").await?;
+        Some(serde_json::from_str(&body).unwrap_or_else(|e| panic!("/status of {}: {e}: {body}", self.id)))
+    }
+
+    /// The code that `/leader`, `/standby` and the like answer with.
+    pub async fn code(&self, path: &str) -> Option<u16> {
+        self.get(path).await.map(|(code, _)| code)
+    }
+
+    /// An answer's code and body.
+    pub async fn get(&self, path: &str) -> Option<(u16, String)> {
+        if self.process.is_none() || self.is_frozen {
+            return None;
+        }
+        http::get(self.http, path).await.ok()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.join("worker.log")
+    }
+
+    /// All that it has written to its standard output and error.
+    pub fn log_text(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.log()).unwrap_or_default()).into_owned()
+    }
+
+    pub(crate) fn log_tail(&self) -> String {
+        let text = self.log_text();
+        let lines: Vec<&str> = text.lines().collect();
+        let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
+        format!("---- the end of the log of {} ----\n{tail}\n", self.id)
+    }
+
+    /// Its state directory.
+    pub fn state_dir(&self) -> PathBuf {
+        state_dir(&self.dir)
+    }
+}
+
+pub(crate) fn state_dir(dir: &Path) -> PathBuf {
+    dir.join("state")
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.process {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

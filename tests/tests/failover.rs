@@ -1,0 +1,115 @@
+//! Leadership that moves because a process or a site is gone.
+#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
+
+use std::time::Duration;
+
+use e2e::{Cluster, Driver, SOON, Setup, wait_for};
+use zk_session::BootTime;
+
+e2e::with_both_drivers!(
+    the_job_moves_when_the_leading_worker_is_killed,
+    the_job_moves_to_the_backup_site_when_its_site_is_lost,
+    leadership_stays_when_the_preferred_site_returns,
+);
+
+/// Session timeout + 2 s, as promised, and as much again for a busy machine.
+const MOVED_WITHIN: Duration = Duration::from_secs(16);
+
+async fn the_job_moves_when_the_leading_worker_is_killed(driver: Driver) {
+    let mut cluster = Cluster::start(driver).await;
+    let first = cluster.settled().await;
+    cluster.acts(first.token).await;
+
+    let killed = BootTime::now();
+    cluster.worker(&first.member).kill();
+    let second = cluster.successor_of(&first, MOVED_WITHIN).await;
+    let acting = cluster.acts(second.token).await;
+    println!("{driver}: the next job acted {:?} after SIGKILL", acting.from.duration_since(killed));
+    assert_ne!(second.member, first.member);
+    assert_eq!(second.site, "west", "who fails is followed by another site: {second:?}");
+
+    // The same member, started again, is somebody else and joins as a candidate.
+    cluster.worker(&first.member).start();
+    cluster.standing_by(3).await;
+    assert_eq!(cluster.leader().await.expect("a leader").token, second.token);
+
+    cluster.journal().assert_one_at_a_time();
+    cluster.end().await;
+}
+
+/// Books that many orders in some ten seconds.
+fn ledger(driver: Driver) -> Setup {
+    Setup::new(driver).ledger(1200, Duration::from_millis(5))
+}
+
+async fn the_job_moves_to_the_backup_site_when_its_site_is_lost(driver: Driver) {
+    let mut cluster = Cluster::of(ledger(driver)).await;
+    let first = cluster.settled().await;
+    assert_eq!(first.site, "east");
+    booked_under(&cluster, first.token).await;
+
+    cluster.site("east").for_each(|worker| worker.kill());
+    let second = cluster.successor_of(&first, MOVED_WITHIN).await;
+    assert_eq!(second.site, "west");
+    booked_under(&cluster, second.token).await;
+
+    let check = all_booked(&cluster).await;
+    let tokens: Vec<_> = check["leaderships"].as_array().unwrap().iter().map(|l| &l["token"]).collect();
+    assert_eq!(tokens, [first.token, second.token], "{check:#}");
+    cluster.end().await;
+}
+
+async fn leadership_stays_when_the_preferred_site_returns(driver: Driver) {
+    // Nothing but the policy keeps leadership where it is.
+    let setup = Setup::new(driver).set("policy.min_tenure", "0s").set("policy.cooldown", "0s");
+    let workers = [("east-1", "east"), ("west-1", "west")];
+    let mut cluster = Cluster::of(setup.workers(&workers)).await;
+    let first = cluster.settled().await;
+    assert_eq!(first.member, "east-1");
+    cluster.worker("east-1").kill();
+    let second = cluster.successor_of(&first, MOVED_WITHIN).await;
+    assert_eq!(second.member, "west-1");
+
+    cluster.worker("east-1").start();
+    cluster.standing_by(1).await;
+    // The elector has seen the member that came back once it stands in the line of succession. Its pass
+    // over all members is the one that would have moved leadership.
+    wait_for("east-1 in the line of succession", SOON, async || {
+        let elected = cluster.znodes().await.json("orders/leader/elected").await;
+        let line = elected["succession"].as_array().cloned().unwrap_or_default();
+        if line.iter().any(|named| named["member"] == "east-1") { Ok(()) } else { Err(elected.to_string()) }
+    })
+    .await;
+    assert_eq!(cluster.leader().await.expect("it still leads"), second);
+
+    cluster.journal().assert_one_at_a_time();
+    assert_eq!(cluster.journal().actings().len(), 2);
+    cluster.end().await;
+}
+
+async fn booked_under(cluster: &Cluster, token: u64) {
+    let (mut before, mut seen) = (None, 0);
+    wait_for(&format!("some orders booked under token {token}"), SOON, async || {
+        let progress = cluster.ledger().progress().await;
+        if progress["token"] == token {
+            seen = progress["booked"].as_u64().unwrap_or(0);
+            if seen > *before.get_or_insert(seen) {
+                return Ok(());
+            }
+        }
+        Err(progress.to_string())
+    })
+    .await;
+}
+
+async fn all_booked(cluster: &Cluster) -> serde_json::Value {
+    wait_for("every order booked", SOON, async || {
+        let progress = cluster.ledger().progress().await;
+        if progress["booked"] == 1200 { Ok(()) } else { Err(progress.to_string()) }
+    })
+    .await;
+    let check = cluster.ledger().check().await;
+    assert_eq!(check["ok"], true, "{check:#}");
+    assert_eq!(check["late_accepted"], 0, "{check:#}");
+    check
+}
