@@ -258,6 +258,7 @@ impl Engine {
                 if let Some(session) = self.session_of(epoch) {
                     session.paused_since = None;
                     self.registration.session_resumed(now);
+                    self.tell_work_until();
                 }
             }
             Event::SessionOver { epoch } => self.session_over(epoch),
@@ -437,6 +438,7 @@ impl Engine {
         let now = self.now.time;
         if let Some(session) = self.session_of(epoch) {
             session.paused_since.get_or_insert(now);
+            self.tell_work_until();
         }
     }
 
@@ -453,6 +455,7 @@ impl Engine {
         self.history.session_over();
         self.verification = Verification::default();
         self.office_session_over();
+        self.tell_work_until();
         self.view = View::default();
         self.watched.clear();
     }
@@ -462,6 +465,11 @@ impl Engine {
             return;
         };
         session.lease = Some(session.lease.map_or(valid_until, |known| known.max(valid_until)));
+        self.tell_work_until();
+    }
+
+    /// What the work's guard is to go by, after anything that may have moved it.
+    fn tell_work_until(&mut self) {
         if let (true, Some(until)) = (self.office.is_working(), self.work_until()) {
             self.actions.push_back(Action::WorkUntil(until));
         }

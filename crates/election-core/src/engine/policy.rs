@@ -91,7 +91,7 @@ pub struct Timing {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the stop budget does not fit the session timeout: stop budget {stop_budget:?} + beat interval {beat:?} \
-     + max(beat interval, tick) {wait:?} + margin {margin:?} + one round trip {round_trip:?} = {sum:?} \
+     + beats that a tick takes {wait:?} + margin {margin:?} + one round trip {round_trip:?} = {sum:?} \
      must be less than the session timeout of {session_timeout:?}; shorten the stop timeout to at most \
      {longest:?}, or lengthen the session timeout"
 )]
@@ -119,6 +119,17 @@ impl Timing {
         (self.session_timeout / 100).max(Duration::from_millis(100))
     }
 
+    /// How much older than the latest beat the one is that it proves: a tick at
+    /// least, and as beats come at intervals, a whole number of those.
+    fn proving_time(&self) -> Duration {
+        let beat = self.beat_interval();
+        if beat.is_zero() {
+            return self.tick;
+        }
+        let beats = self.tick.as_nanos().div_ceil(beat.as_nanos()).max(1);
+        beat.saturating_mul(u32::try_from(beats).unwrap_or(u32::MAX))
+    }
+
     /// Checks that work which needs the whole stop budget has ended before a
     /// lease that is renewed at every beat can run out.
     ///
@@ -126,7 +137,7 @@ impl Timing {
     /// When it doesn't fit; the error names every figure.
     pub fn check(&self) -> Result<(), TimingError> {
         let beat = self.beat_interval();
-        let wait = beat.max(self.tick);
+        let wait = self.proving_time();
         let overhead = beat + wait + self.margin() + self.round_trip;
         let sum = self.stop_budget + overhead;
         if sum < self.session_timeout {
@@ -161,6 +172,13 @@ mod tests {
     #[test]
     fn the_default_budget_fits_the_default_timeout() {
         timing(10_000, 2_000).check().unwrap();
+    }
+
+    #[test]
+    fn a_tick_that_is_longer_than_a_beat_costs_whole_beats() {
+        // Beats each 1.5 s, a tick of 2 s: the latest one proves the last but one.
+        let longest = timing(6_000, 5_000).check().unwrap_err().longest;
+        assert!(longest < Duration::from_millis(6_000 - 1_500 - 3_000 - 100 - 100), "{longest:?}");
     }
 
     #[test]

@@ -50,11 +50,22 @@ impl<K: PartialEq> Since<K> {
 /// grants whole timeouts rather than guess what the former one has seen.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watchdog {
-    phase: Since<(u64, Phase)>,
+    phase: Option<Current>,
     trigger: Since<(u64, &'static str)>,
     better: Since<(u64, Ballot)>,
     first_pass: Since<()>,
     wake: Option<Time>,
+}
+
+/// The phase of a term, and what earlier ones of that term have taken. A candidate
+/// that creates its place and drops it again and again is given no more time than
+/// one that does neither.
+#[derive(Clone, Debug)]
+struct Current {
+    term: u64,
+    phase: Phase,
+    since: Time,
+    spent: Vec<(Phase, Duration)>,
 }
 
 impl Watchdog {
@@ -73,17 +84,30 @@ impl Watchdog {
         self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
     }
 
-    /// The term is in this phase; how long it has been, and asks to be woken when
-    /// `limit` is over.
+    /// The term is in this phase; how long it has been in it altogether, and asks to
+    /// be woken when `limit` is over.
     pub(super) fn phase(&mut self, term: u64, phase: Phase, limit: Option<Duration>, now: Now) -> Duration {
-        let since = self.phase.note((term, phase), now);
-        if let Some(limit) = limit {
-            let due = since.time + limit;
-            if due > now.time {
-                self.wake_at(due);
+        let known = self.phase.take().filter(|known| known.term == term);
+        let mut current = known.unwrap_or(Current { term, phase, since: now.time, spent: Vec::new() });
+        if current.phase != phase {
+            let took = now.time.since(current.since);
+            match current.spent.iter_mut().find(|(known, _)| *known == current.phase) {
+                Some((_, spent)) => *spent += took,
+                None => current.spent.push((current.phase, took)),
             }
+            current.phase = phase;
+            current.since = now.time;
         }
-        now.time.since(since.time)
+        if phase == Phase::Serving {
+            current.spent.clear();
+        }
+        let before: Duration = current.spent.iter().filter(|(p, _)| *p == phase).map(|(_, took)| *took).sum();
+        let took = before + now.time.since(current.since);
+        if let Some(limit) = limit.filter(|limit| *limit > took) {
+            self.wake_at(now.time + (limit - took));
+        }
+        self.phase = Some(current);
+        took
     }
 
     /// There is something to decide in `term`; when that was noticed first.

@@ -42,11 +42,9 @@ impl Strategy for SiteOrder {
         for member in round.candidates {
             match Self::refusal(round, member) {
                 None => fit.push(member),
-                Some((stage, reason)) => ranking.refused.push(Refused {
-                    named: member.named(),
-                    stage: stage.to_owned(),
-                    reason,
-                }),
+                Some((stage, reason)) => {
+                    ranking.refused.push(Refused { named: member.named(), stage: stage.to_owned(), reason })
+                }
             }
         }
         fit.sort_by_key(|member| {

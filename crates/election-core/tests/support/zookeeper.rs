@@ -151,9 +151,7 @@ impl Ensemble {
     /// Applies an operation of a session; reads are answered as of `view`.
     pub(crate) fn apply(&mut self, now: Millis, session: i64, view: i64, request: &Request) -> Applied {
         match request {
-            Request::Get { path } => {
-                Applied::refused(Outcome::Got(self.get_at(path, view).cloned()))
-            }
+            Request::Get { path } => Applied::refused(Outcome::Got(self.get_at(path, view).cloned())),
             Request::Children { path } => {
                 Applied::refused(Outcome::Names(self.tree_at(path, view).into_keys().collect()))
             }

@@ -197,7 +197,15 @@ impl Engine {
         self.note(Level::Info, NoteKind::Office, text);
         self.actions.push_back(Action::WorkUntil(work_until));
         self.actions.push_back(Action::TakeOver(grant.clone()));
-        let held = Held { grant, place, epoch: self.epoch(), doubt: None, doubted: false, repair: None, ready_ms: None };
+        let held = Held {
+            grant,
+            place,
+            epoch: self.epoch(),
+            doubt: None,
+            doubted: false,
+            repair: None,
+            ready_ms: None,
+        };
         self.office.state = State::TakingOver(Box::new(held));
     }
 

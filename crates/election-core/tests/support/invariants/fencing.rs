@@ -22,9 +22,9 @@ impl Fencing {
             return Err(format!("fencing: token {token} of host {host} was host {other}'s before"));
         }
         match self.granted.range(token + 1..).next() {
-            Some((newer, (other, _))) if exclusive => Err(format!(
-                "fencing: host {host} enters with token {token} after host {other} with {newer}"
-            )),
+            Some((newer, (other, _))) if exclusive => {
+                Err(format!("fencing: host {host} enters with token {token} after host {other} with {newer}"))
+            }
             _ => Ok(()),
         }
     }

@@ -6,8 +6,8 @@ pub(crate) mod fencing;
 pub(crate) mod no_livelock;
 pub(crate) mod nothing_left_behind;
 pub(crate) mod one_decision_per_term;
-pub(crate) mod one_life;
 pub(crate) mod one_leader_in_the_end;
+pub(crate) mod one_life;
 pub(crate) mod requests_once;
 pub(crate) mod work_ends_in_time;
 

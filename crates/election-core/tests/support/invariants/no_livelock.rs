@@ -24,7 +24,10 @@ impl Pace {
         }
         self.0.push_back(now);
         if self.0.len() > LIMIT {
-            return Err(format!("no livelock: host {host} asked for {} operations in a second", self.0.len()));
+            return Err(format!(
+                "no livelock: host {host} asked for {} operations in a second",
+                self.0.len()
+            ));
         }
         Ok(())
     }

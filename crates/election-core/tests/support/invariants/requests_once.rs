@@ -38,7 +38,10 @@ impl Requests {
         if let Some(ended) = self.ended.get(name)
             && *ended != request.state
         {
-            return Err(format!("requests once: {name} had ended as {ended:?}, and now is {:?}", request.state));
+            return Err(format!(
+                "requests once: {name} had ended as {ended:?}, and now is {:?}",
+                request.state
+            ));
         }
         if request.state.is_final() {
             self.ended.insert(name.to_owned(), request.state.clone());

@@ -22,5 +22,7 @@ pub(crate) fn asked(host: usize, left: u64, budget: u64, worker_was_frozen: bool
     if left + 2 >= budget || worker_was_frozen {
         return Ok(());
     }
-    Err(format!("work ends in time: host {host} was asked to stop {left} ms before its lease ended, not {budget} ms"))
+    Err(format!(
+        "work ends in time: host {host} was asked to stop {left} ms before its lease ended, not {budget} ms"
+    ))
 }

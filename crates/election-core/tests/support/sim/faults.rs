@@ -113,9 +113,14 @@ impl Sim {
         self.outage_ends();
         for host in 0..self.hosts.len() {
             self.thaw(host);
-            for what in
-                [Healed::Cut, Healed::Minority, Healed::Loss, Healed::Watches, Healed::Latency, Healed::Health]
-            {
+            for what in [
+                Healed::Cut,
+                Healed::Minority,
+                Healed::Loss,
+                Healed::Watches,
+                Healed::Latency,
+                Healed::Health,
+            ] {
                 self.heal(host, what);
             }
         }

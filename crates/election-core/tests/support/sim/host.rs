@@ -110,6 +110,8 @@ pub(crate) struct Client {
     pub(crate) epoch: Epoch,
     pub(crate) session: i64,
     pub(crate) link: Link,
+    /// Whether the engine knows of it.
+    pub(crate) started: bool,
     /// Counts connections: messages of an earlier one are lost.
     pub(crate) connection: u64,
     pub(crate) ops: BTreeSet<OpId>,
@@ -151,6 +153,7 @@ impl Client {
             epoch,
             session,
             link: Link::Connected,
+            started: false,
             connection: 0,
             ops: BTreeSet::new(),
             seen: 0,

@@ -51,7 +51,10 @@ pub(crate) enum Due {
     /// A message reaches the server.
     Arrives(network::Message),
     /// The ensemble's leader learns that a session was heard of.
-    Touch { session: i64, at: Millis },
+    Touch {
+        session: i64,
+        at: Millis,
+    },
     /// A session may have expired.
     Expires(i64),
     /// The ensemble has a quorum again.
@@ -64,7 +67,10 @@ pub(crate) enum Due {
     Calm,
     Look,
     /// The session of a member that has left is looked at, and closed.
-    Leftovers { host: usize, session: i64 },
+    Leftovers {
+        host: usize,
+        session: i64,
+    },
 }
 
 /// Something for a worker; a frozen one gets it when it wakes.
@@ -144,7 +150,8 @@ impl Sim {
     fn new(seed: u64, trace: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let settings = Settings::draw(&mut rng);
-        let hosts: Vec<_> = (0..settings.members).map(|number| new_host(number, &settings, &mut rng)).collect();
+        let hosts: Vec<_> =
+            (0..settings.members).map(|number| new_host(number, &settings, &mut rng)).collect();
         let checks = Checks {
             fencing: Fencing::default(),
             decisions: Decisions::default(),
@@ -505,8 +512,11 @@ impl Sim {
         let policy = &self.settings.policy;
         let ms = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
         let phases = ms(policy.takeover_timeout) + ms(policy.acquire_timeout) + ms(policy.release_timeout);
-        let bound =
-            6 * self.settings.timeout + 2 * phases + ms(policy.max_takeovers.within) + ms(policy.cooldown) + 30_000;
+        let bound = 6 * self.settings.timeout
+            + 2 * phases
+            + ms(policy.max_takeovers.within)
+            + ms(policy.cooldown)
+            + 30_000;
         self.checks.calm = Some(Calm::new(self.now, bound));
         self.after(500, Due::Look);
     }
@@ -613,4 +623,3 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
 fn keeps(settings: &Settings) -> bool {
     !matches!(settings.policy.on_pause, election_core::engine::OnPause::Stop)
 }
-

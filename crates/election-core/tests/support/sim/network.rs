@@ -13,10 +13,7 @@ use super::{
     host::{Client, Link},
     keeps,
 };
-use crate::{
-    invariants::one_life,
-    zookeeper::Millis,
-};
+use crate::{invariants::one_life, zookeeper::Millis};
 
 /// A message on its way to the server.
 #[derive(Clone, Debug)]
@@ -41,18 +38,45 @@ pub(crate) enum ToClient {
     /// Make a session, or see whether one may be made.
     Connect,
     Started(Epoch),
-    Reply { connection: u64, op: OpId, outcome: Outcome },
-    Acknowledged { connection: u64, sent: Time },
-    Ping { session: i64, connection: u64 },
-    Beat { session: i64, connection: u64 },
-    ReadWatch { epoch: Epoch, watched: Watched },
+    Reply {
+        connection: u64,
+        op: OpId,
+        outcome: Outcome,
+    },
+    Acknowledged {
+        connection: u64,
+        sent: Time,
+    },
+    Ping {
+        session: i64,
+        connection: u64,
+    },
+    Beat {
+        session: i64,
+        connection: u64,
+    },
+    ReadWatch {
+        epoch: Epoch,
+        watched: Watched,
+    },
     /// The connection is noticed to be lost.
-    Detect { session: i64, connection: u64 },
-    Reconnect { session: i64, connection: u64 },
+    Detect {
+        session: i64,
+        connection: u64,
+    },
+    Reconnect {
+        session: i64,
+        connection: u64,
+    },
     /// The session must be over by the client's own clock.
-    Deadline { session: i64, heard: Time },
+    Deadline {
+        session: i64,
+        heard: Time,
+    },
     /// The server says that the session is over.
-    Refused { session: i64 },
+    Refused {
+        session: i64,
+    },
 }
 
 impl Sim {
@@ -164,9 +188,11 @@ impl Sim {
     }
 
     fn started(&mut self, host: usize, epoch: Epoch) {
-        let Some(client) = self.client_of(host).filter(|c| c.epoch == epoch && c.link == Link::Connected) else {
+        let Some(client) = self.client_of(host).filter(|c| c.epoch == epoch && c.link == Link::Connected)
+        else {
             return;
         };
+        client.started = true;
         let (session, connection) = (client.session, client.connection);
         let granted = std::time::Duration::from_millis(self.settings.timeout);
         self.feed(host, Event::SessionStarted { epoch, session_id: session, granted });
@@ -203,7 +229,9 @@ impl Sim {
         // A server that is connected tells its client.
         for host in 0..self.hosts.len() {
             let reachable = !self.hosts[host].net.cut && self.hosts[host].net.minority.is_none();
-            if reachable && self.client_of(host).is_some_and(|c| c.session == session && c.link == Link::Connected) {
+            if reachable
+                && self.client_of(host).is_some_and(|c| c.session == session && c.link == Link::Connected)
+            {
                 let delay = self.latency(host);
                 self.later(host, delay, ToClient::Refused { session });
             }
@@ -215,10 +243,16 @@ impl Sim {
         let Some(client) = self.client_of(host).filter(|c| c.link == Link::Connected) else {
             return;
         };
+        if !client.started {
+            // Lost before anybody knew of it.
+            client.link = Link::Over;
+            return self.later(host, 1, ToClient::Connect);
+        }
         client.link = Link::Paused;
         client.connection += 1;
         client.beating = false;
-        let (epoch, session, connection, heard) = (client.epoch, client.session, client.connection, client.heard);
+        let (epoch, session, connection, heard) =
+            (client.epoch, client.session, client.connection, client.heard);
         let lost: Vec<_> = std::mem::take(&mut client.ops).into_iter().collect();
         self.feed(host, Event::SessionPaused { epoch });
         for op in lost {
@@ -282,6 +316,9 @@ impl Sim {
         };
         client.link = Link::Over;
         client.connection += 1;
+        if !client.started {
+            return self.later(host, 1, ToClient::Connect);
+        }
         let epoch = client.epoch;
         let lost: Vec<_> = std::mem::take(&mut client.ops).into_iter().collect();
         for op in lost {
@@ -386,7 +423,8 @@ impl Sim {
                     return;
                 }
                 let seen = self.client_of(host).filter(|_| same_life).map_or(0, |c| c.seen);
-                let view = minority.unwrap_or_else(|| self.zk.zxid_at(self.now.saturating_sub(lag))).max(seen);
+                let view =
+                    minority.unwrap_or_else(|| self.zk.zxid_at(self.now.saturating_sub(lag))).max(seen);
                 let applied = self.zk.apply(self.now, session, view, &request);
                 if !applied.changed.is_empty() {
                     let member = self.name(host);
@@ -426,6 +464,9 @@ impl Sim {
         // The first lease needs two beats, a tick apart.
         let soon = client.valid_until.is_none() || client.beats.len() < 2;
         let delay = if soon { interval.min(tick + tick / 4 + 1) } else { interval };
+        // By its own clock, as everything that the lease rests on.
+        let next = self.hosts[host].clock.reaches(sent + std::time::Duration::from_millis(delay)) + 1;
+        let delay = next - self.now;
         self.send(host, What::Beat(sent));
         self.later(host, delay, ToClient::Beat { session, connection });
     }

@@ -4,7 +4,8 @@
 use election_core::{
     engine::{ForceStep, force_step},
     record::{
-        Control, Current, Elected, MemberRecord, Mode, Record, Request, RequestKind, RequestState, Target, VERSION,
+        Control, Current, Elected, MemberRecord, Mode, Record, Request, RequestKind, RequestState, Target,
+        VERSION,
     },
 };
 
@@ -15,12 +16,23 @@ use crate::{strategy::SiteOrder, zookeeper::Applied};
 #[derive(Clone, Debug)]
 pub(crate) enum Errand {
     /// Plans the next step of a forced failover.
-    Plan { name: String, tries: u32 },
+    Plan {
+        name: String,
+        tries: u32,
+    },
     /// Takes it, on what was read then.
-    Step { name: String, tries: u32, step: ForceStep, version: Option<i32> },
+    Step {
+        name: String,
+        tries: u32,
+        step: ForceStep,
+        version: Option<i32>,
+    },
     Control(Control),
     /// What stood there before somebody's hand slipped.
-    Repair { path: String, data: Option<Vec<u8>> },
+    Repair {
+        path: String,
+        data: Option<Vec<u8>>,
+    },
 }
 
 impl Sim {

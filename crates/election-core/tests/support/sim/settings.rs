@@ -134,7 +134,8 @@ impl Settings {
             stop_budget: Duration::ZERO,
             round_trip: ms(100),
         };
-        let overhead = timing.beat_interval() + timing.beat_interval().max(ms(tick)) + timing.margin() + ms(100);
+        let overhead =
+            timing.beat_interval() + timing.beat_interval().max(ms(tick)) + timing.margin() + ms(100);
         let longest = u64::try_from((ms(timeout) - overhead).as_millis()).unwrap_or(0);
         let stop_budget = ms(rng.u64(longest / 8..longest - 1));
         Timing { stop_budget, ..timing }.check().expect("the timings are drawn so that they fit");

@@ -44,7 +44,8 @@ impl Trace {
 pub(crate) fn elected(elected: &Elected) -> String {
     let name = |n: &Named| format!("{}/{}", n.member, n.ballot.sequence());
     let line: Vec<_> = elected.succession.iter().map(name).collect();
-    let out: Vec<_> = elected.exclusions.iter().map(|e| format!("{}/{}", e.member, e.ballot.sequence())).collect();
+    let out: Vec<_> =
+        elected.exclusions.iter().map(|e| format!("{}/{}", e.member, e.ballot.sequence())).collect();
     format!(
         "term {} names {} line [{}] excluded [{}] request {:?} by {}: {}",
         elected.term,
