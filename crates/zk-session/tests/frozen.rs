@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use zk_session::{BootTime, CreateMode, DriverKind, OpError, Recovery, sleep_until};
+use zk_testkit::Op;
 
 const ADDRESS: &str = "ZK_SESSION_TEST_ADDRESS";
 const DRIVER: &str = "ZK_SESSION_TEST_DRIVER";
@@ -74,6 +75,7 @@ async fn a_frozen_process_finds_its_session_over_before_it_does_anything(driver:
     sleep_until(BootTime::now() + TIMEOUT + Duration::from_secs(2)).await;
     observer.barrier().await.unwrap();
     let written = observer.children("/").await.unwrap().unwrap().names.len();
+    let sent = bed.proxy.seen(Op::Create);
     let woken = BootTime::now();
     kill(pid, Signal::SIGCONT).unwrap();
 
@@ -89,6 +91,7 @@ async fn a_frozen_process_finds_its_session_over_before_it_does_anything(driver:
     // The write under way when it was frozen may be unknown; either way it is the session's end that is reported.
     assert!(over.contains("SessionOver"), "{over}");
     assert!(line().await.starts_with("next"));
+    assert_eq!(bed.proxy.seen(Op::Create), sent, "a request left after the freeze");
     observer.barrier().await.unwrap();
     let now = observer.children("/").await.unwrap().unwrap().names.len();
     assert_eq!(now, written, "nothing was written after the freeze");
