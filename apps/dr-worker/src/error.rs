@@ -74,6 +74,17 @@ impl Error {
     }
 }
 
+impl Error {
+    /// The same with the place where the key is set, which `problem` knows.
+    #[must_use]
+    pub fn located(self, problem: impl FnOnce(&str, &str) -> Problems) -> Self {
+        match self {
+            Self::Setting { key, message } => Self::Config(problem(key, &message)),
+            other => other,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

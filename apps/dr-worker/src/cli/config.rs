@@ -1,4 +1,3 @@
-use anstream::println;
 use owo_colors::OwoColorize as _;
 use serde_json::json;
 
@@ -31,7 +30,7 @@ pub(super) fn show(sources: &Sources, how: Output) -> Result<(), Error> {
     for shown in config.shown() {
         let line = format!("{} = {}", shown.key, shown.value);
         let origin = format!("# {}", shown.origin);
-        println!("{line:width$}  {}", origin.dimmed(), width = width.unwrap_or(0));
+        output::print(format_args!("{line:width$}  {}", origin.dimmed(), width = width.unwrap_or(0)))?;
     }
     Ok(())
 }

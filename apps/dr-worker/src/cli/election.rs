@@ -1,6 +1,6 @@
 //! Which election a command is about, and a session to speak to it.
 
-use std::{process, time::Duration};
+use std::time::Duration;
 
 use election_core::{paths::Paths, shell::Observer};
 use zk_session::{Incarnation, Session};
@@ -24,7 +24,9 @@ impl Operator {
     /// Connects as the configuration says.
     pub(super) async fn connect(sources: &Sources) -> Result<Self, Error> {
         let config = OperatorConfig::load(sources)?;
-        let session = connect(&config.zookeeper).await?;
+        let session = connect(&config.zookeeper)
+            .await
+            .map_err(|error| error.located(|key, message| config.problem(key, message)))?;
         Ok(Self { config, session })
     }
 
@@ -79,7 +81,7 @@ impl Operator {
     }
 }
 
-/// Who asks, for the records: user, host and process.
+/// Who asks, for the records: user and host.
 pub(super) fn asker() -> String {
     let user = nix::unistd::User::from_uid(nix::unistd::Uid::effective())
         .ok()
@@ -89,5 +91,5 @@ pub(super) fn asker() -> String {
         .ok()
         .and_then(|name| name.nodename().to_str().map(str::to_owned))
         .unwrap_or_default();
-    format!("{user}@{host} (process {})", process::id())
+    format!("{user}@{host}")
 }

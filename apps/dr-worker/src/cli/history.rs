@@ -1,5 +1,3 @@
-use anstream::println;
-
 use super::{
     Output,
     election::Operator,
@@ -25,7 +23,7 @@ pub(super) async fn run(arguments: &HistoryArguments, sources: &Sources, how: Ou
     }
     match how {
         Output::Json => output::print_json(&history)?,
-        Output::Pretty => print(&history),
+        Output::Pretty => print(&history)?,
     }
     if history.leaderships.is_empty() && !history.unreadable.is_empty() {
         return Err(Error::Failed("nothing of the history could be read".to_owned()));
@@ -44,10 +42,10 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<History, Error> 
     Ok(History::new(&job, entries, unreadable))
 }
 
-fn print(history: &History) {
+fn print(history: &History) -> Result<(), Error> {
     if history.leaderships.is_empty() {
         output::say(format_args!("{}: nobody has led yet", history.election));
-        return;
+        return Ok(());
     }
     let rows: Vec<_> = history
         .leaderships
@@ -74,5 +72,5 @@ fn print(history: &History) {
         "TERM", "READY", "LEADER", "SITE", "CAUSE", "BEFORE", "TOKEN", "DECIDE", "RELEASE", "ACQUIRE",
         "TAKEOVER",
     ];
-    println!("{}", output::table(&heading, &rows));
+    output::print(output::table(&heading, &rows))
 }

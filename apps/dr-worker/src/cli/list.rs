@@ -3,7 +3,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anstream::println;
 use election_core::{
     record::{Mode, RequestState, Status, Target},
     shell::ReadError,
@@ -98,22 +97,18 @@ fn print(clusters: &[Cluster], how: Output, watch: bool) -> Result<(), Error> {
         return clusters.iter().try_for_each(output::print_json);
     }
     if watch && stdout().is_terminal() {
-        print_clear();
+        output::print("\x1b[2J\x1b[H")?;
     }
     for (index, cluster) in clusters.iter().enumerate() {
         if index > 0 {
-            println!();
+            output::print("")?;
         }
         for unreadable in &cluster.unreadable {
             output::say_warning(format_args!("{}: {}", unreadable.path, unreadable.why));
         }
-        println!("{}", describe(cluster));
+        output::print(describe(cluster))?;
     }
     Ok(())
-}
-
-fn print_clear() {
-    anstream::print!("\x1b[2J\x1b[H");
 }
 
 /// All that is worth knowing of an election.

@@ -7,7 +7,7 @@ mod list;
 mod output;
 mod request;
 
-use std::{io, path::PathBuf};
+use std::{panic, path::PathBuf};
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -109,13 +109,14 @@ pub fn main() -> ExitCode {
     };
     let usual = if matches!(arguments.verb, Verb::Run) { Usual::Daemon } else { Usual::Command };
     logging::init(arguments.global.levels.clone(), usual);
-    match dispatch(&arguments) {
-        Ok(()) => ExitCode::Done,
-        Err(error) => {
-            output::say_error(&error);
-            error.exit_code()
-        }
-    }
+    let dispatched = panic::catch_unwind(|| dispatch(&arguments));
+    let error = match dispatched {
+        Ok(Ok(())) => return ExitCode::Done,
+        Ok(Err(error)) => error,
+        Err(_) => Error::Internal("this is a bug; what it is stands above".to_owned()),
+    };
+    output::say_error(&error);
+    error.exit_code()
 }
 
 fn dispatch(arguments: &Arguments) -> Result<(), Error> {
@@ -124,7 +125,7 @@ fn dispatch(arguments: &Arguments) -> Result<(), Error> {
         Verb::Run => {
             let config = Config::load(&global.sources())?;
             config.check_node()?;
-            runtime()?.block_on(run::run(config))
+            block_on(run::run(config))
         }
         Verb::List(list) => block_on(list::run(list, &global.sources(), global.output)),
         Verb::Switchover(switchover) => {
@@ -135,20 +136,17 @@ fn dispatch(arguments: &Arguments) -> Result<(), Error> {
         Verb::Config(ConfigVerb::Check) => config::check(&global.sources()),
         Verb::Config(ConfigVerb::Show) => config::show(&global.sources(), global.output),
         Verb::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Arguments::command(), "dr-worker", &mut io::stdout());
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "dr-worker", &mut script);
+            output::print(String::from_utf8_lossy(&script).trim_end())
         }
     }
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, Error> {
-    tokio::runtime::Runtime::new().map_err(|e| Error::Internal(format!("no runtime: {e}")))
-}
-
 fn block_on(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    let runtime = runtime()?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|e| Error::Internal(format!("no runtime: {e}")))?;
     let result = runtime.block_on(command);
-    // What a client crate still does in the background must not hold up an operator.
+    // What a client crate still does in the background must hold up nobody.
     runtime.shutdown_background();
     result
 }

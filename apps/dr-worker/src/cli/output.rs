@@ -1,13 +1,17 @@
 //! Results to standard output, words to standard error.
 
-use std::fmt::Display;
+use std::{
+    fmt::Display,
+    io::{ErrorKind, Write as _},
+    process,
+};
 
-use anstream::{eprintln, println};
+use anstream::eprintln;
 use comfy_table::{ContentArrangement, Table, presets};
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::error::{Error, ExitCode};
 
 /// Says what went wrong.
 pub(super) fn say_error(error: &Error) {
@@ -28,8 +32,17 @@ pub(super) fn say(words: impl Display) {
 pub(super) fn print_json(result: &impl Serialize) -> Result<(), Error> {
     let line =
         serde_json::to_string(result).map_err(|e| Error::Internal(format!("can't write JSON: {e}")))?;
-    println!("{line}");
-    Ok(())
+    print(line)
+}
+
+/// Prints a line of a result. Whoever reads it may have had enough: that ends the program well.
+pub(super) fn print(line: impl Display) -> Result<(), Error> {
+    let mut stdout = anstream::stdout().lock();
+    match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => process::exit(ExitCode::Done as i32),
+        Err(error) => Err(Error::Failed(format!("can't write to standard output: {error}"))),
+    }
 }
 
 /// How a line of a table is to catch the eye.
@@ -66,8 +79,14 @@ pub(super) fn table(heading: &[&str], rows: &[(Vec<String>, Accent)]) -> String 
 
 /// A moment, for people.
 pub(super) fn moment(unix_ms: u64) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
     let at = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(unix_ms));
-    at.map_or_else(|| unix_ms.to_string(), |at| humantime::format_rfc3339_seconds(at).to_string())
+    // A record may hold anything; past the year 9999 there is no such text.
+    match at.map(|at| write!(text, "{}", humantime::format_rfc3339_seconds(at))) {
+        Some(Ok(())) => text,
+        _ => format!("{unix_ms} ms"),
+    }
 }
 
 /// A duration, for people.
@@ -95,6 +114,6 @@ mod tests {
     #[test]
     fn moments_are_readable() {
         assert_eq!(moment(1_700_000_000_000), "2023-11-14T22:13:20Z");
-        assert!(!moment(u64::MAX).is_empty());
+        assert_eq!(moment(u64::MAX), "18446744073709551615 ms");
     }
 }

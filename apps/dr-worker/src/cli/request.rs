@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use anstream::println;
 use election_core::{
     MemberId, SiteId,
     paths::Paths,
@@ -243,10 +242,11 @@ impl Underway<'_> {
             );
         }
         match state {
-            RequestState::Done { term, leader, .. } => println!("{leader} leads {} in term {term}", self.job),
-            _ => println!("{}", self.ticket.name),
+            RequestState::Done { term, leader, .. } => {
+                output::print(format_args!("{leader} leads {} in term {term}", self.job))
+            }
+            _ => output::print(&self.ticket.name),
         }
-        Ok(())
     }
 
     fn failed(&self, reason: &str) -> Error {

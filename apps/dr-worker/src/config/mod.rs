@@ -79,23 +79,16 @@ impl Config {
                 continue;
             };
             for fault in faults.iter() {
-                let origin = self.origin(&fault.key);
+                let origin = origin_of(&self.shown, &fault.key);
                 problems.push(Problem::with_key(origin, &fault.key, &fault.problem));
             }
         }
         Problems::none_of(problems)
     }
 
-    /// Where the value of a key came from, or of the nearest key that it is a part of.
-    fn origin(&self, key: &str) -> &Origin {
-        let mut key = Some(key);
-        while let Some(name) = key {
-            if let Some(shown) = self.shown.iter().find(|shown| shown.key == name) {
-                return &shown.origin;
-            }
-            key = name.rsplit_once('.').map(|(parent, _)| parent);
-        }
-        &Origin::BuiltIn
+    /// A problem with the value of one key, which showed only when it was used.
+    pub fn problem(&self, key: &str, message: &str) -> Problems {
+        problem_at(&self.shown, key, message)
     }
 
     /// Checks that every job can be stopped before its lease ends.
@@ -108,11 +101,27 @@ impl Config {
             if let Err(wrong) = timing_of(&self.zookeeper, granted, job).check() {
                 let key = format!("job.{}.stop_timeout", job.name());
                 let message = format!("with the session timeout that the servers grant, {wrong}");
-                problems.push(Problem::with_key(self.origin(&key), key.as_str(), message));
+                problems.push(Problem::with_key(origin_of(&self.shown, &key), key.as_str(), message));
             }
         }
         Problems::none_of(problems)
     }
+}
+
+/// Where the value of a key came from, or of the nearest key that it is a part of.
+fn origin_of<'a>(shown: &'a [Shown], key: &str) -> &'a Origin {
+    let mut key = Some(key);
+    while let Some(name) = key {
+        if let Some(shown) = shown.iter().find(|shown| shown.key == name) {
+            return &shown.origin;
+        }
+        key = name.rsplit_once('.').map(|(parent, _)| parent);
+    }
+    &Origin::BuiltIn
+}
+
+fn problem_at(shown: &[Shown], key: &str, message: &str) -> Problems {
+    Problem::with_key(origin_of(shown, key), key, message).into()
 }
 
 /// All that an operator's command needs to know; it runs without a node or a job of
@@ -125,6 +134,7 @@ pub struct OperatorConfig {
     pub policy: PolicyConfig,
     /// The jobs that are configured, with their policies; maybe none.
     pub jobs: BTreeMap<String, PolicyConfig>,
+    shown: Vec<Shown>,
 }
 
 impl OperatorConfig {
@@ -150,7 +160,12 @@ impl OperatorConfig {
         });
         Problems::none_of(findings.problems)?;
         let (zookeeper, policy, jobs) = read.ok_or_else(incomplete)?;
-        Ok(Self { zookeeper, policy, jobs: jobs.into_iter().collect() })
+        Ok(Self { zookeeper, policy, jobs: jobs.into_iter().collect(), shown: findings.shown })
+    }
+
+    /// A problem with the value of one key, which showed only when it was used.
+    pub fn problem(&self, key: &str, message: &str) -> Problems {
+        problem_at(&self.shown, key, message)
     }
 
     /// The policy of a job, whether it is configured here or not.

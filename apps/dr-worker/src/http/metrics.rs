@@ -67,7 +67,7 @@ fn describe() {
     describe_gauge!(
         "dr_lease_remaining_seconds",
         Unit::Seconds,
-        "How long this member may go on leading without another sign of life; 0 while it doesn't lead"
+        "How long this member may lead on without another sign of life; 0 while it keeps no lease"
     );
     describe_counter!("dr_transitions_total", "Leaderships that this member has entered, by cause");
     describe_histogram!(

@@ -15,7 +15,7 @@ struct Status<'a> {
     member: &'a MemberId,
     site: &'a SiteId,
     session: &'static str,
-    /// Until the end of the lease that this member leads by; absent while it doesn't lead.
+    /// Until the end of the lease that this member could lead by; null while it keeps none.
     lease_remaining_ms: Option<u64>,
     jobs: BTreeMap<&'a str, JobStatus>,
     software: &'static str,

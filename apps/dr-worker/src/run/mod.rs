@@ -27,7 +27,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use zk_session::{Incarnation, Session};
 
 use crate::{
-    config::{Config, HostPort, JobConfig},
+    config::{Config, HostPort},
     connect::connect,
     error::Error,
     guard::BootTime,
@@ -54,7 +54,7 @@ const LAST_ORDERS: Duration = Duration::from_secs(1);
 pub async fn run(config: Config) -> Result<(), Error> {
     let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signals: {e}")))?;
     job::adopt_orphans().map_err(|e| Error::Internal(format!("can't become a subreaper: {e}")))?;
-    tokio::select! {
+    let result = tokio::select! {
         // What is not done yet is dropped, and nothing of it stays.
         name = signals.next() => {
             tracing::info!(signal = name, "ended before it had started");
@@ -64,7 +64,8 @@ pub async fn run(config: Config) -> Result<(), Error> {
             Ok(running) => running.until_ended(&mut signals).await,
             Err(error) => Err(error),
         },
-    }
+    };
+    result.map_err(|error| error.located(|key, message| config.problem(key, message)))
 }
 
 async fn start(config: &Config) -> Result<Running, Error> {
@@ -108,7 +109,7 @@ async fn join(
     let mut jobs = Vec::new();
     for job in &config.jobs {
         let mut election =
-            ElectionConfig::new(&config.zookeeper.root, job.name(), profile(config, job, http_port))
+            ElectionConfig::new(&config.zookeeper.root, job.name(), profile(config, http_port))
                 .map_err(|message| Error::Setting { key: "job", message })?;
         election.policy = job.policy.engine(job.spec.stop_budget());
         election.leftovers = leftovers(&incarnation, &election.paths, config, memory).await;
@@ -127,7 +128,7 @@ async fn join(
 }
 
 /// How this worker presents itself.
-fn profile(config: &Config, _job: &JobConfig, http_port: u16) -> Profile {
+fn profile(config: &Config, http_port: u16) -> Profile {
     let node = &config.node;
     let listen = &config.http.listen;
     let host = if listen.is_wildcard() { node.address.clone() } else { listen.host.clone() };

@@ -4,8 +4,8 @@ use election_core::{
     Ballot, MemberId, SiteId,
     paths::Paths,
     record::{
-        Cause, Control, Elected, Exclusion, Health, MemberRecord, Mode, RecordError, Request, RequestKind,
-        RequestState, Status, Target,
+        Cause, Control, Current, Elected, Exclusion, Health, MemberRecord, Mode, RecordError, Request,
+        RequestKind, RequestState, Status, Target,
     },
     shell::Snapshot,
 };
@@ -207,7 +207,7 @@ impl Cluster {
             .members
             .iter()
             .map(|member| {
-                let role = role_of(&member.ballot, elected, office.map(|o| (&o.ballot, o.status)), unix_ms);
+                let role = role_of(&member.ballot, elected, office, unix_ms);
                 member_of(member, role, elected, snapshot.lowest.as_ref())
             })
             .collect();
@@ -249,23 +249,21 @@ impl Cluster {
     }
 }
 
-fn role_of(
-    ballot: &Ballot,
-    elected: Option<&Elected>,
-    office: Option<(&Ballot, Status)>,
-    unix_ms: u64,
-) -> MemberRole {
+fn role_of(ballot: &Ballot, elected: Option<&Elected>, office: Option<&Current>, unix_ms: u64) -> MemberRole {
     let named = elected.and_then(Elected::named).is_some_and(|named| named.ballot == *ballot);
-    match office {
-        Some((holder, _)) if holder == ballot && !named && elected.is_some() => {
-            // A successor in office that has not committed yet looks the same, for a moment.
-            MemberRole::SteppingDown
+    match office.filter(|current| current.ballot == *ballot) {
+        Some(current) => {
+            // A successor goes into office for the term that it is about to write.
+            let successor = elected.is_none_or(|e| current.term > e.term);
+            match current.status {
+                _ if !named && !successor => MemberRole::SteppingDown,
+                Status::Ready => MemberRole::Leader,
+                Status::Progress => MemberRole::TakingOver,
+            }
         }
-        Some((holder, Status::Ready)) if holder == ballot => MemberRole::Leader,
-        Some((holder, Status::Progress)) if holder == ballot => MemberRole::TakingOver,
-        _ if named => MemberRole::TakingOver,
-        _ if elected.is_some_and(|e| e.excluded(ballot, unix_ms).is_some()) => MemberRole::Excluded,
-        _ => MemberRole::Standby,
+        None if named => MemberRole::TakingOver,
+        None if elected.is_some_and(|e| e.excluded(ballot, unix_ms).is_some()) => MemberRole::Excluded,
+        None => MemberRole::Standby,
     }
 }
 
@@ -308,5 +306,66 @@ fn standing_of(elected: &Elected) -> Standing {
         succession: elected.succession.iter().map(|n| n.member.clone()).collect(),
         exclusions: elected.exclusions.clone(),
         request: elected.request.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const A: &str = "a-0000000001";
+    const B: &str = "b-0000000002";
+
+    fn elected(term: u64, named: &str, excluded: &[&str]) -> Elected {
+        let exclusions: Vec<_> = excluded
+            .iter()
+            .map(|ballot| json!({ "member": "m", "ballot": ballot, "until_ms": 100, "reason": "it failed" }))
+            .collect();
+        serde_json::from_value(json!({
+            "v": 1, "term": term, "slots": [{ "member": "m", "ballot": named, "site": "east" }],
+            "exclusions": exclusions, "cause": "startup", "sentence": "", "decided_by": "", "decided_at_ms": 0,
+        }))
+        .unwrap()
+    }
+
+    fn current(term: u64, ballot: &str, status: &str) -> Current {
+        serde_json::from_value(json!({
+            "v": 1, "member": "m", "ballot": ballot, "site": "east", "term": term, "status": status, "since_ms": 0,
+        }))
+        .unwrap()
+    }
+
+    fn role(ballot: &str, elected: Option<&Elected>, office: Option<&Current>) -> MemberRole {
+        role_of(&Ballot::new(ballot).unwrap(), elected, office, 50)
+    }
+
+    #[test]
+    fn the_roles_of_a_planned_move() {
+        let first = elected(1, A, &[]);
+        let named = elected(2, B, &[]);
+        let office = current(1, A, "READY");
+        assert_eq!(role(A, Some(&first), Some(&office)), MemberRole::Leader);
+        assert_eq!(role(B, Some(&first), Some(&office)), MemberRole::Standby);
+        assert_eq!(role(A, Some(&named), Some(&office)), MemberRole::SteppingDown);
+        assert_eq!(role(B, Some(&named), Some(&office)), MemberRole::TakingOver);
+        let office = current(2, B, "PROGRESS");
+        assert_eq!(role(A, Some(&named), Some(&office)), MemberRole::Standby);
+        assert_eq!(role(B, Some(&named), Some(&office)), MemberRole::TakingOver);
+    }
+
+    #[test]
+    fn a_successor_that_has_not_written_its_term_yet_does_not_step_down() {
+        let office = current(2, B, "PROGRESS");
+        assert_eq!(role(B, Some(&elected(1, A, &[])), Some(&office)), MemberRole::TakingOver);
+    }
+
+    #[test]
+    fn an_exclusion_counts_until_its_end() {
+        let with = elected(2, B, &[A]);
+        assert_eq!(role(A, Some(&with), None), MemberRole::Excluded);
+        assert_eq!(role_of(&Ballot::new(A).unwrap(), Some(&with), None, 100), MemberRole::Standby);
+        assert_eq!(role(A, None, None), MemberRole::Standby);
     }
 }

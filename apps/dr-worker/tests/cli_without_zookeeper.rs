@@ -1,0 +1,257 @@
+//! What goes wrong before ZooKeeper is there: the exit codes and words that scripts and
+//! people get, from the real program.
+
+mod support;
+
+use std::{fs, path::Path};
+
+use support::{Outcome, dr_worker, set, taken_port};
+
+const GOOD: &str = r#"[node]
+id = "east-1"
+site = "east"
+
+[zookeeper]
+connect = "127.0.0.1:1"
+connect_timeout = "1s"
+
+[job.orders]
+command = ["/bin/sh", "-c", "touch started"]
+"#;
+
+/// A worker's configuration, in a directory of its own.
+struct Given {
+    dir: tempfile::TempDir,
+}
+
+impl Given {
+    fn new(text: &str) -> Self {
+        let given = Self { dir: tempfile::tempdir().expect("a directory") };
+        fs::write(given.file(), text).expect("a file");
+        given
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.dir.path().join("worker.toml")
+    }
+
+    fn run(&self, settings: &[&str], verb: &[&str]) -> Outcome {
+        let mut command = dr_worker();
+        command.current_dir(self.dir.path()).arg("--config").arg(self.file());
+        set(&mut command, &[&format!("node.state_dir={}", self.state().display())]);
+        set(&mut command, settings);
+        Outcome::of(command.args(verb))
+    }
+
+    fn state(&self) -> std::path::PathBuf {
+        self.dir.path().join("state")
+    }
+
+    /// Nothing of the job has been started.
+    fn assert_untouched(&self) {
+        assert!(!self.dir.path().join("started").exists(), "the job was started");
+    }
+}
+
+#[test]
+fn a_good_configuration_is_good() {
+    let given = Given::new(GOOD);
+    given.run(&[], &["config", "check"]).assert(0, &["east-1", "site east", "orders"]);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_place() {
+    let given = Given::new(&GOOD.replace("site = ", "sit = "));
+    for verb in [&["config", "check"][..], &["run"]] {
+        given.run(&[], verb).assert(
+            78,
+            &[
+                "2 problems",
+                "worker.toml:3:1: node.sit: unknown key; did you mean \"site\"?",
+                "node.site: it is missing",
+            ],
+        );
+    }
+    given.assert_untouched();
+    assert!(!given.state().exists());
+}
+
+#[test]
+fn a_bad_duration_is_named_with_its_place() {
+    let given = Given::new(&GOOD.replace("\"1s\"", "\"10 parsecs\""));
+    given
+        .run(&[], &["run"])
+        .assert(78, &["worker.toml:7:19: zookeeper.connect_timeout: ", "\"10 parsecs\"", "\"10s\""]);
+}
+
+#[test]
+fn a_stop_that_does_not_fit_is_refused_with_figures() {
+    let given = Given::new(&format!("{GOOD}stop_timeout = \"9s\"\n"));
+    given.run(&[], &["run"]).assert(
+        78,
+        &[
+            "worker.toml:11:16: job.orders.stop_timeout: ",
+            "session timeout of 10s",
+            "zookeeper.session_timeout to at least",
+        ],
+    );
+    given.assert_untouched();
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_found_before_anything_is_started() {
+    let given = Given::new(&GOOD.replace("/bin/sh", "/no/such/program"));
+    for verb in [&["config", "check"][..], &["run"]] {
+        given
+            .run(&[], verb)
+            .assert(78, &["worker.toml:10:11: job.orders.command: /no/such/program", "No such file"]);
+    }
+    assert!(!given.state().exists());
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_with_its_key() {
+    let given = Given::new(GOOD);
+    let (_listener, port) = taken_port();
+    let listen = format!("http.listen=127.0.0.1:{port}");
+    given.run(&[&listen], &["run"]).assert(
+        78,
+        &[&format!("--set {listen}: http.listen: can't listen at 127.0.0.1:{port}"), "choose another port"],
+    );
+    given.assert_untouched();
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_made_is_named_with_its_key() {
+    let given = Given::new(GOOD);
+    given.run(&["node.state_dir=/proc/nowhere"], &["run"]).assert(78, &["node.state_dir", "/proc/nowhere"]);
+}
+
+#[test]
+fn a_second_process_with_the_same_id_is_refused() {
+    let given = Given::new(GOOD);
+    fs::create_dir(given.state()).expect("a directory");
+    let lock = fs::File::create(given.state().join("east-1.lock")).expect("a file");
+    lock.lock().expect("a lock");
+    given.run(&["http.listen=127.0.0.1:0"], &["run"]).assert(
+        78,
+        &["worker.toml:2:6: node.id: ", "east-1.lock is locked", "an id and a state_dir of its own"],
+    );
+    given.assert_untouched();
+}
+
+#[test]
+fn zookeeper_that_is_not_there_is_given_up_in_time() {
+    let given = Given::new(GOOD);
+    for verb in [&["run"][..], &["list"], &["history"], &["failover", "--to-site", "west"], &["switchover"]] {
+        let outcome = given.run(&["http.listen=127.0.0.1:0"], verb);
+        outcome.assert(69, &["127.0.0.1:1", "zookeeper.connect"]);
+        assert!(outcome.stdout.is_empty(), "{}", outcome.stdout);
+        assert!(outcome.took.as_secs() < 20, "{verb:?} took {:?}", outcome.took);
+    }
+    given.assert_untouched();
+}
+
+#[test]
+fn both_drivers_give_up_in_time() {
+    let given = Given::new(GOOD);
+    for driver in ["zookeeper-client", "zookeeper-async"] {
+        let outcome = given.run(&[&format!("zookeeper.driver={driver}")], &["list"]);
+        outcome.assert(69, &["127.0.0.1:1"]);
+        assert!(outcome.took.as_secs() < 20, "{driver} took {:?}", outcome.took);
+    }
+}
+
+#[test]
+fn credentials_that_cannot_be_read_are_named_and_never_shown() {
+    let given = Given::new(GOOD);
+    let file = given.dir.path().join("credentials");
+    let auth = format!("zookeeper.auth={{ credentials_file = \"{}\" }}", file.display());
+    given.run(&[&auth], &["list"]).assert(78, &["zookeeper.auth.credentials_file", "can't be read"]);
+    fs::write(&file, "hunter2").expect("a file");
+    let outcome = given.run(&[&auth], &["list"]);
+    outcome.assert(78, &["does not hold user:password"]);
+    assert!(!outcome.stderr.contains("hunter2"), "{}", outcome.stderr);
+}
+
+#[test]
+fn bad_usage_has_its_own_code() {
+    for arguments in [
+        &["no-such-verb"][..],
+        &[],
+        &["list", "--no-such-option"],
+        &["switchover", "--to", "a", "--to-site", "b"],
+        &["switchover", "--to", "a/b"],
+        &["failover", "--timeout", "5s"],
+        &["--log", "loud=very", "list"],
+        // Of a later version.
+        &["pause"],
+    ] {
+        let outcome = Outcome::of(dr_worker().args(arguments));
+        assert_eq!(outcome.code, Some(64), "{arguments:?}: {}", outcome.stderr);
+        assert!(!outcome.stderr.is_empty(), "{arguments:?}");
+    }
+    Outcome::of(dr_worker().args(["--set", "nothing", "config", "check"])).assert(78, &["section.key=value"]);
+}
+
+#[test]
+fn help_version_and_completions_are_results() {
+    for (arguments, part) in [
+        (&["--help"][..], "failover"),
+        (&["--version"], "dr-worker 0."),
+        (&["completions", "bash"], "complete -F"),
+        (&["failover", "--help"], "--force"),
+    ] {
+        let outcome = Outcome::of(dr_worker().args(arguments));
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        assert!(outcome.stdout.contains(part), "{}", outcome.stdout);
+    }
+}
+
+#[test]
+fn config_show_tells_values_and_where_they_came_from() {
+    let given = Given::new(GOOD);
+    let outcome = given.run(&["zookeeper.root=/elsewhere"], &["config", "show"]);
+    outcome.assert(0, &[]);
+    let line = |key: &str| {
+        let found = outcome.stdout.lines().find(|line| line.starts_with(&format!("{key} = ")));
+        found.unwrap_or_else(|| panic!("no {key} in {}", outcome.stdout)).to_owned()
+    };
+    assert!(line("node.id").contains("\"east-1\"") && line("node.id").contains("worker.toml:2:6"));
+    assert!(line("zookeeper.root").ends_with("# --set zookeeper.root=/elsewhere"));
+    assert!(line("zookeeper.session_timeout").ends_with("# built-in default"));
+
+    let outcome = given.run(&["zookeeper.root=/elsewhere"], &["--output", "json", "config", "show"]);
+    let shown: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let values = shown["values"].as_array().expect("an array");
+    let root = values.iter().find(|v| v["key"] == "zookeeper.root").expect("the key");
+    assert_eq!(root["value"], "\"/elsewhere\"");
+    assert_eq!(root["origin"], "--set zookeeper.root=/elsewhere");
+}
+
+#[test]
+fn the_environment_is_a_layer() {
+    let given = Given::new(GOOD);
+    let outcome = Outcome::of(
+        dr_worker()
+            .arg("--config")
+            .arg(given.file())
+            .env("DR_WORKER__NODE__SITE", "west")
+            .env("DR_WORKER__POLICY__FAILBAK", "auto")
+            .args(["config", "check"]),
+    );
+    outcome.assert(78, &["environment variable DR_WORKER__POLICY__FAILBAK: policy.failbak: unknown key"]);
+}
+
+#[test]
+fn the_shipped_files_can_be_shown() {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
+    for site in ["east", "west"] {
+        let mut command = dr_worker();
+        command.arg("--config").arg(config.join("base.toml"));
+        command.arg("--config").arg(config.join(format!("{site}.toml")));
+        let outcome = Outcome::of(command.args(["config", "show"]));
+        outcome.assert(0, &[]);
+        assert!(outcome.stdout.contains(&format!("node.site = \"{site}\"")), "{}", outcome.stdout);
+    }
+}

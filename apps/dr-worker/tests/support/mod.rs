@@ -1,0 +1,167 @@
+//! The real program, started with settings of the test's own and ended with the test.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::{
+    io::{BufRead, BufReader, Read as _},
+    net::TcpListener,
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Longer than anything here takes on a busy machine.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// `dr-worker` without anything of the test's own environment that it would read.
+pub(crate) fn dr_worker() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dr-worker"));
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("DR_") {
+            command.env_remove(name);
+        }
+    }
+    command.stdin(Stdio::null()).env("NO_COLOR", "1");
+    command
+}
+
+/// `--set` for each.
+pub(crate) fn set(command: &mut Command, settings: &[&str]) {
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
+}
+
+/// What a command that ends by itself came to.
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) took: Duration,
+}
+
+impl Outcome {
+    /// Runs it to its end.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let begun = Instant::now();
+        let Output { status, stdout, stderr } = command.output().expect("dr-worker can be started");
+        Self {
+            code: status.code(),
+            stdout: String::from_utf8(stdout).expect("text on standard output"),
+            stderr: String::from_utf8(stderr).expect("text on standard error"),
+            took: begun.elapsed(),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn assert(&self, code: i32, parts: &[&str]) -> &Self {
+        assert_eq!(self.code, Some(code), "{}\n{}", self.stdout, self.stderr);
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part:?} is not in:\n{}", self.stderr);
+        }
+        self
+    }
+}
+
+/// A worker that runs until the test ends.
+pub(crate) struct Running {
+    child: Child,
+    /// The port that its endpoints listen at.
+    pub(crate) port: u16,
+}
+
+impl Running {
+    /// Starts it, with `http.listen` at a port that the system chooses.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        set(command, &["http.listen=127.0.0.1:0"]);
+        let mut child = command.arg("run").stderr(Stdio::piped()).spawn().expect("dr-worker can be started");
+        let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut text = String::new();
+        let port = loop {
+            let from = text.len();
+            if log.read_line(&mut text).unwrap_or(0) == 0 {
+                let _ = child.kill();
+                panic!("the worker ended: {:?}\n{text}", child.wait());
+            }
+            if let Some(port) = port_of(&text[from..]) {
+                break port;
+            }
+        };
+        // Read on, so that the worker never waits for a reader.
+        std::thread::spawn(move || {
+            let mut rest = Vec::new();
+            let _ = log.read_to_end(&mut rest);
+        });
+        Self { child, port }
+    }
+
+    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = i32::try_from(self.child.id()).expect("a pid");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).expect("it lives");
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + LONG;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("its own child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the worker has not ended");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// One request to its endpoints: the head and the body.
+    pub(crate) fn http(&self, method: &str, path: &str) -> (String, String) {
+        use std::io::Write as _;
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        stream.set_read_timeout(Some(LONG)).expect("a timeout");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        (head.to_owned(), body.to_owned())
+    }
+
+    /// The status code of a GET.
+    pub(crate) fn code(&self, path: &str) -> u16 {
+        code_of(&self.http("GET", path).0)
+    }
+}
+
+/// The status code in the head of an answer.
+pub(crate) fn code_of(head: &str) -> u16 {
+    head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status code")
+}
+
+fn port_of(line: &str) -> Option<u16> {
+    let line: serde_json::Value = serde_json::from_str(line).ok()?;
+    line["http"].as_str()?.rsplit_once(':')?.1.parse().ok()
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until `is` says yes.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !is() {
+        assert!(Instant::now() < deadline, "not within {LONG:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A port that somebody else listens at, as long as this lives.
+pub(crate) fn taken_port() -> (TcpListener, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("its address").port();
+    (listener, port)
+}
