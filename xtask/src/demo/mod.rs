@@ -30,8 +30,8 @@ pub(crate) async fn run(keep: bool) -> anyhow::Result<ExitCode> {
     match &played {
         Ok(summary) => print!("\n{summary}"),
         Err(error) => {
-            eprintln!("\nthe demo FAILED after {}: {error:#}\n", narrator.time());
-            eprintln!("{}", stage.logs());
+            eprintln!("\n{}", stage.logs());
+            eprintln!("the demo FAILED after {}: {error:#}", narrator.time());
         }
     }
     if keep {

@@ -25,6 +25,7 @@ impl Operator {
     pub(crate) async fn run(&self, verb: &[&str]) -> anyhow::Result<String> {
         let shown = format!("dr-worker {}", verb.join(" "));
         let mut command = Command::new(&self.program);
+        without_settings(command.as_std_mut());
         command.args(&self.options).args(verb).env("NO_COLOR", "1").kill_on_drop(true);
         let output = tokio::time::timeout(ENDS_WITHIN, command.output())
             .await
@@ -44,5 +45,15 @@ impl Operator {
         all.extend(verb);
         let text = self.run(&all).await?;
         serde_json::from_str(&text).with_context(|| format!("`dr-worker {}` printed {text}", all.join(" ")))
+    }
+}
+
+/// Takes the settings for other workers, which whoever starts the demo may have in
+/// the environment, out of a command's.
+pub(crate) fn without_settings(command: &mut std::process::Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("DR_WORKER__") {
+            command.env_remove(name);
+        }
     }
 }

@@ -11,7 +11,7 @@ use zk_testkit::{Ensemble, PortReservation};
 
 use super::ledger::Ledger;
 use super::narrator::Narrator;
-use super::operator::Operator;
+use super::operator::{self, Operator};
 use super::sweep;
 use super::worker::{JOB, Status, Worker};
 use crate::cargo;
@@ -124,6 +124,7 @@ impl Stage {
                 format!("job.{JOB}.working_dir={}", dir.display()),
             ]);
             let mut command = Command::new(&self.programs.dr_worker);
+            operator::without_settings(&mut command);
             command.args(options(&files, &settings)).arg("run");
             worker.start(&mut command, &dir)?;
         }
@@ -173,20 +174,10 @@ impl Stage {
         Ok(Some(Leader { id, site, term: status.term, token: status.token, job: status.pid }))
     }
 
-    /// The ends of all logs.
+    /// The ends of the workers' logs.
     pub(crate) fn logs(&self) -> String {
-        let mut all = String::new();
-        for worker in &self.workers {
-            all.push_str(&worker.log_tail());
-            all.push('\n');
-        }
-        for server in self.ensemble.servers() {
-            let tail = server.log_tail();
-            if !tail.is_empty() {
-                all.push_str(&format!("the end of {}:\n{tail}\n\n", server.log().display()));
-            }
-        }
-        all
+        let tails: Vec<String> = self.workers.iter().map(Worker::log_tail).collect();
+        tails.join("\n")
     }
 
     /// For `--keep`.
