@@ -140,6 +140,13 @@ impl Cluster {
         &self.operator
     }
 
+    /// The program with all the configuration of a worker.
+    pub fn as_worker(&self, id: &str) -> Operator {
+        let worker = self.workers.iter().find(|worker| worker.id() == id);
+        let worker = worker.unwrap_or_else(|| panic!("there is no worker {id}"));
+        Operator::new(worker.configs(), self.tree.clone())
+    }
+
     /// What the jobs `e2e-job` have done.
     pub fn journal(&self) -> &Journal {
         &self.journal
@@ -276,10 +283,30 @@ impl Cluster {
 
     /// Ends the workers as an operator would, and shows that each did so well and that nothing of them is
     /// left: no guard, no job, no child of a job.
-    pub async fn end(mut self) {
-        for worker in self.workers.iter().filter(|worker| worker.is_started()) {
-            worker.ask_to_end();
-        }
+    pub async fn end(self) {
+        self.ask_all_to_end();
+        self.ended().await;
+    }
+
+    /// The same, for jobs whose stop hangs: the workers are asked twice, which leaves the politeness out.
+    pub async fn end_hastily(self) {
+        self.ask_all_to_end();
+        // Two signals that are pending at once are one signal: the first must have been heard.
+        wait_for("workers that have heard it", SOON, async || {
+            let deaf = self.workers.iter().filter(|worker| worker.is_started() && !worker.is_leaving());
+            let deaf: Vec<_> = deaf.map(Worker::id).collect();
+            if deaf.is_empty() { Ok(()) } else { Err(format!("not yet: {deaf:?}")) }
+        })
+        .await;
+        self.ask_all_to_end();
+        self.ended().await;
+    }
+
+    fn ask_all_to_end(&self) {
+        self.workers.iter().filter(|worker| worker.is_started()).for_each(Worker::ask_to_end);
+    }
+
+    async fn ended(mut self) {
         let deadline = Instant::now() + END_WITHIN;
         for worker in self.workers.iter_mut().filter(|worker| worker.is_started()) {
             let status = worker.ended_by(deadline);

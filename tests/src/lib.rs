@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod desk;
 mod driver;
 mod http;
 mod journal;
@@ -43,11 +44,12 @@ mod worker;
 mod znodes;
 
 pub use cluster::{Cluster, Leader};
+pub use desk::Desk;
 pub use driver::Driver;
 pub use journal::{Acting, Journal, Overlap};
 pub use ledger::Ledger;
 pub use operator::{Operator, Said};
-pub use process::{Tree, children, is_there, kill_pid, name_of};
+pub use process::{Tree, children, freeze_pid, is_there, kill_pid, name_of, thaw_pid};
 pub use programs::program;
 pub use setup::{JOB, Setup};
 pub use shared_ensemble::{TICK, ensemble, own_ensemble};

@@ -13,7 +13,8 @@ use crate::program;
 /// No verb takes longer, whatever is broken.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// The program with the options that come before every verb.
+/// The program with the options that come before every verb: an operator's, or with the configuration of a
+/// worker those of a second process that takes itself for it.
 #[derive(Clone, Debug)]
 pub struct Operator {
     pub(crate) options: Vec<String>,

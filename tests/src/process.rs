@@ -46,7 +46,7 @@ impl Tree {
         .collect()
     }
 
-    /// Waits until none is left but those that `except` names; else names the others, and kills them.
+    /// Waits until none is left; those that are left in the end are named, and killed.
     pub(crate) fn await_none(&self, within: Duration) -> Result<(), String> {
         let deadline = Instant::now() + within;
         loop {
@@ -91,9 +91,22 @@ pub fn is_there(pid: u32) -> bool {
     state_of(pid).is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-/// Whether a process has been frozen by SIGSTOP.
-pub(crate) fn is_frozen(pid: u32) -> bool {
-    state_of(pid) == Some('T')
+/// SIGSTOP to one process; returns when it stands still.
+///
+/// # Panics
+/// If it does not.
+pub fn freeze_pid(pid: u32) {
+    signal(pid, Signal::SIGSTOP);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while state_of(pid) != Some('T') {
+        assert!(Instant::now() < deadline, "{} did not stop at SIGSTOP", describe(pid));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// SIGCONT to one process.
+pub fn thaw_pid(pid: u32) {
+    signal(pid, Signal::SIGCONT);
 }
 
 /// The name that a process has given itself.

@@ -126,25 +126,24 @@ impl Worker {
 
     /// SIGSTOP to the worker alone; returns when it stands still.
     pub fn freeze(&mut self) {
-        let pid = self.pid();
-        process::signal(pid, Signal::SIGSTOP);
+        process::freeze_pid(self.pid());
         self.is_frozen = true;
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !process::is_frozen(pid) {
-            assert!(Instant::now() < deadline, "{} did not stop at SIGSTOP", self.id);
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 
     /// SIGCONT.
     pub fn thaw(&mut self) {
-        process::signal(self.pid(), Signal::SIGCONT);
+        process::thaw_pid(self.pid());
         self.is_frozen = false;
     }
 
     /// SIGTERM: it stops its jobs, gives up what it leads and ends.
     pub fn ask_to_end(&self) {
         process::signal(self.pid(), Signal::SIGTERM);
+    }
+
+    /// Whether it says that it has been asked to end.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.log_text().contains("\"leaving\"")
     }
 
     /// How it ended, if it has; it counts as not started then.

@@ -1,0 +1,112 @@
+//! Leadership that an operator moves.
+#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
+
+use std::time::Duration;
+
+use e2e::{Cluster, Driver, Event, JOB, SOON, Setup, is_there, wait_for};
+use zk_session::BootTime;
+
+e2e::with_both_drivers!(
+    a_planned_switchover_ends_the_old_job_before_the_new_one_begins,
+    a_switchover_to_nobody_fails_and_changes_nothing,
+    a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs,
+);
+
+async fn a_planned_switchover_ends_the_old_job_before_the_new_one_begins(driver: Driver) {
+    // A job that needs half of its stop timeout to finish what it is at.
+    let mut cluster = Cluster::of(Setup::new(driver).job_options(&["--stop-takes", "500"])).await;
+    let first = cluster.settled().await;
+    cluster.acts(first.token).await;
+
+    let asked = BootTime::now();
+    let verb = ["switchover", "--to-site", "west", "--reason", "a test of it", "--wait"];
+    let said = cluster.operator().done(&verb).await;
+    println!("{driver}: switchover --wait took {:?}", BootTime::now().duration_since(asked));
+    let second = cluster.successor_of(&first, SOON).await;
+    assert_eq!(second.site, "west");
+    assert!(said.stdout.contains(&second.member), "{said:?}");
+
+    // The old job was asked, finished, and ended by itself.
+    let old: Vec<_> = cluster.journal().stamps().into_iter().filter(|s| s.token == first.token).collect();
+    assert_eq!(old.last().unwrap().event, Event::End);
+    let asked = old.iter().find(|stamp| stamp.event == Event::Asked).unwrap().at;
+    assert!(old.last().unwrap().at.duration_since(asked) >= Duration::from_millis(500));
+    cluster.acts(second.token).await;
+    cluster.journal().assert_one_at_a_time();
+
+    // The history has it, and so has whoever led: it stands by.
+    let last = wait_for("the second leadership in the history", SOON, async || {
+        let history = cluster.operator().json(&["history", "--job", JOB]).await;
+        let last = history["leaderships"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
+        if last["fencing_token"] == second.token { Ok(last) } else { Err(history.to_string()) }
+    })
+    .await;
+    assert_eq!((&last["cause"], &last["previous"]), (&"switchover".into(), &first.member.clone().into()));
+    assert!(last["sentence"].as_str().unwrap().contains("a test of it"), "{last:#}");
+    cluster.standing_by(3).await;
+    cluster.end().await;
+}
+
+async fn a_switchover_to_nobody_fails_and_changes_nothing(driver: Driver) {
+    let mut cluster = Cluster::start(driver).await;
+    let leader = cluster.settled().await;
+    for target in [["--to", "nobody"], ["--to-site", "nowhere"], ["--to", leader.member.as_str()]] {
+        let said = cluster.operator().run(&["switchover", target[0], target[1], "--wait"]).await;
+        said.clone().with_code(1).complains_of(&[target[1]]);
+    }
+    // Bad usage is told from a request that failed.
+    let _ =
+        cluster.operator().run(&["switchover", "--to", "west-1", "--to-site", "west"]).await.with_code(64);
+    assert_eq!(cluster.leader().await.unwrap(), leader);
+    assert_eq!(cluster.journal().actings().len(), 1);
+    cluster.end().await;
+}
+
+async fn a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs(driver: Driver) {
+    let hang: toml::Table = toml::from_str("command = [\"sleep\", \"600\"]\ntimeout = \"10m\"").unwrap();
+    let setup =
+        Setup::new(driver).set("job.orders.hooks.before_stop", hang).set("policy.release_timeout", "1s");
+    let mut cluster = Cluster::of(setup).await;
+    let first = cluster.settled().await;
+    let old_job = first.pid.unwrap();
+
+    // Without force the failover waits for the leader to let go, and says so: neither done nor failed.
+    let verb = ["failover", "--to-site", "west", "--wait", "--timeout", "3s"];
+    cluster.operator().run(&verb).await.with_code(75).complains_of(&["still open", "don't repeat it"]);
+    let list = cluster.operator().json(&["list", "--job", JOB]).await;
+    assert_eq!(list["leader"]["member"], first.member, "{list:#}");
+    let role = list["members"].as_array().unwrap().iter().find(|m| m["member"] == first.member).unwrap();
+    assert_eq!(role["role"], "stepping-down", "{list:#}");
+    assert_eq!(list["requests"][0]["outcome"]["state"], "accepted", "{list:#}");
+    // The elector's watchdog tells what an operator can do about it.
+    wait_for("the elector's complaint", SOON, async || {
+        let statuses = cluster.statuses().await;
+        let notes: Vec<_> = statuses.iter().map(|(_, status)| status["jobs"][JOB]["note"].clone()).collect();
+        let complains =
+            notes.iter().any(|note| note.as_str().is_some_and(|n| n.contains("failover --force")));
+        if complains { Ok(()) } else { Err(format!("{notes:?}")) }
+    })
+    .await;
+    assert!(is_there(old_job), "the old job works on while its stop hangs");
+
+    let forced = BootTime::now();
+    let said = cluster.operator().done(&["failover", "--to-site", "west", "--force", "--wait"]).await;
+    let took = BootTime::now().duration_since(forced);
+    println!("{driver}: failover --force --wait took {took:?}");
+    assert!(took < Duration::from_secs(20), "the hook hangs for ten minutes; {took:?}: {said:?}");
+    let second = cluster.successor_of(&first, SOON).await;
+    assert_eq!(second.site, "west");
+    cluster.acts(second.token).await;
+
+    // Who was put out of office notices it, and ends its job without any politeness.
+    wait_for("the end of the old job", SOON, async || {
+        if is_there(old_job) { Err("it runs".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    assert_eq!(cluster.leader().await.unwrap().token, second.token);
+    let list = cluster.operator().json(&["list", "--job", JOB]).await;
+    assert_eq!(list["requests"][1]["outcome"]["state"], "done", "{list:#}");
+    assert_eq!(list["elected"]["exclusions"][0]["member"], first.member, "{list:#}");
+    // The new leader's stop hangs as well: a second signal leaves the hooks out.
+    cluster.end_hastily().await;
+}

@@ -1,0 +1,127 @@
+//! What becomes of a job's processes, and of jobs that can't be started.
+#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
+
+use std::time::Duration;
+
+use e2e::{Acting, Cluster, Driver, Event, JOB, SOON, Setup, is_there, wait_for};
+use zk_session::BootTime;
+
+e2e::with_both_drivers!(
+    a_job_that_ignores_sigterm_is_killed_with_its_grandchildren_within_its_budget,
+    nothing_of_the_job_outlives_a_worker_that_is_killed,
+    a_takeover_that_fails_is_taken_over_by_the_next_candidate,
+    a_takeover_that_hangs_is_taken_over_by_the_next_candidate,
+);
+
+/// The job, its child, its child with a session of its own, and one that was forked twice.
+const PROCESSES: usize = 4;
+
+fn stubborn(driver: Driver) -> Setup {
+    Setup::new(driver).job_options(&["--ignore-term", "--offspring"])
+}
+
+/// All of a stubborn job's processes act.
+async fn all_act(cluster: &Cluster, token: u64) -> Acting {
+    wait_for("all processes of the job", SOON, async || {
+        let acting = cluster.journal().acting(token).ok_or("none")?;
+        // One more came and went on the way.
+        let living = acting.pids.iter().filter(|pid| is_there(**pid)).count();
+        if living == PROCESSES { Ok(acting) } else { Err(format!("{acting:?}")) }
+    })
+    .await
+}
+
+async fn a_job_that_ignores_sigterm_is_killed_with_its_grandchildren_within_its_budget(driver: Driver) {
+    let mut cluster = Cluster::of(stubborn(driver)).await;
+    let first = cluster.settled().await;
+    let acting = all_act(&cluster, first.token).await;
+
+    cluster.operator().done(&["switchover", "--to-site", "west", "--wait"]).await;
+    let left: Vec<_> = acting.pids.iter().filter(|pid| is_there(**pid)).collect();
+    assert!(left.is_empty(), "of the old job are left: {left:?}");
+    let second = cluster.successor_of(&first, SOON).await;
+    all_act(&cluster, second.token).await;
+    cluster.journal().assert_one_at_a_time();
+
+    // The stop timeout of 1 s and the reserve for the kill.
+    let stamps = cluster.journal().stamps();
+    let asked = stamps.iter().find(|s| s.token == first.token && s.event == Event::Asked);
+    let asked = asked.expect("it was asked before it was killed").at;
+    let acted_on = cluster.journal().acting(first.token).unwrap().to.duration_since(asked);
+    println!("{driver}: acted on for {acted_on:?} after SIGTERM");
+    assert!(acted_on > Duration::from_millis(800), "it was not given its stop timeout: {acted_on:?}");
+    assert!(acted_on < Duration::from_millis(1200), "its budget is 1.2 s: {acted_on:?}");
+    cluster.end().await;
+}
+
+async fn nothing_of_the_job_outlives_a_worker_that_is_killed(driver: Driver) {
+    let mut cluster = Cluster::of(stubborn(driver)).await;
+    let first = cluster.settled().await;
+    let acting = all_act(&cluster, first.token).await;
+    let worker = cluster.worker(&first.member);
+    let guards = worker.guards();
+    assert_eq!(guards.len(), 1, "one guard for one job");
+
+    let killed = BootTime::now();
+    worker.kill();
+    let of_the_worker: Vec<u32> = acting.pids.iter().chain(&guards).copied().collect();
+    wait_for("the end of the guard and of all that it guards", SOON, async || {
+        let left: Vec<_> = of_the_worker.iter().filter(|pid| is_there(**pid)).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+    let took = BootTime::now().duration_since(killed);
+    println!("{driver}: all gone {took:?} after SIGKILL to the worker");
+
+    let second = cluster.successor_of(&first, SOON).await;
+    all_act(&cluster, second.token).await;
+    cluster.journal().assert_one_at_a_time();
+    // By the pipe that closed, not by the end of the lease.
+    assert!(took < Duration::from_secs(4), "the guard waited for the lease: {took:?}");
+    cluster.end().await;
+}
+
+async fn a_takeover_that_fails_is_taken_over_by_the_next_candidate(driver: Driver) {
+    let mut setup = Setup::new(driver);
+    for id in ["east-1", "east-2"] {
+        setup = setup
+            .set_for(id, "job.orders.command", vec!["sh", "-c", "exit 3"])
+            .set_for(id, "job.orders.ready.kind", "notify")
+            .set_for(id, "job.orders.restart.max", 1);
+    }
+    let mut cluster = Cluster::of(setup).await;
+    let leader = cluster.leader_is("one whose job runs", SOON, |_| true).await;
+    assert_eq!(leader.site, "west");
+    cluster.acts(leader.token).await;
+
+    let list = cluster.operator().json(&["list", "--job", JOB]).await;
+    let excluded = list["elected"]["exclusions"][0].clone();
+    assert!(excluded["member"].as_str().unwrap().starts_with("east-"), "{list:#}");
+    assert!(excluded["reason"].as_str().unwrap().contains("takeover-failed"), "{list:#}");
+    assert_eq!(list["elected"]["cause"], "takeover-failed", "{list:#}");
+    cluster.end().await;
+}
+
+async fn a_takeover_that_hangs_is_taken_over_by_the_next_candidate(driver: Driver) {
+    // The job runs, and acts, and never says that it is ready.
+    let mut setup = Setup::new(driver).set("policy.takeover_timeout", "2s");
+    for id in ["east-1", "east-2"] {
+        setup = setup.set_for(id, "job.orders.ready.kind", "notify");
+    }
+    let mut cluster = Cluster::of(setup).await;
+    let leader = cluster.leader_is("one whose job is ready", SOON, |_| true).await;
+    assert_eq!(leader.site, "west");
+    cluster.acts(leader.token).await;
+
+    let actings = cluster.journal().actings();
+    assert!(actings.len() >= 2, "the one that hung had acted: {actings:?}");
+    assert!(actings[0].member.starts_with("east-"), "{actings:?}");
+    let hung = actings[0].to.duration_since(actings[0].from);
+    assert!(hung > Duration::from_millis(1500), "the watchdog waits for takeover_timeout: {hung:?}");
+    cluster.journal().assert_one_at_a_time();
+
+    let list = cluster.operator().json(&["list", "--job", JOB]).await;
+    assert_eq!(list["elected"]["exclusions"][0]["member"], actings[0].member, "{list:#}");
+    assert_eq!(list["elected"]["cause"], "takeover-failed", "{list:#}");
+    cluster.end().await;
+}
