@@ -376,9 +376,11 @@ impl Engine {
         match self.config.policy.on_pause {
             OnPause::Stop => session.lease,
             OnPause::Keep { max_pause } => {
-                session.lease?;
+                // Never less than the lease: a short pause must not end what goes on
+                // between two beats.
+                let lease = session.lease?;
                 let from = session.paused_since.unwrap_or(self.now.time);
-                Some(from + max_pause.unwrap_or(FAR))
+                Some(lease.max(from + max_pause.unwrap_or(FAR)))
             }
         }
     }

@@ -236,9 +236,11 @@ impl Engine {
             Step::Standing(_) | Step::Place(_) => self.registration.step = Step::DropNode,
             Step::DropNode | Step::Sweep(Then::Leave) | Step::DropStray(_, Then::Leave) => {}
             Step::Gone => return true,
-            // Not standing (any more, or yet). A creation without an answer may have
-            // left a ballot, and the session may live on for other elections.
-            _ if self.registration.drawn > 0 => self.registration.step = Step::Sweep(Then::Leave),
+            // Not standing (any more, or yet). A record, and after a creation without an
+            // answer a ballot, may still be there, and the session may live on for other
+            // elections.
+            Step::LookForNode if self.registration.drawn > 0 => {}
+            _ if self.registration.drawn > 0 => self.registration.step = Step::LookForNode,
             _ => {
                 self.registration.step = Step::Gone;
                 return true;
@@ -318,6 +320,11 @@ impl Engine {
     }
 
     fn found_node(&mut self, node: Option<&Node>) {
+        if self.leaving && self.office_is_idle() {
+            let mine = node.is_some_and(|n| n.owner == self.session_id());
+            self.registration.step = if mine { Step::DropNode } else { Step::Sweep(Then::Leave) };
+            return;
+        }
         let Some(node) = node else {
             self.registration.waiting_since = None;
             self.registration.step = Step::DrawBallot;
