@@ -198,14 +198,14 @@ impl Stage {
             format!("It goes on running until Ctrl-C.\n\n  ZooKeeper  {}\n", self.ensemble.connect_string());
         for worker in &self.workers {
             text.push_str(&format!(
-                "  {:<10} http://{}/  log {}\n",
+                "  {:<10} http://{}/status  log {}\n",
                 worker.id,
                 worker.http,
                 worker.log().display()
             ));
         }
         text.push_str(&format!(
-            "\nTry:\n  {script} list\n  {script} history\n  {script} switchover --to-site west --wait\n  \
+            "\nTry:\n  {script} list\n  {script} history\n  {script} switchover --to-site east --wait\n  \
              curl -i http://{}/leader\n",
             self.workers[0].http
         ));
