@@ -5,11 +5,15 @@ use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 use crate::group::Group;
+
+const PIPE_ENDS_WITHIN: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The root of the workspace.
 pub(crate) fn root() -> &'static Path {
@@ -77,8 +81,11 @@ pub(crate) async fn run_and_read(
         }
     });
     let status = group.status().await?;
-    // The pipe has ended with the program.
-    let _ = reader.join();
+    // The pipe ends with the program, unless something it has left behind holds it open.
+    let deadline = Instant::now() + PIPE_ENDS_WITHIN;
+    while !reader.is_finished() && Instant::now() < deadline {
+        tokio::time::sleep(LOOK).await;
+    }
     Ok(status)
 }
 
