@@ -17,6 +17,11 @@ use crate::time::{BootTime, sleep_until, within};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 
+/// Below this nothing is left of a session timeout once the lease's margin and a heartbeat are taken from it.
+const SHORTEST: Duration = Duration::from_millis(300);
+/// ZooKeeper counts a session timeout as milliseconds in 31 bits.
+const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
+
 /// A session that has just been made.
 pub(crate) struct Made {
     pub(crate) incarnation: Incarnation,
@@ -95,9 +100,18 @@ async fn attempt(
     };
     let Connected { driver, events } = connected;
     let guard = AbortOnDrop(Some(driver.clone()));
+    let granted = driver.granted_timeout();
+    if granted < SHORTEST {
+        return Err(Some(ConnectError::TimeoutTooShort { granted, needed: SHORTEST, driver: config.driver }));
+    }
+    if granted > LONGEST {
+        // A negative number, taken for a large one: a lease computed from it would never end.
+        blame(format!("it granted a session timeout of {granted:?}, which no ZooKeeper server does"));
+        return Err(None);
+    }
     let contact = BootTime::now();
     // The first round trip starts the session's clock on this side: how long the handshake took does not matter then.
-    let proof_by = deadline.min(contact + driver.granted_timeout());
+    let proof_by = deadline.min(contact + granted);
     match within(proof_by, driver.barrier(proof_by)).await {
         Some(Ok(())) => {}
         Some(Err(error)) => {

@@ -179,9 +179,14 @@ impl Inner {
         lock(&self.deadline).contact(sent, BootTime::now());
     }
 
-    /// The end: nothing more is sent, whatever waits here wakes up. The first reason counts.
+    /// The session is over, and this side found out first. The first reason counts.
     pub(crate) fn end(&self, reason: InactiveReason) {
         lock(&self.fault).get_or_insert(reason);
+        self.shut();
+    }
+
+    /// The end: nothing more is sent, whatever waits here wakes up.
+    pub(crate) fn shut(&self) {
         self.over.cancel();
         self.open.send_replace(false);
         self.driver.abort();

@@ -203,11 +203,7 @@ impl Supervisor {
 
     /// A session has ended otherwise than by being closed.
     fn over(&mut self, incarnation: Incarnation) -> Ended {
-        let reason = match self.machine.state() {
-            SessionState::Inactive { reason } => reason.clone(),
-            _ => InactiveReason::DeadlinePassed,
-        };
-        incarnation.inner.end(reason);
+        incarnation.inner.shut();
         instruments::expiration();
         Ended::Over(incarnation)
     }
@@ -248,7 +244,7 @@ impl Supervisor {
         let driver = incarnation.inner.driver().clone();
         let answer =
             crate::time::within(deadline, driver.close(deadline)).await.unwrap_or(CloseAnswer::Unknown);
-        incarnation.inner.end(InactiveReason::NotYetConnected);
+        incarnation.inner.shut();
         let outcome = match answer {
             CloseAnswer::Acknowledged => CloseOutcome::Acknowledged,
             CloseAnswer::Sent => CloseOutcome::Sent,

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use zk_session::{ConnectError, CreateMode, DriverKind, SessionState};
 
 for_each_driver!(
+    a_session_timeout_that_makes_no_sense_is_refused,
     nonsense_instead_of_a_handshake_is_an_error_in_time,
     nonsense_after_the_handshake_is_an_error_and_hangs_nothing,
 );
@@ -89,6 +90,27 @@ async fn nonsense_instead_of_a_handshake_is_an_error_in_time(driver: DriverKind)
             "{shown}: after {:?}",
             started.elapsed()
         );
+        server.abort();
+    }
+}
+
+async fn a_session_timeout_that_makes_no_sense_is_refused(driver: DriverKind) {
+    for (granted, part) in [(-1, "no session came about"), (10, "session timeout")] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        // Otherwise a server in good order: each request finds no such znode.
+        let server = tokio::spawn(serve(listener, move |turn, request| {
+            if turn == 0 {
+                return handshake(granted);
+            }
+            let mut frame = request[..4].to_vec();
+            frame.extend(1i64.to_be_bytes());
+            frame.extend((-101i32).to_be_bytes());
+            framed(frame)
+        }));
+        let connecting = builder(driver, address).connect_timeout(Duration::from_millis(700)).connect();
+        let error = soon("an answer", connecting).await.unwrap_err();
+        assert!(error.to_string().contains(part), "{granted}: {error}");
         server.abort();
     }
 }

@@ -95,6 +95,10 @@ pub(crate) enum ConnectFailure {
     #[error("authentication failed: {0}")]
     AuthFailed(String),
     /// The server granted a session timeout that this driver can't work with.
+    #[cfg_attr(
+        not(feature = "zookeeper-async"),
+        allow(dead_code, reason = "only that driver has such a bound")
+    )]
     #[error("the server granted a session timeout of {granted:?}; this driver needs at least {needed:?}")]
     TimeoutTooShort { granted: Duration, needed: Duration },
     /// This driver is not compiled in.
