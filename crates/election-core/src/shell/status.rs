@@ -18,7 +18,8 @@ pub struct ElectionStatus {
     pub ballot: Option<Ballot>,
     /// Whether its ballot is the lowest.
     pub is_elector: bool,
-    /// The decision's term; 0 before the first.
+    /// The decision's term, or while that can't be read the term of who is in office;
+    /// 0 before the first.
     pub term: u64,
     /// The fencing token of the leadership that this member holds.
     pub fencing_token: Option<u64>,
@@ -38,7 +39,8 @@ impl ElectionStatus {
             role: engine.role(),
             ballot: engine.ballot().cloned(),
             is_elector: engine.is_elector(),
-            term: engine.elected().map_or(0, |e| e.term),
+            // A leader that goes on while `elected` holds garbage still has its term.
+            term: engine.elected().map(|e| e.term).or(engine.current().map(|c| c.term)).unwrap_or(0),
             fencing_token: engine.fencing_token(),
             elected: engine.elected().cloned(),
             current: engine.current().cloned(),
