@@ -1,4 +1,6 @@
-#![doc = include_str!("../README.md")]
+// Its example needs the shell.
+#![cfg_attr(feature = "shell", doc = include_str!("../README.md"))]
+#![cfg_attr(not(feature = "shell"), doc = "Leader election as a deterministic engine.")]
 #![forbid(unsafe_code)]
 
 pub mod engine;

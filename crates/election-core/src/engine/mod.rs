@@ -297,8 +297,8 @@ impl Engine {
             return None;
         }
         let elector = self.elector.as_ref();
-        let stop_at = match (self.office.held(), self.work_until()) {
-            (Some(_), Some(until)) => Some(until - self.config.policy.stop_budget),
+        let stop_at = match self.work_until() {
+            Some(until) if self.office.heeds_lease_end() => Some(until - self.config.policy.stop_budget),
             _ => None,
         };
         // What needs the session waits for its events while it is paused or over.
@@ -482,6 +482,7 @@ impl Engine {
         if self.office.held().is_some() {
             self.advance_office();
         }
+        self.hasten_at_lease_end();
     }
 
     // ---- what is read ----
@@ -559,6 +560,7 @@ impl Engine {
         self.advance_verification();
         self.advance_elector();
         self.advance_history();
+        self.hasten_at_lease_end();
         self.settle_watches();
         self.settle_lease();
         if self.leaving && self.office_is_idle() && self.registration.is_gone() {

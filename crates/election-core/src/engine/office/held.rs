@@ -109,6 +109,19 @@ impl Engine {
         }
     }
 
+    /// A stop that was begun at leisure has no leisure left once the lease is not
+    /// renewed any more. The place stays this member's to delete.
+    pub(in crate::engine) fn hasten_at_lease_end(&mut self) {
+        let due = self.work_until().is_some_and(|until| self.now.time + self.config.policy.stop_budget >= until);
+        if let State::Stopping(stopping) = &mut self.office.state
+            && due
+            && !stopping.reason.is_urgent()
+        {
+            stopping.reason = StopReason::LeaseEnds;
+            self.actions.push_back(Action::Stop(StopReason::LeaseEnds));
+        }
+    }
+
     pub(in crate::engine) fn stop_for_lost_ballot(&mut self) {
         match &self.office.state {
             State::Claiming(_) => self.give_up_claim(StopReason::BallotLost),

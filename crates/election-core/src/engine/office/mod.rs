@@ -184,6 +184,14 @@ impl Office {
         !matches!(self.state, State::Standby | State::Cleaning(_) | State::Releasing(_))
     }
 
+    /// Whether the end of the lease changes what is to be done.
+    pub(in crate::engine) fn heeds_lease_end(&self) -> bool {
+        match &self.state {
+            State::Stopping(stopping) => !stopping.reason.is_urgent(),
+            _ => self.held().is_some(),
+        }
+    }
+
     pub(in crate::engine) fn held(&self) -> Option<&Held> {
         match &self.state {
             State::TakingOver(held) | State::Announcing(held, _) | State::Leading(held) => Some(held),
