@@ -40,7 +40,7 @@ pub(super) struct Supervisor {
     is_renewed: bool,
     stop_wishes: watch::Receiver<Option<BootTime>>,
     stop: Option<Stop>,
-    /// Whether the [`JobRun`] was dropped.
+    /// Whether the [`JobRun`](super::JobRun) was dropped.
     is_abandoned: bool,
     restarts: RestartHistory,
     status: watch::Sender<ProcessStatus>,
@@ -389,7 +389,7 @@ fn latest_kill(
     by
 }
 
-/// The next wish to stop: by when, or `None` if the [`JobRun`] was dropped.
+/// The next wish to stop: by when, or `None` if the [`JobRun`](super::JobRun) was dropped.
 ///
 /// # Cancel safety
 /// Cancel safe.
