@@ -2,7 +2,12 @@
 
 mod support;
 
-use std::{fs, process::Command, sync::LazyLock, time::Duration};
+use std::{
+    fs,
+    process::Command,
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -239,6 +244,44 @@ fn a_failover_takes_nothing_from_a_leader_unless_told_to() {
 }
 
 #[test]
+fn who_has_waited_long_enough_is_told_how_it_stands_and_not_that_it_failed() {
+    let stage = Stage::new("/patience");
+    let (east, _west) = frozen_east(&stage);
+    let waited = stage.operator(&["switchover", "--wait", "--timeout", "1s"]);
+    waited.assert(
+        75,
+        &[
+            "r-0000000000 is still open",
+            "no elector has looked at it yet",
+            "don't repeat it",
+            "list --job orders",
+        ],
+    );
+    assert!(!waited.stderr.contains("failed"), "{}", waited.stderr);
+    let list = stage.json(&["list"]);
+    assert_eq!(list["requests"][0]["outcome"]["state"], "pending");
+    east.signal(Signal::SIGCONT);
+}
+
+#[test]
+fn a_worker_that_was_killed_takes_its_place_back_at_once() {
+    let stage = Stage::new("/killed");
+    let patient = ["zookeeper.session_timeout=10s"];
+    let mut east = stage.worker("east-1", "east", &patient);
+    until("east-1 leads", || leads(&east));
+    let ballot = || stage.json(&["list"])["members"][0]["ballot"].clone();
+    let before = ballot();
+    let killed = Instant::now();
+    east.signal(Signal::SIGKILL);
+    east.ended();
+    let east = stage.worker("east-1", "east", &patient);
+    until("east-1 leads again", || leads(&east));
+    assert_ne!(ballot(), before);
+    // Without the memory it would have to wait for the old session's end first.
+    assert!(killed.elapsed() < Duration::from_secs(9), "{:?}", killed.elapsed());
+}
+
+#[test]
 fn an_unreadable_znode_is_named_by_its_path() {
     let stage = Stage::new("/unreadable");
     let east = stage.worker("east-1", "east", &[]);
@@ -354,4 +397,16 @@ fn a_session_timeout_that_the_server_cuts_is_checked_again() {
     );
     // Nothing is left in ZooKeeper.
     stage.operator(&["list"]).assert(1, &["no election under /cut"]);
+}
+
+#[test]
+fn the_sessions_password_is_never_logged() {
+    let stage = Stage::new("/quiet");
+    for driver in ["zookeeper-client", "zookeeper-async"] {
+        let mut command = stage.command(&[&format!("zookeeper.driver={driver}")]);
+        let outcome = Outcome::of(command.args(["--log", "trace", "list"]));
+        outcome.assert(1, &["no election"]);
+        assert!(outcome.stderr.contains("ZooKeeper session"), "nothing is logged: {}", outcome.stderr);
+        assert!(!outcome.stderr.contains("passw"), "{driver}: {}", outcome.stderr);
+    }
 }

@@ -5,7 +5,7 @@ mod support;
 
 use std::{fs, path::Path};
 
-use support::{Outcome, dr_worker, set, taken_port};
+use support::{Outcome, Running, dr_worker, set, taken_port};
 
 const GOOD: &str = r#"[node]
 id = "east-1"
@@ -149,6 +149,24 @@ fn zookeeper_that_is_not_there_is_given_up_in_time() {
         assert!(outcome.stdout.is_empty(), "{}", outcome.stdout);
         assert!(outcome.took.as_secs() < 20, "{verb:?} took {:?}", outcome.took);
     }
+    given.assert_untouched();
+}
+
+#[test]
+fn a_worker_that_has_not_connected_answers_and_can_be_ended() {
+    let given = Given::new(GOOD);
+    let mut command = dr_worker();
+    command.current_dir(given.dir.path()).arg("--config").arg(given.file());
+    let state = format!("node.state_dir={}", given.state().display());
+    set(&mut command, &[&state, "zookeeper.connect_timeout=10m"]);
+    let mut worker = Running::start(&mut command);
+    for (path, code) in
+        [("/liveness", 200), ("/readiness", 503), ("/leader", 503), ("/standby", 503), ("/status", 200)]
+    {
+        assert_eq!(worker.code(path), code, "{path}");
+    }
+    worker.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(worker.ended().code(), Some(0));
     given.assert_untouched();
 }
 

@@ -41,6 +41,13 @@ impl Timing {
             .map_err(|e| DoesNotFit { timing: *self, longest_stop: e.longest.checked_sub(KILL_RESERVE) })
     }
 
+    /// How much older than the latest beat the one is that it proves: the beats that a tick takes.
+    fn proving_time(&self) -> Duration {
+        let beat = self.rule().beat_interval();
+        let beats = self.tick.as_nanos().div_ceil(beat.as_nanos().max(1)).max(1);
+        beat.saturating_mul(u32::try_from(beats).unwrap_or(u32::MAX))
+    }
+
     /// The shortest session timeout, in half seconds, that is long enough.
     fn shortest_session(&self) -> Duration {
         let step = Duration::from_millis(500);
@@ -63,12 +70,12 @@ impl fmt::Display for DoesNotFit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = self.timing.rule();
         let show = humantime::format_duration;
-        let wait = rule.beat_interval().max(rule.tick);
+        let wait = self.timing.proving_time();
         write!(
             f,
             "the job can't surely be stopped before its lease ends: stop budget {} (stop_timeout {} + {} for the \
-             kill) + beat interval {} + max(beat interval, tick {}) {} + margin {} + one round trip {} = {}, which \
-             must be less than the session timeout of {}; set ",
+             kill) + beat interval {} + beats that a tick of {} takes {} + margin {} + one round trip {} = {}, \
+             which must be less than the session timeout of {}; set ",
             show(rule.stop_budget),
             show(self.timing.stop_timeout),
             show(KILL_RESERVE),
@@ -102,6 +109,19 @@ mod tests {
     #[test]
     fn the_built_in_defaults_fit() {
         assert_eq!(timing(10_000, 2_000, 2_000).check(), Ok(()));
+    }
+
+    #[test]
+    fn the_figures_are_those_of_the_rule() {
+        for (session, tick, stop) in [(10_000, 2_000, 30_000), (6_000, 2_000, 2_000), (4_000, 3_000, 1)] {
+            let wrong = timing(session, tick, stop);
+            let rule = wrong.rule();
+            let wait = wrong.proving_time();
+            let sum = rule.stop_budget + rule.beat_interval() + wait + rule.margin() + rule.round_trip;
+            let said = rule.check().unwrap_err().to_string();
+            assert!(said.contains(&format!(" {wait:?} + margin")), "{wait:?} is not in {said}");
+            assert!(said.contains(&format!("= {sum:?} must")), "{sum:?} is not in {said}");
+        }
     }
 
     #[test]

@@ -106,6 +106,11 @@ async fn join(
         tracing::warn!(?granted, asked = ?config.zookeeper.session_timeout, "the servers grant another session timeout");
     }
     config.check_timing(granted)?;
+    let mut guards = Guards::new().lock(lock.clone());
+    if let Some(cgroup) = job::delegated_cgroup() {
+        tracing::info!(cgroup = %cgroup.display(), "jobs get cgroups of their own");
+        guards = guards.cgroup(cgroup);
+    }
     let mut jobs = Vec::new();
     for job in &config.jobs {
         let mut election =
@@ -113,8 +118,7 @@ async fn join(
                 .map_err(|message| Error::Setting { key: "job", message })?;
         election.policy = job.policy.engine(job.spec.stop_budget());
         election.leftovers = leftovers(&incarnation, &election.paths, config, memory).await;
-        let guards = Guards::new().lock(lock.clone());
-        let slot = Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards));
+        let slot = Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards.clone()));
         let handler = JobHandler::new(Arc::clone(&slot));
         let path = election.paths.node(&config.node.id);
         let strategy = job.policy.sites().strategy();
