@@ -13,7 +13,14 @@ mod strategy;
 #[path = "support/zookeeper.rs"]
 mod zookeeper;
 
-use std::{env, panic};
+use std::{
+    env, panic,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
 
 use sim::Summary;
 
@@ -67,17 +74,34 @@ fn every_promise_holds_in_every_run() {
     }
     let seeds = number("SIM_SEEDS").unwrap_or(SEEDS);
     let first = number("SIM_FIRST").unwrap_or(0);
-    let mut total = Summary::default();
-    let mut failed = Vec::new();
-    for seed in first..first + seeds {
-        match run(seed, false) {
-            Ok(one) => add(&mut total, &one),
-            Err(why) => failed.push(why),
+    let next = AtomicU64::new(first);
+    let results = Mutex::new((Summary::default(), Vec::new()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + seeds {
+                return;
+            }
+            let result = run(seed, false);
+            let mut results = results.lock().expect("no thread panics while it counts");
+            match result {
+                Ok(one) => add(&mut results.0, &one),
+                Err(why) => results.1.push((seed, why)),
+            }
+            if results.1.len() >= 20 {
+                return;
+            }
         }
-        if failed.len() >= 20 {
-            break;
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
         }
-    }
+    });
+    let (total, mut failed) = results.into_inner().expect("no thread panics while it counts");
+    failed.sort();
+    let failed: Vec<_> = failed.into_iter().map(|(_, why)| why).collect();
     println!("{total:#?}");
     assert!(failed.is_empty(), "{} seeds failed\n{}", failed.len(), failed.join("\n"));
 }

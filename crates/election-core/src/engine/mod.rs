@@ -482,7 +482,6 @@ impl Engine {
         if self.office.held().is_some() {
             self.advance_office();
         }
-        self.hasten_at_lease_end();
     }
 
     // ---- what is read ----

@@ -112,7 +112,8 @@ impl Engine {
     /// A stop that was begun at leisure has no leisure left once the lease is not
     /// renewed any more. The place stays this member's to delete.
     pub(in crate::engine) fn hasten_at_lease_end(&mut self) {
-        let due = self.work_until().is_some_and(|until| self.now.time + self.config.policy.stop_budget >= until);
+        let due =
+            self.work_until().is_some_and(|until| self.now.time + self.config.policy.stop_budget >= until);
         if let State::Stopping(stopping) = &mut self.office.state
             && due
             && !stopping.reason.is_urgent()

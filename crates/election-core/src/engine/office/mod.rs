@@ -228,6 +228,12 @@ impl Engine {
                 self.office.seen_tenure = holds;
                 self.office.free_since_ms.get_or_insert(self.now.unix_ms);
             }
+            // Somebody holds it, and nobody knows who.
+            (Known::Unreadable(..), _) => {
+                self.office.seen_tenure = None;
+                self.office.vanished = None;
+                self.office.free_since_ms = None;
+            }
             _ => {}
         }
         let stands = elected.map(|e| (e.term, e.named().map(|n| n.ballot.clone())));
@@ -305,7 +311,8 @@ impl Engine {
         let Some(named) = elected.named() else {
             return false;
         };
-        self.office.vanished == Some((elected.term, named.ballot.clone()))
+        matches!(self.view.current, Known::Absent)
+            && self.office.vanished == Some((elected.term, named.ballot.clone()))
             && elected.place_in_line(ballot) == Some(0)
             && elected.excluded(ballot, self.now.unix_ms).is_none()
             && check_limit(&self.config.policy, Some(elected), self.now.unix_ms).is_ok()

@@ -1,5 +1,6 @@
 //! What must hold in every run, one file for each promise, with its source.
 
+pub(crate) mod a_successor_follows_a_leader;
 pub(crate) mod at_most_one;
 pub(crate) mod exclusions_end;
 pub(crate) mod fencing;

@@ -75,18 +75,6 @@ impl Sim {
         }
     }
 
-    pub(super) fn lead(&mut self, host: usize) {
-        if let Some(job) = self.job(host)
-            && job.phase == Phase::TakingOver
-        {
-            job.phase = Phase::Serving;
-        }
-        if self.chance(self.settings.app.work_ends) {
-            let after = self.rng.u64(1..15_000);
-            self.job_later(host, after, JobDue::WorkEnds("as the dice say".to_owned()));
-        }
-    }
-
     pub(super) fn work_until(&mut self, host: usize, until: Time) {
         let at = self.hosts[host].clock.reaches(until);
         let Some(job) = self.job(host) else { return };
@@ -115,8 +103,9 @@ impl Sim {
         }
         let Some(job) = self.job(host) else { return };
         let at = match job.phase {
-            // Nothing runs (any more).
-            Phase::Idle | Phase::Killed => now + 1,
+            // It has answered already; the two have crossed.
+            Phase::Idle => return,
+            Phase::Ended => now + 1,
             // A second, more urgent word.
             Phase::Stopping => job.stopped_at.unwrap_or(now).min(now + takes),
             _ => now + takes,
@@ -150,11 +139,21 @@ impl Sim {
             (Phase::Preparing, JobDue::PrepareFails) => {
                 self.tell(host, AppEvent::PrepareFailed("as the dice say".to_owned()));
             }
-            (Phase::TakingOver, JobDue::TakenOver) => self.tell(host, AppEvent::TakenOver),
+            (Phase::TakingOver, JobDue::TakenOver) => {
+                // It serves, whether READY can be written soon or not.
+                job.phase = Phase::Serving;
+                self.tell(host, AppEvent::TakenOver);
+                if self.chance(self.settings.app.work_ends) {
+                    let after = self.rng.u64(1..15_000);
+                    self.job_later(host, after, JobDue::WorkEnds("as the dice say".to_owned()));
+                }
+            }
             (Phase::TakingOver, JobDue::TakeoverFails(why)) => {
                 self.tell(host, AppEvent::TakeoverFailed(why));
             }
             (Phase::TakingOver | Phase::Serving, JobDue::WorkEnds(why)) => {
+                job.phase = Phase::Ended;
+                job.token = None;
                 self.tell(host, AppEvent::WorkEnded(why));
             }
             (_, JobDue::Acts) => self.job_acts(host),
@@ -231,7 +230,7 @@ impl Sim {
             job.stopped_at = Some(0);
             self.job_later(host, 1, JobDue::Stopped);
         } else {
-            job.phase = Phase::Killed;
+            job.phase = Phase::Ended;
             job.run += 1;
             self.require(work_ends_in_time::killed(host, frozen_lately || keeps));
             self.tell(host, AppEvent::WorkEnded("ended by its guard".to_owned()));

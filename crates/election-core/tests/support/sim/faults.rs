@@ -93,6 +93,13 @@ impl Sim {
                 let path = self.paths.node(&self.hosts[host].member);
                 self.write(&path, None);
             }
+            Fault::EndSession => {
+                let session =
+                    self.hosts[host].process.as_ref().and_then(|p| p.client.as_ref()).map(|c| c.session);
+                if let Some(session) = session.filter(|s| self.zk.lives(*s)) {
+                    self.close(session);
+                }
+            }
             Fault::DeleteCurrent => self.write(&self.paths.current(), None),
             Fault::SpoilNode => self.spoil(&self.paths.node(&self.hosts[host].member), None),
             Fault::SpoilCurrent => self.spoil(&self.paths.current(), None),
@@ -111,6 +118,13 @@ impl Sim {
     /// Every fault is mended, and everyone is well and started.
     pub(super) fn mend_all(&mut self) {
         self.outage_ends();
+        self.settings.loss = 0.0;
+        if self.settings.twin {
+            // Somebody has found the second process.
+            let twin = self.hosts.len() - 1;
+            self.crash(twin);
+            self.hosts[twin].retired = true;
+        }
         for host in 0..self.hosts.len() {
             self.thaw(host);
             for what in [
@@ -127,9 +141,12 @@ impl Sim {
         self.run_errand(Errand::Repair { path: self.paths.elected(), data: self.last_good_elected.clone() });
         self.order(&Control::default());
         // Some nodes stay down for good.
-        let keep = self.rng.usize(0..self.hosts.len());
+        let keep = self.rng.usize(0..self.settings.members);
         for host in 0..self.hosts.len() {
-            if self.hosts[host].process.is_none() && (host == keep || self.rng.f64() < 0.7) {
+            if self.hosts[host].process.is_none()
+                && !self.hosts[host].retired
+                && (host == keep || self.rng.f64() < 0.7)
+            {
                 let delay = self.rng.u64(1..3000);
                 self.restart_later(host, delay);
             }
@@ -259,7 +276,7 @@ impl Sim {
                     self.notice_later(host, 10);
                 }
             }
-            Healed::Loss => net.loss = 0.0,
+            Healed::Loss => net.loss = self.settings.loss,
             Healed::Watches => net.watch_delay = self.settings.latency,
             Healed::Latency => net.latency = self.settings.latency,
             Healed::Health => self.health(host, Health::Healthy),

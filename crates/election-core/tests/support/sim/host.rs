@@ -79,6 +79,8 @@ pub(crate) struct Host {
     pub(crate) backlog: VecDeque<Due>,
     /// Whether a restart is under way.
     pub(crate) restarting: bool,
+    /// It never starts again.
+    pub(crate) retired: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,9 @@ pub(crate) enum Phase {
     TakingOver,
     Serving,
     Stopping,
-    /// Its guard has ended it, and nobody has asked for that.
-    Killed,
+    /// It has ended by itself, or its guard has ended it, and nobody has asked for
+    /// that.
+    Ended,
 }
 
 /// What happens to the application.

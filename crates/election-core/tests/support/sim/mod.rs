@@ -29,8 +29,8 @@ use fastrand::Rng;
 
 use crate::{
     invariants::{
-        Verdict, exclusions_end, fencing::Fencing, no_livelock::Pace, one_decision_per_term::Decisions,
-        one_leader_in_the_end::Calm, requests_once::Requests,
+        Verdict, a_successor_follows_a_leader::Tenures, exclusions_end, fencing::Fencing, no_livelock::Pace,
+        one_decision_per_term::Decisions, one_leader_in_the_end::Calm, requests_once::Requests,
     },
     strategy::SiteOrder,
     zookeeper::{Ensemble, Millis},
@@ -115,6 +115,7 @@ struct Checks {
     fencing: Fencing,
     decisions: Decisions,
     requests: Requests,
+    tenures: Tenures,
     paces: Vec<Pace>,
     calm: Option<Calm>,
 }
@@ -150,12 +151,20 @@ impl Sim {
     fn new(seed: u64, trace: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
         let settings = Settings::draw(&mut rng);
-        let hosts: Vec<_> =
+        let mut hosts: Vec<_> =
             (0..settings.members).map(|number| new_host(number, &settings, &mut rng)).collect();
+        if settings.twin {
+            // Another machine, configured with the first one's id.
+            let mut twin = new_host(settings.members, &settings, &mut rng);
+            twin.member = hosts[0].member.clone();
+            twin.site = hosts[0].site.clone();
+            hosts.push(twin);
+        }
         let checks = Checks {
             fencing: Fencing::default(),
             decisions: Decisions::default(),
             requests: Requests::default(),
+            tenures: Tenures::default(),
             paces: hosts.iter().map(|_| Pace::default()).collect(),
             calm: None,
         };
@@ -284,7 +293,7 @@ impl Sim {
 
     fn start(&mut self, host: usize) {
         self.hosts[host].restarting = false;
-        if self.hosts[host].process.is_some() {
+        if self.hosts[host].process.is_some() || self.hosts[host].retired {
             return;
         }
         let target = &self.hosts[host];
@@ -396,10 +405,9 @@ impl Sim {
             }
             Action::Prepare(_) => self.prepare(host),
             Action::TakeOver(grant) => self.take_over(host, &grant),
-            Action::Lead => self.lead(host),
             Action::WorkUntil(until) => self.work_until(host, until),
             Action::Stop(reason) => self.stop(host, &reason),
-            Action::LeaderChanged(_) | Action::Note(_) => self.count(&action),
+            Action::Lead | Action::LeaderChanged(_) | Action::Note(_) => self.count(&action),
             Action::End(reason) => self.ended(host, &reason),
         }
     }
@@ -493,8 +501,13 @@ impl Sim {
                 .decisions
                 .stands(&elected)
                 .and_then(|()| self.checks.requests.decision(&elected))
+                .and_then(|()| self.checks.tenures.decided(&elected))
                 .and_then(|()| exclusions_end::check(&elected, unix_ms, span, 2 * faults::WALL_ERROR));
             self.require(verdict);
+        } else if path == self.paths.current() {
+            if let Ok(current) = Current::decode(path, &node.data) {
+                self.checks.tenures.holds(&current);
+            }
         } else if let Some(name) = path.strip_prefix(&format!("{}/", self.paths.requests()))
             && let Ok(request) = Request::decode(path, &node.data)
         {
@@ -556,6 +569,9 @@ impl Sim {
         if current.status != Status::Ready || elected.named().map(|n| &n.ballot) != Some(&current.ballot) {
             return Err(format!("{} stands in office, and {:?} is named", current.member, elected.named()));
         }
+        if self.hosts[leader].process.as_ref().map(|p| p.job.phase) != Some(job::Phase::Serving) {
+            return Err(format!("{} leads, and its job has ended", current.member));
+        }
         if current.member != self.hosts[leader].member {
             return Err(format!("{} stands in office, and {} leads", current.member, self.name(leader)));
         }
@@ -609,13 +625,14 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
             latency: settings.latency,
             lag: if settings.lag == 0 { 0 } else { rng.u64(0..settings.lag) },
             watch_delay: settings.latency,
-            loss: 0.0,
+            loss: settings.loss,
         },
         life: 0,
         process: None,
         frozen: None,
         backlog: VecDeque::new(),
         restarting: false,
+        retired: false,
     }
 }
 

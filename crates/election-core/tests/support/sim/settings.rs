@@ -35,6 +35,7 @@ pub(crate) enum Fault {
     DeleteBallot,
     DeleteNode,
     DeleteCurrent,
+    EndSession,
     SpoilNode,
     SpoilControl,
     SpoilRequest,
@@ -43,7 +44,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 27] = [
+    const ALL: [Self; 28] = [
         Self::Crash,
         Self::CrashSite,
         Self::Leave,
@@ -66,6 +67,7 @@ impl Fault {
         Self::DeleteBallot,
         Self::DeleteNode,
         Self::DeleteCurrent,
+        Self::EndSession,
         Self::SpoilNode,
         Self::SpoilControl,
         Self::SpoilRequest,
@@ -76,7 +78,7 @@ impl Fault {
     /// Whether two may act for a moment after it, by design: the place of a living
     /// leader is taken from it.
     fn takes_the_place(self) -> bool {
-        matches!(self, Self::Force | Self::ForceFromOutside | Self::DeleteCurrent)
+        matches!(self, Self::Force | Self::ForceFromOutside | Self::DeleteCurrent | Self::EndSession)
     }
 }
 
@@ -97,6 +99,10 @@ pub(crate) struct Settings {
     pub(crate) latency: Millis,
     pub(crate) lag: Millis,
     pub(crate) app: App,
+    /// How likely an operation comes to nothing even on a good day.
+    pub(crate) loss: f64,
+    /// Whether somebody starts a second process of one id, by mistake.
+    pub(crate) twin: bool,
     /// Whether 'at most one' is promised under these settings.
     pub(crate) exclusive: bool,
 }
@@ -169,13 +175,15 @@ impl Settings {
             hangs: weight(rng) * 0.3,
             work_ends: weight(rng) * 0.5,
         };
+        let twin = rng.f64() < 0.15;
+        let wait = rng.bool() || twin;
         Self {
             sites: ["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec(),
             members: rng.usize(2..8),
             timeout,
             tick,
             policy,
-            leftovers: if rng.bool() { Leftovers::Wait } else { Leftovers::Remove },
+            leftovers: if wait { Leftovers::Wait } else { Leftovers::Remove },
             own_deadline: rng.bool(),
             fault_time: rng.u64(20_000..70_000),
             fault_every: rng.u64(300..8000),
@@ -183,6 +191,8 @@ impl Settings {
             latency: rng.u64(1..45),
             lag: if rng.bool() { 0 } else { rng.u64(1..300) },
             app,
+            loss: weight(rng) * 0.1,
+            twin,
             exclusive,
         }
     }
