@@ -213,7 +213,8 @@ fn frozen_east(stage: &Stage) -> (Running, Running) {
     let east = stage.worker("east-1", "east", &patient);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &patient);
-    until("west-1 stands by", || west.code("/standby") == 200);
+    // Not before the elector knows of it: what stands still has read nothing since.
+    until("west-1 is next in line", || stage.json(&["list"])["elected"]["succession"][0] == "west-1");
     east.signal(Signal::SIGSTOP);
     (east, west)
 }
