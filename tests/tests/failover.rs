@@ -37,9 +37,11 @@ async fn the_job_moves_when_the_leading_worker_is_killed(driver: Driver) {
     cluster.end().await;
 }
 
-/// Books that many orders in some ten seconds.
+/// Enough for both leaderships to have their share.
+const ORDERS: u32 = 600;
+
 fn ledger(driver: Driver) -> Setup {
-    Setup::new(driver).ledger(1200, Duration::from_millis(5))
+    Setup::new(driver).ledger(ORDERS, Duration::from_millis(6))
 }
 
 async fn the_job_moves_to_the_backup_site_when_its_site_is_lost(driver: Driver) {
@@ -105,7 +107,7 @@ async fn booked_under(cluster: &Cluster, token: u64) {
 async fn all_booked(cluster: &Cluster) -> serde_json::Value {
     wait_for("every order booked", SOON, async || {
         let progress = cluster.ledger().progress().await;
-        if progress["booked"] == 1200 { Ok(()) } else { Err(progress.to_string()) }
+        if progress["booked"] == ORDERS { Ok(()) } else { Err(progress.to_string()) }
     })
     .await;
     let check = cluster.ledger().check().await;

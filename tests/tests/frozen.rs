@@ -47,8 +47,8 @@ async fn the_guard_of_a_frozen_worker_ends_the_job_before_its_successor_begins(d
 }
 
 async fn the_store_refuses_every_late_booking_of_a_leader_that_was_frozen_with_its_job(driver: Driver) {
-    const ORDERS: u32 = 1000;
-    let mut cluster = Cluster::of(Setup::new(driver).ledger(ORDERS, Duration::from_millis(5))).await;
+    const ORDERS: u32 = 600;
+    let mut cluster = Cluster::of(Setup::new(driver).ledger(ORDERS, Duration::from_millis(6))).await;
     let first = cluster.settled().await;
     wait_for("the first bookings", SOON, async || {
         let progress = cluster.ledger().progress().await;
@@ -90,7 +90,7 @@ async fn the_store_refuses_every_late_booking_of_a_leader_that_was_frozen_with_i
 
     wait_for("every order booked", SOON, async || {
         let progress = cluster.ledger().progress().await;
-        if progress["booked"] == u64::from(ORDERS) { Ok(()) } else { Err(progress.to_string()) }
+        if progress["booked"] == ORDERS { Ok(()) } else { Err(progress.to_string()) }
     })
     .await;
     let check = cluster.ledger().check().await;
