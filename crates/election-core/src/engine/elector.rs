@@ -44,6 +44,10 @@ pub(super) enum Verdict {
     Vacate(i32),
     /// Compare-and-set a request.
     Answer(String, i32, Box<Request>),
+    /// The same with a refusal. That is final, so what it rests on is read once more
+    /// before it is written: an elector that was frozen can see a request before it
+    /// sees the member that came meanwhile, or the leader that became READY.
+    Refuse(String, i32, Box<Request>),
     /// Remove a request that ended long ago.
     Trim(String),
 }
@@ -195,7 +199,7 @@ impl Facts<'_> {
         if let Some(gave_up) = member.gave_up.as_ref().filter(|g| g.term == elected.term) {
             let what = format!("{} gave up term {} ({})", named.member, gave_up.term, gave_up.reason);
             let reason = format!("{}: {}", gave_up.cause, gave_up.reason);
-            return self.exclude(elected, meta, named, gave_up.cause, &what, reason, watchdog);
+            return self.exclude(elected, meta, gave_up.cause, &what, reason, watchdog);
         }
         if let Health::Unhealthy { reason } = &member.health {
             let noticed = watchdog.noticed(elected.term, "unhealthy", self.now);
@@ -255,7 +259,7 @@ impl Facts<'_> {
             return quiet("acquire", format!("{} is named and is to create its place", named.member));
         }
         let what = format!("{} did not create its place within {limit:?}", named.member);
-        self.exclude(elected, meta, named, Cause::TakeoverFailed, &what, what.clone(), watchdog)
+        self.exclude(elected, meta, Cause::TakeoverFailed, &what, what.clone(), watchdog)
     }
 
     /// Somebody else is still in office.
@@ -298,7 +302,7 @@ impl Facts<'_> {
             );
         }
         let what = format!("{} did not take over within {limit:?}", named.member);
-        self.exclude(elected, meta, named, Cause::TakeoverFailed, &what, what.clone(), watchdog)
+        self.exclude(elected, meta, Cause::TakeoverFailed, &what, what.clone(), watchdog)
     }
 
     /// All is as it was decided.
@@ -417,7 +421,7 @@ impl Facts<'_> {
     ) -> Verdict {
         let refuse = |reason: String| {
             let state = RequestState::Failed { reason, at_ms: self.now.unix_ms };
-            Verdict::Answer(name.to_owned(), place.version, Box::new(Request { state, ..request.clone() }))
+            Verdict::Refuse(name.to_owned(), place.version, Box::new(Request { state, ..request.clone() }))
         };
         let named = elected.and_then(|(e, _)| e.named());
         if let Some(named) = named.filter(|n| meets_named(&request.to, n)) {
@@ -465,7 +469,6 @@ impl Facts<'_> {
         &self,
         elected: &Elected,
         meta: Meta,
-        named: &Named,
         cause: Cause,
         what: &str,
         reason: String,
@@ -473,8 +476,8 @@ impl Facts<'_> {
     ) -> Verdict {
         let noticed = watchdog.noticed(elected.term, "exclude", self.now);
         let question = self.question(noticed);
-        let exclusion: Exclusion = question.exclusion(named, reason);
-        self.write(question.decide(cause, what, Some(exclusion), None), Some(meta), watchdog)
+        let exclusion: Option<Exclusion> = elected.named().map(|named| question.exclusion(named, reason));
+        self.write(question.decide(cause, what, exclusion, None), Some(meta), watchdog)
     }
 
     fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Verdict) -> Verdict {

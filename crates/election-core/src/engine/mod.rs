@@ -195,10 +195,21 @@ struct Elector {
     watchdog: Watchdog,
     op: Option<(OpId, Pending)>,
     retry_at: Option<Time>,
+    /// The request for whose refusal everything was just read once more.
+    checked: Option<String>,
+}
+
+/// What is read once more before a request is refused, in this order.
+#[derive(Clone, Copy, Debug)]
+enum Check {
+    Elected,
+    Current,
+    Members,
 }
 
 #[derive(Clone, Debug)]
 enum Pending {
+    Check(String, Check),
     Decision(Box<Elected>),
     ReadElected,
     Vacate,
@@ -626,6 +637,12 @@ impl Engine {
             Verdict::Vacate(version) => {
                 (Request::Delete { path: paths.current(), version: Some(version) }, Pending::Vacate)
             }
+            Verdict::Refuse(name, version, request) if self.has_checked(&name) => {
+                return self.carry_out(Verdict::Answer(name, version, request));
+            }
+            Verdict::Refuse(name, ..) => {
+                (Request::Get { path: paths.elected() }, Pending::Check(name, Check::Elected))
+            }
             Verdict::Answer(name, version, request) => {
                 let path = paths.request(&name);
                 match request.encode(&path) {
@@ -679,6 +696,7 @@ impl Engine {
                     Pending::ReadElected,
                 );
             }
+            (Pending::Check(name, check), outcome) => self.checked(name, check, outcome),
             (Pending::ReadElected, Outcome::Got(node)) => self.see_elected(node.as_ref()),
             (Pending::Vacate, Outcome::Ok | Outcome::Missing | Outcome::Stale | Outcome::Unknown(_)) => {
                 self.elector_perform(
@@ -700,6 +718,42 @@ impl Engine {
             }
         }
         true
+    }
+
+    fn has_checked(&self, name: &str) -> bool {
+        self.elector.as_ref().is_some_and(|e| e.checked.as_deref() == Some(name))
+    }
+
+    /// One reading of those before a refusal. What differs from the view goes into it,
+    /// and the next pass may find that there is nothing to refuse.
+    fn checked(&mut self, name: String, check: Check, outcome: &Outcome) {
+        let paths = self.config.paths.clone();
+        match (check, outcome) {
+            (Check::Elected, Outcome::Got(node)) => {
+                self.see_elected(node.as_ref());
+                let request = Request::Get { path: paths.current() };
+                self.elector_perform(request, Pending::Check(name, Check::Current));
+            }
+            (Check::Current, Outcome::Got(node)) => {
+                self.see_current(node.as_ref());
+                self.office_saw_place(node.as_ref());
+                let request = Request::Children { path: paths.nodes() };
+                self.elector_perform(request, Pending::Check(name, Check::Members));
+            }
+            (Check::Members, Outcome::Names(names)) => {
+                let same = names.len() == self.view.member_nodes.len()
+                    && names.iter().all(|name| self.view.member_nodes.contains(name));
+                match &mut self.elector {
+                    Some(elector) if same => elector.checked = Some(name),
+                    // The watch is about to tell.
+                    _ => self.elector_later("the membership has changed and is being read"),
+                }
+            }
+            (_, outcome) => {
+                let why = format!("{outcome:?}");
+                self.elector_later(&why);
+            }
+        }
     }
 
     fn decided(&mut self, elected: Elected, meta: Meta) {

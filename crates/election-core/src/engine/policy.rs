@@ -1,6 +1,6 @@
 //! The settings of one election, and the timing rule that they must fit.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// How an election behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,24 +87,34 @@ pub struct Timing {
     pub round_trip: Duration,
 }
 
-/// The timing rule doesn't hold. All figures are in it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the stop budget does not fit the session timeout: stop budget {stop_budget:?} + beat interval {beat:?} \
-     + beats that a tick takes {wait:?} + margin {margin:?} + one round trip {round_trip:?} = {sum:?} \
-     must be less than the session timeout of {session_timeout:?}; shorten the stop timeout to at most \
-     {longest:?}, or lengthen the session timeout"
-)]
+/// The timing rule doesn't hold. All figures are in its sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimingError {
-    stop_budget: Duration,
-    beat: Duration,
-    wait: Duration,
-    margin: Duration,
-    round_trip: Duration,
-    sum: Duration,
-    session_timeout: Duration,
+    timing: Timing,
     /// The longest stop budget that would fit.
     pub longest: Duration,
+}
+
+impl std::error::Error for TimingError {}
+
+impl fmt::Display for TimingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let timing = &self.timing;
+        write!(
+            f,
+            "the stop budget does not fit the session timeout: stop budget {:?} + beat interval {:?} \
+             + beats that a tick takes {:?} + margin {:?} + one round trip {:?} = {:?} must be less than the \
+             session timeout of {:?}; shorten the stop timeout to at most {:?}, or lengthen the session timeout",
+            timing.stop_budget,
+            timing.beat_interval(),
+            timing.proving_time(),
+            timing.margin(),
+            timing.round_trip,
+            timing.stop_budget + timing.overhead(),
+            timing.session_timeout,
+            self.longest
+        )
+    }
 }
 
 impl Timing {
@@ -136,23 +146,17 @@ impl Timing {
     /// # Errors
     /// When it doesn't fit; the error names every figure.
     pub fn check(&self) -> Result<(), TimingError> {
-        let beat = self.beat_interval();
-        let wait = self.proving_time();
-        let overhead = beat + wait + self.margin() + self.round_trip;
-        let sum = self.stop_budget + overhead;
-        if sum < self.session_timeout {
+        let overhead = self.overhead();
+        if self.stop_budget + overhead < self.session_timeout {
             return Ok(());
         }
-        Err(TimingError {
-            stop_budget: self.stop_budget,
-            beat,
-            wait,
-            margin: self.margin(),
-            round_trip: self.round_trip,
-            sum,
-            session_timeout: self.session_timeout,
-            longest: self.session_timeout.saturating_sub(overhead).saturating_sub(Duration::from_millis(1)),
-        })
+        let longest = self.session_timeout.saturating_sub(overhead).saturating_sub(Duration::from_millis(1));
+        Err(TimingError { timing: *self, longest })
+    }
+
+    /// What a lease that is renewed at every beat is short of a session timeout at worst.
+    fn overhead(&self) -> Duration {
+        self.beat_interval() + self.proving_time() + self.margin() + self.round_trip
     }
 }
 

@@ -1,6 +1,6 @@
 //! What this member has read: the last known content of the znodes it cares for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::io::Node;
 use crate::record::{Control, Current, Elected, MemberRecord, Record, RecordError, Request};
@@ -79,6 +79,8 @@ pub(super) struct View {
     pub(super) control: Known<Control>,
     /// Lowest ballot first. Only the elector's.
     pub(super) members: Option<Vec<MemberRecord>>,
+    /// The names of all records under `nodes`, usable or not.
+    pub(super) member_nodes: BTreeSet<String>,
     /// By name, which is the order of their numbers. Only the elector's.
     pub(super) requests: Option<BTreeMap<String, (Request, Meta)>>,
     /// Records among members and requests that can't be used.
@@ -114,6 +116,7 @@ impl View {
         }
         members.sort_by(|a, b| a.ballot.cmp(&b.ballot));
         self.members = Some(members);
+        self.member_nodes = nodes.keys().cloned().collect();
     }
 
     pub(super) fn see_requests(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
@@ -134,6 +137,7 @@ impl View {
     /// Forgets what only an elector keeps.
     pub(super) fn forget_membership(&mut self) {
         self.members = None;
+        self.member_nodes.clear();
         self.requests = None;
         self.control = Known::Unread;
         self.unreadable.clear();

@@ -105,10 +105,9 @@ async fn tree(session: Session, parent: String, events: mpsc::UnboundedSender<Ev
                     keep
                 });
                 for name in names {
-                    if !armed.contains_key(&name) {
-                        let task = child(session.clone(), parent.clone(), name.clone(), child_sender.clone());
-                        armed.insert(name, tasks.spawn(task));
-                    }
+                    armed.entry(name).or_insert_with_key(|name| {
+                        tasks.spawn(child(session.clone(), parent.clone(), name.clone(), child_sender.clone()))
+                    });
                 }
             }
             Some((name, read_on, node)) = children.recv() => note(&armed, &mut known, epoch, (name, read_on, node)),

@@ -3,6 +3,8 @@
 //! Members live in this process, each with a session of its own, so that a member
 //! can be cut off or dropped while the others go on.
 
+#![allow(clippy::unwrap_used)] // a panic is how a test reports
+
 mod members;
 
 use std::time::Duration;
