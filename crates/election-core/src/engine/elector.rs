@@ -16,8 +16,8 @@ use super::{
 use crate::{
     ids::{Ballot, MemberId},
     record::{
-        Cause, Control, Current, Elected, Exclusion, Health, MemberRecord, Mode, Named, Request, RequestKind,
-        RequestState, Status, Target,
+        Cause, Control, Current, Elected, Exclusion, Health, MemberRecord, Mode, Named, RecordError, Request,
+        RequestKind, RequestState, Status, Target,
     },
     strategy::Strategy,
     time::{Now, Time},
@@ -63,6 +63,7 @@ pub(super) struct Facts<'a> {
     pub(super) members: &'a [MemberRecord],
     pub(super) requests: &'a BTreeMap<String, (Request, Meta)>,
     pub(super) control: &'a Control,
+    pub(super) unreadable: &'a [RecordError],
 }
 
 /// Makes a pass over what was read, if enough was.
@@ -97,7 +98,7 @@ pub(super) fn pass(
         Known::Present(current, meta) => Some((current, *meta)),
         Known::Unreadable(error, _) => return loud("unreadable", error.to_string()),
     };
-    Facts { now, me, policy, strategy, elected, current, members, requests, control }.pass(watchdog)
+    Facts { now, me, policy, strategy, elected, current, members, requests, control, unreadable: &view.unreadable }.pass(watchdog)
 }
 
 impl Facts<'_> {
@@ -194,6 +195,10 @@ impl Facts<'_> {
             return self.refresh(elected, meta, quiet("manual", sentence));
         }
         let Some(member) = self.members.iter().find(|m| m.ballot == named.ballot) else {
+            if self.is_spoiled(named) {
+                // Its session lives, and it writes its record anew.
+                return self.in_phase(elected, meta, named, watchdog);
+            }
             return self.lost(elected, meta, named, watchdog);
         };
         if let Some(gave_up) = member.gave_up.as_ref().filter(|g| g.term == elected.term) {
@@ -283,8 +288,8 @@ impl Facts<'_> {
         loud(
             "release-overdue",
             format!(
-                "{} has not let go for more than {limit:?} though {} is named; it is asked for no longer than its lease \
-                 lasts, or can be put out by `failover --force`",
+                "{} has not let go for more than {limit:?} though {} is named; if its session ends its place is free, \
+                 and `failover --force` takes it",
                 current.member, named.member
             ),
         )
@@ -464,6 +469,12 @@ impl Facts<'_> {
     }
 
     // ---- helpers ----
+
+    /// Whether the record of `named` stands, and can't be read.
+    fn is_spoiled(&self, named: &Named) -> bool {
+        let name = format!("/nodes/{}", named.member);
+        self.unreadable.iter().any(|error| error.path.ends_with(&name))
+    }
 
     fn exclude(
         &self,

@@ -173,6 +173,8 @@ pub struct Engine {
     leaving: bool,
     ended: bool,
     keeps_lease: bool,
+    /// What the guard of the work was told last.
+    told_until: Option<Time>,
     watched: Vec<Watched>,
     leader: Option<Current>,
     last_note: Option<(NoteKind, String)>,
@@ -214,7 +216,8 @@ enum Pending {
     ReadElected,
     Vacate,
     ReadCurrent,
-    Answer,
+    Answer(String, Box<crate::record::Request>),
+    Trim(String),
 }
 
 impl Engine {
@@ -240,6 +243,7 @@ impl Engine {
             leaving: false,
             ended: false,
             keeps_lease: false,
+            told_until: None,
             watched: Vec::new(),
             leader: None,
             last_note: None,
@@ -483,7 +487,10 @@ impl Engine {
 
     /// What the work's guard is to go by, after anything that may have moved it.
     fn tell_work_until(&mut self) {
-        if let (true, Some(until)) = (self.office.is_working(), self.work_until()) {
+        if let (true, Some(until)) = (self.office.is_working(), self.work_until())
+            && self.told_until != Some(until)
+        {
+            self.told_until = Some(until);
             self.actions.push_back(Action::WorkUntil(until));
         }
     }
@@ -646,12 +653,12 @@ impl Engine {
             Verdict::Answer(name, version, request) => {
                 let path = paths.request(&name);
                 match request.encode(&path) {
-                    Ok(data) => (Request::Set { path, data, version }, Pending::Answer),
+                    Ok(data) => (Request::Set { path, data, version }, Pending::Answer(name, request)),
                     Err(error) => return self.elector_later(&error.to_string()),
                 }
             }
             Verdict::Trim(name) => {
-                (Request::Delete { path: paths.request(&name), version: None }, Pending::Answer)
+                (Request::Delete { path: paths.request(&name), version: None }, Pending::Trim(name))
             }
         };
         self.elector_perform(request, pending);
@@ -708,10 +715,11 @@ impl Engine {
                 self.see_current(node.as_ref());
                 self.office_saw_place(node.as_ref());
             }
-            (Pending::Answer, Outcome::Changed { .. } | Outcome::Ok) => {
-                // The watch brings it; until then the view would ask for it again.
-                elector.retry_at = Some(self.now.time + RETRY);
+            // Known before the watch brings it.
+            (Pending::Answer(name, request), Outcome::Changed { version, mzxid }) => {
+                self.view.answered(name, *request, *version, *mzxid);
             }
+            (Pending::Trim(name), Outcome::Ok | Outcome::Missing) => self.view.trimmed(&name),
             (_, outcome) => {
                 let why = format!("{outcome:?}");
                 self.elector_later(&why);

@@ -134,6 +134,23 @@ impl View {
         self.requests = Some(requests);
     }
 
+    /// A request was answered by this member itself.
+    pub(super) fn answered(&mut self, name: String, request: Request, version: i32, mzxid: i64) {
+        if let Some((known, meta)) = self.requests.as_mut().and_then(|requests| requests.get_mut(&name))
+            && meta.mzxid < mzxid
+        {
+            *known = request;
+            *meta = Meta { version, mzxid, ..*meta };
+        }
+    }
+
+    /// A request was removed by this member itself.
+    pub(super) fn trimmed(&mut self, name: &str) {
+        if let Some(requests) = &mut self.requests {
+            requests.remove(name);
+        }
+    }
+
     /// Forgets what only an elector keeps.
     pub(super) fn forget_membership(&mut self) {
         self.members = None;

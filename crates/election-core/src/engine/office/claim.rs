@@ -161,7 +161,7 @@ impl Engine {
             return;
         };
         // Spoiled by somebody's hand: it is made anew.
-        if matches!(&self.view.current, Known::Unreadable(_, meta) if meta.czxid == place.czxid) {
+        if self.place_is_spoiled(&place, &claiming.ballot, claiming.nomination.term).is_some() {
             self.set_claim(Claim::Looking(None));
             return self.advance_claim();
         }
@@ -195,6 +195,7 @@ impl Engine {
             grant.nomination.term, grant.fencing_token
         );
         self.note(Level::Info, NoteKind::Office, text);
+        self.told_until = Some(work_until);
         self.actions.push_back(Action::WorkUntil(work_until));
         self.actions.push_back(Action::TakeOver(grant.clone()));
         let held = Held {
@@ -241,6 +242,12 @@ impl Engine {
         if began {
             self.office.state =
                 State::Stopping(Stopping { reason: reason.clone(), epoch, hold, term, token: None });
+            // What was prepared touches nothing that only a leader may touch, so it has
+            // its whole budget, even before there is a lease.
+            let budget = self.now.time + self.config.policy.stop_budget;
+            let until = self.work_until().map_or(budget, |lease| lease.max(budget));
+            self.told_until = Some(until);
+            self.actions.push_back(Action::WorkUntil(until));
             self.actions.push_back(Action::Stop(reason));
         } else {
             self.let_go(epoch, hold);

@@ -43,13 +43,13 @@ impl Engine {
         let (State::TakingOver(held) | State::Leading(held)) = &self.office.state else {
             return;
         };
-        let Known::Unreadable(_, meta) = &self.view.current else {
-            return;
-        };
-        if held.repair.is_some() || meta.czxid != held.place.czxid {
+        if held.repair.is_some() {
             return;
         }
-        let version = meta.version;
+        let grant = &held.grant;
+        let Some(version) = self.place_is_spoiled(&held.place, &grant.ballot, grant.nomination.term) else {
+            return;
+        };
         let (nomination, ballot) = (held.grant.nomination.clone(), held.grant.ballot.clone());
         let ready_ms = held.ready_ms;
         let status = if ready_ms.is_some() { Status::Ready } else { Status::Progress };
@@ -60,6 +60,18 @@ impl Engine {
                 held.repair = op;
             }
         }
+    }
+
+    /// Whether the own place says something else than it should, because of a slip
+    /// of somebody's hand, or a late write of a leader that was put out by force;
+    /// and in which version.
+    pub(super) fn place_is_spoiled(&self, place: &Place, ballot: &Ballot, term: u64) -> Option<i32> {
+        let (spoiled, meta) = match &self.view.current {
+            Known::Unreadable(_, meta) => (true, meta),
+            Known::Present(current, meta) => (current.ballot != *ballot || current.term != term, meta),
+            Known::Unread | Known::Absent => return None,
+        };
+        (spoiled && meta.czxid == place.czxid).then_some(meta.version)
     }
 
     pub(super) fn repaired(&mut self, outcome: &Outcome) {
