@@ -98,7 +98,19 @@ pub(super) fn pass(
         Known::Present(current, meta) => Some((current, *meta)),
         Known::Unreadable(error, _) => return loud("unreadable", error.to_string()),
     };
-    Facts { now, me, policy, strategy, elected, current, members, requests, control, unreadable: &view.unreadable }.pass(watchdog)
+    Facts {
+        now,
+        me,
+        policy,
+        strategy,
+        elected,
+        current,
+        members,
+        requests,
+        control,
+        unreadable: &view.unreadable,
+    }
+    .pass(watchdog)
 }
 
 impl Facts<'_> {
