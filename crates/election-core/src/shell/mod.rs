@@ -31,6 +31,7 @@ pub(crate) fn now() -> Now {
 }
 
 /// The wall clock, in milliseconds since the Unix epoch.
+#[allow(clippy::disallowed_methods)] // the one place where it is read
 pub(crate) fn unix_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
