@@ -66,6 +66,27 @@ fn add(total: &mut Summary, one: &Summary) {
     total.operations += one.operations;
 }
 
+/// What never happens in thousands of runs is not tested by them.
+fn check_coverage(total: &Summary) {
+    let happened = [
+        ("leaderships", total.leaderships),
+        ("successions", total.successions),
+        ("sessions that were resumed", total.resumed),
+        ("writes that the resource refused", total.refused),
+        ("requests that were carried out", total.requests_done as u64),
+        ("places that were vacated", total.vacated),
+        ("exclusions", total.excluded),
+        ("holds after too many takeovers", total.held),
+        ("duplicates that gave way", total.duplicates),
+        ("members that left", total.left),
+        ("operations of unknown outcome", total.unknown),
+        ("jobs that their guard ended", total.guard_kills),
+    ];
+    for (what, count) in happened {
+        assert!(count > 0, "no {what} in all these runs: the simulation has lost its teeth");
+    }
+}
+
 #[test]
 fn every_promise_holds_in_every_run() {
     if let Some(seed) = number("SIM_SEED") {
@@ -103,5 +124,8 @@ fn every_promise_holds_in_every_run() {
     failed.sort();
     let failed: Vec<_> = failed.into_iter().map(|(_, why)| why).collect();
     println!("{total:#?}");
+    if seeds >= SEEDS {
+        check_coverage(&total);
+    }
     assert!(failed.is_empty(), "{} seeds failed\n{}", failed.len(), failed.join("\n"));
 }

@@ -243,7 +243,8 @@ impl Facts<'_> {
     fn in_phase(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         match self.current {
             None => self.acquiring(elected, meta, named, watchdog),
-            Some((current, _)) if current.ballot != named.ballot => {
+            // The same member in an earlier term ends that first, as anyone would.
+            Some((current, _)) if current.ballot != named.ballot || current.term != elected.term => {
                 self.releasing(elected, named, current, watchdog)
             }
             Some((current, _)) if current.status == Status::Progress => {
@@ -290,10 +291,12 @@ impl Facts<'_> {
         let limit = self.policy.release_timeout;
         let waited = watchdog.phase(elected.term, Phase::Release, Some(limit), self.now);
         if waited < limit {
-            return quiet(
-                "release",
-                format!("{} is named; {} is to let go first", named.member, current.member),
-            );
+            let sentence = if current.ballot == named.ballot {
+                format!("{} is named anew, and is to end term {} first", named.member, current.term)
+            } else {
+                format!("{} is named; {} is to let go first", named.member, current.member)
+            };
+            return quiet("release", sentence);
         }
         // Not the new leader's fault, so nobody is excluded for it; and taking the
         // place would give up 'at most one', so that is left to an operator.

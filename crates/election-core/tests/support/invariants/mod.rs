@@ -5,6 +5,7 @@ pub(crate) mod at_most_one;
 pub(crate) mod exclusions_end;
 pub(crate) mod fencing;
 pub(crate) mod no_livelock;
+pub(crate) mod no_zombie;
 pub(crate) mod nothing_left_behind;
 pub(crate) mod one_decision_per_term;
 pub(crate) mod one_leader_in_the_end;

@@ -11,7 +11,7 @@ use super::{
     keeps,
 };
 use crate::{
-    invariants::{at_most_one, work_ends_in_time},
+    invariants::{at_most_one, no_zombie, work_ends_in_time},
     zookeeper::Millis,
 };
 
@@ -27,7 +27,7 @@ impl Sim {
     }
 
     fn tell(&mut self, host: usize, event: AppEvent) {
-        self.to_worker(host, 1, ToWorker::Event(Event::App(event)));
+        self.tell_worker(host, 1, ToWorker::Event(Event::App(event)));
     }
 
     fn chance(&mut self, likely: f64) -> bool {
@@ -154,7 +154,12 @@ impl Sim {
             (Phase::TakingOver | Phase::Serving, JobDue::WorkEnds(why)) => {
                 job.phase = Phase::Ended;
                 job.token = None;
+                self.job_later(host, no_zombie::NOTICED_WITHIN, JobDue::LongEnded);
                 self.tell(host, AppEvent::WorkEnded(why));
+            }
+            (phase, JobDue::LongEnded) => {
+                let asked = phase != Phase::Ended || self.frozen_lately(host);
+                self.require(no_zombie::check(host, asked));
             }
             (_, JobDue::Acts) => self.job_acts(host),
             (Phase::Stopping, JobDue::Stopped) => {

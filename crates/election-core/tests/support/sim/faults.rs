@@ -165,7 +165,7 @@ impl Sim {
             && !process.leaving
         {
             process.leaving = true;
-            self.to_worker(host, 1, ToWorker::Event(Event::Leave));
+            self.tell_worker(host, 1, ToWorker::Event(Event::Leave));
         }
     }
 
@@ -190,7 +190,7 @@ impl Sim {
         let client = self.hosts[host].process.as_ref().and_then(|p| p.client.as_ref());
         if let Some(client) = client.filter(|c| c.link == Link::Connected) {
             let (session, connection) = (client.session, client.connection);
-            self.to_worker(host, delay, ToWorker::Client(ToClient::Detect { session, connection }));
+            self.tell_worker(host, delay, ToWorker::Client(ToClient::Detect { session, connection }));
         }
     }
 
@@ -259,7 +259,7 @@ impl Sim {
     }
 
     fn health(&mut self, host: usize, health: Health) {
-        self.to_worker(host, 1, ToWorker::Event(Event::Health(health)));
+        self.tell_worker(host, 1, ToWorker::Event(Event::Health(health)));
     }
 
     pub(super) fn heal(&mut self, host: usize, what: Healed) {

@@ -27,6 +27,8 @@ pub(crate) enum JobDue {
     TakeoverFails(String),
     WorkEnds(String),
     Stopped,
+    /// It has ended a while ago.
+    LongEnded,
     /// The guard looks at the deadline.
     Guard,
 }

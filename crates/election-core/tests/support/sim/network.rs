@@ -1,8 +1,6 @@
 //! Between a worker and the ensemble: connections, operations, beats, watches,
 //! sessions and their ends.
 
-use std::collections::BTreeMap;
-
 use election_core::{
     Time,
     engine::{Epoch, Event, OpId, Outcome, Request, Watched},
@@ -80,7 +78,7 @@ pub(crate) enum ToClient {
 }
 
 impl Sim {
-    fn client_of(&mut self, host: usize) -> Option<&mut Client> {
+    pub(super) fn client_of(&mut self, host: usize) -> Option<&mut Client> {
         self.hosts[host].process.as_mut()?.client.as_mut()
     }
 
@@ -93,8 +91,8 @@ impl Sim {
         self.rng.u64(1..=self.hosts[host].net.latency.max(1))
     }
 
-    fn later(&mut self, host: usize, delay: Millis, what: ToClient) {
-        self.to_worker(host, delay, ToWorker::Client(what));
+    pub(super) fn later(&mut self, host: usize, delay: Millis, what: ToClient) {
+        self.tell_worker(host, delay, ToWorker::Client(what));
     }
 
     pub(super) fn client(&mut self, host: usize, what: ToClient) {
@@ -272,7 +270,7 @@ impl Sim {
     fn unknown(&mut self, host: usize, delay: Millis, op: OpId) {
         self.summary.unknown += 1;
         let outcome = Outcome::Unknown("the connection was lost".to_owned());
-        self.to_worker(host, delay, ToWorker::Event(Event::Done { op, outcome }));
+        self.tell_worker(host, delay, ToWorker::Event(Event::Done { op, outcome }));
     }
 
     fn reconnect(&mut self, host: usize, session: i64, connection: u64) {
@@ -337,7 +335,7 @@ impl Sim {
         let usable = self.client_of(host).is_some_and(|c| c.epoch == epoch && c.link == Link::Connected);
         if !usable {
             let outcome = Outcome::NotApplied("there is no such session".to_owned());
-            return self.to_worker(host, 5, ToWorker::Event(Event::Done { op, outcome }));
+            return self.tell_worker(host, 5, ToWorker::Event(Event::Done { op, outcome }));
         }
         let (mut request_lost, mut reply_lost) = (false, false);
         if self.rng.f64() < loss {
@@ -345,7 +343,7 @@ impl Sim {
                 0 => {
                     let delay = self.rng.u64(0..timeout / 2);
                     let outcome = Outcome::NotApplied("refused".to_owned());
-                    return self.to_worker(host, delay, ToWorker::Event(Event::Done { op, outcome }));
+                    return self.tell_worker(host, delay, ToWorker::Event(Event::Done { op, outcome }));
                 }
                 1 => request_lost = true,
                 _ => reply_lost = true,
@@ -482,78 +480,5 @@ impl Sim {
         if let Some(valid_until) = client.acknowledged(sent, at, timeout, tick) {
             self.feed(host, Event::Lease { epoch, valid_until });
         }
-    }
-
-    // ---- watches ----
-
-    pub(super) fn watch(&mut self, host: usize, epoch: Epoch, set: Vec<Watched>) {
-        let Some(client) = self.client_of(host).filter(|c| c.epoch == epoch) else {
-            return;
-        };
-        client.watched.retain(|watched, _| set.contains(watched));
-        let mut new = Vec::new();
-        for watched in set {
-            if !client.watched.contains_key(&watched) {
-                client.watched.insert(watched.clone(), super::host::Told::default());
-                new.push(watched);
-            }
-        }
-        for watched in new {
-            self.read_watch_later(host, watched);
-        }
-    }
-
-    /// The watch has fired, or is new: it is read in a while.
-    pub(super) fn read_watch_later(&mut self, host: usize, watched: Watched) {
-        let slow = self.hosts[host].net.watch_delay.max(1);
-        let delay = self.hosts[host].net.lag + self.rng.u64(1..=slow);
-        let Some(epoch) = self.client_of(host).map(|c| c.epoch) else {
-            return;
-        };
-        self.later(host, delay, ToClient::ReadWatch { epoch, watched });
-    }
-
-    /// Reads what is watched, and tells it if it differs from what was told last.
-    fn read_watch(&mut self, host: usize, epoch: Epoch, watched: &Watched) {
-        let net = &self.hosts[host].net;
-        let (cut, minority, lag, slow) = (net.cut, net.minority, net.lag, net.watch_delay);
-        let lagging = self.zk.zxid_at(self.now.saturating_sub(lag));
-        let delay = self.rng.u64(0..=slow.max(1));
-        let now = self.now;
-        let Some(client) =
-            self.hosts[host].process.as_mut().and_then(|p| p.client.as_mut()).filter(|c| c.epoch == epoch)
-        else {
-            return;
-        };
-        // After a gap everything is read again.
-        if client.link != Link::Connected || cut {
-            return;
-        }
-        let view = minority.unwrap_or(lagging).max(client.seen);
-        client.seen = view;
-        let Some(told) = client.watched.get_mut(watched) else {
-            return;
-        };
-        let (value, event) = match watched {
-            Watched::Node(path) => {
-                let node = self.zk.get_at(path, view).cloned();
-                let value = node.iter().map(|n| (String::new(), (n.czxid, n.mzxid))).collect();
-                (value, Event::Seen { epoch, path: path.clone(), node })
-            }
-            Watched::Tree(parent) => {
-                let nodes = self.zk.tree_at(parent, view);
-                let value: BTreeMap<_, _> =
-                    nodes.iter().map(|(name, n)| (name.clone(), (n.czxid, n.mzxid))).collect();
-                (value, Event::SeenTree { epoch, parent: parent.clone(), nodes })
-            }
-        };
-        if told.value.as_ref() == Some(&value) {
-            return;
-        }
-        told.value = Some(value);
-        told.delivered_at = told.delivered_at.max(now + delay);
-        let at = told.delivered_at;
-        let life = self.hosts[host].life;
-        self.at(at, Due::Worker(host, life, ToWorker::Event(event)));
     }
 }

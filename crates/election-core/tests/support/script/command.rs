@@ -1,0 +1,340 @@
+//! What a script may say.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt::Write as _,
+    sync::Arc,
+    time::Duration,
+};
+
+use election_core::{
+    MemberId, SiteId,
+    engine::{AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, TakeoverLimit},
+    record::{Control, Health, Mode, Record, Request as Order, RequestKind, RequestState, Target, VERSION},
+};
+
+use super::{GRANTED, Loss, Member, Pending, STEPS, Stage, UNIX_MS};
+use crate::strategy::SiteOrder;
+
+impl Stage {
+    pub(super) fn command(&mut self, words: &[&str]) -> Result<(), String> {
+        match words {
+            ["policy", settings @ ..] => settings.iter().try_for_each(|s| self.set_policy(s)),
+            ["start", rest @ ..] => rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait)),
+            ["restart", name, "knowing", "that", "nothing", "is", "left"] => {
+                self.start(name, Leftovers::Remove)
+            }
+            ["crash", name] => {
+                self.members.remove(*name).map(drop).ok_or(format!("there is no member {name}"))
+            }
+            ["lease", name, span] => self.lease(name, span),
+            ["app", name, rest @ ..] => self.app(name, rest),
+            ["pause", name] => {
+                let member = self.member(name)?;
+                member.connected = false;
+                let epoch = member.epoch;
+                self.feed(name, Event::SessionPaused { epoch })
+            }
+            ["resume", name] => {
+                let member = self.member(name)?;
+                member.connected = true;
+                let epoch = member.epoch;
+                let watched: Vec<_> = member.watched.keys().cloned().collect();
+                self.feed(name, Event::SessionResumed { epoch })?;
+                for watched in watched {
+                    self.pending.push_back(Pending::Watch { member: (*name).to_owned(), watched });
+                }
+                Ok(())
+            }
+            ["expire", name] => {
+                let session = self.member(name)?.session;
+                self.end_session(session);
+                Ok(())
+            }
+            ["expire", "session", id] => {
+                let session = i64::from_str_radix(id, 16).map_err(|e| e.to_string())?;
+                self.end_session(session);
+                Ok(())
+            }
+            ["over", name] => {
+                let member = self.member(name)?;
+                member.connected = false;
+                let epoch = member.epoch;
+                self.feed(name, Event::SessionOver { epoch })
+            }
+            ["connect", name] => self.connect(name),
+            ["freeze", name] => self.member(name).map(|m| m.frozen = true),
+            ["thaw", name] => {
+                self.member(name)?.frozen = false;
+                Ok(())
+            }
+            ["cut", name] => self.member(name).map(|m| m.connected = false),
+            ["hold", "operations", "of", name] => self.member(name).map(|m| m.holds_operations = true),
+            ["hold", "watches", "of", name] => self.member(name).map(|m| m.holds_watches = true),
+            ["let", "operations", "of", name, "go"] => self.member(name).map(|m| m.holds_operations = false),
+            ["let", "go", name] => self.member(name).map(|m| {
+                m.holds_operations = false;
+                m.holds_watches = false;
+            }),
+            ["lose", what @ ("reply" | "request"), name, verb, path] => {
+                self.losses.push(Loss {
+                    member: (*name).to_owned(),
+                    verb: (*verb).to_owned(),
+                    path: (*path).to_owned(),
+                    applied: *what == "reply",
+                });
+                Ok(())
+            }
+            ["advance", span] => self.advance(parse(span)?),
+            ["health", name, "well"] => self.feed(name, Event::Health(Health::Healthy)),
+            ["health", name, "unwell"] => {
+                let reason = "the disk is full".to_owned();
+                self.feed(name, Event::Health(Health::Unhealthy { reason }))
+            }
+            ["leave", name] => self.feed(name, Event::Leave),
+            ["delete", "ballot", "of", name] => {
+                let ballot = self.member(name)?.engine.ballot().cloned().ok_or("it has no ballot")?;
+                let path = self.paths.ballot(&ballot);
+                self.admin(|zk, now| zk.delete(now, &path, None))
+            }
+            ["delete", path] => {
+                let path = self.absolute(path);
+                self.admin(|zk, now| zk.delete(now, &path, None))
+            }
+            ["spoil", path] => {
+                let path = self.absolute(path);
+                self.admin(|zk, now| zk.set(now, &path, b"garbage".to_vec(), None))
+            }
+            ["mode", mode] => self.mode(mode),
+            ["request", kind, rest @ ..] => self.request(kind, rest),
+            ["foreign", "record", "of", name] => self.foreign_record(name),
+            ["foreign", "place"] => self.foreign_place(),
+            ["show", rest @ ..] => {
+                self.show(rest);
+                Ok(())
+            }
+            _ => Err(format!("no such command: {}", words.join(" "))),
+        }
+    }
+
+    // ---- what a script says ----
+
+    fn set_policy(&mut self, setting: &str) -> Result<(), String> {
+        let (key, value) = setting.split_once('=').ok_or("key=value")?;
+        let policy = &mut self.policy;
+        match key {
+            "on_pause" if value == "keep" => policy.on_pause = OnPause::Keep { max_pause: None },
+            "stop_budget" => policy.stop_budget = parse(value)?,
+            "takeover_timeout" => policy.takeover_timeout = parse(value)?,
+            "release_timeout" => policy.release_timeout = parse(value)?,
+            "acquire_timeout" => policy.acquire_timeout = parse(value)?,
+            "exclusion" => policy.exclusion = parse(value)?,
+            "min_tenure" => policy.min_tenure = parse(value)?,
+            "cooldown" => policy.cooldown = parse(value)?,
+            "better_after" => policy.better_after = parse(value)?,
+            "startup_wait" => policy.startup_wait = parse(value)?,
+            "max_takeovers" => {
+                let (count, within) = value.split_once('/').ok_or("count/window")?;
+                let count = count.parse().map_err(|_| "a count")?;
+                policy.max_takeovers = TakeoverLimit { count, within: parse(within)? };
+            }
+            _ => return Err(format!("no such setting: {setting}")),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, name: &str, leftovers: Leftovers) -> Result<(), String> {
+        let site = name.split('-').next().unwrap_or(name);
+        let member = MemberId::new(name).map_err(|e| e.to_string())?;
+        let site = SiteId::new(site).map_err(|e| e.to_string())?;
+        let sites = ["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec();
+        let config = Config {
+            paths: self.paths.clone(),
+            member: Profile::new(member, site),
+            policy: self.policy.clone(),
+            leftovers,
+            strategy: Arc::new(SiteOrder(sites)),
+        };
+        let engine = Engine::new(config, self.now());
+        let member = Member {
+            engine,
+            session: 0,
+            epoch: 0,
+            connected: false,
+            frozen: false,
+            holds_operations: false,
+            holds_watches: false,
+            inbox: VecDeque::new(),
+            watched: BTreeMap::new(),
+        };
+        self.members.insert(name.to_owned(), member);
+        self.connect(name)
+    }
+
+    fn connect(&mut self, name: &str) -> Result<(), String> {
+        let session = self.zk.open(self.now_ms, 10_000);
+        let member = self.member(name)?;
+        if !member.engine.is_clear() {
+            return Err(format!("{name} is not clear: what it did on its former session still runs"));
+        }
+        member.session = session;
+        member.epoch += 1;
+        member.connected = true;
+        member.watched.clear();
+        let epoch = member.epoch;
+        self.say(&format!("{name} <- session {session:x}"));
+        self.feed(name, Event::SessionStarted { epoch, session_id: session, granted: GRANTED })
+    }
+
+    fn lease(&mut self, names: &str, span: &str) -> Result<(), String> {
+        let valid_until = self.now().time + parse(span)?;
+        let all: Vec<_> = match names {
+            "all" => self.members.keys().cloned().collect(),
+            name => vec![name.to_owned()],
+        };
+        for name in all {
+            let epoch = self.member(&name)?.epoch;
+            self.feed(&name, Event::Lease { epoch, valid_until })?;
+        }
+        Ok(())
+    }
+
+    fn app(&mut self, name: &str, answer: &[&str]) -> Result<(), String> {
+        let why = || answer.get(1..).map(|w| w.join(" ")).unwrap_or_default();
+        let event = match answer {
+            ["prepared"] => AppEvent::Prepared,
+            ["prepare-failed", ..] => AppEvent::PrepareFailed(why()),
+            ["taken-over"] => AppEvent::TakenOver,
+            ["takeover-failed", ..] => AppEvent::TakeoverFailed(why()),
+            ["work-ended", ..] => AppEvent::WorkEnded(why()),
+            ["stopped"] => AppEvent::Stopped,
+            _ => return Err(format!("no such answer: {answer:?}")),
+        };
+        self.feed(name, Event::App(event))
+    }
+
+    fn advance(&mut self, span: Duration) -> Result<(), String> {
+        let end = self.now_ms + u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        for _ in 0..STEPS {
+            let due = |m: &Member| m.engine.wakeup().filter(|_| !m.frozen);
+            let next = self.members.iter().filter_map(|(name, m)| Some((due(m)?, name.clone()))).min();
+            let Some((at, name)) = next else { break };
+            let at = u64::try_from(at.since_origin().as_millis()).unwrap_or(u64::MAX) + 1;
+            if at > end {
+                break;
+            }
+            self.now_ms = self.now_ms.max(at);
+            let mark = self.out.len();
+            self.feed(&name, Event::Tick)?;
+            self.settle()?;
+            if self.out.len() > mark {
+                let stamp = format!("({:.1} s)\n", self.now_ms as f64 / 1000.0);
+                self.out.insert_str(mark, &stamp);
+            }
+        }
+        self.now_ms = end;
+        Ok(())
+    }
+
+    fn mode(&mut self, mode: &str) -> Result<(), String> {
+        let mode = match mode {
+            "auto" => Mode::Auto,
+            "manual" => Mode::Manual,
+            "observe" => Mode::Observe,
+            _ => return Err(format!("no such mode: {mode}")),
+        };
+        let path = self.paths.control();
+        let data = Control { mode, ..Control::default() }.encode(&path).map_err(|e| e.to_string())?;
+        if self.zk.get(&path).is_some() {
+            return self.admin(|zk, now| zk.set(now, &path, data, None));
+        }
+        self.zk.create(self.now_ms, &path, data, 0);
+        self.changed(&[path]);
+        Ok(())
+    }
+
+    fn request(&mut self, kind: &str, rest: &[&str]) -> Result<(), String> {
+        let kind = match kind {
+            "switchover" => RequestKind::Switchover,
+            "failover" => RequestKind::Failover,
+            _ => return Err(format!("no such request: {kind}")),
+        };
+        let force = rest.contains(&"by-force");
+        let to = match rest.iter().position(|w| *w == "to").and_then(|at| rest.get(at + 1)) {
+            None => Target::Any,
+            Some(site @ (&"east" | &"west")) => Target::Site(SiteId::new(*site).map_err(|e| e.to_string())?),
+            Some(member) => Target::Member(MemberId::new(*member).map_err(|e| e.to_string())?),
+        };
+        let prefix = self.paths.request_prefix();
+        let request = Order {
+            v: VERSION,
+            id: "1".to_owned(),
+            kind,
+            to,
+            force,
+            reason: None,
+            by: "ann".to_owned(),
+            created_ms: UNIX_MS + self.now_ms,
+            state: RequestState::Pending,
+        };
+        let data = request.encode(&prefix).map_err(|e| e.to_string())?;
+        let (path, _) = self.zk.create_sequential(self.now_ms, &prefix, data, 0);
+        self.changed(&[path]);
+        Ok(())
+    }
+
+    /// Another session holds this member's record.
+    fn foreign_record(&mut self, name: &str) -> Result<(), String> {
+        let session = self.zk.open(self.now_ms, 10_000);
+        let member = MemberId::new(name).map_err(|e| e.to_string())?;
+        let path = self.paths.node(&member);
+        let data = br#"{"v":1,"member":"east-1","site":"east","ballot":"other-0000000000"}"#.to_vec();
+        self.zk.create(self.now_ms, &path, data, session);
+        self.say(&format!("session {session:x} holds nodes/{name}"));
+        self.changed(&[path]);
+        Ok(())
+    }
+
+    /// Somebody else's session holds the place for a moment.
+    fn foreign_place(&mut self) -> Result<(), String> {
+        let session = self.zk.open(self.now_ms, 10_000);
+        let path = self.paths.current();
+        let data = br#"{"v":1,"member":"west-9","site":"west","ballot":"other-0000000009","term":2,
+            "status":"PROGRESS","since_ms":0}"#;
+        self.zk.create(self.now_ms, &path, data.to_vec(), session);
+        self.say(&format!("session {session:x} holds leader/current"));
+        self.changed(&[path]);
+        Ok(())
+    }
+
+    fn show(&mut self, what: &[&str]) {
+        if what.first() == Some(&"members") {
+            for (name, member) in &self.members {
+                let elector = if member.engine.is_elector() { ", elector" } else { "" };
+                let line = format!("{name}: {}{elector}", member.engine.role());
+                let _ = writeln!(self.out, "{line}");
+            }
+            return;
+        }
+        let base = self.paths.base().to_owned();
+        let parents = ["nodes", "election", "leader", "requests", "history"].map(|p| format!("{base}/{p}"));
+        for parent in parents {
+            for (name, node) in self.zk.tree_at(&parent, self.zk.zxid()) {
+                let path = format!("{parent}/{name}");
+                let owner =
+                    if node.owner == 0 { String::new() } else { format!(" (session {:x})", node.owner) };
+                let line = format!("{}{owner}", self.written(&path, &node.data));
+                self.say(&line);
+            }
+        }
+    }
+}
+
+fn parse(span: &str) -> Result<Duration, String> {
+    let number = |text: &str| text.parse::<f64>().map_err(|e| format!("{span}: {e}"));
+    match (span.strip_suffix("ms"), span.strip_suffix('s')) {
+        (Some(ms), _) => Ok(Duration::from_secs_f64(number(ms)? / 1000.0)),
+        (None, Some(s)) => Ok(Duration::from_secs_f64(number(s)?)),
+        _ => Err(format!("{span}: a number and 's' or 'ms'")),
+    }
+}

@@ -1,0 +1,323 @@
+//! Plays a script against engines and an ensemble in memory, and writes down all
+//! that happens. Nothing is random, and time passes only when the script says so.
+
+mod command;
+mod words;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt::Write as _,
+    time::Duration,
+};
+
+use election_core::{
+    Now, Time,
+    engine::{Action, Engine, Event, OpId, Outcome, Policy, Request, Watched},
+    paths::Paths,
+};
+
+use crate::zookeeper::{Applied, Ensemble, parent_of};
+use words::{outcome_in_words, shorten, tokens, verb_and_path};
+
+/// The wall clock when a script begins.
+const UNIX_MS: u64 = 1_700_000_000_000;
+
+/// The timeout that the ensemble grants.
+const GRANTED: Duration = Duration::from_secs(10);
+
+/// So many steps without an end are a circle.
+const STEPS: usize = 5000;
+
+/// Creation and last change of what a watch has told, by name.
+type Versions = BTreeMap<String, (i64, i64)>;
+
+#[derive(Debug)]
+struct Member {
+    engine: Engine,
+    session: i64,
+    epoch: u64,
+    connected: bool,
+    /// Nothing reaches it, and it does nothing.
+    frozen: bool,
+    /// Its operations wait on their way to the ensemble.
+    holds_operations: bool,
+    /// Its watches have fired, and are not read yet.
+    holds_watches: bool,
+    inbox: VecDeque<Event>,
+    watched: BTreeMap<Watched, Option<Versions>>,
+}
+
+/// What becomes of the next operation that matches.
+#[derive(Debug)]
+struct Loss {
+    member: String,
+    verb: String,
+    path: String,
+    applied: bool,
+}
+
+#[derive(Debug)]
+enum Pending {
+    Operation { member: String, session: i64, op: OpId, request: Request },
+    Watch { member: String, watched: Watched },
+}
+
+/// The stage.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    zk: Ensemble,
+    paths: Paths,
+    policy: Policy,
+    now_ms: u64,
+    members: BTreeMap<String, Member>,
+    pending: VecDeque<Pending>,
+    losses: Vec<Loss>,
+    out: String,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        Self {
+            zk: Ensemble::new(),
+            paths: Paths::new("/dr", "orders").expect("paths"),
+            policy: Policy::default(),
+            now_ms: 0,
+            members: BTreeMap::new(),
+            pending: VecDeque::new(),
+            losses: Vec::new(),
+            out: String::new(),
+        }
+    }
+
+    /// Plays one line, and answers what happened.
+    pub(crate) fn play(&mut self, line: &str) -> Result<String, String> {
+        self.out.clear();
+        let mut words: Vec<_> = line.split_whitespace().collect();
+        // 'after 3: ...' leaves the rest of what then happens for later.
+        let mut steps = None;
+        if let Some(number) = line.strip_prefix("after ").and_then(|rest| rest.split_once(':')) {
+            steps = Some(number.0.parse::<usize>().map_err(|e| format!("{}: {e}", number.0))?);
+            words.drain(..2);
+        }
+        let quietly = words.first() == Some(&"quietly");
+        self.command(if quietly { &words[1..] } else { &words })?;
+        self.settle_some(steps)?;
+        Ok(if quietly { String::new() } else { self.out.clone() })
+    }
+
+    // ---- what then happens ----
+
+    fn now(&self) -> Now {
+        Now::new(Time::from_millis(self.now_ms), UNIX_MS + self.now_ms)
+    }
+
+    fn member(&mut self, name: &str) -> Result<&mut Member, String> {
+        self.members.get_mut(name).ok_or_else(|| format!("there is no member {name}"))
+    }
+
+    fn say(&mut self, line: &str) {
+        let line = shorten(&line.replace(&format!("{}/", self.paths.base()), ""));
+        let _ = writeln!(self.out, "{line}");
+    }
+
+    fn admin(&mut self, change: impl FnOnce(&mut Ensemble, u64) -> Applied) -> Result<(), String> {
+        let applied = change(&mut self.zk, self.now_ms);
+        if applied.changed.is_empty() {
+            return Err(format!("nothing was changed: {:?}", applied.outcome));
+        }
+        self.changed(&applied.changed);
+        Ok(())
+    }
+
+    fn end_session(&mut self, session: i64) {
+        let gone = self.zk.end(session, self.now_ms);
+        for path in &gone {
+            self.say(&format!("expired: {path}"));
+        }
+        self.changed(&gone);
+    }
+
+    fn absolute(&self, path: &str) -> String {
+        format!("{}/{path}", self.paths.base())
+    }
+
+    fn changed(&mut self, paths: &[String]) {
+        for (name, member) in &self.members {
+            for watched in member.watched.keys() {
+                let hit = match watched {
+                    Watched::Node(path) => paths.contains(path),
+                    Watched::Tree(parent) => paths.iter().any(|p| parent_of(p) == parent),
+                };
+                if hit {
+                    let watched = watched.clone();
+                    self.pending.push_back(Pending::Watch { member: name.clone(), watched });
+                }
+            }
+        }
+    }
+
+    fn feed(&mut self, name: &str, event: Event) -> Result<(), String> {
+        let now = self.now();
+        let member = self.member(name)?;
+        if member.frozen {
+            member.inbox.push_back(event);
+            return Ok(());
+        }
+        member.engine.handle(now, event);
+        let mut actions = Vec::new();
+        while let Some(action) = member.engine.poll_action() {
+            actions.push(action);
+        }
+        if let Some(at) = member.engine.wakeup()
+            && at <= now.time
+        {
+            return Err(format!("{name} asks to be woken at {at:?}, and it is {:?}", now.time));
+        }
+        for action in actions {
+            self.act(name, action)?;
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, name: &str, action: Action) -> Result<(), String> {
+        let line = match action {
+            Action::Perform { op, epoch, request } => {
+                let member = self.member(name)?;
+                let session = if epoch == member.epoch { member.session } else { 0 };
+                self.pending.push_back(Pending::Operation { member: name.to_owned(), session, op, request });
+                return Ok(());
+            }
+            Action::Watch { set, .. } => {
+                let member = self.members.get_mut(name).ok_or("it acts")?;
+                member.watched.retain(|w, _| set.contains(w));
+                for watched in set {
+                    if !member.watched.contains_key(&watched) {
+                        member.watched.insert(watched.clone(), None);
+                        self.pending.push_back(Pending::Watch { member: name.to_owned(), watched });
+                    }
+                }
+                return Ok(());
+            }
+            Action::KeepLease(true) => "keep the lease".to_owned(),
+            Action::KeepLease(false) => "let the lease go".to_owned(),
+            Action::Prepare(n) => format!("PREPARE for term {}", n.term),
+            Action::TakeOver(g) => {
+                format!("TAKE OVER term {} because of {}", g.nomination.term, g.nomination.cause)
+            }
+            Action::Lead => "LEAD".to_owned(),
+            Action::WorkUntil(until) => format!("work until {:.1} s", until.since_origin().as_secs_f64()),
+            Action::Stop(reason) => format!("STOP: {reason}"),
+            Action::LeaderChanged(_) => return Ok(()),
+            Action::Note(note) => format!("\"{}\"", note.text),
+            Action::End(reason) => format!("END: {reason:?}"),
+        };
+        let line = tokens(&line);
+        self.say(&format!("{name}: {line}"));
+        Ok(())
+    }
+
+    /// Carries out everything that waits, until nothing is left to do.
+    fn settle(&mut self) -> Result<(), String> {
+        self.settle_some(None)
+    }
+
+    fn settle_some(&mut self, steps: Option<usize>) -> Result<(), String> {
+        for _ in 0..steps.unwrap_or(STEPS) {
+            let thawed = self.members.iter().find(|(_, m)| !m.frozen && !m.inbox.is_empty());
+            if let Some(name) = thawed.map(|(name, _)| name.clone()) {
+                if let Some(event) = self.member(&name)?.inbox.pop_front() {
+                    self.feed(&name, event)?;
+                }
+                continue;
+            }
+            let ready = self.pending.iter().position(|pending| {
+                let held =
+                    |name: &String, held: fn(&Member) -> bool| self.members.get(name).is_some_and(held);
+                match pending {
+                    Pending::Operation { member, .. } => !held(member, |m| m.holds_operations),
+                    Pending::Watch { member, .. } => !held(member, |m| m.holds_watches),
+                }
+            });
+            let Some(pending) = ready.and_then(|at| self.pending.remove(at)) else {
+                return Ok(());
+            };
+            match pending {
+                Pending::Operation { member, session, op, request } => {
+                    self.operation(&member, session, op, &request)?;
+                }
+                Pending::Watch { member, watched } => self.read_watch(&member, watched)?,
+            }
+        }
+        if steps.is_some() {
+            return Ok(());
+        }
+        Err(format!("no end after {STEPS} steps"))
+    }
+
+    fn operation(&mut self, name: &str, session: i64, op: OpId, request: &Request) -> Result<(), String> {
+        let Some(member) = self.members.get(name) else {
+            return Ok(());
+        };
+        let told = self.operation_in_words(request);
+        if !member.connected || !self.zk.lives(session) {
+            self.say(&format!("{name} -> {told}: no connection"));
+            let outcome = Outcome::Unknown("no connection".to_owned());
+            return self.feed(name, Event::Done { op, outcome });
+        }
+        let (verb, path) = verb_and_path(request);
+        let relative = path.replace(&format!("{}/", self.paths.base()), "");
+        let lost = self
+            .losses
+            .iter()
+            .position(|l| l.member == name && l.verb == verb && relative.starts_with(&l.path))
+            .map(|at| self.losses.remove(at));
+        if lost.as_ref().is_some_and(|l| !l.applied) {
+            self.say(&format!("{name} -> {told}: REQUEST LOST"));
+            let outcome = Outcome::Unknown("no answer".to_owned());
+            return self.feed(name, Event::Done { op, outcome });
+        }
+        let applied = self.zk.apply(self.now_ms, session, self.zk.zxid(), request);
+        let outcome = match lost {
+            Some(_) => {
+                self.say(&format!("{name} -> {told}: applied, REPLY LOST"));
+                Outcome::Unknown("no answer".to_owned())
+            }
+            None => {
+                let words = outcome_in_words(&applied.outcome);
+                self.say(&format!("{name} -> {told}{words}"));
+                applied.outcome
+            }
+        };
+        self.changed(&applied.changed);
+        self.feed(name, Event::Done { op, outcome })
+    }
+
+    fn read_watch(&mut self, name: &str, watched: Watched) -> Result<(), String> {
+        let view = self.zk.zxid();
+        let Some(member) = self.members.get_mut(name).filter(|m| m.connected) else {
+            return Ok(());
+        };
+        let epoch = member.epoch;
+        let Some(told) = member.watched.get_mut(&watched) else {
+            return Ok(());
+        };
+        let (value, event) = match &watched {
+            Watched::Node(path) => {
+                let node = self.zk.get_at(path, view).cloned();
+                let value: BTreeMap<_, _> =
+                    node.iter().map(|n| (String::new(), (n.czxid, n.mzxid))).collect();
+                (value, Event::Seen { epoch, path: path.clone(), node })
+            }
+            Watched::Tree(parent) => {
+                let nodes = self.zk.tree_at(parent, view);
+                let value = nodes.iter().map(|(name, n)| (name.clone(), (n.czxid, n.mzxid))).collect();
+                (value, Event::SeenTree { epoch, parent: parent.clone(), nodes })
+            }
+        };
+        if told.as_ref() == Some(&value) {
+            return Ok(());
+        }
+        *told = Some(value);
+        self.feed(name, event)
+    }
+}

@@ -1,0 +1,156 @@
+//! What is written down, in words that a person reads.
+
+use std::fmt::Write as _;
+
+use election_core::{
+    engine::{Outcome, Request},
+    record::{Current, Elected, Health, HistoryEntry, MemberRecord, Record, Request as Order, RequestState},
+};
+
+use super::Stage;
+use crate::zookeeper::parent_of;
+
+impl Stage {
+    pub(super) fn operation_in_words(&self, request: &Request) -> String {
+        match request {
+            Request::MakeParents(_) => "make the parents".to_owned(),
+            Request::Create { path, data, .. } => format!("create {}", self.written(path, data)),
+            Request::CreateSequential { prefix, data, ephemeral, .. } => {
+                let what =
+                    if *ephemeral { String::new() } else { format!(": {}", self.content(prefix, data)) };
+                format!("create {}{what}", prefix.trim_end_matches(|c: char| c != '/'))
+            }
+            Request::Set { path, data, version } => {
+                format!("set {} over version {version}", self.written(path, data))
+            }
+            Request::Delete { path, version: Some(version) } => format!("delete {path} in version {version}"),
+            Request::Delete { path, version: None } => format!("delete {path}"),
+            Request::Get { path } => format!("read {path}"),
+            Request::Children { path } => format!("list {path}"),
+        }
+    }
+
+    pub(super) fn written(&self, path: &str, data: &[u8]) -> String {
+        match self.content(path, data) {
+            content if content.is_empty() => path.to_owned(),
+            content => format!("{path}: {content}"),
+        }
+    }
+
+    fn content(&self, path: &str, data: &[u8]) -> String {
+        let paths = &self.paths;
+        let readable = if path == paths.elected() {
+            Elected::decode(path, data).ok().map(|e| decision(&e))
+        } else if path == paths.current() {
+            Current::decode(path, data)
+                .ok()
+                .map(|c| format!("{} {:?} in term {}", c.member, c.status, c.term))
+        } else if parent_of(path) == paths.nodes() {
+            MemberRecord::decode(path, data).ok().map(|m| member_in_words(&m))
+        } else if parent_of(path) == paths.requests() {
+            Order::decode(path, data).ok().map(|r| request_in_words(&r))
+        } else if path.starts_with(&paths.history_prefix()) {
+            HistoryEntry::decode(path, data)
+                .ok()
+                .map(|h| format!("term {}, {}, {}", h.term, h.member, h.cause))
+        } else {
+            Some(String::new())
+        };
+        readable.unwrap_or_else(|| "can't be read".to_owned())
+    }
+}
+fn decision(elected: &Elected) -> String {
+    let mut text = match elected.named() {
+        Some(named) => format!("term {} names {} {}", elected.term, named.member, named.ballot),
+        None => format!("term {} names nobody", elected.term),
+    };
+    if !elected.succession.is_empty() {
+        let line: Vec<_> = elected.succession.iter().map(|n| n.member.as_str()).collect();
+        let _ = write!(text, ", then {}", line.join(", "));
+    }
+    if !elected.exclusions.is_empty() {
+        let out: Vec<_> = elected.exclusions.iter().map(|e| e.member.as_str()).collect();
+        let _ = write!(text, "; excluded: {}", out.join(", "));
+    }
+    if let Some(request) = &elected.request {
+        let _ = write!(text, "; for {request}");
+    }
+    text
+}
+
+fn member_in_words(member: &MemberRecord) -> String {
+    let mut text = member.ballot.to_string();
+    if let Health::Unhealthy { reason } = &member.health {
+        let _ = write!(text, ", unwell ({reason})");
+    }
+    if let Some(gave_up) = &member.gave_up {
+        let _ = write!(text, ", gave up term {} ({})", gave_up.term, gave_up.reason);
+    }
+    text
+}
+
+fn request_in_words(request: &Order) -> String {
+    let what = request.kind.as_str();
+    match &request.state {
+        RequestState::Pending => format!("{what}, pending"),
+        RequestState::Accepted { term } => format!("{what}, accepted in term {term}"),
+        RequestState::Done { term, leader, .. } => format!("{what}, done: {leader} leads in term {term}"),
+        RequestState::Failed { reason, .. } => format!("{what}, failed: {reason}"),
+    }
+}
+
+pub(super) fn outcome_in_words(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Created { .. } | Outcome::Changed { .. } | Outcome::Ok | Outcome::Names(_) => "",
+        Outcome::Got(None) => ": absent",
+        Outcome::Got(Some(_)) => "",
+        Outcome::Exists => ": exists",
+        Outcome::Missing => ": missing",
+        Outcome::Stale => ": another version",
+        Outcome::NotApplied(_) => ": not applied",
+        Outcome::Unknown(_) => ": unknown",
+    }
+}
+
+pub(super) fn verb_and_path(request: &Request) -> (&'static str, &str) {
+    match request {
+        Request::MakeParents(_) => ("make", ""),
+        Request::Create { path, .. } => ("create", path),
+        Request::CreateSequential { prefix, .. } => ("create", prefix),
+        Request::Set { path, .. } => ("set", path),
+        Request::Delete { path, .. } => ("delete", path),
+        Request::Get { path } => ("read", path),
+        Request::Children { path } => ("list", path),
+    }
+}
+
+/// A ballot's name is long, and its number says all.
+pub(super) fn shorten(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find("s00000000") {
+        let Some(end) = rest[at..].find('-').map(|dash| at + dash + 11).filter(|end| *end <= rest.len())
+        else {
+            break;
+        };
+        let number = &rest[end - 10..end];
+        let _ = write!(out, "{}#{}", &rest[..at], number.trim_start_matches('0').parse::<u32>().unwrap_or(0));
+        rest = &rest[end..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Tokens are large numbers, and only their order says anything.
+pub(super) fn tokens(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find("42949") {
+        let end = rest[at..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |e| at + e);
+        let token: u64 = rest[at..end].parse().unwrap_or(0);
+        let _ = write!(out, "{}{}", &rest[..at], token.saturating_sub(0x1_0000_0000));
+        rest = &rest[end..];
+    }
+    out.push_str(rest);
+    out
+}

@@ -1,0 +1,134 @@
+//! What the engine does, as transcripts: what happens goes in, what it does comes
+//! out. The best place to begin with; start with `transcripts/first_election.txt`.
+//!
+//! Each file is a script: a line is played, and under `----` stands everything that
+//! happened then, up to the next empty line. `x <- ...` is told to a member,
+//! `x -> ...` is an operation that reached the ensemble, `x: ...` is what a member
+//! does or says. Ballots are written as `#` and their number.
+//!
+//! `TRANSCRIPTS=write cargo test -p election-core --test transcripts` records them
+//! anew; read the difference before you keep it.
+
+#[path = "support/script/mod.rs"]
+mod script;
+#[path = "support/strategy.rs"]
+mod strategy;
+#[path = "support/zookeeper.rs"]
+#[allow(dead_code, reason = "the simulation uses the rest")]
+mod zookeeper;
+
+use std::{env, fs, path::PathBuf};
+
+use script::Stage;
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
+}
+
+/// Plays a script, and answers it with what happened now.
+fn replay(name: &str, script: &str) -> String {
+    let mut stage = Stage::new();
+    let mut out = String::new();
+    let mut lines = script.lines().peekable();
+    while let Some(line) = lines.next() {
+        out.push_str(line);
+        out.push('\n');
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let happened = stage.play(line).unwrap_or_else(|why| panic!("{name}: {line}: {why}"));
+        if lines.peek() == Some(&"----") {
+            while lines.next_if(|line| !line.is_empty()).is_some() {}
+        }
+        if !happened.is_empty() {
+            out.push_str("----\n");
+            out.push_str(&happened);
+        }
+    }
+    out
+}
+
+fn check(name: &str) {
+    let path = folder().join(format!("{name}.txt"));
+    let recorded = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let replayed = replay(name, &recorded);
+    if replayed == recorded {
+        return;
+    }
+    if env::var("TRANSCRIPTS").is_ok_and(|v| v == "write") {
+        fs::write(&path, replayed).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        return;
+    }
+    let differ = recorded.lines().zip(replayed.lines()).position(|(a, b)| a != b);
+    let at = differ.unwrap_or_else(|| recorded.lines().count().min(replayed.lines().count()));
+    let show = |text: &str| text.lines().skip(at).take(6).collect::<Vec<_>>().join("\n    ");
+    panic!(
+        "{}:{}: it went otherwise\n  recorded:\n    {}\n  now:\n    {}\nIf that is right: TRANSCRIPTS=write cargo test \
+         -p election-core --test transcripts {name}",
+        path.display(),
+        at + 1,
+        show(&recorded),
+        show(&replayed)
+    );
+}
+
+macro_rules! transcripts {
+    ($($name:ident),* $(,)?) => {
+        $(#[test] fn $name() { check(stringify!($name)); })*
+
+        #[test]
+        fn every_transcript_is_played() {
+            let played = [$(stringify!($name)),*];
+            for entry in fs::read_dir(folder()).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+                assert!(played.contains(&name.as_str()), "{} is played by no test", path.display());
+            }
+        }
+    };
+}
+
+transcripts! {
+    first_election,
+    planned_switchover,
+    crash_with_succession,
+    elector_and_successor_race,
+    takeover_fails,
+    takeover_hangs,
+    takeover_flaps,
+    release_overdue,
+    release_after_work,
+    force,
+    lease_end,
+    session_expiry,
+    lost_reply_of_create,
+    lost_reply_of_delete,
+    lost_reply_of_commit,
+    lost_reply_of_decision,
+    lost_reply_of_ballot,
+    restart_with_leftovers,
+    restart_waits,
+    duplicate_id,
+    own_ballot_deleted,
+    place_deleted,
+    hold_after_too_many_takeovers,
+    last_candidate_excluded,
+    better_candidate,
+    frozen_leader,
+    two_pauses,
+    leave,
+    leave_in_mid_claim,
+    predecessor_that_did_not_lead,
+    named_again_while_stopping,
+    cut_off_elector,
+    ready_not_onto_anothers_place,
+    spoiled_records,
+    manual_mode,
+    watch_misses_a_place,
+    work_ends_before_ready,
+    released_leader_first_in_line,
+    successor_without_memory,
+    repaired_restart,
+    overtaken_request,
+    refused_requests,
+}
