@@ -227,7 +227,9 @@ pub enum Action {
         /// What.
         request: Request,
     },
-    /// Watch exactly this, on this session.
+    /// Watch exactly this, on this session. What is watched already goes on; once a
+    /// watch is given up it tells nothing more, so that nothing that it read before
+    /// can follow the first word of a later one.
     Watch {
         /// On which session.
         epoch: Epoch,

@@ -122,6 +122,7 @@ pub(crate) struct Client {
     pub(crate) arrives_at: Millis,
     pub(crate) replies_at: Millis,
     pub(crate) watched: BTreeMap<Watched, Told>,
+    pub(crate) watches: u64,
     pub(crate) beats: Vec<Beat>,
     pub(crate) valid_until: Option<Time>,
     pub(crate) beating: bool,
@@ -139,6 +140,8 @@ pub(crate) enum Link {
 /// What a watch has told last, and when that is delivered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
+    /// Which watch of this path it is: one that was given up tells nothing any more.
+    pub(crate) watch: u64,
     pub(crate) value: Option<BTreeMap<String, (i64, i64)>>,
     pub(crate) delivered_at: Millis,
 }
@@ -162,6 +165,7 @@ impl Client {
             arrives_at: 0,
             replies_at: 0,
             watched: BTreeMap::new(),
+            watches: 0,
             beats: Vec::new(),
             valid_until: None,
             beating: false,

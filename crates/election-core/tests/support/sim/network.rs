@@ -57,6 +57,12 @@ pub(crate) enum ToClient {
         epoch: Epoch,
         watched: Watched,
     },
+    WatchTells {
+        epoch: Epoch,
+        watched: Watched,
+        watch: u64,
+        event: Event,
+    },
     /// The connection is noticed to be lost.
     Detect {
         session: i64,
@@ -121,6 +127,9 @@ impl Sim {
                     client.beating = false;
                     self.beat_if_due(host);
                 }
+            }
+            ToClient::WatchTells { epoch, watched, watch, event } => {
+                self.watch_tells(host, epoch, &watched, watch, event);
             }
             ToClient::ReadWatch { epoch, watched } => self.read_watch(host, epoch, &watched),
             ToClient::Detect { session, connection } => {

@@ -20,7 +20,9 @@ impl Sim {
         let mut new = Vec::new();
         for watched in set {
             if !client.watched.contains_key(&watched) {
-                client.watched.insert(watched.clone(), Told::default());
+                client.watches += 1;
+                let watch = client.watches;
+                client.watched.insert(watched.clone(), Told { watch, ..Told::default() });
                 new.push(watched);
             }
         }
@@ -78,8 +80,24 @@ impl Sim {
         }
         told.value = Some(value);
         told.delivered_at = told.delivered_at.max(now + delay);
-        let at = told.delivered_at;
+        let (at, watch) = (told.delivered_at, told.watch);
         let life = self.hosts[host].life;
-        self.at(at, Due::Worker(host, life, ToWorker::Event(event)));
+        let tells = ToClient::WatchTells { epoch, watched: watched.clone(), watch, event };
+        self.at(at, Due::Worker(host, life, ToWorker::Client(tells)));
+    }
+
+    /// What a watch has read arrives, if it is still wanted.
+    pub(super) fn watch_tells(
+        &mut self,
+        host: usize,
+        epoch: Epoch,
+        watched: &Watched,
+        watch: u64,
+        event: Event,
+    ) {
+        let client = self.client_of(host).filter(|c| c.epoch == epoch);
+        if client.and_then(|c| c.watched.get(watched)).is_some_and(|told| told.watch == watch) {
+            self.feed(host, event);
+        }
     }
 }
