@@ -29,10 +29,7 @@ fn view(members: u32, cause: Cause) -> support::View {
 }
 
 fn rank(bencher: Bencher<'_, '_>, members: u32, cause: Cause) {
-    let policy = SitePolicy {
-        sites: support::sites(["east", "west"]),
-        ..SitePolicy::default()
-    };
+    let policy = SitePolicy { sites: support::sites(["east", "west"]), ..SitePolicy::default() };
     let (strategy, view) = (policy.strategy(), view(members, cause));
     bencher.bench(|| strategy.rank(black_box(&view.round())));
 }

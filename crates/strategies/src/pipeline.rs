@@ -72,30 +72,19 @@ impl Pipeline {
     }
 
     fn order(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Vec<Ranked> {
-        let mut all: Vec<_> = electable
-            .iter()
-            .map(|&record| Contender {
-                record,
-                reasons: Vec::new(),
-            })
-            .collect();
+        let mut all: Vec<_> =
+            electable.iter().map(|&record| Contender { record, reasons: Vec::new() }).collect();
         if let [only] = &mut all[..] {
             only.reasons.push(ALONE.to_owned());
         }
         let mut groups = vec![all];
         for comparison in &self.comparisons {
-            groups = groups
-                .into_iter()
-                .flat_map(|group| split(&**comparison, group, round))
-                .collect();
+            groups = groups.into_iter().flat_map(|group| split(&**comparison, group, round)).collect();
         }
         groups
             .into_iter()
             .flat_map(member_order)
-            .map(|contender| Ranked {
-                named: contender.record.named(),
-                reasons: contender.reasons,
-            })
+            .map(|contender| Ranked { named: contender.record.named(), reasons: contender.reasons })
             .collect()
     }
 }
@@ -112,17 +101,11 @@ impl Strategy for Pipeline {
         }
         refused.sort_by(by_ballot);
         let worth_waiting = if round.cause == Cause::Startup && !electable.is_empty() {
-            self.comparisons
-                .iter()
-                .find_map(|c| c.worth_waiting(&electable, round))
+            self.comparisons.iter().find_map(|c| c.worth_waiting(&electable, round))
         } else {
             None
         };
-        Ranking {
-            order: self.order(&electable, round),
-            refused,
-            worth_waiting,
-        }
+        Ranking { order: self.order(&electable, round), refused, worth_waiting }
     }
 }
 
@@ -142,10 +125,8 @@ fn split<'a>(
     group: Vec<Contender<'a>>,
     round: &Round<'_>,
 ) -> Vec<Vec<Contender<'a>>> {
-    let mut graded: Vec<_> = group
-        .into_iter()
-        .map(|contender| (comparison.grade(contender.record, round), contender))
-        .collect();
+    let mut graded: Vec<_> =
+        group.into_iter().map(|contender| (comparison.grade(contender.record, round), contender)).collect();
     graded.sort_by_key(|(grade, _)| *grade);
 
     let mut groups: Vec<Vec<Contender<'a>>> = Vec::new();
@@ -170,17 +151,10 @@ fn split<'a>(
 }
 
 /// Notes down what a comparison has to say of a candidate, if it is worth saying.
-fn speak(
-    comparison: &dyn Comparison,
-    contender: &mut Contender<'_>,
-    standing: Standing,
-    round: &Round<'_>,
-) {
+fn speak(comparison: &dyn Comparison, contender: &mut Contender<'_>, standing: Standing, round: &Round<'_>) {
     let record = contender.record;
     if !standing.is_tied() || comparison.speaks_when_tied(record, round) {
-        contender
-            .reasons
-            .push(comparison.reason(record, standing, round));
+        contender.reasons.push(comparison.reason(record, standing, round));
     }
 }
 

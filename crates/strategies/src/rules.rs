@@ -18,10 +18,7 @@ pub struct Rules {
 impl Rules {
     /// No rules yet: every cause gets `otherwise`.
     pub fn new(otherwise: Pipeline) -> Self {
-        Self {
-            rules: Vec::new(),
-            otherwise,
-        }
+        Self { rules: Vec::new(), otherwise }
     }
 
     /// Adds a rule behind the rules that are there.
@@ -55,10 +52,7 @@ mod tests {
     fn the_first_rule_that_names_the_cause_decides() {
         let rules = Rules::new(Pipeline::new())
             .when([Cause::Startup], Pipeline::new().filter(Healthy))
-            .when(
-                [Cause::Startup, Cause::LeaderLost],
-                Pipeline::new().compare(OldestBallot),
-            );
+            .when([Cause::Startup, Cause::LeaderLost], Pipeline::new().compare(OldestBallot));
         let stages = |cause| rules.pipeline(cause).stages().collect::<Vec<_>>();
         assert_eq!(stages(Cause::Startup), ["healthy", "member-id"]);
         assert_eq!(stages(Cause::LeaderLost), ["oldest-ballot", "member-id"]);

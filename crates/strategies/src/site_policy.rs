@@ -9,8 +9,8 @@ use crate::{
     pipeline::Pipeline,
     rules::Rules,
     stages::{
-        FailedLast, Healthy, Incumbent, NotExcluded, OldestBallot, OtherSite, Priority, SameSite,
-        SiteOpen, SiteOrder,
+        FailedLast, Healthy, Incumbent, NotExcluded, OldestBallot, OtherSite, Priority, SameSite, SiteOpen,
+        SiteOrder,
     },
 };
 
@@ -65,10 +65,9 @@ pub enum PolicyError {
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SiteTwice(site) => write!(
-                f,
-                "sites: {site:?} stands twice; name each site once, the most preferred first"
-            ),
+            Self::SiteTwice(site) => {
+                write!(f, "sites: {site:?} stands twice; name each site once, the most preferred first")
+            }
         }
     }
 }
@@ -97,20 +96,13 @@ impl SitePolicy {
     /// The same, open to further rules.
     pub fn rules(&self) -> Rules {
         Rules::new(self.by_site())
-            .when(
-                Cause::ALL.into_iter().filter(|cause| cause.is_failure()),
-                self.after_failure(),
-            )
+            .when(Cause::ALL.into_iter().filter(|cause| cause.is_failure()), self.after_failure())
             .when([Cause::Switchover], self.planned_move())
             .when([Cause::BetterCandidate], self.better_candidate())
     }
 
     fn fit() -> Pipeline {
-        Pipeline::new()
-            .filter(Healthy)
-            .filter(Priority)
-            .filter(NotExcluded)
-            .filter(SiteOpen)
+        Pipeline::new().filter(Healthy).filter(Priority).filter(NotExcluded).filter(SiteOpen)
     }
 
     fn site_order(&self) -> SiteOrder {
@@ -118,11 +110,7 @@ impl SitePolicy {
     }
 
     fn by_site(&self) -> Pipeline {
-        Self::fit()
-            .compare(self.site_order())
-            .compare(Incumbent)
-            .compare(Priority)
-            .compare(OldestBallot)
+        Self::fit().compare(self.site_order()).compare(Incumbent).compare(Priority).compare(OldestBallot)
     }
 
     fn after_failure(&self) -> Pipeline {
@@ -133,19 +121,12 @@ impl SitePolicy {
             OnLeaderFailure::PreferOrder => pipeline.compare(FailedLast),
             OnLeaderFailure::SameSiteFirst => pipeline.compare(FailedLast).compare(SameSite),
         };
-        pipeline
-            .compare(self.site_order())
-            .compare(Incumbent)
-            .compare(Priority)
-            .compare(OldestBallot)
+        pipeline.compare(self.site_order()).compare(Incumbent).compare(Priority).compare(OldestBallot)
     }
 
     /// Without a place for the incumbent: the move is ordered.
     fn planned_move(&self) -> Pipeline {
-        Self::fit()
-            .compare(self.site_order())
-            .compare(Priority)
-            .compare(OldestBallot)
+        Self::fit().compare(self.site_order()).compare(Priority).compare(OldestBallot)
     }
 
     fn better_candidate(&self) -> Pipeline {
@@ -181,27 +162,18 @@ mod tests {
                 failback: Failback::Auto,
             }
         );
-        assert_eq!(
-            toml::from_str::<SitePolicy>("").unwrap(),
-            SitePolicy::default()
-        );
+        assert_eq!(toml::from_str::<SitePolicy>("").unwrap(), SitePolicy::default());
         let error = toml::from_str::<SitePolicy>("failback = 'sometimes'").unwrap_err();
         assert!(error.to_string().contains("manual"), "{error}");
     }
 
     #[test]
     fn a_site_named_twice_is_an_error_that_names_it() {
-        let mut policy = SitePolicy {
-            sites: sites(["east", "west"]),
-            ..SitePolicy::default()
-        };
+        let mut policy = SitePolicy { sites: sites(["east", "west"]), ..SitePolicy::default() };
         assert_eq!(policy.check(), Ok(()));
         policy.sites.extend(sites(["east"]));
         let error = policy.check().unwrap_err();
-        assert!(
-            error.to_string().contains("\"east\" stands twice"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("\"east\" stands twice"), "{error}");
     }
 
     #[test]
@@ -209,18 +181,11 @@ mod tests {
         let fit = "healthy priority not-excluded site-open";
         let rules = |on_leader_failure, failback| {
             let sites = sites(["east", "west"]);
-            SitePolicy {
-                sites,
-                on_leader_failure,
-                failback,
-            }
-            .rules()
+            SitePolicy { sites, on_leader_failure, failback }.rules()
         };
-        for on_failure in [
-            OnLeaderFailure::OtherSite,
-            OnLeaderFailure::PreferOrder,
-            OnLeaderFailure::SameSiteFirst,
-        ] {
+        for on_failure in
+            [OnLeaderFailure::OtherSite, OnLeaderFailure::PreferOrder, OnLeaderFailure::SameSiteFirst]
+        {
             for failback in [Failback::Manual, Failback::Auto] {
                 for cause in Cause::ALL {
                     let pipeline = match (cause, on_failure, failback) {

@@ -5,10 +5,8 @@ const MAX_QUOTE: usize = 200;
 
 /// `first`, `second`, .. for a place counted from 0.
 pub(crate) fn ordinal(place: usize) -> String {
-    const WORDS: [&str; 10] = [
-        "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth",
-        "tenth",
-    ];
+    const WORDS: [&str; 10] =
+        ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
     if let Some(word) = WORDS.get(place) {
         return (*word).to_owned();
     }
@@ -26,9 +24,7 @@ pub(crate) fn ordinal(place: usize) -> String {
 /// Text that a member or an operator wrote, as part of a sentence: on one line,
 /// without control characters, and not endless.
 pub(crate) fn quote(text: &str) -> String {
-    let words = text
-        .split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|word| !word.is_empty());
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let mut line = words.fold(String::new(), |mut line, word| {
         if !line.is_empty() {
             line.push(' ');
@@ -56,8 +52,7 @@ pub(crate) fn utc(unix_ms: u64) -> String {
     // periods first, so that a garbled record with a time in the far future costs nothing.
     let mut year = 1970 + days / 146_097 * 400;
     days %= 146_097;
-    let leap =
-        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     while days >= 365 + u64::from(leap(year)) {
         days -= 365 + u64::from(leap(year));
         year += 1;

@@ -110,21 +110,19 @@ prop_compose! {
 fn any_pipeline() -> impl Strategy<Value = Pipeline> {
     let stages: Vec<usize> = (0..11).collect();
     (subsequence(stages, 0..=11).prop_shuffle(), any_sites()).prop_map(|(chosen, order)| {
-        chosen
-            .into_iter()
-            .fold(Pipeline::new(), |pipeline, stage| match stage {
-                0 => pipeline.filter(stages::Healthy),
-                1 => pipeline.filter(stages::Priority),
-                2 => pipeline.filter(stages::NotExcluded),
-                3 => pipeline.filter(stages::SiteOpen),
-                4 => pipeline.compare(stages::SiteOrder::new(sites(order.iter().copied()))),
-                5 => pipeline.compare(stages::OtherSite),
-                6 => pipeline.compare(stages::SameSite),
-                7 => pipeline.compare(stages::FailedLast),
-                8 => pipeline.compare(stages::Incumbent),
-                9 => pipeline.compare(stages::Priority),
-                _ => pipeline.compare(stages::OldestBallot),
-            })
+        chosen.into_iter().fold(Pipeline::new(), |pipeline, stage| match stage {
+            0 => pipeline.filter(stages::Healthy),
+            1 => pipeline.filter(stages::Priority),
+            2 => pipeline.filter(stages::NotExcluded),
+            3 => pipeline.filter(stages::SiteOpen),
+            4 => pipeline.compare(stages::SiteOrder::new(sites(order.iter().copied()))),
+            5 => pipeline.compare(stages::OtherSite),
+            6 => pipeline.compare(stages::SameSite),
+            7 => pipeline.compare(stages::FailedLast),
+            8 => pipeline.compare(stages::Incumbent),
+            9 => pipeline.compare(stages::Priority),
+            _ => pipeline.compare(stages::OldestBallot),
+        })
     })
 }
 
@@ -145,10 +143,7 @@ impl Any {
 }
 
 fn any_strategy() -> impl Strategy<Value = Any> {
-    prop_oneof![
-        any_policy().prop_map(Any::Policy),
-        any_pipeline().prop_map(Any::Pipeline),
-    ]
+    prop_oneof![any_policy().prop_map(Any::Policy), any_pipeline().prop_map(Any::Pipeline),]
 }
 
 /// The ballots of those in the order, best first.

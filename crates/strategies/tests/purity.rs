@@ -12,11 +12,7 @@ fn nothing_with_io_is_among_the_dependencies() {
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let tree = String::from_utf8(output.stdout).unwrap();
     let mut names: Vec<_> = tree.lines().filter_map(|l| l.split(' ').next()).collect();
     names.sort_unstable();
@@ -42,8 +38,5 @@ fn nothing_with_io_is_among_the_dependencies() {
         "zmij",
     ];
     let unknown: Vec<_> = names.iter().filter(|n| !known.contains(n)).collect();
-    assert!(
-        unknown.is_empty(),
-        "{unknown:?}: is each of these free of clocks, randomness and I/O?"
-    );
+    assert!(unknown.is_empty(), "{unknown:?}: is each of these free of clocks, randomness and I/O?");
 }

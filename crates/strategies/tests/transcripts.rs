@@ -20,10 +20,7 @@ use support::{View, member, sites};
 #[test]
 fn transcripts_are_what_the_strategies_answer() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
-    let mut paths: Vec<_> = fs::read_dir(&folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut paths: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     assert!(!paths.is_empty(), "no transcript in {}", folder.display());
     for path in paths {
@@ -32,43 +29,21 @@ fn transcripts_are_what_the_strategies_answer() {
         if update_wanted() {
             fs::write(&path, got).unwrap();
         } else if got != expected {
-            panic!(
-                "{} differs:\n{}",
-                path.display(),
-                difference(&expected, &got)
-            );
+            panic!("{} differs:\n{}", path.display(), difference(&expected, &got));
         }
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test may look at its environment"
-)]
+#[expect(clippy::disallowed_methods, reason = "a test may look at its environment")]
 fn update_wanted() -> bool {
     std::env::var_os("UPDATE_TRANSCRIPTS").is_some()
 }
 
 /// The lines from the first one that differs.
 fn difference(expected: &str, got: &str) -> String {
-    let same = expected
-        .lines()
-        .zip(got.lines())
-        .take_while(|(a, b)| a == b)
-        .count();
-    let rest = |text: &str| {
-        text.lines()
-            .skip(same)
-            .take(8)
-            .collect::<Vec<_>>()
-            .join("\n")
-    };
-    format!(
-        "from line {} expected\n{}\nbut got\n{}",
-        same + 1,
-        rest(expected),
-        rest(got)
-    )
+    let same = expected.lines().zip(got.lines()).take_while(|(a, b)| a == b).count();
+    let rest = |text: &str| text.lines().skip(same).take(8).collect::<Vec<_>>().join("\n");
+    format!("from line {} expected\n{}\nbut got\n{}", same + 1, rest(expected), rest(got))
 }
 
 /// Keeps the comments and the commands of a transcript, and writes the answers.
@@ -100,10 +75,7 @@ impl Stage {
         let mut words = command.split(' ');
         let verb = words.next().unwrap();
         let (named, plain): (Vec<_>, Vec<_>) = words.partition(|word| word.contains('='));
-        let named: BTreeMap<_, _> = named
-            .into_iter()
-            .filter_map(|word| word.split_once('='))
-            .collect();
+        let named: BTreeMap<_, _> = named.into_iter().filter_map(|word| word.split_once('=')).collect();
         match verb {
             "policy" => self.set_policy(&named),
             "join" => self.join(plain[0], &named),
@@ -139,12 +111,7 @@ impl Stage {
     }
 
     fn health(&mut self, name: &str, reason: Option<String>) {
-        let member = self
-            .view
-            .members
-            .iter_mut()
-            .find(|m| m.member.as_str() == name)
-            .unwrap();
+        let member = self.view.members.iter_mut().find(|m| m.member.as_str() == name).unwrap();
         member.health = match reason {
             Some(reason) => Health::Unhealthy { reason },
             None => Health::Healthy,
@@ -162,9 +129,7 @@ impl Stage {
     fn rank(&mut self, cause: &str, named: &BTreeMap<&str, &str>) -> String {
         let mut view = self.view.clone();
         view.cause = word::<Cause>(cause);
-        view.incumbent = named
-            .get("incumbent")
-            .map(|name| support::ballot(self.by_name[*name]));
+        view.incumbent = named.get("incumbent").map(|name| support::ballot(self.by_name[*name]));
         // `failed=east-1@east`: it may be gone, so its site is said here.
         view.failed = named.get("failed").map(|text| {
             let (name, site) = text.split_once('@').unwrap();

@@ -64,10 +64,7 @@ mod tests {
     fn the_failed_incarnation_comes_last_after_every_failure_and_only_then() {
         for cause in Cause::ALL {
             let expected = if cause.is_failure() {
-                [
-                    "e-2: not the leader that failed",
-                    "e-1: the leader that failed",
-                ]
+                ["e-2: not the leader that failed", "e-1: the leader that failed"]
             } else {
                 ["e-1: first by member id", "e-2: second by member id"]
             };

@@ -39,14 +39,8 @@ mod tests {
     fn who_is_unhealthy_is_out_with_its_own_words() {
         let cases = [
             (member("east-1", "east", 1), None),
-            (
-                unhealthy("east-1", "east", 1, "disk\nfull"),
-                Some("unhealthy: disk full"),
-            ),
-            (
-                unhealthy("east-1", "east", 1, " "),
-                Some("unhealthy, it doesn't say why"),
-            ),
+            (unhealthy("east-1", "east", 1, "disk\nfull"), Some("unhealthy: disk full")),
+            (unhealthy("east-1", "east", 1, " "), Some("unhealthy, it doesn't say why")),
         ];
         for (candidate, refusal) in cases {
             let got = Healthy.refuse(&candidate, &View::default().round());

@@ -29,12 +29,8 @@ mod tests {
 
     #[test]
     fn member_then_ballot_then_site() {
-        let sorted = [
-            member("a", "east", 9),
-            member("b", "east", 1),
-            member("b", "east", 2),
-            member("b", "west", 2),
-        ];
+        let sorted =
+            [member("a", "east", 9), member("b", "east", 1), member("b", "east", 2), member("b", "west", 2)];
         for (i, a) in sorted.iter().enumerate() {
             for (j, b) in sorted.iter().enumerate() {
                 assert_eq!(order(a, b), i.cmp(&j), "{a:?} {b:?}");

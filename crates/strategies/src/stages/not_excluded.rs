@@ -41,12 +41,7 @@ mod tests {
 
     #[test]
     fn only_an_exclusion_of_this_ballot_that_has_not_ended_counts() {
-        let until = |ms| {
-            Some(format!(
-                "excluded until {}: takeover failed",
-                words::utc(ms)
-            ))
-        };
+        let until = |ms| Some(format!("excluded until {}: takeover failed", words::utc(ms)));
         let cases = [
             (vec![], None),
             (vec![exclusion(1, NOW_MS + 1000)], until(NOW_MS + 1000)),
@@ -57,19 +52,12 @@ mod tests {
             // Another incarnation's.
             (vec![exclusion(2, NOW_MS + 1000)], None),
             (
-                vec![
-                    exclusion(1, NOW_MS + 9000),
-                    exclusion(1, NOW_MS + 60_000),
-                    exclusion(1, NOW_MS - 9000),
-                ],
+                vec![exclusion(1, NOW_MS + 9000), exclusion(1, NOW_MS + 60_000), exclusion(1, NOW_MS - 9000)],
                 until(NOW_MS + 60_000),
             ),
         ];
         for (exclusions, refusal) in cases {
-            let view = View {
-                exclusions,
-                ..View::default()
-            };
+            let view = View { exclusions, ..View::default() };
             let got = NotExcluded.refuse(&member("east-1", "east", 1), &view.round());
             assert_eq!(got, refusal, "{:?}", view.exclusions);
         }
@@ -77,14 +65,9 @@ mod tests {
 
     #[test]
     fn the_end_is_a_date_that_can_be_read_later() {
-        let view = View {
-            exclusions: vec![exclusion(1, NOW_MS + 300_000)],
-            ..View::default()
-        };
+        let view = View { exclusions: vec![exclusion(1, NOW_MS + 300_000)], ..View::default() };
         assert_eq!(
-            NotExcluded
-                .refuse(&member("east-1", "east", 1), &view.round())
-                .as_deref(),
+            NotExcluded.refuse(&member("east-1", "east", 1), &view.round()).as_deref(),
             Some("excluded until 2026-11-05T14:35:00Z: takeover failed")
         );
     }

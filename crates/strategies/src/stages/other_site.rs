@@ -102,13 +102,8 @@ mod tests {
 
     #[test]
     fn a_failure_without_a_known_leader_changes_nothing() {
-        let view = View {
-            cause: Cause::Failover,
-            ..View::of([member("e-1", "east", 1), member("w-1", "west", 2)])
-        };
-        assert_eq!(
-            order(&pipeline(), &view),
-            ["e-1: first by member id", "w-1: second by member id"]
-        );
+        let view =
+            View { cause: Cause::Failover, ..View::of([member("e-1", "east", 1), member("w-1", "west", 2)]) };
+        assert_eq!(order(&pipeline(), &view), ["e-1: first by member id", "w-1: second by member id"]);
     }
 }

@@ -58,13 +58,7 @@ mod tests {
 
     #[test]
     fn zero_or_less_never_leads() {
-        let cases = [
-            (i64::MIN, true),
-            (-1, true),
-            (0, true),
-            (1, false),
-            (i64::MAX, false),
-        ];
+        let cases = [(i64::MIN, true), (-1, true), (0, true), (1, false), (i64::MAX, false)];
         for (priority, out) in cases {
             let candidate = with_priority("east-1", "east", 1, priority);
             let refusal = Priority.refuse(&candidate, &View::default().round());

@@ -29,9 +29,7 @@ impl SiteOrder {
 
     /// The most preferred site first. A site named twice counts where it stands first.
     pub fn new(sites: impl IntoIterator<Item = SiteId>) -> Self {
-        Self {
-            sites: sites.into_iter().collect(),
-        }
+        Self { sites: sites.into_iter().collect() }
     }
 
     fn place(&self, site: &SiteId, round: &Round<'_>) -> Place {
@@ -77,11 +75,8 @@ impl Comparison for SiteOrder {
 
     fn worth_waiting(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Option<String> {
         let control = round.control;
-        let best = control
-            .preferred_site
-            .iter()
-            .chain(&self.sites)
-            .find(|site| !control.drained.contains(site))?;
+        let best =
+            control.preferred_site.iter().chain(&self.sites).find(|site| !control.drained.contains(site))?;
         if electable.iter().any(|candidate| candidate.site == *best) {
             return None;
         }
@@ -135,19 +130,13 @@ mod tests {
             assert_eq!(order[1], "e-1: site east is first in order");
         }
         view.control.preferred_site = sites(["nowhere"]).pop();
-        assert_eq!(
-            order(&east_west(), &view),
-            order(&east_west(), &three_sites())
-        );
+        assert_eq!(order(&east_west(), &view), order(&east_west(), &three_sites()));
     }
 
     #[test]
     fn the_site_is_named_even_where_all_stand_in_it() {
         let view = View::of([member("w-1", "west", 2), member("w-2", "west", 3)]);
-        assert_eq!(
-            order(&east_west(), &view)[0],
-            "w-1: site west is second in order; first by member id"
-        );
+        assert_eq!(order(&east_west(), &view)[0], "w-1: site west is second in order; first by member id");
         let no_order = Pipeline::new().compare(SiteOrder::default());
         assert_eq!(order(&no_order, &view)[0], "w-1: first by member id");
     }
@@ -171,13 +160,8 @@ mod tests {
         assert_eq!(waits(&west, &[], Some("west")), None);
         assert_eq!(
             waits(&both, &[], Some("south")).as_deref(),
-            Some(
-                "site south is preferred by a standing order, and none of its members can lead yet"
-            )
+            Some("site south is preferred by a standing order, and none of its members can lead yet")
         );
-        assert_eq!(
-            waits(&west, &["south"], Some("south")).as_deref(),
-            Some(for_east)
-        );
+        assert_eq!(waits(&west, &["south"], Some("south")).as_deref(), Some(for_east));
     }
 }

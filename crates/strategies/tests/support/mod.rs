@@ -39,10 +39,7 @@ impl Default for View {
 
 impl View {
     pub fn of(members: impl IntoIterator<Item = MemberRecord>) -> Self {
-        Self {
-            members: members.into_iter().collect(),
-            ..Self::default()
-        }
+        Self { members: members.into_iter().collect(), ..Self::default() }
     }
 
     pub fn round(&self) -> Round<'_> {
@@ -70,19 +67,11 @@ pub fn member(id: &str, site: &str, sequence: u32) -> MemberRecord {
 }
 
 pub fn unhealthy(id: &str, site: &str, sequence: u32, reason: &str) -> MemberRecord {
-    MemberRecord {
-        health: Health::Unhealthy {
-            reason: reason.to_owned(),
-        },
-        ..member(id, site, sequence)
-    }
+    MemberRecord { health: Health::Unhealthy { reason: reason.to_owned() }, ..member(id, site, sequence) }
 }
 
 pub fn with_priority(id: &str, site: &str, sequence: u32, priority: i64) -> MemberRecord {
-    MemberRecord {
-        priority,
-        ..member(id, site, sequence)
-    }
+    MemberRecord { priority, ..member(id, site, sequence) }
 }
 
 pub fn previous(id: &str, site: &str, sequence: u32) -> Previous {
@@ -106,8 +95,6 @@ pub fn sites<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<SiteId> {
 /// One line per ranked member, best first: `member: reason; reason`.
 pub fn order(strategy: &dyn Strategy, view: &View) -> Vec<String> {
     let ranking = strategy.rank(&view.round());
-    let line = |r: &election_core::strategy::Ranked| {
-        format!("{}: {}", r.named.member, r.reasons.join("; "))
-    };
+    let line = |r: &election_core::strategy::Ranked| format!("{}: {}", r.named.member, r.reasons.join("; "));
     ranking.order.iter().map(line).collect()
 }
