@@ -78,6 +78,7 @@ async fn leadership_stays_when_the_preferred_site_returns(driver: Driver) {
     // over all members is the one that would have moved leadership.
     wait_for("east-1 in the line of succession", SOON, async || {
         let elected = cluster.znodes().await.json("orders/leader/elected").await;
+        assert_eq!(elected["term"], second.term, "leadership has moved again: {elected:#}");
         let line = elected["succession"].as_array().cloned().unwrap_or_default();
         if line.iter().any(|named| named["member"] == "east-1") { Ok(()) } else { Err(elected.to_string()) }
     })
