@@ -21,7 +21,8 @@ pub(crate) enum Chore {
     ///
     /// Installs Debian's ZooKeeper and a Java runtime first if neither they nor
     /// ZOOKEEPER_HOME are there. Uses cargo-nextest if it is installed, else
-    /// `cargo test`. The last line gives the totals.
+    /// `cargo test`. The last line gives the totals; skipped are those marked to be
+    /// ignored. A test that can't find what it needs fails where CI=true.
     Test(TestArgs),
     /// Show the main job: two sites, two workers each, a job that fails over.
     ///
