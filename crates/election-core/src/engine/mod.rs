@@ -22,6 +22,7 @@
 //! [`Engine::poll_action`] takes out what should be done, and the rest only look.
 
 mod chronicle;
+mod deciding;
 mod decision;
 mod elector;
 mod io;
@@ -46,17 +47,16 @@ pub use registration::Leftovers;
 use crate::{
     ids::{Ballot, MemberId, SiteId},
     paths::Paths,
-    record::{Current, Elected, GaveUp, Health, Record},
+    record::{Current, Elected, GaveUp, Health},
     strategy::Strategy,
     time::{Now, Time},
 };
 use chronicle::Chronicle;
-use elector::Verdict;
+use deciding::Elector;
 use office::{Office, State};
 use registration::Registration;
 use verification::Verification;
-use view::{Known, Meta, View};
-use watchdog::Watchdog;
+use view::{Known, View};
 
 /// How long to wait before the elector tries again what could not be applied.
 const RETRY: Duration = Duration::from_millis(200);
@@ -189,35 +189,6 @@ struct SessionView {
     paused_since: Option<Time>,
     over: bool,
     lease: Option<Time>,
-}
-
-/// What a member keeps while its ballot is the lowest.
-#[derive(Clone, Debug, Default)]
-struct Elector {
-    watchdog: Watchdog,
-    op: Option<(OpId, Pending)>,
-    retry_at: Option<Time>,
-    /// The request for whose refusal everything was just read once more.
-    checked: Option<String>,
-}
-
-/// What is read once more before a request is refused, in this order.
-#[derive(Clone, Copy, Debug)]
-enum Check {
-    Elected,
-    Current,
-    Members,
-}
-
-#[derive(Clone, Debug)]
-enum Pending {
-    Check(String, Check),
-    Decision(Box<Elected>),
-    ReadElected,
-    Vacate,
-    ReadCurrent,
-    Answer(String, Box<crate::record::Request>),
-    Trim(String),
 }
 
 impl Engine {
@@ -582,199 +553,6 @@ impl Engine {
         self.settle_lease();
         if self.leaving && self.office_is_idle() && self.registration.is_gone() {
             self.end(EndReason::Left);
-        }
-    }
-
-    fn advance_elector(&mut self) {
-        if !self.registration.is_lowest() {
-            if self.elector.take().is_some() {
-                self.view.forget_membership();
-            }
-            return;
-        }
-        if self.elector.is_none() {
-            // Nothing read in an earlier time as the elector, or late, counts.
-            self.view.forget_membership();
-        }
-        let elector = self.elector.get_or_insert_with(Elector::default);
-        let waits = elector.op.is_some() || elector.retry_at.is_some_and(|at| self.now.time < at);
-        elector.retry_at = elector.retry_at.filter(|at| self.now.time < *at);
-        // A stale elector that is cut off must not decide, queued writes included.
-        let may_act = self.session_is_active() && self.lease_is_valid();
-        let Some(elector) = &mut self.elector else {
-            return;
-        };
-        if waits || !may_act {
-            // The next pass is made when the wait is over, or with the next lease.
-            elector.watchdog.begin();
-            return;
-        }
-        let verdict = elector::pass(
-            self.now,
-            &self.config.member.member,
-            &self.config.policy,
-            &*self.config.strategy,
-            &self.view,
-            &mut elector.watchdog,
-        );
-        self.carry_out(verdict);
-    }
-
-    fn carry_out(&mut self, verdict: Verdict) {
-        let paths = self.config.paths.clone();
-        let (request, pending) = match verdict {
-            Verdict::Wait { reason, sentence, loud } => {
-                self.sentence.clone_from(&sentence);
-                let level = if loud { Level::Warn } else { Level::Info };
-                self.note(level, NoteKind::Skipped(reason), sentence);
-                return;
-            }
-            Verdict::Write(elected, version) => {
-                let path = paths.elected();
-                match (elected.encode(&path), version) {
-                    (Ok(data), Some(version)) => {
-                        (Request::Set { path, data, version }, Pending::Decision(elected))
-                    }
-                    (Ok(data), None) => {
-                        (Request::Create { path, data, ephemeral: false }, Pending::Decision(elected))
-                    }
-                    (Err(error), _) => return self.elector_later(&error.to_string()),
-                }
-            }
-            Verdict::Vacate(version) => {
-                (Request::Delete { path: paths.current(), version: Some(version) }, Pending::Vacate)
-            }
-            Verdict::Refuse(name, version, request) if self.has_checked(&name) => {
-                return self.carry_out(Verdict::Answer(name, version, request));
-            }
-            Verdict::Refuse(name, ..) => {
-                (Request::Get { path: paths.elected() }, Pending::Check(name, Check::Elected))
-            }
-            Verdict::Answer(name, version, request) => {
-                let path = paths.request(&name);
-                match request.encode(&path) {
-                    Ok(data) => (Request::Set { path, data, version }, Pending::Answer(name, request)),
-                    Err(error) => return self.elector_later(&error.to_string()),
-                }
-            }
-            Verdict::Trim(name) => {
-                (Request::Delete { path: paths.request(&name), version: None }, Pending::Trim(name))
-            }
-        };
-        self.elector_perform(request, pending);
-    }
-
-    fn elector_perform(&mut self, request: Request, pending: Pending) {
-        let op = self.perform(request);
-        if let (Some(op), Some(elector)) = (op, &mut self.elector) {
-            elector.op = Some((op, pending));
-        }
-    }
-
-    fn elector_later(&mut self, why: &str) {
-        self.note(Level::Warn, NoteKind::Trouble, format!("the decision is delayed: {why}"));
-        if let Some(elector) = &mut self.elector {
-            elector.retry_at = Some(self.now.time + RETRY);
-        }
-    }
-
-    fn elector_done(&mut self, op: OpId, outcome: &Outcome) -> bool {
-        let Some(elector) = &mut self.elector else {
-            return false;
-        };
-        let Some((_, pending)) = elector.op.take_if(|(known, _)| *known == op) else {
-            return false;
-        };
-        match (pending, outcome) {
-            (Pending::Decision(elected), Outcome::Changed { version, mzxid }) => {
-                let czxid = self.view.elected.meta().map_or(0, |m| m.czxid);
-                self.decided(*elected, Meta { version: *version, czxid, mzxid: *mzxid, owner: 0 });
-            }
-            (Pending::Decision(elected), Outcome::Created { czxid, .. }) => {
-                self.decided(*elected, Meta { version: 0, czxid: *czxid, mzxid: *czxid, owner: 0 });
-            }
-            // Lost the race, or an unknown outcome: read, then look again.
-            (
-                Pending::Decision(_),
-                Outcome::Stale | Outcome::Exists | Outcome::Missing | Outcome::Unknown(_),
-            ) => {
-                self.elector_perform(
-                    Request::Get { path: self.config.paths.elected() },
-                    Pending::ReadElected,
-                );
-            }
-            (Pending::Check(name, check), outcome) => self.checked(name, check, outcome),
-            (Pending::ReadElected, Outcome::Got(node)) => self.see_elected(node.as_ref()),
-            (Pending::Vacate, Outcome::Ok | Outcome::Missing | Outcome::Stale | Outcome::Unknown(_)) => {
-                self.elector_perform(
-                    Request::Get { path: self.config.paths.current() },
-                    Pending::ReadCurrent,
-                );
-            }
-            (Pending::ReadCurrent, Outcome::Got(node)) => {
-                self.see_current(node.as_ref());
-                self.office_saw_place(node.as_ref());
-            }
-            // Known before the watch brings it.
-            (Pending::Answer(name, request), Outcome::Changed { version, mzxid }) => {
-                self.view.answered(name, *request, *version, *mzxid);
-            }
-            (Pending::Trim(name), Outcome::Ok | Outcome::Missing) => self.view.trimmed(&name),
-            (_, outcome) => {
-                let why = format!("{outcome:?}");
-                self.elector_later(&why);
-            }
-        }
-        true
-    }
-
-    fn has_checked(&self, name: &str) -> bool {
-        self.elector.as_ref().is_some_and(|e| e.checked.as_deref() == Some(name))
-    }
-
-    /// One reading of those before a refusal. What differs from the view goes into it,
-    /// and the next pass may find that there is nothing to refuse.
-    fn checked(&mut self, name: String, check: Check, outcome: &Outcome) {
-        let paths = self.config.paths.clone();
-        match (check, outcome) {
-            (Check::Elected, Outcome::Got(node)) => {
-                self.see_elected(node.as_ref());
-                let request = Request::Get { path: paths.current() };
-                self.elector_perform(request, Pending::Check(name, Check::Current));
-            }
-            (Check::Current, Outcome::Got(node)) => {
-                self.see_current(node.as_ref());
-                self.office_saw_place(node.as_ref());
-                let request = Request::Children { path: paths.nodes() };
-                self.elector_perform(request, Pending::Check(name, Check::Members));
-            }
-            (Check::Members, Outcome::Names(names)) => {
-                let same = names.len() == self.view.member_nodes.len()
-                    && names.iter().all(|name| self.view.member_nodes.contains(name));
-                match &mut self.elector {
-                    Some(elector) if same => elector.checked = Some(name),
-                    // The watch is about to tell.
-                    _ => self.elector_later("the membership has changed and is being read"),
-                }
-            }
-            (_, outcome) => {
-                let why = format!("{outcome:?}");
-                self.elector_later(&why);
-            }
-        }
-    }
-
-    fn decided(&mut self, elected: Elected, meta: Meta) {
-        let news = self.view.elected.record().is_none_or(|known| known.term != elected.term);
-        if news {
-            let text = format!("term {}: {}", elected.term, elected.sentence);
-            self.sentence.clone_from(&text);
-            self.note(Level::Info, NoteKind::Decided, text);
-        }
-        // A watch may have been quicker, and have read what came after it already.
-        if self.view.elected.meta().is_none_or(|known| known.mzxid <= meta.mzxid) {
-            self.view.elected = Known::Present(elected, meta);
-            self.remember_tenure();
         }
     }
 
