@@ -155,7 +155,7 @@ impl Underway<'_> {
         if !wanted.wait {
             return match last.map(|r| r.state) {
                 Some(RequestState::Failed { reason, .. }) => Err(self.failed(&reason)),
-                state => self.report(&state.unwrap_or(RequestState::Pending), how),
+                state => self.report_begun(&state.unwrap_or(RequestState::Pending), how),
             };
         }
         let timeout = wanted.timeout.unwrap_or_else(|| self.longest_move());
@@ -232,6 +232,18 @@ impl Underway<'_> {
             Some(RequestState::Pending) | None => {
                 Err(self.goes_on("no elector has looked at it yet".to_owned()))
             }
+        }
+    }
+
+    /// For who doesn't wait: the request's id, even where the move was so quick that it is done.
+    fn report_begun(&self, state: &RequestState, how: Output) -> Result<(), Error> {
+        match (state, how) {
+            (_, Output::Json) => self.report(state, how),
+            (RequestState::Done { term, leader, .. }, _) => {
+                output::say(format_args!("{leader} leads {} in term {term} already", self.job));
+                output::print(&self.ticket.name)
+            }
+            _ => output::print(&self.ticket.name),
         }
     }
 
