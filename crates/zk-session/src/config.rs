@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::acl::Acl;
 use crate::driver::Auth;
 use crate::error::ConnectError;
 use crate::hosts::ConnectString;
@@ -50,39 +51,6 @@ impl FromStr for DriverKind {
     }
 }
 
-/// Credentials that don't print themselves.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Vec<u8>);
-
-impl Secret {
-    /// Wraps the credentials, in the form that the authentication scheme wants.
-    pub fn new(secret: impl Into<Vec<u8>>) -> Self {
-        Self(secret.into())
-    }
-
-    pub(crate) fn expose(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
-    }
-}
-
-impl From<String> for Secret {
-    fn from(secret: String) -> Self {
-        Self(secret.into_bytes())
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(secret: &str) -> Self {
-        Self(secret.as_bytes().to_vec())
-    }
-}
-
 /// Settings as given.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -93,6 +61,7 @@ pub(crate) struct Settings {
     pub(crate) tick_time: Duration,
     pub(crate) driver: DriverKind,
     pub(crate) auth: Vec<Auth>,
+    pub(crate) acl: Acl,
 }
 
 impl Settings {
@@ -105,6 +74,7 @@ impl Settings {
             tick_time: Duration::from_secs(2),
             driver: DriverKind::default(),
             auth: Vec::new(),
+            acl: Acl::default(),
         }
     }
 
@@ -122,6 +92,14 @@ impl Settings {
                 return Err(ConnectError::InvalidSetting { reason });
             }
         }
+        if self.acl.needs_identity() && self.auth.is_empty() {
+            let reason = format!(
+                "acl is {:?}, and the session has no credentials by which ZooKeeper could know the creator: add some, \
+                 say by auth",
+                self.acl
+            );
+            return Err(ConnectError::InvalidSetting { reason });
+        }
         Ok(Config {
             connect,
             session_timeout: self.session_timeout,
@@ -130,6 +108,7 @@ impl Settings {
             tick_time: self.tick_time,
             driver: self.driver,
             auth: self.auth,
+            acl: self.acl,
         })
     }
 }
@@ -149,11 +128,13 @@ pub(crate) struct Config {
     pub(crate) tick_time: Duration,
     pub(crate) driver: DriverKind,
     pub(crate) auth: Vec<Auth>,
+    pub(crate) acl: Acl,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secret::Secret;
 
     #[test]
     fn driver_names_go_both_ways() {
@@ -177,5 +158,17 @@ mod tests {
         settings.tick_time = Duration::ZERO;
         let error = settings.check().unwrap_err();
         assert!(error.to_string().contains("tick_time"), "{error}");
+    }
+
+    #[test]
+    fn an_access_list_for_the_creator_needs_to_know_who_that_is() {
+        for acl in [Acl::CreatorAll, Acl::CreatorAllWorldRead] {
+            let mut settings = Settings::new("localhost".to_owned());
+            settings.acl = acl;
+            let error = settings.clone().check().unwrap_err();
+            assert!(error.to_string().contains("credentials"), "{error}");
+            settings.auth.push(Auth { scheme: "digest".to_owned(), secret: Secret::from("user:hunter2") });
+            assert_eq!(settings.check().unwrap().acl, acl);
+        }
     }
 }

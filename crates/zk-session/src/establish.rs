@@ -76,6 +76,7 @@ async fn attempt(
         hosts: survey.hosts,
         session_timeout: config.session_timeout,
         auth: config.auth.clone(),
+        acl: config.acl,
         deadline,
     };
     let connected = match within(deadline, driver::connect(config.driver, spec)).await {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod acl;
 mod attempts;
 mod backoff;
 mod config;
@@ -16,13 +17,15 @@ mod node;
 mod operations;
 mod path;
 mod resolve;
+mod secret;
 mod session;
 mod state;
 mod supervisor;
 mod time;
 mod watching;
 
-pub use config::{DriverKind, Secret, UnknownDriver};
+pub use acl::Acl;
+pub use config::{DriverKind, UnknownDriver};
 pub use error::{Closed, ConnectError, HostFailure, OpError, UnknownCause};
 pub use held::{HeldEphemeral, HeldStatus};
 pub use incarnation::{Incarnation, Tether};
@@ -30,6 +33,7 @@ pub use instruments::describe_metrics;
 pub use lease::{Lease, beat_interval, lease_margin};
 pub use node::{Children, CreateMode, Created, Epoch, Node, SessionId, Stat};
 pub use operations::Recovery;
+pub use secret::{Secret, SecretFileError};
 pub use session::{CloseOutcome, LeaseKeeper, Session, SessionBuilder};
 pub use state::{InactiveReason, SessionState};
 pub use time::{BootTime, sleep_until};

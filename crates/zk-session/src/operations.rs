@@ -64,7 +64,8 @@ impl Incarnation {
         .await
     }
 
-    /// Creates a znode that anybody may read and change. Its parent must exist.
+    /// Creates a znode with the access list of the session ([`SessionBuilder::acl`](crate::SessionBuilder::acl)). Its parent
+    /// must exist.
     ///
     /// After a lost answer, an ephemeral that this session owns counts as the one created here; a persistent znode
     /// counts if it has the same data and was never changed, so put something unique into the data where it matters who

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, DriverKind, Secret, Settings};
+use crate::acl::Acl;
+use crate::config::{Config, DriverKind, Settings};
 use crate::driver::Auth;
 use crate::error::{Closed, ConnectError, OpError};
 use crate::held::HeldEphemeral;
@@ -16,6 +17,7 @@ use crate::lease::Lease;
 use crate::node::{Children, CreateMode, Created, Node, Stat};
 use crate::operations::{Recovery, check};
 use crate::resolve::Resolver;
+use crate::secret::Secret;
 use crate::state::{InactiveReason, SessionState};
 use crate::supervisor;
 use crate::time::{BootTime, sleep_until, within};
@@ -63,9 +65,20 @@ impl SessionBuilder {
     }
 
     /// Adds credentials, as ZooKeeper's `addauth scheme secret` does, to every session. May be called several times.
+    ///
+    /// A server that does not know the scheme, or refuses the secret, makes [`connect`](Self::connect) fail at once. The
+    /// scheme `digest` (`user:password`) has no list of users on the server: it takes anything there, and a wrong
+    /// password is noticed as [`OpError::NoAuth`] where a znode's access list asks for the right one.
     #[must_use]
     pub fn auth(mut self, scheme: impl Into<String>, secret: impl Into<Secret>) -> Self {
         self.settings.auth.push(Auth { scheme: scheme.into(), secret: secret.into() });
+        self
+    }
+
+    /// The access list of everything that the session creates: open to all by default.
+    #[must_use]
+    pub fn acl(mut self, acl: Acl) -> Self {
+        self.settings.acl = acl;
         self
     }
 

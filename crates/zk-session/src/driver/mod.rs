@@ -20,8 +20,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::config::{DriverKind, Secret};
+use crate::acl::Acl;
+use crate::config::DriverKind;
 use crate::node::{CreateMode, SessionId, Stat};
+use crate::secret::Secret;
 use crate::time::BootTime;
 
 #[cfg(test)]
@@ -74,6 +76,8 @@ pub(crate) struct ConnectSpec {
     /// Asked for; the server grants what it likes.
     pub(crate) session_timeout: Duration,
     pub(crate) auth: Vec<Auth>,
+    /// Of every znode that is created.
+    pub(crate) acl: Acl,
     /// By when [`connect`] must have answered.
     pub(crate) deadline: BootTime,
 }
@@ -156,7 +160,7 @@ pub(crate) trait Driver: Send + Sync + 'static {
         deadline: BootTime,
     ) -> BoxFuture<'static, DriverResult<(Vec<String>, Stat)>>;
 
-    /// Creates a znode, open to all, and answers its path and its stat, whose `czxid` is right. With `sequential`, the
+    /// Creates a znode, with the access list of the session, and answers its path and its stat, whose `czxid` is right. With `sequential`, the
     /// server appends a number to `path`.
     fn create(
         &self,

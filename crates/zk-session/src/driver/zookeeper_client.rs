@@ -22,13 +22,15 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use zookeeper_client::{
-    Acls, Client, CreateMode as ClientMode, Error, EventType, OneshotWatcher, SessionState, StateWatcher,
+    Acl as ClientAcl, Acls, Client, CreateMode as ClientMode, Error, EventType, OneshotWatcher, Permission,
+    SessionState, StateWatcher,
 };
 
 use super::{
     BARRIER_PATH, BoxFuture, CloseAnswer, Code, ConnectFailure, ConnectSpec, Connected, Driver, DriverError,
     DriverEvent, DriverResult, WatchKind, WatchToken,
 };
+use crate::acl::Acl;
 use crate::incarnation::lock;
 use crate::node::{CreateMode, SessionId, Stat};
 use crate::time::{BootTime, sleep_until, within};
@@ -76,6 +78,7 @@ pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailu
     let core = Arc::new(Core {
         session_id: SessionId(client.session_id().0),
         granted: client.session_timeout(),
+        acl: spec.acl,
         state: Mutex::new(state.clone()),
         events: events.clone(),
         closing: CancellationToken::new(),
@@ -133,6 +136,7 @@ struct ClientDriver {
 struct Core {
     session_id: SessionId,
     granted: Duration,
+    acl: Acl,
     state: Mutex<StateWatcher>,
     events: mpsc::UnboundedSender<DriverEvent>,
     /// Operations give up.
@@ -313,8 +317,9 @@ impl Driver for ClientDriver {
             (CreateMode::Ephemeral, false) => ClientMode::Ephemeral,
             (CreateMode::Ephemeral, true) => ClientMode::EphemeralSequential,
         };
+        let acls = access_list(self.core.acl);
         self.call(deadline, move |client| async move {
-            let options = mode.with_acls(Acls::anyone_all());
+            let options = mode.with_acls(acls);
             let (stat, sequence) = client.create(&path, &data, &options).await?;
             let created = if sequential { format!("{path}{sequence}") } else { path };
             Ok((created, convert(stat)))
@@ -449,6 +454,18 @@ fn in_words(state: SessionState) -> &'static str {
         SessionState::ConnectedReadOnly => "read-only",
         SessionState::Expired => "of an expired session",
         SessionState::Closed => "closed",
+    }
+}
+
+fn access_list(acl: Acl) -> Acls<'static> {
+    static CREATOR_ALL_WORLD_READ: [ClientAcl; 2] = [
+        ClientAcl::new_const(Permission::ALL, "auth", ""),
+        ClientAcl::new_const(Permission::READ, "world", "anyone"),
+    ];
+    match acl {
+        Acl::Open => Acls::anyone_all(),
+        Acl::CreatorAll => Acls::creator_all(),
+        Acl::CreatorAllWorldRead => Acls::new(&CREATOR_ALL_WORLD_READ),
     }
 }
 
