@@ -14,6 +14,7 @@ use crate::error::{Closed, ConnectError, OpError};
 use crate::held::HeldEphemeral;
 use crate::incarnation::{Incarnation, Tether, lock};
 use crate::lease::Lease;
+use crate::multi::{MultiOp, MultiResult};
 use crate::node::{Children, CreateMode, Created, Node, Stat};
 use crate::operations::{Recovery, check};
 use crate::resolve::Resolver;
@@ -300,6 +301,24 @@ impl Session {
     /// As there.
     pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), OpError> {
         self.shared.current(path).await?.delete(path, version).await
+    }
+
+    /// As [`Incarnation::delete_recursive`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn delete_recursive(&self, path: &str) -> Result<(), OpError> {
+        self.shared.current(path).await?.delete_recursive(path).await
+    }
+
+    /// As [`Incarnation::multi`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn multi(&self, ops: impl IntoIterator<Item = MultiOp>) -> Result<Vec<MultiResult>, OpError> {
+        let ops: Vec<MultiOp> = ops.into_iter().collect();
+        let path = ops.first().map_or("/", MultiOp::path).to_owned();
+        self.shared.current(&path).await?.multi(ops).await
     }
 
     /// As [`Incarnation::barrier`].

@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 
 use crate::acl::Acl;
 use crate::config::DriverKind;
+use crate::multi::{MultiOp, MultiResult};
 use crate::node::{CreateMode, SessionId, Stat};
 use crate::secret::Secret;
 use crate::time::BootTime;
@@ -126,6 +127,9 @@ pub(crate) async fn connect(kind: DriverKind, spec: ConnectSpec) -> Result<Conne
 
 /// One ZooKeeper session. See the module's documentation for the contract.
 pub(crate) trait Driver: Send + Sync + 'static {
+    /// What it is.
+    fn kind(&self) -> DriverKind;
+
     /// The session's id. It never changes.
     fn session_id(&self) -> SessionId;
 
@@ -188,6 +192,17 @@ pub(crate) trait Driver: Send + Sync + 'static {
         deadline: BootTime,
     ) -> BoxFuture<'static, DriverResult<()>>;
 
+    /// Whether [`multi`](Self::multi) may be called.
+    fn has_multi(&self) -> bool {
+        false
+    }
+
+    /// Does all of the operations, whose paths are absolute, or none. A group that the server refuses is `Ok`, too.
+    fn multi(&self, _ops: &[MultiOp], _deadline: BootTime) -> BoxFuture<'static, DriverResult<MultiAnswer>> {
+        let refused = DriverError::NotSent("this driver has no groups of operations".to_owned());
+        Box::pin(std::future::ready(Err(refused)))
+    }
+
     /// A quorum round trip: `Ok` once a request sent after the call has gone through the ensemble's log. Where a driver
     /// bounds the requests under way, a place is kept for this one: leases depend on it.
     fn barrier(&self, deadline: BootTime) -> BoxFuture<'static, DriverResult<()>>;
@@ -201,6 +216,15 @@ pub(crate) trait Driver: Send + Sync + 'static {
     /// Ends tasks and sockets at once, says nothing to the server, never blocks, may be called more than once.
     /// Requests not yet written are never written; operations under way answer at once.
     fn abort(&self);
+}
+
+/// The server's answer to a group of operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MultiAnswer {
+    /// One result for each operation.
+    Done(Vec<MultiResult>),
+    /// The operation at that place was refused, and none was done.
+    Refused { at: usize, code: Code },
 }
 
 /// What became of the request to close a session.

@@ -22,16 +22,18 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use zookeeper_client::{
-    Acl as ClientAcl, Acls, Client, CreateMode as ClientMode, Error, EventType, OneshotWatcher, Permission,
-    SessionState, StateWatcher,
+    Acl as ClientAcl, Acls, Client, CreateMode as ClientMode, Error, EventType, MultiWriteError,
+    MultiWriteResult, OneshotWatcher, Permission, SessionState, StateWatcher,
 };
 
 use super::{
     BARRIER_PATH, BoxFuture, CloseAnswer, Code, ConnectFailure, ConnectSpec, Connected, Driver, DriverError,
-    DriverEvent, DriverResult, WatchKind, WatchToken,
+    DriverEvent, DriverResult, MultiAnswer, WatchKind, WatchToken,
 };
 use crate::acl::Acl;
+use crate::config::DriverKind;
 use crate::incarnation::lock;
+use crate::multi::{MultiOp, MultiResult};
 use crate::node::{CreateMode, SessionId, Stat};
 use crate::time::{BootTime, sleep_until, within};
 
@@ -237,6 +239,10 @@ impl ClientDriver {
 }
 
 impl Driver for ClientDriver {
+    fn kind(&self) -> DriverKind {
+        DriverKind::ZookeeperClient
+    }
+
     fn session_id(&self) -> SessionId {
         self.core.session_id
     }
@@ -311,12 +317,7 @@ impl Driver for ClientDriver {
         deadline: BootTime,
     ) -> BoxFuture<'static, DriverResult<(String, Stat)>> {
         let (path, data) = (path.to_owned(), data.to_vec());
-        let mode = match (mode, sequential) {
-            (CreateMode::Persistent, false) => ClientMode::Persistent,
-            (CreateMode::Persistent, true) => ClientMode::PersistentSequential,
-            (CreateMode::Ephemeral, false) => ClientMode::Ephemeral,
-            (CreateMode::Ephemeral, true) => ClientMode::EphemeralSequential,
-        };
+        let mode = client_mode(mode, sequential);
         let acls = access_list(self.core.acl);
         self.call(deadline, move |client| async move {
             let options = mode.with_acls(acls);
@@ -348,6 +349,46 @@ impl Driver for ClientDriver {
     ) -> BoxFuture<'static, DriverResult<()>> {
         let path = path.to_owned();
         self.call(deadline, move |client| async move { client.delete(&path, version).await })
+    }
+
+    fn has_multi(&self) -> bool {
+        true
+    }
+
+    fn multi(&self, ops: &[MultiOp], deadline: BootTime) -> BoxFuture<'static, DriverResult<MultiAnswer>> {
+        let (ops, acls) = (ops.to_vec(), access_list(self.core.acl));
+        self.call(deadline, move |client| async move {
+            let mut writer = client.new_multi_writer();
+            for (at, op) in ops.iter().enumerate() {
+                let added = match op {
+                    // As the server has it: -1 is any version.
+                    MultiOp::Check { path, version } => writer.add_check_version(path, version.unwrap_or(-1)),
+                    MultiOp::Create { path, data, mode } => {
+                        writer.add_create(path, data, &client_mode(*mode, false).with_acls(acls))
+                    }
+                    MultiOp::Set { path, data, version } => writer.add_set_data(path, data, *version),
+                    MultiOp::Delete { path, version } => writer.add_delete(path, *version),
+                };
+                if let Err(error) = added {
+                    return Ok(MultiAnswer::Refused { at, code: Code::Invalid(error.to_string()) });
+                }
+            }
+            match writer.commit().await {
+                Ok(results) if results.len() == ops.len() => {
+                    Ok(MultiAnswer::Done(results.into_iter().map(convert_result).collect()))
+                }
+                Ok(_) => Err(Error::UnexpectedError("results for another number of operations".to_owned())),
+                Err(MultiWriteError::RequestFailed { source }) => Err(source),
+                // The server has answered, and what it answers is that nothing was done.
+                Err(MultiWriteError::OperationFailed { index, source }) => {
+                    let code = match classify(source) {
+                        DriverError::Definite(code) => code,
+                        DriverError::Ambiguous(said) | DriverError::NotSent(said) => Code::Other(said),
+                    };
+                    Ok(MultiAnswer::Refused { at: index, code })
+                }
+            }
+        })
     }
 
     fn barrier(&self, deadline: BootTime) -> BoxFuture<'static, DriverResult<()>> {
@@ -454,6 +495,29 @@ fn in_words(state: SessionState) -> &'static str {
         SessionState::ConnectedReadOnly => "read-only",
         SessionState::Expired => "of an expired session",
         SessionState::Closed => "closed",
+    }
+}
+
+fn client_mode(mode: CreateMode, sequential: bool) -> ClientMode {
+    match (mode, sequential) {
+        (CreateMode::Persistent, false) => ClientMode::Persistent,
+        (CreateMode::Persistent, true) => ClientMode::PersistentSequential,
+        (CreateMode::Ephemeral, false) => ClientMode::Ephemeral,
+        (CreateMode::Ephemeral, true) => ClientMode::EphemeralSequential,
+    }
+}
+
+fn convert_result(result: MultiWriteResult) -> MultiResult {
+    match result {
+        MultiWriteResult::Check => MultiResult::Checked,
+        MultiWriteResult::Delete => MultiResult::Deleted,
+        // Servers up to 3.8 send a stat without content here.
+        MultiWriteResult::Create { stat, .. } => {
+            MultiResult::Created { stat: Some(convert(stat)).filter(|stat| stat.czxid > 0) }
+        }
+        MultiWriteResult::SetData { stat } => MultiResult::Set { stat: Some(convert(stat)) },
+        // The client knows no other, and no other is asked for.
+        _ => MultiResult::Checked,
     }
 }
 

@@ -76,6 +76,7 @@ use super::{
     DriverEvent, DriverResult, WatchToken,
 };
 use crate::acl::Acl;
+use crate::config::DriverKind;
 use crate::node::{CreateMode, SessionId, Stat};
 use crate::time::{BootTime, within};
 
@@ -323,6 +324,10 @@ impl Drop for Unanswered {
 }
 
 impl Driver for ZookeeperAsync {
+    fn kind(&self) -> DriverKind {
+        DriverKind::ZookeeperAsync
+    }
+
     fn session_id(&self) -> SessionId {
         self.session_id
     }
