@@ -8,6 +8,7 @@ use crate::acl::Acl;
 use crate::driver::Auth;
 use crate::error::ConnectError;
 use crate::hosts::ConnectString;
+use crate::secure::Secure;
 
 /// The ZooKeeper client that carries a session. The crate's documentation says what tells them apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,6 +63,7 @@ pub(crate) struct Settings {
     pub(crate) driver: DriverKind,
     pub(crate) auth: Vec<Auth>,
     pub(crate) acl: Acl,
+    pub(crate) secure: Secure,
 }
 
 impl Settings {
@@ -75,6 +77,7 @@ impl Settings {
             driver: DriverKind::default(),
             auth: Vec::new(),
             acl: Acl::default(),
+            secure: Secure::default(),
         }
     }
 
@@ -92,7 +95,8 @@ impl Settings {
                 return Err(ConnectError::InvalidSetting { reason });
             }
         }
-        if self.acl.needs_identity() && self.auth.is_empty() {
+        self.secure.check(self.driver)?;
+        if self.acl.needs_identity() && self.auth.is_empty() && !self.secure.has_identity() {
             let reason = format!(
                 "acl is {:?}, and the session has no credentials by which ZooKeeper could know the creator: add some, \
                  say by auth",
@@ -109,6 +113,7 @@ impl Settings {
             driver: self.driver,
             auth: self.auth,
             acl: self.acl,
+            secure: self.secure,
         })
     }
 }
@@ -129,6 +134,7 @@ pub(crate) struct Config {
     pub(crate) driver: DriverKind,
     pub(crate) auth: Vec<Auth>,
     pub(crate) acl: Acl,
+    pub(crate) secure: Secure,
 }
 
 #[cfg(test)]

@@ -55,6 +55,22 @@ pub enum ConnectError {
         /// The driver.
         driver: DriverKind,
     },
+    /// TLS does not come about: the files, the server's certificate, or the server's opinion of this client's.
+    #[error("TLS with ZooKeeper: {reason}")]
+    Tls {
+        /// The file, or the server, and what is wrong.
+        reason: String,
+    },
+    /// The driver, as it is compiled, can't do what a setting asks for.
+    #[error("the driver {driver}: {what} is {reason}")]
+    Unsupported {
+        /// The driver.
+        driver: DriverKind,
+        /// What was asked for.
+        what: &'static str,
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The driver asked for is not compiled in.
     #[error("the driver {driver} is not compiled in: enable the feature of that name in zk-session")]
     DriverNotBuilt {

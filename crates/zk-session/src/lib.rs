@@ -19,6 +19,7 @@ mod operations;
 mod path;
 mod resolve;
 mod secret;
+mod secure;
 mod session;
 mod state;
 mod subtree;
@@ -37,6 +38,7 @@ pub use multi::{MultiOp, MultiResult};
 pub use node::{Children, CreateMode, Created, Epoch, Node, SessionId, Stat};
 pub use operations::Recovery;
 pub use secret::{Secret, SecretFileError};
+pub use secure::TlsOptions;
 pub use session::{CloseOutcome, LeaseKeeper, Session, SessionBuilder};
 pub use state::{InactiveReason, SessionState};
 pub use time::{BootTime, sleep_until};
@@ -58,5 +60,6 @@ mod tests {
         check::<super::HeldEphemeral>();
         check::<super::OpError>();
         check::<super::ConnectError>();
+        check::<super::TlsOptions>();
     }
 }

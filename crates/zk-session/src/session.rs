@@ -19,6 +19,7 @@ use crate::node::{Children, CreateMode, Created, Node, Stat};
 use crate::operations::{Recovery, check};
 use crate::resolve::Resolver;
 use crate::secret::Secret;
+use crate::secure::{SaslDigest, TlsOptions};
 use crate::state::{InactiveReason, SessionState};
 use crate::supervisor;
 use crate::time::{BootTime, sleep_until, within};
@@ -73,6 +74,29 @@ impl SessionBuilder {
     #[must_use]
     pub fn auth(mut self, scheme: impl Into<String>, secret: impl Into<Secret>) -> Self {
         self.settings.auth.push(Auth { scheme: scheme.into(), secret: secret.into() });
+        self
+    }
+
+    /// Speaks TLS with the servers. Needs the feature `tls` and the driver `zookeeper-client`;
+    /// [`ConnectError::Unsupported`] otherwise.
+    ///
+    /// A certificate that either side does not accept makes [`connect`](Self::connect) fail at once. Names are resolved
+    /// by the driver then, on threads of its own. Unless the process has installed a `CryptoProvider` of rustls, this
+    /// installs the one of aws-lc.
+    #[must_use]
+    pub fn tls(mut self, options: TlsOptions) -> Self {
+        self.settings.secure.tls = Some(options);
+        self
+    }
+
+    /// Authenticates each connection by SASL DIGEST-MD5. Needs the feature `sasl` and the driver `zookeeper-client`;
+    /// [`ConnectError::Unsupported`] otherwise.
+    ///
+    /// The password is never sent, but the mechanism is old and weak: use it with TLS. A wrong password makes
+    /// [`connect`](Self::connect) fail at once.
+    #[must_use]
+    pub fn sasl_digest(mut self, user: impl Into<String>, password: impl Into<Secret>) -> Self {
+        self.settings.secure.sasl = Some(SaslDigest { user: user.into(), password: password.into() });
         self
     }
 

@@ -7,7 +7,9 @@ mod common;
 use std::time::Instant;
 
 use common::{Bed, PATIENCE, TICK, soon, wait_for};
-use zk_session::{Acl, ConnectError, CreateMode, DriverKind, HeldStatus, OpError, Recovery, Secret, Session};
+use zk_session::{
+    Acl, ConnectError, CreateMode, DriverKind, HeldStatus, OpError, Recovery, Secret, Session, TlsOptions,
+};
 use zk_testkit::Op;
 
 for_each_driver!(
@@ -17,6 +19,7 @@ for_each_driver!(
     credentials_come_from_a_file_and_survive_a_reconnect,
     credentials_that_a_server_refuses_are_an_error_at_once,
     an_access_list_without_credentials_is_refused_before_anything_is_sent,
+    tls_and_sasl_need_a_driver_that_has_them,
     a_watch_on_what_may_not_be_read_does_not_storm,
 );
 
@@ -138,6 +141,25 @@ async fn an_access_list_without_credentials_is_refused_before_anything_is_sent(d
     let builder = Session::builder("127.0.0.1:1").driver(driver).acl(Acl::CreatorAll);
     let error = builder.connect().await.unwrap_err();
     assert!(matches!(error, ConnectError::InvalidSetting { .. }), "{error}");
+}
+
+async fn tls_and_sasl_need_a_driver_that_has_them(driver: DriverKind) {
+    let builder = || Session::builder("127.0.0.1:1").driver(driver).connect_timeout(TICK);
+    let tls = TlsOptions { ca_file: "/nowhere/ca.pem".into(), ..TlsOptions::default() };
+    for (what, built, builder) in [
+        ("TLS", cfg!(feature = "tls"), builder().tls(tls)),
+        ("SASL", cfg!(feature = "sasl"), builder().sasl_digest("operator", "hunter2")),
+    ] {
+        let error = builder.connect().await.unwrap_err();
+        if driver == DriverKind::ZookeeperClient && built {
+            // As far as the network, where nobody is.
+            assert!(matches!(error, ConnectError::Unreachable { .. }), "{error}");
+            continue;
+        }
+        assert!(matches!(error, ConnectError::Unsupported { .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.contains(what) && said.contains(&driver.to_string()), "{said}");
+    }
 }
 
 async fn a_watch_on_what_may_not_be_read_does_not_storm(driver: DriverKind) {

@@ -25,6 +25,7 @@ use crate::config::DriverKind;
 use crate::multi::{MultiOp, MultiResult};
 use crate::node::{CreateMode, SessionId, Stat};
 use crate::secret::Secret;
+use crate::secure::Secure;
 use crate::time::BootTime;
 
 #[cfg(test)]
@@ -56,7 +57,7 @@ pub(crate) struct WatchToken(pub(crate) u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     /// As written in the connect string, without the port: what a certificate would have to carry.
-    #[allow(dead_code, reason = "needed once a driver speaks TLS")]
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "needed with TLS"))]
     pub(crate) name: String,
     /// Resolved by the session: drivers resolve no names.
     pub(crate) address: SocketAddr,
@@ -79,6 +80,9 @@ pub(crate) struct ConnectSpec {
     pub(crate) auth: Vec<Auth>,
     /// Of every znode that is created.
     pub(crate) acl: Acl,
+    /// Only what the driver can do.
+    #[cfg_attr(not(any(feature = "tls", feature = "sasl")), allow(dead_code, reason = "nothing to be had"))]
+    pub(crate) secure: Secure,
     /// By when [`connect`] must have answered.
     pub(crate) deadline: BootTime,
 }
@@ -106,6 +110,10 @@ pub(crate) enum ConnectFailure {
     )]
     #[error("the server granted a session timeout of {granted:?}; this driver needs at least {needed:?}")]
     TimeoutTooShort { granted: Duration, needed: Duration },
+    /// TLS fails for a reason that lasts.
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "needed with TLS"))]
+    #[error("TLS: {0}")]
+    Tls(String),
     /// This driver is not compiled in.
     #[error("the driver {kind} is not compiled in: enable the feature of that name in zk-session")]
     NotBuilt { kind: DriverKind },

@@ -31,6 +31,7 @@ fn spec(hosts: &[SocketAddr]) -> ConnectSpec {
         session_timeout: TIMEOUT,
         auth: Vec::new(),
         acl: crate::acl::Acl::Open,
+        secure: crate::secure::Secure::default(),
         deadline: soon(),
     }
 }

@@ -11,6 +11,9 @@
 //! - It does not tell when a server grants another session timeout at a reconnect. The servers of one ensemble must
 //!   have the same bounds; the crate's documentation says so.
 
+#[cfg(feature = "tls")]
+mod tls;
+
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
@@ -26,6 +29,8 @@ use zookeeper_client::{
     MultiWriteResult, OneshotWatcher, Permission, SessionState, StateWatcher,
 };
 
+#[cfg(feature = "tls")]
+use super::Host;
 use super::{
     BARRIER_PATH, BoxFuture, CloseAnswer, Code, ConnectFailure, ConnectSpec, Connected, Driver, DriverError,
     DriverEvent, DriverResult, MultiAnswer, WatchKind, WatchToken,
@@ -39,13 +44,23 @@ use crate::time::{BootTime, sleep_until, within};
 
 /// Makes a session.
 pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
-    let hosts: Vec<String> = spec.hosts.iter().map(|host| host.address.to_string()).collect();
+    let hosts = addresses(&spec);
     let hosts = vec![hosts.join(","); ROUND.div_ceil(hosts.len().max(1))];
     let mut connector = Client::connector()
         .with_session_timeout(spec.session_timeout)
         .with_connection_timeout(silence(spec.session_timeout));
     for auth in &spec.auth {
         connector = connector.with_auth(&auth.scheme, auth.secret.expose());
+    }
+    #[cfg(feature = "tls")]
+    if let Some(options) = &spec.secure.tls {
+        connector = connector.with_tls(tls::prepare(&spec, options).await?);
+    }
+    #[cfg(feature = "sasl")]
+    if let Some(sasl) = &spec.secure.sasl {
+        let password = String::from_utf8_lossy(sasl.password.expose()).into_owned();
+        let sasl = zookeeper_client::SaslOptions::digest_md5(sasl.user.clone(), password);
+        connector = connector.with_sasl(sasl);
     }
     let capture = Capture::default();
     let hosts = hosts.join(",");
@@ -92,6 +107,24 @@ pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailu
     tokio::spawn(report_state(state, events, stopped, ended));
     let driver = Arc::new(ClientDriver { client: Mutex::new(Some(client)), core });
     Ok(Connected { driver, events: receiver })
+}
+
+/// The servers as the client is to reach them.
+fn addresses(spec: &ConnectSpec) -> Vec<String> {
+    #[cfg(feature = "tls")]
+    if spec.secure.tls.is_some() {
+        // By name, for that is what a certificate is for; the client resolves it, on threads of its own.
+        let mut named = Vec::new();
+        for Host { name, address } in &spec.hosts {
+            let name = if name.contains(':') { format!("[{name}]") } else { name.clone() };
+            let named_host = format!("tcp+tls://{name}:{}", address.port());
+            if !named.contains(&named_host) {
+                named.push(named_host);
+            }
+        }
+        return named;
+    }
+    spec.hosts.iter().map(|host| host.address.to_string()).collect()
 }
 
 /// The client's pause between attempts to connect doubles with each round over its hosts and has no bound: with three
