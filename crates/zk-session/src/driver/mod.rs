@@ -227,6 +227,7 @@ pub(crate) trait Driver: Send + Sync + 'static {
 }
 
 /// The server's answer to a group of operations.
+#[cfg_attr(not(feature = "zookeeper-client"), allow(dead_code, reason = "the other driver has none"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MultiAnswer {
     /// One result for each operation.
