@@ -1,4 +1,4 @@
-//! A lock with a fencing token: `lock` and `work`, 40 lines. Start it twice, and kill or freeze the one that holds the lock:
+//! A lock with a fencing token: `lock` and `work`, some 40 lines. Start it twice, and kill or freeze the one that holds the lock:
 //!
 //! `cargo run -p zk-session --example fenced_lock -- 127.0.0.1:2181 /lock`
 

@@ -55,7 +55,9 @@ impl Installation {
         &self.origin
     }
 
-    pub(crate) fn class_path(&self) -> &OsString {
+    /// What `java -cp` needs.
+    #[must_use]
+    pub fn class_path(&self) -> &OsString {
         &self.class_path
     }
 }
