@@ -4,13 +4,14 @@
 
 mod common;
 
+use std::process::Command;
 use std::time::Instant;
 
 use common::{Bed, PATIENCE, TICK, soon, wait_for};
 use zk_session::{
     Acl, ConnectError, CreateMode, DriverKind, HeldStatus, OpError, Recovery, Secret, Session, TlsOptions,
 };
-use zk_testkit::Op;
+use zk_testkit::{Installation, Op};
 
 for_each_driver!(
     nobody_else_gets_at_what_the_creator_keeps_to_itself,
@@ -20,6 +21,7 @@ for_each_driver!(
     credentials_that_a_server_refuses_are_an_error_at_once,
     an_access_list_without_credentials_is_refused_before_anything_is_sent,
     tls_and_sasl_need_a_driver_that_has_them,
+    a_root_that_forbids_deletions_keeps_no_lease_from_coming,
     a_watch_on_what_may_not_be_read_does_not_storm,
 );
 
@@ -160,6 +162,27 @@ async fn tls_and_sasl_need_a_driver_that_has_them(driver: DriverKind) {
         let said = error.to_string();
         assert!(said.contains(what) && said.contains(&driver.to_string()), "{said}");
     }
+}
+
+/// The beats are deletions, refused there for another reason than elsewhere, but by a quorum all the same.
+async fn a_root_that_forbids_deletions_keeps_no_lease_from_coming(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let installation = Installation::find().unwrap();
+    let locked = Command::new(installation.java())
+        .arg("-cp")
+        .arg(installation.class_path())
+        .args(["org.apache.zookeeper.ZooKeeperMain", "-server", &bed.ensemble.connect_string()])
+        .args(["setAcl", "/", "world:anyone:crwa"])
+        .output()
+        .unwrap();
+    assert!(locked.status.success(), "{locked:?}");
+    let session = bed.session().await;
+    session.create("/kept", "", CreateMode::Persistent).await.unwrap();
+    let refused = session.delete("/kept", None).await.unwrap_err();
+    assert!(matches!(refused, OpError::NoAuth { .. }), "{refused}");
+    let keeper = session.keep_lease();
+    wait_for(&mut keeper.subscribe(), "a lease", Option::is_some).await;
+    session.barrier().await.unwrap();
 }
 
 async fn a_watch_on_what_may_not_be_read_does_not_storm(driver: DriverKind) {

@@ -8,9 +8,11 @@
 //! - It reports a dead link late by default; a shorter silence is asked for, so that a session survives a dead link and
 //!   two dead hosts in a row.
 //! - A malformed reply can panic in it: caught, and the session given up.
+//! - Of a certificate that one side refuses it says only that there is no connection: `tls` finds out before.
 //! - It does not tell when a server grants another session timeout at a reconnect. The servers of one ensemble must
 //!   have the same bounds; the crate's documentation says so.
 
+mod convert;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -25,10 +27,10 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use zookeeper_client::{
-    Acl as ClientAcl, Acls, Client, CreateMode as ClientMode, Error, EventType, MultiWriteError,
-    MultiWriteResult, OneshotWatcher, Permission, SessionState, StateWatcher,
+    Client, Error, EventType, MultiWriteError, OneshotWatcher, SessionState, StateWatcher,
 };
 
+use self::convert::{access_list, classify, client_mode, convert, convert_result};
 #[cfg(feature = "tls")]
 use super::Host;
 use super::{
@@ -38,7 +40,7 @@ use super::{
 use crate::acl::Acl;
 use crate::config::DriverKind;
 use crate::incarnation::lock;
-use crate::multi::{MultiOp, MultiResult};
+use crate::multi::MultiOp;
 use crate::node::{CreateMode, SessionId, Stat};
 use crate::time::{BootTime, sleep_until, within};
 
@@ -528,98 +530,5 @@ fn in_words(state: SessionState) -> &'static str {
         SessionState::ConnectedReadOnly => "read-only",
         SessionState::Expired => "of an expired session",
         SessionState::Closed => "closed",
-    }
-}
-
-fn client_mode(mode: CreateMode, sequential: bool) -> ClientMode {
-    match (mode, sequential) {
-        (CreateMode::Persistent, false) => ClientMode::Persistent,
-        (CreateMode::Persistent, true) => ClientMode::PersistentSequential,
-        (CreateMode::Ephemeral, false) => ClientMode::Ephemeral,
-        (CreateMode::Ephemeral, true) => ClientMode::EphemeralSequential,
-    }
-}
-
-fn convert_result(result: MultiWriteResult) -> MultiResult {
-    match result {
-        MultiWriteResult::Check => MultiResult::Checked,
-        MultiWriteResult::Delete => MultiResult::Deleted,
-        // Servers up to 3.8 send a stat without content here.
-        MultiWriteResult::Create { stat, .. } => {
-            MultiResult::Created { stat: Some(convert(stat)).filter(|stat| stat.czxid > 0) }
-        }
-        MultiWriteResult::SetData { stat } => MultiResult::Set { stat: Some(convert(stat)) },
-        // The client knows no other, and no other is asked for.
-        _ => MultiResult::Checked,
-    }
-}
-
-fn access_list(acl: Acl) -> Acls<'static> {
-    static CREATOR_ALL_WORLD_READ: [ClientAcl; 2] = [
-        ClientAcl::new_const(Permission::ALL, "auth", ""),
-        ClientAcl::new_const(Permission::READ, "world", "anyone"),
-    ];
-    match acl {
-        Acl::Open => Acls::anyone_all(),
-        Acl::CreatorAll => Acls::creator_all(),
-        Acl::CreatorAllWorldRead => Acls::new(&CREATOR_ALL_WORLD_READ),
-    }
-}
-
-fn convert(stat: zookeeper_client::Stat) -> Stat {
-    Stat {
-        czxid: stat.czxid,
-        mzxid: stat.mzxid,
-        pzxid: stat.pzxid,
-        version: stat.version,
-        cversion: stat.cversion,
-        ephemeral_owner: stat.ephemeral_owner,
-        ctime_ms: stat.ctime,
-        mtime_ms: stat.mtime,
-        num_children: stat.num_children,
-        data_length: stat.data_length,
-    }
-}
-
-/// What the client's error says of the request. Whatever is not certainly 'not done' is ambiguous.
-fn classify(error: Error) -> DriverError {
-    let code = match error {
-        Error::NoNode => Code::NoNode,
-        Error::NodeExists => Code::NodeExists,
-        Error::BadVersion => Code::BadVersion,
-        Error::NotEmpty => Code::NotEmpty,
-        Error::NoAuth => Code::NoAuth,
-        Error::NoChildrenForEphemerals => Code::NoChildrenForEphemerals,
-        Error::BadArguments(_) => Code::Invalid(error.to_string()),
-        Error::InvalidAcl | Error::QuotaExceeded | Error::Unimplemented | Error::MarshallingError => {
-            Code::Other(error.to_string())
-        }
-        // Refused this time, by this server: worth another attempt.
-        Error::Throttled | Error::SessionMoved | Error::NotReadOnly => {
-            return DriverError::NotSent(error.to_string());
-        }
-        _ => return DriverError::Ambiguous(error.to_string()),
-    };
-    DriverError::Definite(code)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_certainly_undone_is_ambiguous() {
-        for error in [
-            Error::ConnectionLoss,
-            Error::SessionExpired,
-            Error::ClientClosed,
-            Error::Timeout,
-            Error::UnexpectedError(String::new()),
-            Error::UnexpectedErrorCode(-42),
-        ] {
-            assert!(matches!(classify(error.clone()), DriverError::Ambiguous(_)), "{error}");
-        }
-        assert_eq!(classify(Error::NoNode), DriverError::Definite(Code::NoNode));
-        assert!(matches!(classify(Error::Throttled), DriverError::NotSent(_)));
     }
 }
