@@ -54,6 +54,11 @@ impl<'a> Attempts<'a> {
         self.in_doubt
     }
 
+    /// It has been found out that no attempt so far had an effect, nor ever will have one.
+    pub(crate) fn clear_doubt(&mut self) {
+        self.in_doubt = false;
+    }
+
     /// Sends a request that changes nothing until it is answered.
     pub(crate) async fn read<T>(
         &mut self,
@@ -91,7 +96,12 @@ impl<'a> Attempts<'a> {
 
     /// The error for a refusal. In doubt it tells what stands there now, not what became of the request.
     pub(crate) fn refused(&self, code: Code) -> OpError {
-        let path = self.path.to_owned();
+        self.refused_at(self.path, code)
+    }
+
+    /// The same where it is another path that was refused.
+    pub(crate) fn refused_at(&self, path: &str, code: Code) -> OpError {
+        let path = path.to_owned();
         if self.in_doubt {
             return self.changed(format!("now the answer is: {code}"));
         }

@@ -4,9 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::acl::Acl;
 use crate::driver::Auth;
 use crate::error::ConnectError;
 use crate::hosts::ConnectString;
+use crate::secure::Secure;
 
 /// The ZooKeeper client that carries a session. The crate's documentation says what tells them apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,39 +52,6 @@ impl FromStr for DriverKind {
     }
 }
 
-/// Credentials that don't print themselves.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Vec<u8>);
-
-impl Secret {
-    /// Wraps the credentials, in the form that the authentication scheme wants.
-    pub fn new(secret: impl Into<Vec<u8>>) -> Self {
-        Self(secret.into())
-    }
-
-    pub(crate) fn expose(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
-    }
-}
-
-impl From<String> for Secret {
-    fn from(secret: String) -> Self {
-        Self(secret.into_bytes())
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(secret: &str) -> Self {
-        Self(secret.as_bytes().to_vec())
-    }
-}
-
 /// Settings as given.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -93,6 +62,8 @@ pub(crate) struct Settings {
     pub(crate) tick_time: Duration,
     pub(crate) driver: DriverKind,
     pub(crate) auth: Vec<Auth>,
+    pub(crate) acl: Acl,
+    pub(crate) secure: Secure,
 }
 
 impl Settings {
@@ -105,6 +76,8 @@ impl Settings {
             tick_time: Duration::from_secs(2),
             driver: DriverKind::default(),
             auth: Vec::new(),
+            acl: Acl::default(),
+            secure: Secure::default(),
         }
     }
 
@@ -122,6 +95,15 @@ impl Settings {
                 return Err(ConnectError::InvalidSetting { reason });
             }
         }
+        self.secure.check(self.driver)?;
+        if self.acl.needs_identity() && self.auth.is_empty() && !self.secure.has_identity() {
+            let reason = format!(
+                "acl is {:?}, and the session has no credentials by which ZooKeeper could know the creator: add some, \
+                 say by auth",
+                self.acl
+            );
+            return Err(ConnectError::InvalidSetting { reason });
+        }
         Ok(Config {
             connect,
             session_timeout: self.session_timeout,
@@ -130,6 +112,8 @@ impl Settings {
             tick_time: self.tick_time,
             driver: self.driver,
             auth: self.auth,
+            acl: self.acl,
+            secure: self.secure,
         })
     }
 }
@@ -149,11 +133,14 @@ pub(crate) struct Config {
     pub(crate) tick_time: Duration,
     pub(crate) driver: DriverKind,
     pub(crate) auth: Vec<Auth>,
+    pub(crate) acl: Acl,
+    pub(crate) secure: Secure,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secret::Secret;
 
     #[test]
     fn driver_names_go_both_ways() {
@@ -177,5 +164,17 @@ mod tests {
         settings.tick_time = Duration::ZERO;
         let error = settings.check().unwrap_err();
         assert!(error.to_string().contains("tick_time"), "{error}");
+    }
+
+    #[test]
+    fn an_access_list_for_the_creator_needs_to_know_who_that_is() {
+        for acl in [Acl::CreatorAll, Acl::CreatorAllWorldRead] {
+            let mut settings = Settings::new("localhost".to_owned());
+            settings.acl = acl;
+            let error = settings.clone().check().unwrap_err();
+            assert!(error.to_string().contains("credentials"), "{error}");
+            settings.auth.push(Auth { scheme: "digest".to_owned(), secret: Secret::from("user:hunter2") });
+            assert_eq!(settings.check().unwrap().acl, acl);
+        }
     }
 }

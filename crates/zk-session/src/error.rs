@@ -55,6 +55,22 @@ pub enum ConnectError {
         /// The driver.
         driver: DriverKind,
     },
+    /// TLS does not come about: the files, the server's certificate, or the server's opinion of this client's.
+    #[error("TLS with ZooKeeper: {reason}")]
+    Tls {
+        /// The file, or the server, and what is wrong.
+        reason: String,
+    },
+    /// The driver, as it is compiled, can't do what a setting asks for.
+    #[error("the driver {driver}: {what} is {reason}")]
+    Unsupported {
+        /// The driver.
+        driver: DriverKind,
+        /// What was asked for.
+        what: &'static str,
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The driver asked for is not compiled in.
     #[error("the driver {driver} is not compiled in: enable the feature of that name in zk-session")]
     DriverNotBuilt {
@@ -139,6 +155,16 @@ pub enum OpError {
         /// What stood in the way last.
         reason: String,
     },
+    /// The driver has no such operation. Nothing was sent.
+    #[error("{path}: the driver {driver} can't do {what}: take another one")]
+    Unsupported {
+        /// Of the operation.
+        path: String,
+        /// What it has not.
+        what: &'static str,
+        /// The driver.
+        driver: DriverKind,
+    },
     /// The server, or a check before anything was sent, refuses such a request for good.
     #[error("{path}: {reason}")]
     Invalid {
@@ -158,6 +184,13 @@ pub enum UnknownCause {
         /// What was seen last.
         last: String,
     },
+    /// Part of it was done, and then something stood in the way.
+    Partly {
+        /// Znodes that are gone.
+        deleted: u64,
+        /// What stood in the way.
+        error: Box<OpError>,
+    },
     /// The session ended before the outcome could be found out.
     SessionOver,
     /// The answer was lost, and what stands there now does not tell whether the request was applied.
@@ -171,6 +204,9 @@ impl fmt::Display for UnknownCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoAnswer { last } => write!(f, "no answer came in time: {last}"),
+            Self::Partly { deleted, error } => {
+                write!(f, "part of it was done: {deleted} deleted, then {error}")
+            }
             Self::SessionOver => f.write_str("the answer was lost and the ZooKeeper session is over"),
             Self::Changed { now } => write!(f, "the answer was lost and {now}"),
         }
@@ -195,7 +231,11 @@ impl OpError {
     /// The session is over, so that repeating the operation on it is pointless. Its outcome may be unknown at the same
     /// time.
     pub fn is_session_over(&self) -> bool {
-        matches!(self, Self::SessionOver | Self::Unknown { cause: UnknownCause::SessionOver, .. })
+        match self {
+            Self::SessionOver | Self::Unknown { cause: UnknownCause::SessionOver, .. } => true,
+            Self::Unknown { cause: UnknownCause::Partly { error, .. }, .. } => error.is_session_over(),
+            _ => false,
+        }
     }
 
     /// The path of the operation, empty for [`OpError::SessionOver`].
@@ -208,6 +248,7 @@ impl OpError {
             | Self::NoAuth { path }
             | Self::Unknown { path, .. }
             | Self::Unavailable { path, .. }
+            | Self::Unsupported { path, .. }
             | Self::Invalid { path, .. } => path,
             Self::SessionOver => "",
         }
@@ -224,6 +265,7 @@ impl OpError {
             Self::SessionOver => "session_over",
             Self::Unknown { .. } => "unknown",
             Self::Unavailable { .. } => "unavailable",
+            Self::Unsupported { .. } => "unsupported",
             Self::Invalid { .. } => "invalid",
         }
     }

@@ -76,6 +76,8 @@ async fn attempt(
         hosts: survey.hosts,
         session_timeout: config.session_timeout,
         auth: config.auth.clone(),
+        acl: config.acl,
+        secure: config.secure.clone(),
         deadline,
     };
     let connected = match within(deadline, driver::connect(config.driver, spec)).await {
@@ -87,6 +89,7 @@ async fn attempt(
         Some(Err(ConnectFailure::AuthFailed(reason))) => {
             return Err(Some(ConnectError::AuthFailed { reason }));
         }
+        Some(Err(ConnectFailure::Tls(reason))) => return Err(Some(ConnectError::Tls { reason })),
         Some(Err(ConnectFailure::TimeoutTooShort { granted, needed })) => {
             return Err(Some(ConnectError::TimeoutTooShort { granted, needed, driver: config.driver }));
         }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod acl;
 mod attempts;
 mod backoff;
 mod config;
@@ -12,24 +13,32 @@ mod hosts;
 mod incarnation;
 mod instruments;
 mod lease;
+mod multi;
 mod node;
 mod operations;
 mod path;
 mod resolve;
+mod secret;
+mod secure;
 mod session;
 mod state;
+mod subtree;
 mod supervisor;
 mod time;
 mod watching;
 
-pub use config::{DriverKind, Secret, UnknownDriver};
+pub use acl::Acl;
+pub use config::{DriverKind, UnknownDriver};
 pub use error::{Closed, ConnectError, HostFailure, OpError, UnknownCause};
 pub use held::{HeldEphemeral, HeldStatus};
 pub use incarnation::{Incarnation, Tether};
 pub use instruments::describe_metrics;
 pub use lease::{Lease, beat_interval, lease_margin};
+pub use multi::{MultiOp, MultiResult};
 pub use node::{Children, CreateMode, Created, Epoch, Node, SessionId, Stat};
 pub use operations::Recovery;
+pub use secret::{Secret, SecretFileError};
+pub use secure::TlsOptions;
 pub use session::{CloseOutcome, LeaseKeeper, Session, SessionBuilder};
 pub use state::{InactiveReason, SessionState};
 pub use time::{BootTime, sleep_until};
@@ -51,5 +60,6 @@ mod tests {
         check::<super::HeldEphemeral>();
         check::<super::OpError>();
         check::<super::ConnectError>();
+        check::<super::TlsOptions>();
     }
 }

@@ -64,7 +64,8 @@ impl Incarnation {
         .await
     }
 
-    /// Creates a znode that anybody may read and change. Its parent must exist.
+    /// Creates a znode with the access list of the session ([`SessionBuilder::acl`](crate::SessionBuilder::acl)). Its parent
+    /// must exist.
     ///
     /// After a lost answer, an ephemeral that this session owns counts as the one created here; a persistent znode
     /// counts if it has the same data and was never changed, so put something unique into the data where it matters who
@@ -269,7 +270,7 @@ impl Incarnation {
 
     /// After a lost answer: what was sent over the old connection may still be under way to the ensemble's leader, and
     /// the server at hand may lag behind. After a quorum round trip neither is so.
-    async fn catch_up(&self, attempts: &mut Attempts<'_>) -> Result<(), OpError> {
+    pub(crate) async fn catch_up(&self, attempts: &mut Attempts<'_>) -> Result<(), OpError> {
         let barrier = |deadline| self.inner.driver().barrier(deadline);
         attempts.read(barrier).await?.map_err(|code| attempts.refused(code))
     }
@@ -291,7 +292,7 @@ impl Incarnation {
         Ok(Created { path: self.inner.relative(absolute), stat })
     }
 
-    fn is_mine(&self, stat: &Stat, mode: CreateMode) -> bool {
+    pub(crate) fn is_mine(&self, stat: &Stat, mode: CreateMode) -> bool {
         match mode {
             CreateMode::Ephemeral => stat.is_owned_by(self.session_id()),
             CreateMode::Persistent => stat.ephemeral_owner == 0,
@@ -399,7 +400,7 @@ pub(crate) fn check(path: &str) -> Result<(), OpError> {
     path::check(path).map_err(|reason| OpError::Invalid { path: path.to_owned(), reason })
 }
 
-async fn observe<T>(
+pub(crate) async fn observe<T>(
     op: &'static str,
     operation: impl Future<Output = Result<T, OpError>>,
 ) -> Result<T, OpError> {

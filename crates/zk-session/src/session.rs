@@ -7,15 +7,19 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, DriverKind, Secret, Settings};
+use crate::acl::Acl;
+use crate::config::{Config, DriverKind, Settings};
 use crate::driver::Auth;
 use crate::error::{Closed, ConnectError, OpError};
 use crate::held::HeldEphemeral;
 use crate::incarnation::{Incarnation, Tether, lock};
 use crate::lease::Lease;
+use crate::multi::{MultiOp, MultiResult};
 use crate::node::{Children, CreateMode, Created, Node, Stat};
 use crate::operations::{Recovery, check};
 use crate::resolve::Resolver;
+use crate::secret::Secret;
+use crate::secure::{SaslDigest, TlsOptions};
 use crate::state::{InactiveReason, SessionState};
 use crate::supervisor;
 use crate::time::{BootTime, sleep_until, within};
@@ -63,9 +67,43 @@ impl SessionBuilder {
     }
 
     /// Adds credentials, as ZooKeeper's `addauth scheme secret` does, to every session. May be called several times.
+    ///
+    /// A server that does not know the scheme, or refuses the secret, makes [`connect`](Self::connect) fail at once. The
+    /// scheme `digest` (`user:password`) has no list of users on the server: it takes anything there, and a wrong
+    /// password is noticed as [`OpError::NoAuth`] where a znode's access list asks for the right one.
     #[must_use]
     pub fn auth(mut self, scheme: impl Into<String>, secret: impl Into<Secret>) -> Self {
         self.settings.auth.push(Auth { scheme: scheme.into(), secret: secret.into() });
+        self
+    }
+
+    /// Speaks TLS with the servers. Needs the feature `tls` and the driver `zookeeper-client`;
+    /// [`ConnectError::Unsupported`] otherwise.
+    ///
+    /// A certificate that either side does not accept makes [`connect`](Self::connect) fail at once. Names are resolved
+    /// by the driver then, on threads of its own. Unless the process has installed a `CryptoProvider` of rustls, this
+    /// installs the one of aws-lc.
+    #[must_use]
+    pub fn tls(mut self, options: TlsOptions) -> Self {
+        self.settings.secure.tls = Some(options);
+        self
+    }
+
+    /// Authenticates each connection by SASL DIGEST-MD5. Needs the feature `sasl` and the driver `zookeeper-client`;
+    /// [`ConnectError::Unsupported`] otherwise.
+    ///
+    /// The password is never sent, but the mechanism is old and weak: use it with TLS. A wrong password makes
+    /// [`connect`](Self::connect) fail at once.
+    #[must_use]
+    pub fn sasl_digest(mut self, user: impl Into<String>, password: impl Into<Secret>) -> Self {
+        self.settings.secure.sasl = Some(SaslDigest { user: user.into(), password: password.into() });
+        self
+    }
+
+    /// The access list of everything that the session creates: open to all by default.
+    #[must_use]
+    pub fn acl(mut self, acl: Acl) -> Self {
+        self.settings.acl = acl;
         self
     }
 
@@ -287,6 +325,24 @@ impl Session {
     /// As there.
     pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), OpError> {
         self.shared.current(path).await?.delete(path, version).await
+    }
+
+    /// As [`Incarnation::delete_recursive`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn delete_recursive(&self, path: &str) -> Result<(), OpError> {
+        self.shared.current(path).await?.delete_recursive(path).await
+    }
+
+    /// As [`Incarnation::multi`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn multi(&self, ops: impl IntoIterator<Item = MultiOp>) -> Result<Vec<MultiResult>, OpError> {
+        let ops: Vec<MultiOp> = ops.into_iter().collect();
+        let path = ops.first().map_or("/", MultiOp::path).to_owned();
+        self.shared.current(&path).await?.multi(ops).await
     }
 
     /// As [`Incarnation::barrier`].

@@ -14,6 +14,11 @@ const DEBIAN_JARS: &str = "/usr/share/java";
 /// standard error and is the only binding that needs no file to be set up.
 const DEBIAN_NEEDED: [&str; 4] = ["zookeeper.jar", "zookeeper-jute.jar", "slf4j-api.jar", "slf4j-simple.jar"];
 
+/// What TLS needs besides (`NettyServerCnxnFactory`), and the manifest does not
+/// name; a server without TLS does without them.
+const DEBIAN_FOR_TLS: [&str; 3] =
+    ["netty-codec.jar", "netty-resolver.jar", "netty-transport-native-unix-common.jar"];
+
 /// A Java runtime and a class path that together can start a ZooKeeper server.
 #[derive(Debug, Clone)]
 pub struct Installation {
@@ -50,7 +55,9 @@ impl Installation {
         &self.origin
     }
 
-    pub(crate) fn class_path(&self) -> &OsString {
+    /// What `java -cp` needs.
+    #[must_use]
+    pub fn class_path(&self) -> &OsString {
         &self.class_path
     }
 }
@@ -97,7 +104,8 @@ fn debian(dir: &Path) -> Result<OsString, Error> {
         return Err(Error::JarsMissing { dir: dir.to_path_buf(), missing });
     }
     let mut class_path = OsString::new();
-    for jar in DEBIAN_NEEDED {
+    let for_tls = DEBIAN_FOR_TLS.into_iter().filter(|jar| dir.join(jar).is_file());
+    for jar in DEBIAN_NEEDED.into_iter().chain(for_tls) {
         if !class_path.is_empty() {
             class_path.push(":");
         }

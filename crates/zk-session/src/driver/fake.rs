@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::{BoxFuture, CloseAnswer, Driver, DriverError, DriverResult, WatchToken};
+use crate::config::DriverKind;
 use crate::incarnation::{Incarnation, lock};
 use crate::node::{CreateMode, Epoch, SessionId, Stat};
 use crate::time::BootTime;
@@ -77,6 +78,10 @@ impl Fake {
 }
 
 impl Driver for Fake {
+    fn kind(&self) -> DriverKind {
+        DriverKind::ZookeeperClient
+    }
+
     fn session_id(&self) -> SessionId {
         SESSION
     }

@@ -20,8 +20,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::config::{DriverKind, Secret};
+use crate::acl::Acl;
+use crate::config::DriverKind;
+use crate::multi::{MultiOp, MultiResult};
 use crate::node::{CreateMode, SessionId, Stat};
+use crate::secret::Secret;
+use crate::secure::Secure;
 use crate::time::BootTime;
 
 #[cfg(test)]
@@ -53,7 +57,7 @@ pub(crate) struct WatchToken(pub(crate) u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     /// As written in the connect string, without the port: what a certificate would have to carry.
-    #[allow(dead_code, reason = "needed once a driver speaks TLS")]
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "needed with TLS"))]
     pub(crate) name: String,
     /// Resolved by the session: drivers resolve no names.
     pub(crate) address: SocketAddr,
@@ -74,6 +78,11 @@ pub(crate) struct ConnectSpec {
     /// Asked for; the server grants what it likes.
     pub(crate) session_timeout: Duration,
     pub(crate) auth: Vec<Auth>,
+    /// Of every znode that is created.
+    pub(crate) acl: Acl,
+    /// Only what the driver can do.
+    #[cfg_attr(not(any(feature = "tls", feature = "sasl")), allow(dead_code, reason = "nothing to be had"))]
+    pub(crate) secure: Secure,
     /// By when [`connect`] must have answered.
     pub(crate) deadline: BootTime,
 }
@@ -101,6 +110,10 @@ pub(crate) enum ConnectFailure {
     )]
     #[error("the server granted a session timeout of {granted:?}; this driver needs at least {needed:?}")]
     TimeoutTooShort { granted: Duration, needed: Duration },
+    /// TLS fails for a reason that lasts.
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "needed with TLS"))]
+    #[error("TLS: {0}")]
+    Tls(String),
     /// This driver is not compiled in.
     #[error("the driver {kind} is not compiled in: enable the feature of that name in zk-session")]
     NotBuilt { kind: DriverKind },
@@ -122,6 +135,9 @@ pub(crate) async fn connect(kind: DriverKind, spec: ConnectSpec) -> Result<Conne
 
 /// One ZooKeeper session. See the module's documentation for the contract.
 pub(crate) trait Driver: Send + Sync + 'static {
+    /// What it is.
+    fn kind(&self) -> DriverKind;
+
     /// The session's id. It never changes.
     fn session_id(&self) -> SessionId;
 
@@ -156,7 +172,7 @@ pub(crate) trait Driver: Send + Sync + 'static {
         deadline: BootTime,
     ) -> BoxFuture<'static, DriverResult<(Vec<String>, Stat)>>;
 
-    /// Creates a znode, open to all, and answers its path and its stat, whose `czxid` is right. With `sequential`, the
+    /// Creates a znode, with the access list of the session, and answers its path and its stat, whose `czxid` is right. With `sequential`, the
     /// server appends a number to `path`.
     fn create(
         &self,
@@ -184,6 +200,17 @@ pub(crate) trait Driver: Send + Sync + 'static {
         deadline: BootTime,
     ) -> BoxFuture<'static, DriverResult<()>>;
 
+    /// Whether [`multi`](Self::multi) may be called.
+    fn has_multi(&self) -> bool {
+        false
+    }
+
+    /// Does all of the operations, whose paths are absolute, or none. A group that the server refuses is `Ok`, too.
+    fn multi(&self, _ops: &[MultiOp], _deadline: BootTime) -> BoxFuture<'static, DriverResult<MultiAnswer>> {
+        let refused = DriverError::NotSent("this driver has no groups of operations".to_owned());
+        Box::pin(std::future::ready(Err(refused)))
+    }
+
     /// A quorum round trip: `Ok` once a request sent after the call has gone through the ensemble's log. Where a driver
     /// bounds the requests under way, a place is kept for this one: leases depend on it.
     fn barrier(&self, deadline: BootTime) -> BoxFuture<'static, DriverResult<()>>;
@@ -197,6 +224,16 @@ pub(crate) trait Driver: Send + Sync + 'static {
     /// Ends tasks and sockets at once, says nothing to the server, never blocks, may be called more than once.
     /// Requests not yet written are never written; operations under way answer at once.
     fn abort(&self);
+}
+
+/// The server's answer to a group of operations.
+#[cfg_attr(not(feature = "zookeeper-client"), allow(dead_code, reason = "the other driver has none"))]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MultiAnswer {
+    /// One result for each operation.
+    Done(Vec<MultiResult>),
+    /// The operation at that place was refused, and none was done.
+    Refused { at: usize, code: Code },
 }
 
 /// What became of the request to close a session.

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -109,6 +109,48 @@ pub fn log() {
             let level: tracing_subscriber::filter::LevelFilter = level.parse().expect("a level");
             tracing_subscriber::fmt().with_max_level(level).with_test_writer().init();
         }
+    }
+}
+
+/// All that is logged in this process, at every level.
+#[derive(Clone, Default)]
+pub struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Captured {
+    /// Once in a test binary.
+    pub fn begin() -> Self {
+        let captured = Self::default();
+        let writer = captured.clone();
+        tracing_subscriber::fmt()
+            .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .init();
+        captured
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+
+    /// Neither as text nor as the list of numbers that `Debug` makes of bytes.
+    pub fn assert_without(&self, secret: &str) {
+        let numbers = format!("{:?}", secret.as_bytes());
+        let numbers = numbers.trim_matches(['[', ']']);
+        for line in self.text().lines() {
+            assert!(!line.contains(secret) && !line.contains(numbers), "{line}");
+        }
+    }
+}
+
+impl std::io::Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

@@ -62,7 +62,7 @@ use futures_util::future::FutureExt;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-use zookeeper_async::{Acl, WatchedEvent, ZkError, ZkState, ZooKeeper};
+use zookeeper_async::{Acl as ClientAcl, Permission, WatchedEvent, ZkError, ZkState, ZooKeeper};
 
 use self::client::{Queue, dispatch, stat_from_wire, stat_of};
 use self::exchange::{marked_stat, path_with_token};
@@ -75,6 +75,8 @@ use super::{
     BARRIER_PATH, BoxFuture, CloseAnswer, Code, ConnectFailure, ConnectSpec, Connected, Driver, DriverError,
     DriverEvent, DriverResult, WatchToken,
 };
+use crate::acl::Acl;
+use crate::config::DriverKind;
 use crate::node::{CreateMode, SessionId, Stat};
 use crate::time::{BootTime, within};
 
@@ -155,6 +157,7 @@ async fn establish(
     let driver = ZookeeperAsync {
         session_id: SessionId(grant.session_id),
         granted: grant.timeout,
+        acl: spec.acl,
         requests,
         barriers,
         commands: commands.clone(),
@@ -235,6 +238,7 @@ async fn start_client(
 struct ZookeeperAsync {
     session_id: SessionId,
     granted: Duration,
+    acl: Acl,
     requests: Queue,
     barriers: Queue,
     commands: mpsc::UnboundedSender<Command>,
@@ -320,6 +324,10 @@ impl Drop for Unanswered {
 }
 
 impl Driver for ZookeeperAsync {
+    fn kind(&self) -> DriverKind {
+        DriverKind::ZookeeperAsync
+    }
+
     fn session_id(&self) -> SessionId {
         self.session_id
     }
@@ -379,9 +387,9 @@ impl Driver for ZookeeperAsync {
             (CreateMode::Ephemeral, false) => zookeeper_async::CreateMode::Ephemeral,
             (CreateMode::Ephemeral, true) => zookeeper_async::CreateMode::EphemeralSequential,
         };
-        let (owned, bytes) = (path.to_owned(), data.to_vec());
+        let (owned, bytes, acl) = (path.to_owned(), data.to_vec(), access_list(self.acl));
         self.call(deadline, path, data.len(), move |client| async move {
-            let (path, stat) = client.create2(&owned, bytes, Acl::open_unsafe().clone(), mode).await?;
+            let (path, stat) = client.create2(&owned, bytes, acl, mode).await?;
             Ok((path, stat_of(&stat)))
         })
     }
@@ -414,7 +422,8 @@ impl Driver for ZookeeperAsync {
         Box::pin(async move {
             let request = |client: Arc<ZooKeeper>| async move { client.delete(BARRIER_PATH, None).await };
             match queue.call(deadline, request).await {
-                Err(DriverError::Definite(Code::NoNode)) => Ok(()),
+                // Refused by the ensemble, which is what a barrier wants.
+                Err(DriverError::Definite(Code::NoNode | Code::NoAuth)) => Ok(()),
                 other => other,
             }
         })
@@ -442,6 +451,16 @@ impl Driver for ZookeeperAsync {
 
     fn abort(&self) {
         self.home.0.end();
+    }
+}
+
+fn access_list(acl: Acl) -> Vec<ClientAcl> {
+    let creator_all = || ClientAcl::new(Permission::ALL, "auth", "");
+    let world = |permission| ClientAcl::new(permission, "world", "anyone");
+    match acl {
+        Acl::Open => vec![world(Permission::ALL)],
+        Acl::CreatorAll => vec![creator_all()],
+        Acl::CreatorAllWorldRead => vec![creator_all(), world(Permission::READ)],
     }
 }
 

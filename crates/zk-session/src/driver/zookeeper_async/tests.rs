@@ -6,8 +6,8 @@ use tokio::sync::OnceCell;
 use zk_testkit::{Ensemble, Proxy, Which};
 
 use super::*;
-use crate::config::Secret;
 use crate::driver::{Auth, Host, WatchKind};
+use crate::secret::Secret;
 
 mod fakes;
 
@@ -30,6 +30,8 @@ fn spec(hosts: &[SocketAddr]) -> ConnectSpec {
         hosts: hosts.iter().map(|&address| Host { name: address.ip().to_string(), address }).collect(),
         session_timeout: TIMEOUT,
         auth: Vec::new(),
+        acl: crate::acl::Acl::Open,
+        secure: crate::secure::Secure::default(),
         deadline: soon(),
     }
 }

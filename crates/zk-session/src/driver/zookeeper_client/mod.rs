@@ -8,8 +8,13 @@
 //! - It reports a dead link late by default; a shorter silence is asked for, so that a session survives a dead link and
 //!   two dead hosts in a row.
 //! - A malformed reply can panic in it: caught, and the session given up.
+//! - Of a certificate that one side refuses it says only that there is no connection: `tls` finds out before.
 //! - It does not tell when a server grants another session timeout at a reconnect. The servers of one ensemble must
 //!   have the same bounds; the crate's documentation says so.
+
+mod convert;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -22,26 +27,42 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use zookeeper_client::{
-    Acls, Client, CreateMode as ClientMode, Error, EventType, OneshotWatcher, SessionState, StateWatcher,
+    Client, Error, EventType, MultiWriteError, OneshotWatcher, SessionState, StateWatcher,
 };
 
+use self::convert::{access_list, classify, client_mode, convert, convert_result};
+#[cfg(feature = "tls")]
+use super::Host;
 use super::{
     BARRIER_PATH, BoxFuture, CloseAnswer, Code, ConnectFailure, ConnectSpec, Connected, Driver, DriverError,
-    DriverEvent, DriverResult, WatchKind, WatchToken,
+    DriverEvent, DriverResult, MultiAnswer, WatchKind, WatchToken,
 };
+use crate::acl::Acl;
+use crate::config::DriverKind;
 use crate::incarnation::lock;
+use crate::multi::MultiOp;
 use crate::node::{CreateMode, SessionId, Stat};
 use crate::time::{BootTime, sleep_until, within};
 
 /// Makes a session.
 pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
-    let hosts: Vec<String> = spec.hosts.iter().map(|host| host.address.to_string()).collect();
+    let hosts = addresses(&spec);
     let hosts = vec![hosts.join(","); ROUND.div_ceil(hosts.len().max(1))];
     let mut connector = Client::connector()
         .with_session_timeout(spec.session_timeout)
         .with_connection_timeout(silence(spec.session_timeout));
     for auth in &spec.auth {
         connector = connector.with_auth(&auth.scheme, auth.secret.expose());
+    }
+    #[cfg(feature = "tls")]
+    if let Some(options) = &spec.secure.tls {
+        connector = connector.with_tls(tls::prepare(&spec, options).await?);
+    }
+    #[cfg(feature = "sasl")]
+    if let Some(sasl) = &spec.secure.sasl {
+        let password = String::from_utf8_lossy(sasl.password.expose()).into_owned();
+        let sasl = zookeeper_client::SaslOptions::digest_md5(sasl.user.clone(), password);
+        connector = connector.with_sasl(sasl);
     }
     let capture = Capture::default();
     let hosts = hosts.join(",");
@@ -76,6 +97,7 @@ pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailu
     let core = Arc::new(Core {
         session_id: SessionId(client.session_id().0),
         granted: client.session_timeout(),
+        acl: spec.acl,
         state: Mutex::new(state.clone()),
         events: events.clone(),
         closing: CancellationToken::new(),
@@ -87,6 +109,24 @@ pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailu
     tokio::spawn(report_state(state, events, stopped, ended));
     let driver = Arc::new(ClientDriver { client: Mutex::new(Some(client)), core });
     Ok(Connected { driver, events: receiver })
+}
+
+/// The servers as the client is to reach them.
+fn addresses(spec: &ConnectSpec) -> Vec<String> {
+    #[cfg(feature = "tls")]
+    if spec.secure.tls.is_some() {
+        // By name, for that is what a certificate is for; the client resolves it, on threads of its own.
+        let mut named = Vec::new();
+        for Host { name, address } in &spec.hosts {
+            let name = if name.contains(':') { format!("[{name}]") } else { name.clone() };
+            let named_host = format!("tcp+tls://{name}:{}", address.port());
+            if !named.contains(&named_host) {
+                named.push(named_host);
+            }
+        }
+        return named;
+    }
+    spec.hosts.iter().map(|host| host.address.to_string()).collect()
 }
 
 /// The client's pause between attempts to connect doubles with each round over its hosts and has no bound: with three
@@ -133,6 +173,7 @@ struct ClientDriver {
 struct Core {
     session_id: SessionId,
     granted: Duration,
+    acl: Acl,
     state: Mutex<StateWatcher>,
     events: mpsc::UnboundedSender<DriverEvent>,
     /// Operations give up.
@@ -233,6 +274,10 @@ impl ClientDriver {
 }
 
 impl Driver for ClientDriver {
+    fn kind(&self) -> DriverKind {
+        DriverKind::ZookeeperClient
+    }
+
     fn session_id(&self) -> SessionId {
         self.core.session_id
     }
@@ -307,14 +352,10 @@ impl Driver for ClientDriver {
         deadline: BootTime,
     ) -> BoxFuture<'static, DriverResult<(String, Stat)>> {
         let (path, data) = (path.to_owned(), data.to_vec());
-        let mode = match (mode, sequential) {
-            (CreateMode::Persistent, false) => ClientMode::Persistent,
-            (CreateMode::Persistent, true) => ClientMode::PersistentSequential,
-            (CreateMode::Ephemeral, false) => ClientMode::Ephemeral,
-            (CreateMode::Ephemeral, true) => ClientMode::EphemeralSequential,
-        };
+        let mode = client_mode(mode, sequential);
+        let acls = access_list(self.core.acl);
         self.call(deadline, move |client| async move {
-            let options = mode.with_acls(Acls::anyone_all());
+            let options = mode.with_acls(acls);
             let (stat, sequence) = client.create(&path, &data, &options).await?;
             let created = if sequential { format!("{path}{sequence}") } else { path };
             Ok((created, convert(stat)))
@@ -343,6 +384,46 @@ impl Driver for ClientDriver {
     ) -> BoxFuture<'static, DriverResult<()>> {
         let path = path.to_owned();
         self.call(deadline, move |client| async move { client.delete(&path, version).await })
+    }
+
+    fn has_multi(&self) -> bool {
+        true
+    }
+
+    fn multi(&self, ops: &[MultiOp], deadline: BootTime) -> BoxFuture<'static, DriverResult<MultiAnswer>> {
+        let (ops, acls) = (ops.to_vec(), access_list(self.core.acl));
+        self.call(deadline, move |client| async move {
+            let mut writer = client.new_multi_writer();
+            for (at, op) in ops.iter().enumerate() {
+                let added = match op {
+                    // As the server has it: -1 is any version.
+                    MultiOp::Check { path, version } => writer.add_check_version(path, version.unwrap_or(-1)),
+                    MultiOp::Create { path, data, mode } => {
+                        writer.add_create(path, data, &client_mode(*mode, false).with_acls(acls))
+                    }
+                    MultiOp::Set { path, data, version } => writer.add_set_data(path, data, *version),
+                    MultiOp::Delete { path, version } => writer.add_delete(path, *version),
+                };
+                if let Err(error) = added {
+                    return Ok(MultiAnswer::Refused { at, code: Code::Invalid(error.to_string()) });
+                }
+            }
+            match writer.commit().await {
+                Ok(results) if results.len() == ops.len() => {
+                    Ok(MultiAnswer::Done(results.into_iter().map(convert_result).collect()))
+                }
+                Ok(_) => Err(Error::UnexpectedError("results for another number of operations".to_owned())),
+                Err(MultiWriteError::RequestFailed { source }) => Err(source),
+                // The server has answered, and what it answers is that nothing was done.
+                Err(MultiWriteError::OperationFailed { index, source }) => {
+                    let code = match classify(source) {
+                        DriverError::Definite(code) => code,
+                        DriverError::Ambiguous(said) | DriverError::NotSent(said) => Code::Other(said),
+                    };
+                    Ok(MultiAnswer::Refused { at: index, code })
+                }
+            }
+        })
     }
 
     fn barrier(&self, deadline: BootTime) -> BoxFuture<'static, DriverResult<()>> {
@@ -449,63 +530,5 @@ fn in_words(state: SessionState) -> &'static str {
         SessionState::ConnectedReadOnly => "read-only",
         SessionState::Expired => "of an expired session",
         SessionState::Closed => "closed",
-    }
-}
-
-fn convert(stat: zookeeper_client::Stat) -> Stat {
-    Stat {
-        czxid: stat.czxid,
-        mzxid: stat.mzxid,
-        pzxid: stat.pzxid,
-        version: stat.version,
-        cversion: stat.cversion,
-        ephemeral_owner: stat.ephemeral_owner,
-        ctime_ms: stat.ctime,
-        mtime_ms: stat.mtime,
-        num_children: stat.num_children,
-        data_length: stat.data_length,
-    }
-}
-
-/// What the client's error says of the request. Whatever is not certainly 'not done' is ambiguous.
-fn classify(error: Error) -> DriverError {
-    let code = match error {
-        Error::NoNode => Code::NoNode,
-        Error::NodeExists => Code::NodeExists,
-        Error::BadVersion => Code::BadVersion,
-        Error::NotEmpty => Code::NotEmpty,
-        Error::NoAuth => Code::NoAuth,
-        Error::NoChildrenForEphemerals => Code::NoChildrenForEphemerals,
-        Error::BadArguments(_) => Code::Invalid(error.to_string()),
-        Error::InvalidAcl | Error::QuotaExceeded | Error::Unimplemented | Error::MarshallingError => {
-            Code::Other(error.to_string())
-        }
-        // Refused this time, by this server: worth another attempt.
-        Error::Throttled | Error::SessionMoved | Error::NotReadOnly => {
-            return DriverError::NotSent(error.to_string());
-        }
-        _ => return DriverError::Ambiguous(error.to_string()),
-    };
-    DriverError::Definite(code)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_certainly_undone_is_ambiguous() {
-        for error in [
-            Error::ConnectionLoss,
-            Error::SessionExpired,
-            Error::ClientClosed,
-            Error::Timeout,
-            Error::UnexpectedError(String::new()),
-            Error::UnexpectedErrorCode(-42),
-        ] {
-            assert!(matches!(classify(error.clone()), DriverError::Ambiguous(_)), "{error}");
-        }
-        assert_eq!(classify(Error::NoNode), DriverError::Definite(Code::NoNode));
-        assert!(matches!(classify(Error::Throttled), DriverError::NotSent(_)));
     }
 }

@@ -1,0 +1,34 @@
+//! Who may do what with the znodes that a session creates.
+
+/// The access list of every znode that a session creates: by the create operations, as parents, as held ephemerals.
+///
+/// A list is given to a znode when it is created. Znodes that exist keep theirs, parents that were there before
+/// included. ZooKeeper inherits nothing: that a parent can't be read keeps nobody from reading its children.
+///
+/// "Creator" is every identity that the session has proved when it creates the znode: the credentials of
+/// [`SessionBuilder::auth`](crate::SessionBuilder::auth), the user of
+/// [`sasl_digest`](crate::SessionBuilder::sasl_digest), the subject of the client certificate of
+/// [`tls`](crate::SessionBuilder::tls) where the servers authenticate by it. Processes that share znodes need the same
+/// credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Acl {
+    /// Anybody who reaches the servers may do anything.
+    #[default]
+    Open,
+    /// The creator may do anything, nobody else anything but see that the znode exists and what its metadata is:
+    /// ZooKeeper shows those to everybody.
+    CreatorAll,
+    /// The creator may do anything, anybody may read the data and the names of the children.
+    CreatorAllWorldRead,
+}
+
+impl Acl {
+    /// Whether such a znode can only be created by somebody who has said who he is.
+    pub(crate) const fn needs_identity(self) -> bool {
+        match self {
+            Self::Open => false,
+            Self::CreatorAll | Self::CreatorAllWorldRead => true,
+        }
+    }
+}

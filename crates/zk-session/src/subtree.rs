@@ -1,0 +1,130 @@
+//! Deleting a znode with everything below it.
+
+use crate::attempts::{Attempts, Write};
+use crate::driver::Code;
+use crate::error::{OpError, UnknownCause};
+use crate::incarnation::Incarnation;
+use crate::operations::{check, observe};
+use crate::path;
+
+/// How often the children of one znode are deleted before somebody who keeps creating them has won.
+const ROUNDS: u32 = 16;
+
+/// What has become of the deletion of one znode.
+enum Step {
+    Gone,
+    HasChildren,
+    /// The tree that was meant is no more: another one, or none, stands in its place.
+    TreeGone,
+}
+
+impl Incarnation {
+    /// Deletes a znode and everything below it.
+    ///
+    /// This is no transaction: the znodes go one by one, the lowest first, and others may see the tree half gone. What
+    /// is created below meanwhile goes, too. When it returns `Ok`, the tree that stood there when the operation began is
+    /// gone, whoever deleted the last of it; a tree that others have put in its place is left alone, as far as that can
+    /// be seen: between a look and a deletion nothing holds others off. A deletion whose answer was lost is repeated,
+    /// and only while the same tree stands there.
+    ///
+    /// Each step, not the whole, is bounded by the operation timeout.
+    ///
+    /// # Errors
+    /// [`OpError::NoNode`] if there is nothing to begin with, [`OpError::NotEmpty`] if others create znodes as fast as
+    /// these are deleted, and those of [`delete`](Self::delete). With the cause [`UnknownCause::Partly`] some of the tree
+    /// is gone and some is left; calling it again goes on.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves a part of the tree.
+    pub async fn delete_recursive(&self, path: &str) -> Result<(), OpError> {
+        observe("delete_recursive", async {
+            check(path)?;
+            if path == "/" {
+                let reason = "the root can't be deleted".to_owned();
+                return Err(OpError::Invalid { path: path.to_owned(), reason });
+            }
+            let mut deleted = 0;
+            self.delete_tree(path, &mut deleted).await.map_err(|error| match deleted {
+                0 => error,
+                _ => OpError::Unknown {
+                    path: path.to_owned(),
+                    cause: UnknownCause::Partly { deleted, error: Box::new(error) },
+                },
+            })
+        })
+        .await
+    }
+
+    async fn delete_tree(&self, path: &str, deleted: &mut u64) -> Result<(), OpError> {
+        let root = self.inner.absolute(path);
+        let Some(meant) = self.life_of(path, &root).await? else {
+            return Err(OpError::NoNode { path: path.to_owned() });
+        };
+        // What is to be deleted, each below the ones before it or beside them; and how often it had children.
+        let mut ahead = vec![(root.clone(), 0)];
+        while let Some((at, rounds)) = ahead.last_mut() {
+            let (at, rounds_so_far) = (at.clone(), *rounds);
+            *rounds += 1;
+            if at == root && self.life_of(path, &root).await? != Some(meant) {
+                return Ok(());
+            }
+            match self.delete_one(&at, &root, meant, deleted).await? {
+                Step::Gone => drop(ahead.pop()),
+                Step::TreeGone => return Ok(()),
+                Step::HasChildren if rounds_so_far >= ROUNDS => {
+                    return Err(OpError::NotEmpty { path: self.inner.relative(&at) });
+                }
+                Step::HasChildren => {
+                    let names = self.names_below(&at).await?;
+                    ahead.extend(names.iter().map(|name| (path::join(&at, name), 0)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete_one(&self, at: &str, root: &str, meant: i64, deleted: &mut u64) -> Result<Step, OpError> {
+        let path = self.inner.relative(at);
+        let mut attempts = Attempts::new(&self.inner, &path);
+        loop {
+            match attempts.write(|deadline| self.inner.driver().delete(at, None, deadline)).await? {
+                Write::Done(()) => {
+                    *deleted += 1;
+                    return Ok(Step::Gone);
+                }
+                Write::Refused(Code::NoNode) => {
+                    *deleted += u64::from(attempts.in_doubt());
+                    return Ok(Step::Gone);
+                }
+                Write::Refused(Code::NotEmpty) => return Ok(Step::HasChildren),
+                Write::Refused(code) => return Err(attempts.refused(code)),
+                Write::Lost => {
+                    self.catch_up(&mut attempts).await?;
+                    let exists = |deadline| self.inner.driver().exists(root, None, deadline);
+                    let now = attempts.read(exists).await?.map_err(|code| attempts.refused(code))?;
+                    if now.map(|stat| stat.czxid) != Some(meant) {
+                        return Ok(Step::TreeGone);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Which life of a znode this is, by its `czxid`; `None` if it does not exist.
+    async fn life_of(&self, path: &str, absolute: &str) -> Result<Option<i64>, OpError> {
+        let mut attempts = Attempts::new(&self.inner, path);
+        let exists = |deadline| self.inner.driver().exists(absolute, None, deadline);
+        let stat = attempts.read(exists).await?.map_err(|code| attempts.refused(code))?;
+        Ok(stat.map(|stat| stat.czxid))
+    }
+
+    async fn names_below(&self, at: &str) -> Result<Vec<String>, OpError> {
+        let path = self.inner.relative(at);
+        let mut attempts = Attempts::new(&self.inner, &path);
+        match attempts.read(|deadline| self.inner.driver().children(at, None, deadline)).await? {
+            Ok((names, _)) => Ok(names),
+            Err(Code::NoNode) => Ok(Vec::new()),
+            Err(code) => Err(attempts.refused(code)),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! SASL DIGEST-MD5 with real servers.
+
+#![cfg(feature = "sasl")]
+#![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
+
+mod common;
+
+use std::time::Instant;
+
+use common::{Captured, PATIENCE, TICK, builder};
+use tempfile::TempDir;
+use zk_session::{Acl, ConnectError, CreateMode, DriverKind, OpError, Secret, SessionBuilder};
+use zk_testkit::{Ensemble, Proxy};
+
+struct SaslBed {
+    proxy: Proxy,
+    _ensemble: Ensemble,
+    _dir: TempDir,
+}
+
+impl SaslBed {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let jaas = dir.path().join("jaas.conf");
+        let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
+        std::fs::write(
+            &jaas,
+            format!("Server {{ {module} required user_operator=\"hunter2\" user_other=\"tenretni\"; }};\n"),
+        )
+        .unwrap();
+        let ensemble = Ensemble::builder()
+            .servers(1)
+            .tick_time(TICK)
+            .jvm_flag(format!("-Djava.security.auth.login.config={}", jaas.display()))
+            .jvm_flag(
+                "-Dzookeeper.authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+            )
+            .jvm_flag("-Dzookeeper.sessionRequireClientSASLAuth=true")
+            .start()
+            .await
+            .unwrap();
+        let proxy = Proxy::start(ensemble.addresses()[0]).await.unwrap();
+        Self { proxy, _ensemble: ensemble, _dir: dir }
+    }
+
+    fn builder(&self) -> SessionBuilder {
+        builder(DriverKind::ZookeeperClient, self.proxy.addr()).connect_timeout(PATIENCE)
+    }
+}
+
+#[tokio::test]
+async fn a_user_gets_in_and_owns_what_it_creates() {
+    let bed = SaslBed::start().await;
+    let operator = bed.builder().sasl_digest("operator", Secret::from("hunter2")).acl(Acl::CreatorAll);
+    let operator = operator.connect().await.unwrap();
+    operator.create("/mine", "one", CreateMode::Persistent).await.unwrap();
+    // And over another connection.
+    assert!(bed.proxy.cut().await > 0);
+    assert_eq!(operator.get("/mine").await.unwrap().unwrap().data, b"one");
+    let other = bed.builder().sasl_digest("other", Secret::from("tenretni")).connect().await.unwrap();
+    other.barrier().await.unwrap();
+    assert!(matches!(other.get("/mine").await, Err(OpError::NoAuth { .. })));
+}
+
+#[tokio::test]
+async fn a_wrong_password_no_user_and_no_sasl_at_all_are_an_error_at_once() {
+    let log = Captured::begin();
+    let bed = SaslBed::start().await;
+    bed.builder().sasl_digest("operator", "hunter2").connect().await.unwrap();
+    for (what, builder) in [
+        ("a wrong password", bed.builder().sasl_digest("operator", "wrong-secret")),
+        ("an unknown user", bed.builder().sasl_digest("nobody", "wrong-secret")),
+        ("none", bed.builder()),
+    ] {
+        let started = Instant::now();
+        let error = builder.connect().await.unwrap_err();
+        assert!(matches!(error, ConnectError::AuthFailed { .. }), "{what}: {error}");
+        assert!(!error.to_string().contains("wrong-secret"), "{error}");
+        assert!(started.elapsed() < PATIENCE / 3, "{what}: after {:?}", started.elapsed());
+    }
+    assert!(log.text().contains("session is active"), "nothing was captured, so this proves nothing");
+    log.assert_without("hunter2");
+    log.assert_without("wrong-secret");
+}
