@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use e2e::{Cluster, Driver, SOON, Setup, own_ensemble, wait_for};
+use e2e::{Cluster, Driver, SOON, Setup, is_there, own_ensemble, wait_for};
 use zk_session::BootTime;
 
 e2e::with_both_drivers!(
@@ -68,15 +68,20 @@ async fn without_zookeeper_the_leader_stops_by_its_lease_and_comes_back_with_it(
     let ensemble = own_ensemble(|builder| builder).await;
     let mut cluster = Cluster::on(ensemble, Setup::new(driver).set("zookeeper.connect_timeout", "2s")).await;
     let first = cluster.settled().await;
-    cluster.acts(first.token).await;
+    let job = cluster.acts(first.token).await.pids;
 
     for server in 0..3 {
         cluster.ensemble().kill(server).await.unwrap();
     }
     let killed = BootTime::now();
-    wait_for("the end of the leader's job", SOON, async || match cluster.leader().await {
+    wait_for("the end of leadership", SOON, async || match cluster.leader().await {
         Ok(leader) => Err(format!("{leader:?}")),
         Err(_) => Ok(()),
+    })
+    .await;
+    // Who steps down leads no more, and its job has not ended yet.
+    wait_for("the end of the leader's job", SOON, async || {
+        if job.iter().any(|pid| is_there(*pid)) { Err("it runs".to_owned()) } else { Ok(()) }
     })
     .await;
     let acting = cluster.journal().acting(first.token).unwrap();
