@@ -22,7 +22,7 @@ pub(crate) async fn run(filters: &[String]) -> anyhow::Result<ExitCode> {
     if choice.packages().as_ref().is_none_or(starts_programs) {
         // All of the workspace's at once, so that they are built with the same
         // features as the tests are.
-        let mut build = cargo(["build", "--workspace", "--bins"]);
+        let mut build = cargo(["build", "--workspace", "--bins", "--all-features"]);
         if !cargo::run(&mut build).await?.success() {
             bail!("the workspace does not build");
         }
@@ -57,7 +57,7 @@ fn has_nextest() -> bool {
 }
 
 async fn nextest(choice: &Choice) -> anyhow::Result<(Totals, bool)> {
-    let mut command = cargo(["nextest", "run", "--no-tests", "pass"]);
+    let mut command = cargo(["nextest", "run", "--all-features", "--no-tests", "pass"]);
     match choice.packages() {
         Some(packages) => command.args(packages.iter().flat_map(|name| ["--package", name])),
         None => command.arg("--workspace"),
@@ -77,7 +77,7 @@ async fn nextest(choice: &Choice) -> anyhow::Result<(Totals, bool)> {
 async fn plain(choice: &Choice) -> anyhow::Result<(Totals, bool)> {
     let mut all = (Totals::default(), true);
     for args in choice.cargo_test_arguments() {
-        let mut command = cargo(["test", "--no-fail-fast"]);
+        let mut command = cargo(["test", "--all-features", "--no-fail-fast"]);
         command.args(args);
         let (totals, success) = counted(&mut command, Stream::Stdout, Totals::add_libtest_line).await?;
         all = (all.0 + totals, all.1 && success);
@@ -86,7 +86,7 @@ async fn plain(choice: &Choice) -> anyhow::Result<(Totals, bool)> {
 }
 
 async fn doctests() -> anyhow::Result<(Totals, bool)> {
-    let mut command = cargo(["test", "--workspace", "--doc", "--no-fail-fast"]);
+    let mut command = cargo(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"]);
     counted(&mut command, Stream::Stdout, Totals::add_libtest_line).await
 }
 
