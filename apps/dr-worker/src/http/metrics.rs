@@ -125,7 +125,7 @@ fn read_states(worker: &Worker) {
     gauge!("dr_lease_remaining_seconds").set(remaining.as_secs_f64());
     for job in worker.jobs() {
         let name = || job.slot.name().to_owned();
-        let status = job.election.status().borrow().clone();
+        let status = job.election.status_now();
         gauge!("dr_leader", "job" => name()).set(is(status.leads_now()));
         gauge!("dr_term", "job" => name()).set(status.term as f64);
         gauge!("dr_fencing_token", "job" => name()).set(status.fencing_token.unwrap_or(0) as f64);

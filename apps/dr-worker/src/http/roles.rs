@@ -7,7 +7,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use election_core::engine::Role;
+use election_core::{engine::Role, shell::ElectionStatus};
 use serde::Deserialize;
 use serde_json::json;
 use zk_session::{BootTime, SessionState};
@@ -41,7 +41,10 @@ impl Which {
 pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
     match which.of(&worker) {
         // The clock is read now: a worker that was frozen must not say yes by what it knew before.
-        Ok(job) => yes_or_no(&worker, job, job.election.status().borrow().leads_now()),
+        Ok(job) => {
+            let status = job.election.status_now();
+            yes_or_no(&worker, job, &status, status.leads_now())
+        }
         Err(refusal) => *refusal,
     }
 }
@@ -49,8 +52,8 @@ pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Quer
 pub(super) async fn standby(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
     match which.of(&worker) {
         Ok(job) => {
-            let stands_by = job.election.status().borrow().role == Role::Standby;
-            yes_or_no(&worker, job, stands_by && is_active(&worker))
+            let status = job.election.status_now();
+            yes_or_no(&worker, job, &status, status.role == Role::Standby && is_active(&worker))
         }
         Err(refusal) => *refusal,
     }
@@ -64,7 +67,7 @@ pub(super) async fn liveness() -> Response {
 
 /// Whether this worker can take part now.
 pub(super) async fn readiness(State(worker): State<Arc<Worker>>) -> Response {
-    let stands = |job: &Job| job.election.status().borrow().role != Role::Joining;
+    let stands = |job: &Job| job.election.status_now().role != Role::Joining;
     let ready = is_active(&worker) && worker.jobs().iter().all(stands);
     answer(code(ready), &json!({ "ready": ready }))
 }
@@ -77,8 +80,7 @@ fn code(yes: bool) -> StatusCode {
     if yes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-fn yes_or_no(worker: &Worker, job: &Job, yes: bool) -> Response {
-    let status = job.election.status().borrow().clone();
+fn yes_or_no(worker: &Worker, job: &Job, status: &ElectionStatus, yes: bool) -> Response {
     let remaining = status.work_until.map(|until| until.duration_since(BootTime::now()).as_millis());
     let body = json!({
         "job": job.slot.name(),

@@ -34,7 +34,7 @@ struct JobStatus {
 
 pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
     let jobs = worker.jobs().iter().map(|job| {
-        let status = job.election.status().borrow().clone();
+        let status = job.election.status_now();
         let shown = JobStatus {
             role: status.role.as_str(),
             term: status.term,
@@ -68,6 +68,6 @@ pub(super) fn session_word(worker: &Worker) -> &'static str {
 
 /// How long this member may go on leading from now without another sign of life.
 pub(super) fn lease_remaining(worker: &Worker) -> Option<std::time::Duration> {
-    let until = worker.jobs().iter().filter_map(|job| job.election.status().borrow().work_until).max()?;
+    let until = worker.jobs().iter().filter_map(|job| job.election.status_now().work_until).max()?;
     Some(until.duration_since(BootTime::now()))
 }

@@ -152,6 +152,15 @@ impl Election {
         self.handle.status.clone()
     }
 
+    /// What this member is doing now.
+    ///
+    /// A copy, so that nothing is locked while it is looked at. A `borrow()` of
+    /// [`status`](Self::status) that is still alive at the next one deadlocks as soon
+    /// as the election wants to tell something new in between.
+    pub fn status_now(&self) -> ElectionStatus {
+        self.handle.status.borrow().clone()
+    }
+
     /// Says whether this member is fit to lead.
     pub fn set_health(&self, health: Health) {
         let _ = self.handle.events.send(Event::Health(health));
