@@ -290,6 +290,8 @@ async fn the_guard_ends_with_its_job_and_by_no_polite_signal_before() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         kill(guard, signal).expect("it lives");
     }
+    // That nothing happens can only be seen by giving it time to happen: a longer
+    // wait would see more, a slow machine makes no failure of it.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(job.status().borrow().state, ProcessState::Running);
     job.stop(soon()).await;
