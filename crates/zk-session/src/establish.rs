@@ -12,7 +12,7 @@ use crate::error::{ConnectError, HostFailure};
 use crate::hosts::Server;
 use crate::incarnation::Incarnation;
 use crate::node::Epoch;
-use crate::session::Shared;
+use crate::shared::Shared;
 use crate::time::{BootTime, sleep_until, within};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));

@@ -10,7 +10,7 @@ use crate::backoff::Backoff;
 use crate::error::{Closed, OpError};
 use crate::incarnation::Incarnation;
 use crate::node::{CreateMode, Epoch, Node, SessionId, Stat};
-use crate::session::Shared;
+use crate::shared::Shared;
 use crate::time::{BootTime, sleep_until};
 use crate::watching::{DataWatch, Observed};
 

@@ -21,6 +21,7 @@ mod resolve;
 mod secret;
 mod secure;
 mod session;
+mod shared;
 mod state;
 mod subtree;
 mod supervisor;

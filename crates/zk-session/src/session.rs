@@ -1,32 +1,28 @@
 //! The session as its users hold it: handles, waiting, closing.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio_util::task::TaskTracker;
 
 use crate::acl::Acl;
-use crate::config::{Config, DriverKind, Settings};
+use crate::config::{DriverKind, Settings};
 use crate::driver::Auth;
 use crate::error::{Closed, ConnectError, OpError};
 use crate::held::HeldEphemeral;
-use crate::incarnation::{Incarnation, Tether, lock};
+use crate::incarnation::{Incarnation, Tether};
 use crate::lease::Lease;
 use crate::multi::{MultiOp, MultiResult};
 use crate::node::{Children, CreateMode, Created, Node, Stat};
 use crate::operations::{Recovery, check};
-use crate::resolve::Resolver;
 use crate::secret::Secret;
 use crate::secure::{SaslDigest, TlsOptions};
-use crate::state::{InactiveReason, SessionState};
+use crate::shared::{LastHandle, Shared};
+use crate::state::SessionState;
 use crate::supervisor;
-use crate::time::{BootTime, sleep_until, within};
+use crate::time::{BootTime, within};
 use crate::watching::{ChildrenWatch, DataWatch};
-
-/// How long the session is given to say goodbye when its last handle is dropped.
-const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Settings of a session to be made.
 #[derive(Clone, Debug)]
@@ -259,6 +255,9 @@ impl Session {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
     pub async fn get(&self, path: &str) -> Result<Option<Node>, OpError> {
         self.shared.current(path).await?.get(path).await
     }
@@ -267,6 +266,9 @@ impl Session {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
     pub async fn children(&self, path: &str) -> Result<Option<Children>, OpError> {
         self.shared.current(path).await?.children(path).await
     }
@@ -274,6 +276,9 @@ impl Session {
     /// As [`Incarnation::create`].
     ///
     /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
     /// As there.
     pub async fn create(
         &self,
@@ -287,6 +292,9 @@ impl Session {
     /// As [`Incarnation::create_sequential`].
     ///
     /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
     /// As there.
     pub async fn create_sequential(
         &self,
@@ -302,6 +310,9 @@ impl Session {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
     pub async fn create_parents(&self, path: &str) -> Result<(), OpError> {
         self.shared.current(path).await?.create_parents(path).await
     }
@@ -309,6 +320,9 @@ impl Session {
     /// As [`Incarnation::set`].
     ///
     /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
     /// As there.
     pub async fn set(
         &self,
@@ -323,6 +337,9 @@ impl Session {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
     pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), OpError> {
         self.shared.current(path).await?.delete(path, version).await
     }
@@ -331,6 +348,9 @@ impl Session {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
     pub async fn delete_recursive(&self, path: &str) -> Result<(), OpError> {
         self.shared.current(path).await?.delete_recursive(path).await
     }
@@ -338,6 +358,9 @@ impl Session {
     /// As [`Incarnation::multi`].
     ///
     /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
     /// As there.
     pub async fn multi(&self, ops: impl IntoIterator<Item = MultiOp>) -> Result<Vec<MultiResult>, OpError> {
         let ops: Vec<MultiOp> = ops.into_iter().collect();
@@ -348,6 +371,9 @@ impl Session {
     /// As [`Incarnation::barrier`].
     ///
     /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
     /// As there.
     pub async fn barrier(&self) -> Result<Duration, OpError> {
         self.shared.current("/").await?.barrier().await
@@ -394,124 +420,5 @@ impl Clone for LeaseKeeper {
 impl Drop for LeaseKeeper {
     fn drop(&mut self) {
         self.shared.keepers.send_modify(|count| *count = count.saturating_sub(1));
-    }
-}
-
-/// What the handles, the supervisor and the holders of znodes share.
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) resolver: Resolver,
-    pub(crate) state: watch::Sender<SessionState>,
-    pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
-    pub(crate) lease: watch::Sender<Option<Lease>>,
-    pub(crate) keepers: watch::Sender<usize>,
-    /// By when the session is to be closed, once that is wanted.
-    pub(crate) closing: watch::Sender<Option<BootTime>>,
-    pub(crate) outcome: watch::Sender<Option<CloseOutcome>>,
-    pub(crate) tasks: TaskTracker,
-    /// Tasks are begun under this lock, and only while it is false, so that closing waits for all of them.
-    closed_to_tasks: Mutex<bool>,
-}
-
-impl Shared {
-    fn new(config: Config) -> Self {
-        Self {
-            resolver: Resolver::new(&config.connect.servers),
-            config,
-            state: watch::Sender::new(SessionState::Inactive { reason: InactiveReason::NotYetConnected }),
-            incarnation: watch::Sender::new(None),
-            lease: watch::Sender::new(None),
-            keepers: watch::Sender::new(0),
-            closing: watch::Sender::new(None),
-            outcome: watch::Sender::new(None),
-            tasks: TaskTracker::new(),
-            closed_to_tasks: Mutex::new(false),
-        }
-    }
-
-    pub(crate) fn living(&self) -> Option<Incarnation> {
-        self.incarnation.borrow().clone().filter(|living| !living.is_over())
-    }
-
-    pub(crate) async fn active(&self) -> Result<Incarnation, Closed> {
-        let mut state = self.state.subscribe();
-        loop {
-            let wanted = match &*state.borrow_and_update() {
-                SessionState::Active { epoch } => Some(*epoch),
-                SessionState::Closed => return Err(Closed),
-                _ => None,
-            };
-            if let Some(living) = self.living().filter(|living| Some(living.epoch()) == wanted) {
-                return Ok(living);
-            }
-            state.changed().await.map_err(|_| Closed)?;
-        }
-    }
-
-    /// The session to do an operation on.
-    async fn current(&self, path: &str) -> Result<Incarnation, OpError> {
-        let timeout = self.config.operation_timeout;
-        match within(BootTime::now() + timeout, self.active()).await {
-            Some(Ok(incarnation)) => Ok(incarnation),
-            Some(Err(Closed)) => Err(OpError::SessionOver),
-            None => Err(OpError::Unavailable {
-                path: path.to_owned(),
-                within: timeout,
-                reason: match &*self.state.borrow() {
-                    SessionState::Inactive { reason } => format!("there is no ZooKeeper session: {reason}"),
-                    state => format!("the ZooKeeper session is {state}"),
-                },
-            }),
-        }
-    }
-
-    /// Starts a task that ends by itself when the session is closed. After that, none is started.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let closed = lock(&self.closed_to_tasks);
-        if !*closed {
-            self.tasks.spawn(task);
-        }
-    }
-
-    pub(crate) fn begin_closing(&self, deadline: BootTime) {
-        *lock(&self.closed_to_tasks) = true;
-        self.closing.send_if_modified(|closing| {
-            let first = closing.is_none();
-            closing.get_or_insert(deadline);
-            first
-        });
-        self.tasks.close();
-    }
-
-    /// Returns when closing is wanted, with its deadline.
-    pub(crate) async fn closing(&self) -> BootTime {
-        let mut closing = self.closing.subscribe();
-        // The sender is in `self`.
-        let deadline = closing.wait_for(Option::is_some).await.ok().and_then(|deadline| *deadline);
-        deadline.unwrap_or_else(BootTime::now)
-    }
-
-    /// Sleeps, or answers the deadline for closing, if that is wanted before.
-    pub(crate) async fn sleep(&self, until: BootTime) -> Result<(), BootTime> {
-        tokio::select! {
-            biased;
-            deadline = self.closing() => Err(deadline),
-            () = sleep_until(until) => Ok(()),
-        }
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("state", &*self.state.borrow()).finish_non_exhaustive()
-    }
-}
-
-/// Dropped with the last handle: the session is closed in the background.
-struct LastHandle(Arc<Shared>);
-
-impl Drop for LastHandle {
-    fn drop(&mut self) {
-        self.0.begin_closing(BootTime::now() + GOODBYE);
     }
 }

@@ -18,7 +18,8 @@ use crate::incarnation::Incarnation;
 use crate::instruments;
 use crate::lease::{Lease, LeaseHistory, beat_interval};
 use crate::node::Epoch;
-use crate::session::{CloseOutcome, Shared};
+use crate::session::CloseOutcome;
+use crate::shared::Shared;
 use crate::state::{Event, InactiveReason, Machine, SessionState};
 use crate::time::{BootTime, sleep_until};
 

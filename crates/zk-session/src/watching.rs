@@ -16,7 +16,7 @@ use crate::error::{Closed, OpError};
 use crate::incarnation::{ArmedWatch, Incarnation};
 use crate::node::{Children, Epoch, Node};
 use crate::operations::check;
-use crate::session::Shared;
+use crate::shared::Shared;
 use crate::time::BootTime;
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));

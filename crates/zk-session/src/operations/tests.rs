@@ -1,0 +1,116 @@
+//! The operations over a driver that answers by a script.
+
+use super::*;
+use crate::driver::DriverError;
+use crate::driver::fake::{Fake, Reply, SESSION};
+use crate::error::UnknownCause;
+
+const GRANTED: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_millis(200);
+
+fn stat(owner: i64) -> Stat {
+    Stat { czxid: 5, mzxid: 5, ephemeral_owner: owner, ..Stat::default() }
+}
+
+fn lost() -> Reply {
+    Reply::Fail(DriverError::Ambiguous("lost".to_owned()))
+}
+
+fn refused(code: Code) -> Reply {
+    Reply::Fail(DriverError::Definite(code))
+}
+
+fn session(script: impl IntoIterator<Item = Reply>) -> (std::sync::Arc<Fake>, Incarnation) {
+    let fake = Fake::new(GRANTED, script);
+    let incarnation = fake.incarnation(TIMEOUT, BootTime::now());
+    (fake, incarnation)
+}
+
+#[test]
+fn numbers_as_zookeeper_appends_them() {
+    assert!(is_numbered("m-0000000007", "m-"));
+    assert!(is_numbered("m--2147483648", "m-"));
+    assert!(!is_numbered("m-", "m-"));
+    assert!(!is_numbered("m-other-0000000007", "m-"));
+    assert!(!is_numbered("x-0000000007", "m-"));
+}
+
+#[tokio::test]
+async fn past_the_local_deadline_nothing_is_sent() {
+    let fake = Fake::new(GRANTED, [Reply::None]);
+    // As after a freeze: no event has come yet, only the clock tells.
+    let frozen = fake.incarnation(TIMEOUT, BootTime::now() - GRANTED);
+    assert_eq!(frozen.create("/a", "", CreateMode::Ephemeral).await, Err(OpError::SessionOver));
+    assert_eq!(frozen.delete("/a", None).await, Err(OpError::SessionOver));
+    assert_eq!(frozen.barrier().await, Err(OpError::SessionOver));
+    assert!(frozen.is_over());
+    frozen.over().await;
+    assert_eq!(fake.asked(), 0);
+    assert!(fake.is_aborted(), "and what was queued goes with it");
+}
+
+#[tokio::test]
+async fn a_driver_that_never_answers_is_not_waited_for() {
+    let (fake, session) = session([]);
+    let started = BootTime::now();
+    let error = session.create("/a", "", CreateMode::Ephemeral).await.unwrap_err();
+    assert!(error.is_unknown(), "{error}");
+    let error = session.get("/a").await.unwrap_err();
+    assert!(matches!(error, OpError::Unavailable { .. }), "{error}");
+    assert!(BootTime::now().duration_since(started) < 4 * TIMEOUT);
+    assert_eq!(fake.asked(), 2);
+}
+
+#[tokio::test]
+async fn a_request_that_never_left_is_repeated_without_doubt() {
+    let not_sent = || Reply::Fail(DriverError::NotSent("not connected".to_owned()));
+    let script = [not_sent(), not_sent(), refused(Code::NodeExists), Reply::Stat(vec![], stat(SESSION.0))];
+    let (fake, session) = session(script);
+    // Nothing of it was ever sent, so what stands there is from before.
+    let error = session.create("/a", "", CreateMode::Ephemeral).await.unwrap_err();
+    assert_eq!(error, OpError::NodeExists { path: "/a".to_owned(), owner: Some(SESSION.0) });
+    assert_eq!(fake.asked(), 4);
+}
+
+#[tokio::test]
+async fn an_ephemeral_of_another_session_discredits_the_driver() {
+    let (fake, session) = session([Reply::Stat(vec![], stat(0x66))]);
+    let error = session.create("/a", "", CreateMode::Ephemeral).await.unwrap_err();
+    assert!(error.is_unknown() && error.is_session_over(), "{error}");
+    assert!(session.is_over() && fake.is_aborted());
+}
+
+#[tokio::test]
+async fn an_ephemeral_of_this_session_with_other_data_is_another_tasks() {
+    let script = [lost(), refused(Code::NodeExists), Reply::Stat(b"theirs".to_vec(), stat(SESSION.0))];
+    let (_, session) = session(script);
+    let error = session.create("/a", "mine", CreateMode::Ephemeral).await.unwrap_err();
+    assert_eq!(error, OpError::NodeExists { path: "/a".to_owned(), owner: Some(SESSION.0) });
+}
+
+#[tokio::test]
+async fn a_refusal_after_a_lost_answer_does_not_prove_that_nothing_was_done() {
+    for code in [Code::NoNode, Code::NoAuth] {
+        let (_, session) = session([lost(), refused(code)]);
+        let error = session.set("/a", "", Some(3)).await.unwrap_err();
+        assert!(matches!(&error, OpError::Unknown { cause: UnknownCause::Changed { .. }, .. }), "{error}");
+    }
+    let newer = Stat { version: 9, ..stat(0) };
+    let (_, session) = session([lost(), refused(Code::BadVersion), Reply::Stat(vec![], newer)]);
+    let error = session.set("/a", "", Some(3)).await.unwrap_err();
+    assert!(error.is_unknown(), "{error}");
+}
+
+#[tokio::test]
+async fn the_end_of_the_session_after_a_lost_answer_leaves_the_outcome_unknown() {
+    let fake = Fake::new(GRANTED, [lost()]);
+    // It ends while the second attempt waits for its answer.
+    let session = fake.incarnation(GRANTED, BootTime::now() - GRANTED + TIMEOUT);
+    let waiting = tokio::spawn({
+        let session = session.clone();
+        async move { session.create("/a", "", CreateMode::Persistent).await }
+    });
+    session.over().await;
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(error.is_unknown() && error.is_session_over(), "{error}");
+}

@@ -1,0 +1,139 @@
+//! What the handles of a session, its supervisor and the holders of its znodes share.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::error::{Closed, OpError};
+use crate::incarnation::{Incarnation, lock};
+use crate::lease::Lease;
+use crate::resolve::Resolver;
+use crate::session::CloseOutcome;
+use crate::state::{InactiveReason, SessionState};
+use crate::time::{BootTime, sleep_until, within};
+
+/// How long the session is given to say goodbye when its last handle is dropped.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// What the handles, the supervisor and the holders of znodes share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) resolver: Resolver,
+    pub(crate) state: watch::Sender<SessionState>,
+    pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
+    pub(crate) lease: watch::Sender<Option<Lease>>,
+    pub(crate) keepers: watch::Sender<usize>,
+    /// By when the session is to be closed, once that is wanted.
+    pub(crate) closing: watch::Sender<Option<BootTime>>,
+    pub(crate) outcome: watch::Sender<Option<CloseOutcome>>,
+    pub(crate) tasks: TaskTracker,
+    /// Tasks are begun under this lock, and only while it is false, so that closing waits for all of them.
+    closed_to_tasks: Mutex<bool>,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            resolver: Resolver::new(&config.connect.servers),
+            config,
+            state: watch::Sender::new(SessionState::Inactive { reason: InactiveReason::NotYetConnected }),
+            incarnation: watch::Sender::new(None),
+            lease: watch::Sender::new(None),
+            keepers: watch::Sender::new(0),
+            closing: watch::Sender::new(None),
+            outcome: watch::Sender::new(None),
+            tasks: TaskTracker::new(),
+            closed_to_tasks: Mutex::new(false),
+        }
+    }
+
+    pub(crate) fn living(&self) -> Option<Incarnation> {
+        self.incarnation.borrow().clone().filter(|living| !living.is_over())
+    }
+
+    pub(crate) async fn active(&self) -> Result<Incarnation, Closed> {
+        let mut state = self.state.subscribe();
+        loop {
+            let wanted = match &*state.borrow_and_update() {
+                SessionState::Active { epoch } => Some(*epoch),
+                SessionState::Closed => return Err(Closed),
+                _ => None,
+            };
+            if let Some(living) = self.living().filter(|living| Some(living.epoch()) == wanted) {
+                return Ok(living);
+            }
+            state.changed().await.map_err(|_| Closed)?;
+        }
+    }
+
+    /// The session to do an operation on.
+    pub(crate) async fn current(&self, path: &str) -> Result<Incarnation, OpError> {
+        let timeout = self.config.operation_timeout;
+        match within(BootTime::now() + timeout, self.active()).await {
+            Some(Ok(incarnation)) => Ok(incarnation),
+            Some(Err(Closed)) => Err(OpError::SessionOver),
+            None => Err(OpError::Unavailable {
+                path: path.to_owned(),
+                within: timeout,
+                reason: match &*self.state.borrow() {
+                    SessionState::Inactive { reason } => format!("there is no ZooKeeper session: {reason}"),
+                    state => format!("the ZooKeeper session is {state}"),
+                },
+            }),
+        }
+    }
+
+    /// Starts a task that ends by itself when the session is closed. After that, none is started.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let closed = lock(&self.closed_to_tasks);
+        if !*closed {
+            self.tasks.spawn(task);
+        }
+    }
+
+    pub(crate) fn begin_closing(&self, deadline: BootTime) {
+        *lock(&self.closed_to_tasks) = true;
+        self.closing.send_if_modified(|closing| {
+            let first = closing.is_none();
+            closing.get_or_insert(deadline);
+            first
+        });
+        self.tasks.close();
+    }
+
+    /// Returns when closing is wanted, with its deadline.
+    pub(crate) async fn closing(&self) -> BootTime {
+        let mut closing = self.closing.subscribe();
+        // The sender is in `self`.
+        let deadline = closing.wait_for(Option::is_some).await.ok().and_then(|deadline| *deadline);
+        deadline.unwrap_or_else(BootTime::now)
+    }
+
+    /// Sleeps, or answers the deadline for closing, if that is wanted before.
+    pub(crate) async fn sleep(&self, until: BootTime) -> Result<(), BootTime> {
+        tokio::select! {
+            biased;
+            deadline = self.closing() => Err(deadline),
+            () = sleep_until(until) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("state", &*self.state.borrow()).finish_non_exhaustive()
+    }
+}
+
+/// Dropped with the last handle: the session is closed in the background.
+pub(crate) struct LastHandle(pub(crate) Arc<Shared>);
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        self.0.begin_closing(BootTime::now() + GOODBYE);
+    }
+}
