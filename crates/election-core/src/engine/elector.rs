@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    decision::{Question, Undecided, cause_of},
+    decision::{Question, Undecided},
     policy::Policy,
     view::{Known, Meta, View},
     watchdog::{Phase, Watchdog},
@@ -17,14 +17,11 @@ use crate::{
     ids::{Ballot, MemberId},
     record::{
         Cause, Control, Current, Elected, Exclusion, Health, MemberRecord, Mode, Named, RecordError, Request,
-        RequestKind, RequestState, Status, Target,
+        Status, Target,
     },
     strategy::Strategy,
     time::{Now, Time},
 };
-
-/// How many ended requests are kept for operators to read.
-const KEPT_REQUESTS: usize = 50;
 
 /// The one thing to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -370,119 +367,6 @@ impl Facts<'_> {
         }
     }
 
-    // ---- requests ----
-
-    /// Writes down what has become of requests that were decided.
-    fn settle_requests(&self) -> Option<Verdict> {
-        let (elected, _) = self.elected?;
-        for (name, (request, place)) in self.requests {
-            if request.state.is_final() || Some(name) > elected.last_request.as_ref() {
-                continue;
-            }
-            let at_ms = self.now.unix_ms;
-            let state = if elected.request.as_ref() == Some(name) {
-                self.progress_of(elected, request)
-            } else {
-                RequestState::Failed {
-                    reason: format!("overtaken by term {}: {}", elected.term, elected.sentence),
-                    at_ms,
-                }
-            };
-            if state != request.state {
-                let request = Request { state, ..request.clone() };
-                return Some(Verdict::Answer(name.clone(), place.version, Box::new(request)));
-            }
-        }
-        None
-    }
-
-    fn progress_of(&self, elected: &Elected, request: &Request) -> RequestState {
-        let at_ms = self.now.unix_ms;
-        let ready = self.current.filter(|(c, _)| {
-            c.status == Status::Ready
-                && elected.named().is_some_and(|n| n.ballot == c.ballot)
-                && c.term == elected.term
-        });
-        match ready {
-            None => RequestState::Accepted { term: elected.term },
-            Some((current, _)) if meets(&request.to, current) => {
-                RequestState::Done { term: elected.term, leader: current.member.clone(), at_ms }
-            }
-            Some((current, _)) => RequestState::Failed {
-                reason: format!(
-                    "the target vanished meanwhile; {} leads in term {}",
-                    current.member, elected.term
-                ),
-                at_ms,
-            },
-        }
-    }
-
-    /// The first request that nobody has decided yet.
-    fn next_request(&self, elected: Option<&Elected>) -> Option<(&str, &Request, Meta)> {
-        let last = elected.and_then(|e| e.last_request.as_ref());
-        let undecided = |(name, (request, _)): &(&String, &(Request, Meta))| {
-            !request.state.is_final() && Some(*name) > last
-        };
-        self.requests.iter().find(undecided).map(|(name, (request, place))| (name.as_str(), request, *place))
-    }
-
-    fn request(&self, name: &str) -> Option<(&str, &Request)> {
-        self.requests.get_key_value(name).map(|(name, (request, _))| (name.as_str(), request))
-    }
-
-    fn carry_out(
-        &self,
-        elected: Option<(&Elected, Meta)>,
-        name: &str,
-        request: &Request,
-        place: Meta,
-        watchdog: &mut Watchdog,
-    ) -> Verdict {
-        let refuse = |reason: String| {
-            let state = RequestState::Failed { reason, at_ms: self.now.unix_ms };
-            Verdict::Refuse(name.to_owned(), place.version, Box::new(Request { state, ..request.clone() }))
-        };
-        let named = elected.and_then(|(e, _)| e.named());
-        if let Some(named) = named.filter(|n| meets_named(&request.to, n)) {
-            let serving =
-                self.current.is_some_and(|(c, _)| c.ballot == named.ballot && c.status == Status::Ready);
-            if serving {
-                return refuse(format!("{} of site {} leads already", named.member, named.site));
-            }
-        }
-        let ready = self.current.filter(|(c, _)| c.status == Status::Ready);
-        if request.kind == RequestKind::Switchover && ready.is_none() {
-            return refuse("there is no READY leader that could hand over; use failover".to_owned());
-        }
-        let noticed = watchdog.noticed(elected.map_or(0, |(e, _)| e.term), "request", self.now);
-        let question = self.question(noticed);
-        let what = match &request.reason {
-            Some(reason) => format!("{} asked for by {} ({reason})", request.kind.as_str(), request.by),
-            None => format!("{} asked for by {}", request.kind.as_str(), request.by),
-        };
-        let decided = match question.decide(cause_of(request.kind), &what, None, Some((name, request))) {
-            Ok(decided) => decided,
-            Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
-                return refuse(why);
-            }
-            Err(Undecided::Held { sentence, .. }) => return refuse(sentence),
-        };
-        let holder = self.current.filter(|(c, _)| decided.named().is_some_and(|n| n.ballot != c.ballot));
-        let decided = match holder {
-            // The first of three steps, each of which any elector can finish.
-            Some((current, _)) if request.force => question.vacate(&current.named(), Some((name, request))),
-            _ => decided,
-        };
-        Verdict::Write(Box::new(decided), elected.map(|(_, meta)| meta.version))
-    }
-
-    fn trim(&self) -> Option<Verdict> {
-        let ended: Vec<_> = self.requests.iter().filter(|(_, (r, _))| r.state.is_final()).collect();
-        let (name, _) = *ended.first()?;
-        (ended.len() > KEPT_REQUESTS).then(|| Verdict::Trim(name.clone()))
-    }
-
     // ---- helpers ----
 
     /// Whether the record of `named` stands, and can't be read.
@@ -513,7 +397,7 @@ impl Facts<'_> {
         }
     }
 
-    fn write(
+    pub(super) fn write(
         &self,
         decided: Result<Elected, Undecided>,
         meta: Option<Meta>,
@@ -544,7 +428,7 @@ impl Facts<'_> {
         self.now.time + Duration::from_millis(unix_ms.saturating_sub(self.now.unix_ms) + 1)
     }
 
-    fn question(&self, noticed_at_ms: u64) -> Question<'_> {
+    pub(super) fn question(&self, noticed_at_ms: u64) -> Question<'_> {
         Question {
             unix_ms: self.now.unix_ms,
             noticed_at_ms,
@@ -573,18 +457,6 @@ impl Current {
     /// The holder as it would be named.
     pub(super) fn named(&self) -> Named {
         Named { member: self.member.clone(), ballot: self.ballot.clone(), site: self.site.clone() }
-    }
-}
-
-fn meets(wanted: &Target, current: &Current) -> bool {
-    meets_named(wanted, &current.named()) || *wanted == Target::Any
-}
-
-fn meets_named(wanted: &Target, named: &Named) -> bool {
-    match wanted {
-        Target::Any => false,
-        Target::Member(member) => named.member == *member,
-        Target::Site(site) => named.site == *site,
     }
 }
 

@@ -1,0 +1,141 @@
+//! What becomes of the operators' requests: which one is next, how it is carried
+//! out, what is written down of it, and when it is removed.
+//!
+//! A request is decided once: the decision that carries it out, or any later one,
+//! names it as the last that was looked at.
+
+use super::{
+    decision::{Undecided, cause_of},
+    elector::{Facts, Verdict},
+    view::Meta,
+    watchdog::Watchdog,
+};
+use crate::record::{Current, Elected, Named, Request, RequestKind, RequestState, Status, Target};
+
+/// How many ended requests are kept for operators to read.
+const KEPT_REQUESTS: usize = 50;
+
+impl Facts<'_> {
+    /// Writes down what has become of requests that were decided.
+    pub(super) fn settle_requests(&self) -> Option<Verdict> {
+        let (elected, _) = self.elected?;
+        for (name, (request, place)) in self.requests {
+            if request.state.is_final() || Some(name) > elected.last_request.as_ref() {
+                continue;
+            }
+            let at_ms = self.now.unix_ms;
+            let state = if elected.request.as_ref() == Some(name) {
+                self.progress_of(elected, request)
+            } else {
+                RequestState::Failed {
+                    reason: format!("overtaken by term {}: {}", elected.term, elected.sentence),
+                    at_ms,
+                }
+            };
+            if state != request.state {
+                let request = Request { state, ..request.clone() };
+                return Some(Verdict::Answer(name.clone(), place.version, Box::new(request)));
+            }
+        }
+        None
+    }
+
+    fn progress_of(&self, elected: &Elected, request: &Request) -> RequestState {
+        let at_ms = self.now.unix_ms;
+        let ready = self.current.filter(|(c, _)| {
+            c.status == Status::Ready
+                && elected.named().is_some_and(|n| n.ballot == c.ballot)
+                && c.term == elected.term
+        });
+        match ready {
+            None => RequestState::Accepted { term: elected.term },
+            Some((current, _)) if meets(&request.to, current) => {
+                RequestState::Done { term: elected.term, leader: current.member.clone(), at_ms }
+            }
+            Some((current, _)) => RequestState::Failed {
+                reason: format!(
+                    "the target vanished meanwhile; {} leads in term {}",
+                    current.member, elected.term
+                ),
+                at_ms,
+            },
+        }
+    }
+
+    /// The first request that nobody has decided yet.
+    pub(super) fn next_request(&self, elected: Option<&Elected>) -> Option<(&str, &Request, Meta)> {
+        let last = elected.and_then(|e| e.last_request.as_ref());
+        let undecided = |(name, (request, _)): &(&String, &(Request, Meta))| {
+            !request.state.is_final() && Some(*name) > last
+        };
+        self.requests.iter().find(undecided).map(|(name, (request, place))| (name.as_str(), request, *place))
+    }
+
+    pub(super) fn request(&self, name: &str) -> Option<(&str, &Request)> {
+        self.requests.get_key_value(name).map(|(name, (request, _))| (name.as_str(), request))
+    }
+
+    pub(super) fn carry_out(
+        &self,
+        elected: Option<(&Elected, Meta)>,
+        name: &str,
+        request: &Request,
+        place: Meta,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let refuse = |reason: String| {
+            let state = RequestState::Failed { reason, at_ms: self.now.unix_ms };
+            Verdict::Refuse(name.to_owned(), place.version, Box::new(Request { state, ..request.clone() }))
+        };
+        let named = elected.and_then(|(e, _)| e.named());
+        if let Some(named) = named.filter(|n| meets_named(&request.to, n)) {
+            let serving =
+                self.current.is_some_and(|(c, _)| c.ballot == named.ballot && c.status == Status::Ready);
+            if serving {
+                return refuse(format!("{} of site {} leads already", named.member, named.site));
+            }
+        }
+        let ready = self.current.filter(|(c, _)| c.status == Status::Ready);
+        if request.kind == RequestKind::Switchover && ready.is_none() {
+            return refuse("there is no READY leader that could hand over; use failover".to_owned());
+        }
+        let noticed = watchdog.noticed(elected.map_or(0, |(e, _)| e.term), "request", self.now);
+        let question = self.question(noticed);
+        let what = match &request.reason {
+            Some(reason) => format!("{} asked for by {} ({reason})", request.kind.as_str(), request.by),
+            None => format!("{} asked for by {}", request.kind.as_str(), request.by),
+        };
+        let decided = match question.decide(cause_of(request.kind), &what, None, Some((name, request))) {
+            Ok(decided) => decided,
+            Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
+                return refuse(why);
+            }
+            Err(Undecided::Held { sentence, .. }) => return refuse(sentence),
+        };
+        let holder = self.current.filter(|(c, _)| decided.named().is_some_and(|n| n.ballot != c.ballot));
+        let decided = match holder {
+            // The first of three steps, each of which any elector can finish.
+            Some((current, _)) if request.force => question.vacate(&current.named(), Some((name, request))),
+            _ => decided,
+        };
+        Verdict::Write(Box::new(decided), elected.map(|(_, meta)| meta.version))
+    }
+
+    pub(super) fn trim(&self) -> Option<Verdict> {
+        let ended: Vec<_> = self.requests.iter().filter(|(_, (r, _))| r.state.is_final()).collect();
+        let (name, _) = *ended.first()?;
+        (ended.len() > KEPT_REQUESTS).then(|| Verdict::Trim(name.clone()))
+    }
+}
+
+fn meets(wanted: &Target, current: &Current) -> bool {
+    meets_named(wanted, &current.named()) || *wanted == Target::Any
+}
+
+fn meets_named(wanted: &Target, named: &Named) -> bool {
+    match wanted {
+        Target::Any => false,
+        Target::Member(member) => named.member == *member,
+        Target::Site(site) => named.site == *site,
+    }
+}
