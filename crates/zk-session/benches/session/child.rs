@@ -1,0 +1,76 @@
+//! The side of a child: one client, and orders from the standard input until that ends.
+//!
+//! ```text
+//! <load> <milliseconds>    answered by: ok <operations per second> <median microseconds> <p99 microseconds>
+//! sessions <number>        makes so many more sessions and keeps them; answered by: ok
+//! ```
+//! What fails is answered by `failed` and the reason. `kazoo_child.py` obeys the same orders.
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::client::{Client, Kind};
+use crate::load::{self, Load};
+
+/// Sessions that are made at one time.
+const AT_ONE_TIME: usize = 10;
+
+pub(crate) fn run(kind: Kind, address: &str) -> ExitCode {
+    // As a program under `#[tokio::main]` has it; what is measured runs in tasks of it, as a program's work does.
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let path: &'static str = format!("/bench-{}", std::process::id()).leak();
+    let made = runtime.block_on(async {
+        let client = Client::connect(kind, address).await?;
+        client.prepare(path).await?;
+        client.read(path).await.map(|()| client)
+    });
+    let client = match made {
+        Ok(client) => client,
+        Err(error) => {
+            answer(Err(error));
+            return ExitCode::FAILURE;
+        }
+    };
+    answer(Ok(String::new()));
+    let mut kept = Vec::new();
+    for order in std::io::stdin().lock().lines().map_while(Result::ok) {
+        answer(runtime.block_on(obey(&order, kind, address, &client, path, &mut kept)));
+    }
+    ExitCode::SUCCESS
+}
+
+async fn obey(
+    order: &str,
+    kind: Kind,
+    address: &str,
+    client: &Client,
+    path: &'static str,
+    kept: &mut Vec<Client>,
+) -> Result<String, String> {
+    let (word, number) = order.split_once(' ').ok_or("an order is a word and a number")?;
+    let number: u64 = number.parse().map_err(|error| format!("{number}: {error}"))?;
+    if word == "sessions" {
+        while (kept.len() as u64) < number {
+            let making = (0..AT_ONE_TIME).map(|_| async {
+                let client = Client::connect(kind, address).await?;
+                client.read(path).await.map(|()| client)
+            });
+            for made in futures_util::future::join_all(making).await {
+                kept.push(made?);
+            }
+        }
+        return Ok(String::new());
+    }
+    let load: Load = word.parse()?;
+    load::bear(client, path, load, Duration::from_millis(number)).await.map(|sample| sample.to_string())
+}
+
+fn answer(answer: Result<String, String>) {
+    let line = match answer {
+        Ok(said) => format!("ok {said}"),
+        Err(reason) => format!("failed {}", reason.replace('\n', " ")),
+    };
+    // With nobody to hear it the input is at its end, too.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

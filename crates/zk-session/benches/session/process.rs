@@ -1,0 +1,118 @@
+//! The side of the parent: a client in a process of its own.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::client::Kind;
+use crate::load::{Load, Sample};
+
+/// Beyond the time that an order takes by itself.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ended when dropped.
+pub(crate) struct Process {
+    kind: Kind,
+    child: Child,
+    orders: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    /// Returns once it is connected.
+    pub(crate) async fn start(kind: Kind, address: &str) -> Result<Self, String> {
+        let mut command = match kind {
+            Kind::Kazoo => {
+                let mut command = Command::new("python3");
+                command.arg(script()).arg(address);
+                command
+            }
+            Kind::Raw(_) | Kind::Session(_) => {
+                let own = std::env::current_exe().map_err(|error| error.to_string())?;
+                let mut command = Command::new(own);
+                command.arg("--child").arg(kind.to_string()).arg(address);
+                command
+            }
+        };
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().map_err(|error| format!("{kind} can't be started: {error}"))?;
+        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(format!("{kind} was started without pipes"));
+        };
+        let mut process = Self { kind, child, orders, answers: BufReader::new(answers).lines() };
+        process.answer(Duration::ZERO).await?;
+        Ok(process)
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) async fn run(&mut self, load: Load, slice: Duration) -> Result<Sample, String> {
+        let line = format!("{} {}\n", load.word(), slice.as_millis());
+        self.order(&line, slice).await?.parse()
+    }
+
+    /// Has it make so many sessions more, and keep them.
+    pub(crate) async fn sessions(&mut self, number: usize) -> Result<(), String> {
+        self.order(&format!("sessions {number}\n"), Duration::ZERO).await.map(drop)
+    }
+
+    /// The bytes of memory that are its own at the moment.
+    pub(crate) fn resident(&self) -> Result<f64, String> {
+        let pid = self.child.id().ok_or_else(|| format!("{} has ended", self.kind))?;
+        let path = format!("/proc/{pid}/status");
+        let status = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        kilobytes.map(|kilobytes| kilobytes * 1024.0).ok_or_else(|| format!("{path} has no VmRSS"))
+    }
+
+    /// Returns when it has ended.
+    pub(crate) async fn end(mut self) {
+        drop(self.orders);
+        if timeout(Duration::from_secs(5), self.child.wait()).await.is_err() {
+            let _ = self.child.kill().await;
+        }
+    }
+
+    async fn order(&mut self, line: &str, takes: Duration) -> Result<String, String> {
+        let sent = self.orders.write_all(line.as_bytes()).await;
+        sent.map_err(|error| format!("{} takes no orders: {error}", self.kind))?;
+        self.answer(takes).await
+    }
+
+    async fn answer(&mut self, takes: Duration) -> Result<String, String> {
+        let kind = self.kind;
+        match timeout(takes + PATIENCE, self.answers.next_line()).await {
+            Err(_) => Err(format!("{kind} has not answered within {:?}", takes + PATIENCE)),
+            Ok(Err(error)) => Err(format!("{kind}: {error}")),
+            Ok(Ok(None)) => Err(format!("{kind} has ended before its time")),
+            Ok(Ok(Some(line))) => match line.split_once(' ') {
+                Some(("ok", said)) => Ok(said.to_owned()),
+                _ => Err(format!("{kind}: {line}")),
+            },
+        }
+    }
+}
+
+/// Whether kazoo is there; if not, why.
+pub(crate) fn find_kazoo() -> Result<(), String> {
+    let output = std::process::Command::new("python3").args(["-c", "import kazoo"]).output();
+    match output {
+        Err(error) => Err(format!("python3 can't be started: {error}")),
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(format!("python3 says: {}", said.lines().last().unwrap_or("nothing")))
+        }
+    }
+}
+
+fn script() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "benches", "session", "kazoo_child.py"].iter().collect()
+}
