@@ -19,7 +19,7 @@ mod worker;
 use std::{process, sync::Arc, time::Duration};
 
 use election_core::{
-    engine::{Leftovers, Profile},
+    engine::{Leftovers, Profile, Recipe},
     paths::Paths,
     shell::{Election, ElectionConfig, Ended},
 };
@@ -113,16 +113,16 @@ async fn join(
     }
     let mut jobs = Vec::new();
     for job in &config.jobs {
-        let mut election =
-            ElectionConfig::new(&config.zookeeper.root, job.name(), profile(config, http_port))
-                .map_err(|message| Error::Setting { key: "job", message })?;
+        let recipe = Recipe::Elector(job.policy.sites().strategy());
+        let me = profile(config, http_port);
+        let mut election = ElectionConfig::new(&config.zookeeper.root, job.name(), me, recipe)
+            .map_err(|message| Error::Setting { key: "job", message })?;
         election.policy = job.policy.engine(job.spec.stop_budget());
         election.leftovers = leftovers(&incarnation, &election.paths, config, memory).await;
         let slot = Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards.clone()));
         let handler = JobHandler::new(Arc::clone(&slot));
         let path = election.paths.node(&config.node.id);
-        let strategy = job.policy.sites().strategy();
-        let election = Election::join(session.clone(), election, strategy, handler);
+        let election = Election::join(session.clone(), election, handler);
         background.spawn(memory.clone().keep(path, election.status()));
         jobs.push(Job { election, slot });
     }

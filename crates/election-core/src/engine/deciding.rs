@@ -5,6 +5,7 @@ use super::{
     Engine, RETRY,
     elector::{self, Verdict},
     io::{Level, NoteKind, OpId, Outcome, Request},
+    recipe::Recipe,
     view::{Known, Meta},
     watchdog::Watchdog,
 };
@@ -67,11 +68,12 @@ impl Engine {
             elector.watchdog.begin();
             return;
         }
+        let Recipe::Elector(strategy) = &self.config.recipe;
         let verdict = elector::pass(
             self.now,
             &self.config.member.member,
             &self.config.policy,
-            &*self.config.strategy,
+            &**strategy,
             &self.view,
             &mut elector.watchdog,
         );

@@ -29,6 +29,7 @@ mod io;
 mod office;
 mod operator;
 mod policy;
+mod recipe;
 mod registration;
 mod requests;
 mod session;
@@ -36,7 +37,7 @@ mod verification;
 mod view;
 mod watchdog;
 
-use std::{collections::BTreeMap, collections::VecDeque, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, collections::VecDeque, fmt, time::Duration};
 
 pub use io::{
     Action, AppEvent, EndReason, Epoch, Event, Grant, Level, Node, Nomination, Note, NoteKind, OpId, Outcome,
@@ -44,13 +45,13 @@ pub use io::{
 };
 pub use operator::{ForceStep, force_step};
 pub use policy::{OnPause, Policy, TakeoverLimit, Timing, TimingError};
+pub use recipe::Recipe;
 pub use registration::Leftovers;
 
 use crate::{
     ids::{Ballot, MemberId, SiteId},
     paths::Paths,
     record::{Current, Elected, GaveUp, Health},
-    strategy::Strategy,
     time::{Now, Time},
 };
 use chronicle::Chronicle;
@@ -112,8 +113,8 @@ pub struct Config {
     pub policy: Policy,
     /// What to do about a former process of this member.
     pub leftovers: Leftovers,
-    /// Who should lead.
-    pub strategy: Arc<dyn Strategy>,
+    /// How the leader is found.
+    pub recipe: Recipe,
 }
 
 /// What a member is doing.

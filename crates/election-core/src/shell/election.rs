@@ -7,11 +7,10 @@ use zk_session::Session;
 
 use super::{handler::Handler, now, runner::Runner, status::ElectionStatus};
 use crate::{
-    engine::{self, Engine, Event, Leftovers, Policy, Profile},
+    engine::{self, Engine, Event, Leftovers, Policy, Profile, Recipe},
     ids::MemberId,
     paths::Paths,
     record::Health,
-    strategy::Strategy,
 };
 
 /// What to join, as whom, and how it behaves.
@@ -23,6 +22,8 @@ pub struct ElectionConfig {
     pub name: String,
     /// Who this member is.
     pub member: Profile,
+    /// How the leader is found; the same for all members.
+    pub recipe: Recipe,
     /// How the election behaves.
     pub policy: Policy,
     /// What to do about a former process of this member.
@@ -34,11 +35,12 @@ impl ElectionConfig {
     ///
     /// # Errors
     /// A sentence that says which of the two names is unusable and why.
-    pub fn new(root: &str, name: &str, member: Profile) -> Result<Self, String> {
+    pub fn new(root: &str, name: &str, member: Profile, recipe: Recipe) -> Result<Self, String> {
         Ok(Self {
             paths: Paths::new(root, name)?,
             name: name.to_owned(),
             member,
+            recipe,
             policy: Policy::default(),
             leftovers: Leftovers::default(),
         })
@@ -112,12 +114,7 @@ impl Election {
     ///
     /// Returns at once; what follows is to be seen in [`status`](Self::status).
     /// Must be called in a tokio runtime, which the election lives on.
-    pub fn join<H: Handler>(
-        session: Session,
-        config: ElectionConfig,
-        strategy: Arc<dyn Strategy>,
-        handler: H,
-    ) -> Self {
+    pub fn join<H: Handler>(session: Session, config: ElectionConfig, handler: H) -> Self {
         let name = config.name;
         let engine = Engine::new(
             engine::Config {
@@ -125,7 +122,7 @@ impl Election {
                 member: config.member,
                 policy: config.policy,
                 leftovers: config.leftovers,
-                strategy,
+                recipe: config.recipe,
             },
             now(),
         );

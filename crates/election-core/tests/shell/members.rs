@@ -10,7 +10,7 @@ use std::{
 };
 
 use election_core::{
-    engine::{Leftovers, Nomination, Policy, Profile, TakeoverLimit},
+    engine::{Leftovers, Nomination, Policy, Profile, Recipe, TakeoverLimit},
     paths::Paths,
     record::{Health, Request, RequestKind, Target},
     shell::{
@@ -149,12 +149,13 @@ impl World {
             paths,
             name: format!("orders as {member}"),
             member: Profile::new(member.parse().unwrap(), site.parse().unwrap()),
+            recipe: Recipe::Elector(self.strategy()),
             policy: self.policy(),
             leftovers: Leftovers::Wait,
         };
         let (end, ending) = watch::channel(None);
         let app = App { member: member.to_owned(), fate, stints: Arc::clone(&self.stints), ending };
-        let election = Election::join(session.clone(), config, self.strategy(), app);
+        let election = Election::join(session.clone(), config, app);
         Member { election, session, proxy: None, end }
     }
 

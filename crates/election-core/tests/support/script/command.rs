@@ -9,7 +9,7 @@ use std::{
 
 use election_core::{
     MemberId, SiteId,
-    engine::{AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, TakeoverLimit},
+    engine::{AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, Recipe, TakeoverLimit},
     record::{Control, Health, Mode, Record, Request as Order, RequestKind, RequestState, Target, VERSION},
 };
 
@@ -153,7 +153,7 @@ impl Stage {
             member: Profile::new(member, site),
             policy: self.policy.clone(),
             leftovers,
-            strategy: Arc::new(SiteOrder(sites)),
+            recipe: Recipe::Elector(Arc::new(SiteOrder(sites))),
         };
         let engine = Engine::new(config, self.now());
         let member = Member {

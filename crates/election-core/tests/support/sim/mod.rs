@@ -23,7 +23,7 @@ use std::{
 
 use election_core::{
     MemberId,
-    engine::{Action, Config, EndReason, Engine, Event, Profile, Watched},
+    engine::{Action, Config, EndReason, Engine, Event, Profile, Recipe, Watched},
     paths::Paths,
     record::{Current, Elected, Record, Request},
 };
@@ -306,7 +306,7 @@ impl Sim {
             member: profile,
             policy: self.settings.policy.clone(),
             leftovers: self.settings.leftovers,
-            strategy: Arc::new(SiteOrder(self.settings.sites.clone())),
+            recipe: Recipe::Elector(Arc::new(SiteOrder(self.settings.sites.clone()))),
         };
         let now = target.clock.now(self.now);
         self.trace.line(self.now, || format!("{}: starts", target.member));
