@@ -1,12 +1,17 @@
 //! Time as an argument: the engine never reads a clock.
 
-use std::{fmt, ops, time::Duration};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    ops,
+    time::Duration,
+};
 
 /// A moment on the shell's steady clock, as the time since an origin that only
 /// has to stay the same while the process lives.
 ///
 /// The tokio shell feeds `CLOCK_BOOTTIME`, a simulation its virtual clock.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Time(Duration);
 
 impl Time {
@@ -50,6 +55,15 @@ impl ops::Sub<Duration> for Time {
     }
 }
 
+impl Hash for Time {
+    /// As one 128-bit number, which nothing else is written as: so a hasher that knows what
+    /// time it is can take moments relative to that, and a model checker sees that two
+    /// states which differ in the hour alone are one.
+    fn hash<H: Hasher>(&self, to: &mut H) {
+        to.write_u128(self.0.as_nanos());
+    }
+}
+
 impl fmt::Debug for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.3}s", self.0.as_secs_f64())
@@ -61,7 +75,7 @@ impl fmt::Debug for Time {
 /// Deadlines are kept on `time`; `unix_ms` only stamps what is written for others
 /// to read (an exclusion's end, the time of a decision), so a wrong wall clock
 /// can make an exclusion too long or too short, and never two leaders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Now {
     /// The steady clock.
     pub time: Time,

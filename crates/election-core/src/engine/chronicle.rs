@@ -21,7 +21,7 @@ const WAITING: usize = 16;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What is still to be written down.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Chronicle {
     waiting: VecDeque<HistoryEntry>,
     step: Option<(Step, OpId)>,
@@ -30,7 +30,7 @@ pub(super) struct Chronicle {
     retry_at: Option<Time>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Step {
     Write,
     Look,

@@ -6,6 +6,7 @@ use super::{
     elector::{self, Verdict},
     io::{Level, NoteKind, OpId, Outcome, Request},
     recipe::Recipe,
+    rules::Rule,
     view::{Known, Meta},
     watchdog::Watchdog,
 };
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// What a member keeps while its ballot is the lowest.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Elector {
     pub(super) watchdog: Watchdog,
     pub(super) op: Option<(OpId, Pending)>,
@@ -25,14 +26,14 @@ pub(super) struct Elector {
 }
 
 /// What is read once more before a request is refused, in this order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(super) enum Check {
     Elected,
     Current,
     Members,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) enum Pending {
     Check(String, Check),
     Decision(Box<Elected>),
@@ -59,7 +60,8 @@ impl Engine {
         let waits = elector.op.is_some() || elector.retry_at.is_some_and(|at| self.now.time < at);
         elector.retry_at = elector.retry_at.filter(|at| self.now.time < *at);
         // A stale elector that is cut off must not decide, queued writes included.
-        let may_act = self.session_is_active() && self.lease_is_valid();
+        let leased = self.lease_is_valid() || !self.rules.keep(Rule::ElectorLease);
+        let may_act = self.session_is_active() && leased;
         let Some(elector) = &mut self.elector else {
             return;
         };
@@ -76,6 +78,7 @@ impl Engine {
             &**strategy,
             &self.view,
             &mut elector.watchdog,
+            self.rules,
         );
         self.carry_out(verdict);
     }
@@ -93,6 +96,7 @@ impl Engine {
                 let path = paths.elected();
                 match (elected.encode(&path), version) {
                     (Ok(data), Some(version)) => {
+                        let version = self.rules.version(version);
                         (Request::Set { path, data, version }, Pending::Decision(elected))
                     }
                     (Ok(data), None) => {

@@ -2,7 +2,10 @@
 //! and the limit on takeovers, made into the next term.
 
 use crate::{
-    engine::policy::Policy,
+    engine::{
+        policy::Policy,
+        rules::{Rule, Rules},
+    },
     ids::Ballot,
     record::{
         Cause, Control, Elected, Exclusion, MemberRecord, Named, Previous, Request, RequestKind, Target,
@@ -27,6 +30,7 @@ pub(super) struct Question<'a> {
     pub(super) elected: Option<&'a Elected>,
     /// Who holds `leader/current`.
     pub(super) holder: Option<&'a Ballot>,
+    pub(super) rules: Rules,
 }
 
 /// Why nobody is named.
@@ -63,7 +67,7 @@ impl Question<'_> {
             self.check_limit(cause)?;
         }
         let mut exclusions = self.living_exclusions();
-        if let Some(exclusion) = exclude {
+        if let Some(exclusion) = exclude.filter(|_| self.rules.keep(Rule::ExclusionsInDecision)) {
             exclusions.retain(|e| e.ballot != exclusion.ballot);
             exclusions.push(exclusion);
         }
@@ -115,7 +119,8 @@ impl Question<'_> {
         let leader = elected.named()?;
         let mut exclusions = self.living_exclusions();
         for member in self.members {
-            let Some(gave_up) = &member.gave_up else {
+            let known = member.gave_up.as_ref().filter(|_| self.rules.keep(Rule::ExclusionsInDecision));
+            let Some(gave_up) = known else {
                 continue;
             };
             let until_ms = gave_up.at_ms.saturating_add(ms(self.policy.exclusion));
@@ -159,7 +164,10 @@ impl Question<'_> {
         Exclusion {
             member: named.member.clone(),
             ballot: named.ballot.clone(),
-            until_ms: self.unix_ms.saturating_add(ms(self.policy.exclusion)),
+            until_ms: match self.rules.keep(Rule::ExclusionsEnd) {
+                true => self.unix_ms.saturating_add(ms(self.policy.exclusion)),
+                false => u64::MAX,
+            },
             reason,
         }
     }
@@ -202,7 +210,8 @@ impl Question<'_> {
             })
         };
         let ranking = rank(&exclusions);
-        if ranking.order.is_empty() && !exclusions.is_empty() {
+        let drops = self.rules.keep(Rule::LastCandidate);
+        if ranking.order.is_empty() && !exclusions.is_empty() && drops {
             let without = rank(&[]);
             if !without.order.is_empty() {
                 return (without, Vec::new(), true);

@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     decision::{Question, Undecided},
     policy::Policy,
+    rules::{Rule, Rules},
     view::{Known, Meta, View},
     watchdog::{Phase, Watchdog},
 };
@@ -61,6 +62,7 @@ pub(super) struct Facts<'a> {
     pub(super) requests: &'a BTreeMap<String, (Request, Meta)>,
     pub(super) control: &'a Control,
     pub(super) unreadable: &'a [RecordError],
+    pub(super) rules: Rules,
 }
 
 /// Makes a pass over what was read, if enough was.
@@ -71,6 +73,7 @@ pub(super) fn pass(
     strategy: &dyn Strategy,
     view: &View,
     watchdog: &mut Watchdog,
+    rules: Rules,
 ) -> Verdict {
     watchdog.begin();
     let none = Control::default();
@@ -106,6 +109,7 @@ pub(super) fn pass(
         requests,
         control,
         unreadable: &view.unreadable,
+        rules,
     }
     .pass(watchdog)
 }
@@ -172,7 +176,8 @@ impl Facts<'_> {
         if let Some((current, place)) = self.current {
             // The second step. The version alone proves nothing, for every znode
             // begins at 0: the ballot recorded in it must be the excluded one.
-            if elected.exclusions.iter().any(|e| e.ballot == current.ballot) {
+            let excluded = elected.exclusions.iter().any(|e| e.ballot == current.ballot);
+            if excluded || !self.rules.keep(Rule::VacateExcludedOnly) {
                 return Verdict::Vacate(place.version);
             }
             let sentence =
@@ -203,7 +208,7 @@ impl Facts<'_> {
             // No line stands in this mode, so that nobody steps in either.
             return self.refresh(elected, meta, quiet("manual", sentence));
         }
-        let Some(member) = self.members.iter().find(|m| m.ballot == named.ballot) else {
+        let Some(member) = self.members.iter().find(|m| self.rules.same(named, &m.member, &m.ballot)) else {
             if self.is_spoiled(named) {
                 // Its session lives, and it writes its record anew.
                 return self.in_phase(elected, meta, named, watchdog);
@@ -241,8 +246,11 @@ impl Facts<'_> {
         match self.current {
             None => self.acquiring(elected, meta, named, watchdog),
             // The same member in an earlier term ends that first, as anyone would.
-            Some((current, _)) if current.ballot != named.ballot || current.term != elected.term => {
-                self.releasing(elected, named, current, watchdog)
+            Some((current, _))
+                if !self.rules.same(named, &current.member, &current.ballot)
+                    || current.term != elected.term =>
+            {
+                self.releasing(elected, meta, named, current, watchdog)
             }
             Some((current, _)) if current.status == Status::Progress => {
                 self.taking_over(elected, meta, named, watchdog)
@@ -269,7 +277,7 @@ impl Facts<'_> {
     /// The place is free, and the one who is named has not created it.
     fn acquiring(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         let limit = self.policy.acquire_timeout;
-        let waited = watchdog.phase(elected.term, Phase::Acquire, Some(limit), self.now);
+        let waited = watchdog.phase(elected.term, self.timer(Phase::Acquire), Some(limit), self.now);
         if waited < limit {
             return quiet("acquire", format!("{} is named and is to create its place", named.member));
         }
@@ -281,12 +289,13 @@ impl Facts<'_> {
     fn releasing(
         &self,
         elected: &Elected,
+        meta: Meta,
         named: &Named,
         current: &Current,
         watchdog: &mut Watchdog,
     ) -> Verdict {
         let limit = self.policy.release_timeout;
-        let waited = watchdog.phase(elected.term, Phase::Release, Some(limit), self.now);
+        let waited = watchdog.phase(elected.term, self.timer(Phase::Release), Some(limit), self.now);
         if waited < limit {
             let sentence = if current.ballot == named.ballot {
                 format!("{} is named anew, and is to end term {} first", named.member, current.term)
@@ -294,6 +303,10 @@ impl Facts<'_> {
                 format!("{} is named; {} is to let go first", named.member, current.member)
             };
             return quiet("release", sentence);
+        }
+        if !self.rules.keep(Rule::TimerPerPhase) {
+            let what = format!("{} did not take over within {limit:?}", named.member);
+            return self.exclude(elected, meta, Cause::TakeoverFailed, &what, what.clone(), watchdog);
         }
         // Not the new leader's fault, so nobody is excluded for it; and taking the
         // place would give up 'at most one', so that is left to an operator.
@@ -310,8 +323,8 @@ impl Facts<'_> {
     /// The one who is named holds its place in PROGRESS.
     fn taking_over(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         let limit = self.policy.takeover_timeout;
-        let waited = watchdog.phase(elected.term, Phase::Takeover, Some(limit), self.now);
-        if waited < limit {
+        let waited = watchdog.phase(elected.term, self.timer(Phase::Takeover), Some(limit), self.now);
+        if waited < limit || !self.rules.keep(Rule::TakeoverTimeout) {
             return self.refresh(
                 elected,
                 meta,
@@ -439,7 +452,13 @@ impl Facts<'_> {
             control: self.control,
             elected: self.elected.map(|(e, _)| e),
             holder: self.current.map(|(c, _)| &c.ballot),
+            rules: self.rules,
         }
+    }
+
+    /// Whose time runs in a phase.
+    fn timer(&self, phase: Phase) -> Phase {
+        if self.rules.keep(Rule::TimerPerPhase) { phase } else { Phase::Takeover }
     }
 }
 

@@ -1,6 +1,10 @@
 //! What comes in and what goes out.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+    time::Duration,
+};
 
 use crate::{
     ids::{Ballot, MemberId},
@@ -12,11 +16,19 @@ use crate::{
 pub type Epoch = u64;
 
 /// Names an operation between [`Action::Perform`] and [`Event::Done`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpId(pub u64);
 
+impl Hash for OpId {
+    /// As a signed 128-bit number, which nothing else is written as: so a model checker can
+    /// number the operations that are under way from the first on.
+    fn hash<H: Hasher>(&self, to: &mut H) {
+        to.write_i128(i128::from(self.0));
+    }
+}
+
 /// Something that happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A new session is active. Only after everything of the former one has
     /// stopped, see [`Engine::is_clear`](super::Engine::is_clear).
@@ -86,7 +98,7 @@ pub enum Event {
 }
 
 /// What the application answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AppEvent {
     /// `prepare` went well.
     Prepared,
@@ -103,7 +115,7 @@ pub enum AppEvent {
 }
 
 /// A znode as it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     /// Its data.
     pub data: Vec<u8>,
@@ -118,7 +130,7 @@ pub struct Node {
 }
 
 /// How an operation ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Created, under this path (with the number, if sequential).
     Created {
@@ -153,7 +165,7 @@ pub enum Outcome {
 }
 
 /// An operation on a znode.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
     /// Make these persistent znodes and their parents, where missing.
     MakeParents(Vec<String>),
@@ -257,7 +269,7 @@ pub enum Action {
 }
 
 /// Who is to lead, and why; known before the place is free.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Nomination {
     /// The term.
     pub term: u64,
@@ -270,7 +282,7 @@ pub struct Nomination {
 }
 
 /// Leadership that has been entered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     /// How it came about.
     pub nomination: Nomination,
@@ -283,7 +295,7 @@ pub struct Grant {
 }
 
 /// Why the work must end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StopReason {
     /// Somebody else, or another term, is named.
     NotNamed(String),

@@ -25,6 +25,7 @@ mod chronicle;
 mod deciding;
 mod decision;
 mod elector;
+mod fingerprint;
 mod io;
 mod office;
 mod operator;
@@ -32,6 +33,7 @@ mod policy;
 mod recipe;
 mod registration;
 mod requests;
+mod rules;
 mod session;
 mod verification;
 mod view;
@@ -47,6 +49,8 @@ pub use operator::{ForceStep, force_step};
 pub use policy::{OnPause, Policy, TakeoverLimit, Timing, TimingError};
 pub use recipe::Recipe;
 pub use registration::Leftovers;
+#[cfg(feature = "mutants")]
+pub use rules::Rule;
 
 use crate::{
     ids::{Ballot, MemberId, SiteId},
@@ -58,6 +62,9 @@ use chronicle::Chronicle;
 use deciding::Elector;
 use office::{Office, State};
 use registration::Registration;
+#[cfg(not(feature = "mutants"))]
+use rules::Rule;
+use rules::Rules;
 use session::SessionView;
 use verification::Verification;
 use view::{Known, View};
@@ -158,6 +165,7 @@ impl fmt::Display for Role {
 #[derive(Clone, Debug)]
 pub struct Engine {
     config: Config,
+    rules: Rules,
     now: Now,
     actions: VecDeque<Action>,
     next_op: u64,
@@ -190,6 +198,7 @@ impl Engine {
     pub fn new(config: Config, now: Now) -> Self {
         Self {
             config,
+            rules: Rules::default(),
             now,
             actions: VecDeque::new(),
             next_op: 0,
@@ -227,7 +236,10 @@ impl Engine {
         }
         self.now = Now { time: self.now.time.max(now.time), unix_ms: now.unix_ms };
         // A process that was frozen learns of its deadline before anything else.
-        self.check_deadline();
+        if self.rules.keep(Rule::DeadlineFirst) {
+            self.check_deadline();
+        }
+        let membership = matches!(event, Event::SeenTree { .. });
         match event {
             Event::SessionStarted { epoch, session_id, granted } => {
                 self.session_started(epoch, session_id, granted)
@@ -259,7 +271,14 @@ impl Engine {
             Event::Leave => self.leaving = true,
             Event::Tick => {}
         }
-        self.advance();
+        self.advance(membership || self.rules.keep(Rule::LevelTriggered));
+    }
+
+    /// Switches one rule off, for a test that shows what goes wrong without it.
+    #[cfg(feature = "mutants")]
+    pub fn without(mut self, rule: Rule) -> Self {
+        self.rules.drop(rule);
+        self
     }
 
     // ---- out ----
@@ -419,7 +438,8 @@ impl Engine {
 
     // ---- taking the next steps ----
 
-    fn advance(&mut self) {
+    /// `decides`: whether the elector makes a pass.
+    fn advance(&mut self, decides: bool) {
         self.advance_registration();
         self.advance_office();
         self.announce_again();
@@ -428,7 +448,9 @@ impl Engine {
             self.advance_registration();
         }
         self.advance_verification();
-        self.advance_elector();
+        if decides {
+            self.advance_elector();
+        }
         self.advance_history();
         self.hasten_at_lease_end();
         self.settle_watches();

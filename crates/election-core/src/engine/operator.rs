@@ -4,6 +4,7 @@
 use super::{
     decision::{Question, Undecided},
     policy::Policy,
+    rules::Rules,
 };
 use crate::{
     record::{Cause, Control, Current, Elected, MemberRecord, Request},
@@ -55,6 +56,7 @@ pub fn force_step(
         control,
         elected,
         holder,
+        rules: Rules::default(),
     };
     let ordered = Some((name, request));
     let ours = elected.filter(|e| e.request.as_deref() == Some(name));

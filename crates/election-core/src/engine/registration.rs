@@ -10,6 +10,7 @@ use super::{
     Engine,
     elector::predecessor,
     io::{Action, EndReason, Level, Node, NoteKind, OpId, Outcome, Request, Watched},
+    rules::Rule,
 };
 use crate::{
     ids::Ballot,
@@ -30,7 +31,7 @@ pub enum Leftovers {
 }
 
 /// How far a member is with standing in the election.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Registration {
     step: Step,
     op: Option<OpId>,
@@ -47,7 +48,7 @@ pub(super) struct Registration {
     waiting_since: Option<Time>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 enum Step {
     /// There is no session.
     #[default]
@@ -83,13 +84,13 @@ enum Step {
 }
 
 /// What follows once no stray ballot is left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Then {
     LookForNode,
     Leave,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Leftover {
     ballot: Option<Ballot>,
     owner: i64,
@@ -420,6 +421,9 @@ impl Engine {
 
     /// The ballots of this session among `names`.
     fn strays(&self, names: &[String]) -> Vec<Ballot> {
+        if !self.rules.keep(Rule::SweepBallots) {
+            return Vec::new();
+        }
         let prefix = self.guid_prefix();
         let mine = names.iter().filter(|name| name.starts_with(&prefix));
         mine.filter_map(|name| Ballot::new(name.clone()).ok()).collect()

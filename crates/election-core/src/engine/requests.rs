@@ -7,6 +7,7 @@
 use super::{
     decision::{Undecided, cause_of},
     elector::{Facts, Verdict},
+    rules::Rule,
     view::Meta,
     watchdog::Watchdog,
 };
@@ -64,7 +65,8 @@ impl Facts<'_> {
 
     /// The first request that nobody has decided yet.
     pub(super) fn next_request(&self, elected: Option<&Elected>) -> Option<(&str, &Request, Meta)> {
-        let last = elected.and_then(|e| e.last_request.as_ref());
+        let last =
+            elected.and_then(|e| e.last_request.as_ref()).filter(|_| self.rules.keep(Rule::DecidedOnce));
         let undecided = |(name, (request, _)): &(&String, &(Request, Meta))| {
             !request.state.is_final() && Some(*name) > last
         };

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use super::{Action, Engine, Epoch, FAR, OnPause, verification::Verification, view::View};
+use super::{Action, Engine, Epoch, FAR, OnPause, rules::Rule, verification::Verification, view::View};
 use crate::time::Time;
 
 /// What is known of the session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct SessionView {
     pub(super) epoch: Epoch,
     pub(super) id: i64,
@@ -21,6 +21,9 @@ impl Engine {
     /// Until when the work of a leader may go on.
     pub fn work_until(&self) -> Option<Time> {
         let session = self.session.as_ref()?;
+        if !self.rules.keep(Rule::Lease) {
+            return Some(Time::ZERO + FAR);
+        }
         match self.config.policy.on_pause {
             OnPause::Stop => session.lease,
             OnPause::Keep { max_pause } => {

@@ -19,7 +19,7 @@ use crate::time::Time;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the watch on `leader/current` has told, and whether the view differs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Verification {
     /// Creation and last change of what the watch told last; `None` before its
     /// first word.

@@ -6,7 +6,7 @@ use super::io::Node;
 use crate::record::{Control, Current, Elected, MemberRecord, Record, RecordError, Request};
 
 /// What is known of one znode.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Known<T> {
     /// It has not been read in this session.
     #[default]
@@ -20,7 +20,7 @@ pub(super) enum Known<T> {
 }
 
 /// What ZooKeeper says of a znode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Meta {
     pub(super) version: i32,
     pub(super) czxid: i64,
@@ -72,7 +72,7 @@ impl<T> Known<T> {
 }
 
 /// The last known content of the znodes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct View {
     pub(super) elected: Known<Elected>,
     pub(super) current: Known<Current>,

@@ -25,7 +25,7 @@ pub(super) enum Phase {
 }
 
 /// Since when something has been so, without a break.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Since<K>(Option<(K, Now)>);
 
 impl<K> Default for Since<K> {
@@ -48,7 +48,7 @@ impl<K: PartialEq> Since<K> {
 
 /// The elector's memory. It begins anew with each elector, so that a new one
 /// grants whole timeouts rather than guess what the former one has seen.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Watchdog {
     phase: Option<Current>,
     trigger: Since<(u64, &'static str)>,
@@ -60,7 +60,7 @@ pub(super) struct Watchdog {
 /// The phase of a term, and what earlier ones of that term have taken. A candidate
 /// that creates its place and drops it again and again is given no more time than
 /// one that does neither.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Current {
     term: u64,
     phase: Phase,

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::SiteId;
 
 /// Standing orders of the operators, in `control`. Absent means: none.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Control {
     /// Format version.
     #[serde(default = "super::version")]

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// The leader's own place in `leader/current`: ephemeral, made by the leader's session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Current {
     /// Format version.
     pub v: u32,

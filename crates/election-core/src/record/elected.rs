@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// The decision in `leader/elected`. Written by compare-and-set only.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Elected {
     /// Format version.
     pub v: u32,
@@ -72,7 +72,7 @@ pub struct Named {
 }
 
 /// A ballot that may not be named for a while.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Exclusion {
     /// Whose.
     pub member: MemberId,
@@ -85,7 +85,7 @@ pub struct Exclusion {
 }
 
 /// The leader before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Previous {
     /// Its id.
     pub member: MemberId,

@@ -6,7 +6,7 @@ use super::Cause;
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// What a member says of itself in `nodes/<member>`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct MemberRecord {
     /// Format version.
     pub v: u32,
@@ -44,7 +44,7 @@ pub struct MemberRecord {
 
 /// A leadership that a member could not take over or keep up. It is said here so
 /// that the elector needn't wait for a timeout to name the next.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct GaveUp {
     /// The term of that leadership.
     pub term: u64,
@@ -61,7 +61,7 @@ fn one() -> i64 {
 }
 
 /// Whether a member is fit to lead.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Health {
     /// It is.

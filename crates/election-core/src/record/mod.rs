@@ -30,7 +30,7 @@ pub const VERSION: u32 = 1;
 
 /// A record that can't be used. It takes its znode out of account and never
 /// stops a process.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Hash)]
 #[error("the record at {path} can't be used: {why}")]
 pub struct RecordError {
     /// The znode.

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{MemberId, SiteId};
 
 /// One operator's request, in `requests/r-<seq>`, with its progress and its outcome.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Request {
     /// Format version.
     pub v: u32,
@@ -50,7 +50,7 @@ impl RequestKind {
 }
 
 /// Who or where should lead.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
     /// Anyone but the present leader, as the strategy says.
@@ -63,7 +63,7 @@ pub enum Target {
 }
 
 /// How far a request is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum RequestState {
     /// Not looked at yet.

@@ -58,7 +58,10 @@ impl Engine {
             Claim::Waiting => {
                 match &self.view.current {
                     Known::Absent => self.set_claim(Claim::Creating(None)),
-                    known if known.meta().is_some_and(|m| m.owner == self.session_id()) => {
+                    known
+                        if known.meta().is_some_and(|m| m.owner == self.session_id())
+                            && self.rules.keep(Rule::AdoptOwnPlace) =>
+                    {
                         self.set_claim(Claim::Looking(None));
                     }
                     _ => return,
@@ -94,7 +97,7 @@ impl Engine {
         let Some(elected) = self.view.elected.record() else {
             return Ok(());
         };
-        let named = elected.named().is_some_and(|n| n.ballot == claiming.ballot);
+        let named = elected.named().is_some_and(|n| self.is_me(n, &claiming.ballot));
         if named && elected.term == claiming.nomination.term {
             return Ok(());
         }
@@ -124,7 +127,7 @@ impl Engine {
         let me = self.named(&claiming.ballot);
         let next = succeed(elected, &me, self.now.unix_ms, &self.config.policy);
         let path = self.config.paths.elected();
-        let version = meta.version;
+        let version = self.rules.version(meta.version);
         match next.encode(&path) {
             Ok(data) => {
                 if let State::Claiming(claiming) = &mut self.office.state {
@@ -278,7 +281,7 @@ impl Engine {
                 self.see_current(node.as_ref());
                 match node {
                     None => Claim::Creating(None),
-                    Some(node) if node.owner == session => match self.found_own_place(node) {
+                    Some(node) if self.may_adopt(node, session) => match self.found_own_place(node) {
                         Some(next) => next,
                         None => return,
                     },
@@ -326,10 +329,11 @@ impl Engine {
     /// The place was created: the decision is read again, on the same session,
     /// before anything else. A successor has read it and commits.
     pub(in crate::engine) fn held_place(&mut self, place: Place) -> Claim {
-        if self.claim_is_uncommitted() {
-            Claim::Committing(None, place)
-        } else {
-            Claim::Rereading(None, place)
+        let rule = if self.claim_is_uncommitted() { Rule::Commit } else { Rule::Reread };
+        match rule {
+            rule if !self.rules.keep(rule) => Claim::Entitled(place),
+            Rule::Commit => Claim::Committing(None, place),
+            _ => Claim::Rereading(None, place),
         }
     }
 
@@ -348,6 +352,15 @@ impl Engine {
             let owner = self.session_id();
             self.see_current(Some(&Node { data, version: 0, czxid, mzxid: czxid, owner }));
         }
+    }
+
+    /// Whether a place that stands there after a lost reply may be this claim's own.
+    fn may_adopt(&self, node: &Node, session: i64) -> bool {
+        let path = self.config.paths.current();
+        let says_so =
+            || Current::decode(&path, &node.data).is_ok_and(|c| c.member == self.config.member.member);
+        let own = node.owner == session || (!self.rules.keep(Rule::OwnerChecked) && says_so());
+        own && self.rules.keep(Rule::AdoptOwnPlace)
     }
 
     /// A place of this session after a lost reply: the creation was applied. One of

@@ -20,8 +20,9 @@ impl Engine {
             return self.stop(StopReason::BallotLost);
         }
         if let Some(elected) = self.view.elected.record() {
-            let mine = elected.named().is_some_and(|n| n.ballot == held.grant.ballot);
-            if !mine || elected.term != held.grant.nomination.term {
+            let mine = elected.named().is_some_and(|n| self.is_me(n, &held.grant.ballot));
+            let moved = !mine || elected.term != held.grant.nomination.term;
+            if moved && self.rules.keep(Rule::StandDown) {
                 return self.stop(StopReason::NotNamed(moved_away(elected)));
             }
         }
@@ -159,6 +160,9 @@ impl Engine {
             token: Some(held.grant.fencing_token),
         };
         self.announce_later = false;
+        if !self.rules.keep(Rule::WorkEndsFirst) {
+            self.perform(Request::Delete { path: self.config.paths.current(), version: None });
+        }
         self.note(Level::Info, NoteKind::Office, format!("stops leading: {reason}"));
         self.office.state = State::Stopping(stopping);
         self.actions.push_back(Action::Stop(reason));
@@ -203,7 +207,8 @@ impl Engine {
             Hold::Place(place) => {
                 // Every znode's versions begin at 0, so the version alone doesn't tell
                 // the own place from the next one's.
-                let sure = self.view.current.meta().is_some_and(|m| m.czxid == place.czxid);
+                let sure = self.view.current.meta().is_some_and(|m| m.czxid == place.czxid)
+                    || !self.rules.keep(Rule::DeleteOwnOnly);
                 Some(if sure { ReleaseStep::Delete(None, place.version) } else { ReleaseStep::Look(None) })
             }
         };
@@ -236,7 +241,8 @@ impl Engine {
                 match self.perform(Request::Delete { path, version: Some(version) }) {
                     Some(op) => ReleaseStep::Delete(Some(op), version),
                     // Much can happen until the connection is back.
-                    None => ReleaseStep::Look(None),
+                    None if self.rules.keep(Rule::DeleteOwnOnly) => ReleaseStep::Look(None),
+                    None => ReleaseStep::Delete(None, version),
                 }
             }
             ReleaseStep::Look(None) => ReleaseStep::Look(self.perform(Request::Get { path })),
@@ -254,7 +260,8 @@ impl Engine {
         let mut held = held.clone();
         self.announce_later = true;
         // READY must not be written onto another's place.
-        if held.doubted || self.view.current.meta().is_none_or(|m| m.czxid != held.place.czxid) {
+        let other = held.doubted || self.view.current.meta().is_none_or(|m| m.czxid != held.place.czxid);
+        if other && self.rules.keep(Rule::ReadyOnOwnPlace) {
             held.doubted = true;
             self.office.state = State::TakingOver(held);
             return;
@@ -264,7 +271,8 @@ impl Engine {
         let Some(data) = self.place_data(&nomination, &held.grant.ballot, Status::Ready, ready) else {
             return;
         };
-        let request = Request::Set { path: self.config.paths.current(), data, version: held.place.version };
+        let version = if self.rules.keep(Rule::ReadyOnOwnPlace) { held.place.version } else { -1 };
+        let request = Request::Set { path: self.config.paths.current(), data, version };
         if let Some(op) = self.perform(request) {
             self.announce_later = false;
             self.office.state = State::Announcing(held, op);
@@ -350,7 +358,12 @@ impl Engine {
                 }
                 self.office.state = State::Standby;
             }
-            (ReleaseStep::Delete(..), _) => release.step = ReleaseStep::Look(None),
+            (ReleaseStep::Delete(_, version), _) => {
+                release.step = match self.rules.keep(Rule::DeleteOwnOnly) {
+                    true => ReleaseStep::Look(None),
+                    false => ReleaseStep::Delete(None, *version),
+                }
+            }
             (ReleaseStep::Look(_), Outcome::Got(Some(node))) if node.owner == session => {
                 release.step = ReleaseStep::Delete(None, node.version);
             }

@@ -24,6 +24,7 @@ use super::{
         Action, AppEvent, Epoch, Grant, Level, Node, Nomination, NoteKind, OpId, Outcome, Request, StopReason,
     },
     policy::OnPause,
+    rules::Rule,
     view::{Known, Meta},
 };
 use crate::{
@@ -36,7 +37,7 @@ use crate::{
 pub(super) const RETRY: Duration = Duration::from_millis(200);
 
 /// The leader's side of a member.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Office {
     pub(in crate::engine) state: State,
     /// The term and ballot that this member itself has seen in office: without
@@ -50,7 +51,7 @@ pub(in crate::engine) struct Office {
     pub(super) free_since_ms: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) enum State {
     /// Holding nothing, doing nothing.
     #[default]
@@ -67,7 +68,7 @@ pub(in crate::engine) enum State {
 }
 
 /// Named, or stepping in: until the place is held and the application prepared.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(in crate::engine) struct Claiming {
     pub(super) nomination: Nomination,
     pub(super) ballot: Ballot,
@@ -79,14 +80,14 @@ pub(in crate::engine) struct Claiming {
     pub(super) written: Option<Box<Elected>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Prepared {
     No,
     Running,
     Yes,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Claim {
     /// A successor reads the decision, then the place, both anew.
     ReadElected(Option<OpId>),
@@ -105,7 +106,7 @@ pub(super) enum Claim {
 }
 
 /// The own znode in office.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) struct Place {
     pub(super) czxid: i64,
     pub(super) version: i32,
@@ -116,7 +117,7 @@ pub(in crate::engine) struct Place {
 }
 
 /// Leadership that has been entered.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(in crate::engine) struct Held {
     pub(in crate::engine) grant: Grant,
     pub(super) place: Place,
@@ -130,7 +131,7 @@ pub(in crate::engine) struct Held {
     pub(super) ready_ms: Option<u64>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(in crate::engine) struct Stopping {
     pub(super) reason: StopReason,
     /// The session that it led on, and what is held there.
@@ -141,7 +142,7 @@ pub(in crate::engine) struct Stopping {
 }
 
 /// What may stand in `leader/current` when a claim or a leadership is given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Hold {
     Nothing,
     Place(Place),
@@ -151,13 +152,13 @@ pub(super) enum Hold {
     Unsure,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(in crate::engine) struct Releasing {
     pub(super) epoch: Epoch,
     pub(super) step: ReleaseStep,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) enum ReleaseStep {
     /// Its creation is under way: what is not there yet can't be deleted.
     AwaitCreation(OpId),
@@ -286,7 +287,7 @@ impl Engine {
         if self.gave_up.as_ref().is_some_and(|g| g.term == elected.term) {
             return;
         }
-        if elected.named().is_some_and(|n| n.ballot == ballot) {
+        if elected.named().is_some_and(|n| self.is_me(n, &ballot)) {
             let nomination = nomination(elected);
             let text = format!("is named for term {}: {}", elected.term, elected.sentence);
             self.claim(nomination, ballot, Claim::Waiting, false, text);
@@ -301,7 +302,11 @@ impl Engine {
                 "steps in for term {}: the leader vanished, and it is first in line",
                 nomination.term
             );
-            self.claim(nomination, ballot, Claim::ReadElected(None), true, text);
+            let first = match self.rules.keep(Rule::SuccessorReads) {
+                true => Claim::ReadElected(None),
+                false => Claim::Creating(None),
+            };
+            self.claim(nomination, ballot, first, true, text);
         }
     }
 
@@ -311,8 +316,9 @@ impl Engine {
         let Some(named) = elected.named() else {
             return false;
         };
+        let seen = self.office.vanished == Some((elected.term, named.ballot.clone()));
         matches!(self.view.current, Known::Absent)
-            && self.office.vanished == Some((elected.term, named.ballot.clone()))
+            && (seen || !self.rules.keep(Rule::SeenInOffice))
             && elected.place_in_line(ballot) == Some(0)
             && elected.excluded(ballot, self.now.unix_ms).is_none()
             && check_limit(&self.config.policy, Some(elected), self.now.unix_ms).is_ok()
@@ -446,6 +452,11 @@ impl Engine {
                 None
             }
         }
+    }
+
+    /// Whether `named` is this member with `ballot`.
+    fn is_me(&self, named: &Named, ballot: &Ballot) -> bool {
+        self.rules.same(named, &self.config.member.member, ballot)
     }
 
     pub(in crate::engine) fn named(&self, ballot: &Ballot) -> Named {

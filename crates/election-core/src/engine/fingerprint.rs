@@ -1,0 +1,45 @@
+//! What of an engine decides what it does next, for a checker that merges states.
+
+use std::hash::{Hash, Hasher};
+
+use super::Engine;
+
+impl Hash for Engine {
+    /// Engines of one configuration that hash alike do alike from now on, given the same
+    /// events. What is only told (sentences, notes) is left out, and so is the number of
+    /// the next operation. Actions are to have been taken out before.
+    fn hash<H: Hasher>(&self, to: &mut H) {
+        // Each field by name, so that a new one can't be forgotten.
+        let Self {
+            config: _,
+            rules: _,
+            now,
+            actions,
+            next_op: _,
+            session,
+            view,
+            health,
+            gave_up,
+            joined_ms,
+            registration,
+            node_written,
+            elector,
+            verification,
+            office,
+            announce_later,
+            history,
+            leaving,
+            ended,
+            keeps_lease,
+            told_until,
+            watched,
+            leader: _,
+            last_note: _,
+            sentence: _,
+        } = self;
+        debug_assert!(actions.is_empty(), "poll_action() until None comes first");
+        (now, session, view, health, gave_up, joined_ms).hash(to);
+        (registration, node_written, elector, verification, office, announce_later).hash(to);
+        (history, leaving, ended, keeps_lease, told_until, watched).hash(to);
+    }
+}
