@@ -12,6 +12,10 @@ use election_core::{
 use super::{Due, Sim, host};
 use crate::{strategy::SiteOrder, zookeeper::Applied};
 
+/// So many requests that nobody has answered yet make operators wait. Each of a
+/// backlog is decided in its turn, in more operations than `no_livelock` grants.
+const PATIENCE: usize = 8;
+
 /// Something that an operator does after a while.
 #[derive(Clone, Debug)]
 pub(crate) enum Errand {
@@ -47,6 +51,11 @@ impl Sim {
     /// Makes a request; answers its name.
     pub(super) fn request(&mut self, kind: RequestKind, force: bool) -> Option<String> {
         self.zk.get(&self.paths.requests())?;
+        let all = self.zk.tree_at(&self.paths.requests(), self.zk.zxid());
+        let open = |data: &[u8]| Request::decode("request", data).is_ok_and(|r| !r.state.is_final());
+        if all.values().filter(|node| open(&node.data)).count() >= PATIENCE {
+            return None;
+        }
         let to = match self.rng.u8(0..4) {
             0 => Target::Member(self.hosts[self.rng.usize(0..self.hosts.len())].member.clone()),
             1 => Target::Site(self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone()),

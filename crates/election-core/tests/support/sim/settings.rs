@@ -130,6 +130,15 @@ fn weight(rng: &mut Rng) -> f64 {
     if rng.bool() { 0.0 } else { rng.f64() * rng.f64() }
 }
 
+/// Mostly few, as in most elections; now and then as many as a whole fleet.
+fn members(rng: &mut Rng) -> usize {
+    match rng.u8(0..100) {
+        0..90 => rng.usize(2..8),
+        90..97 => rng.usize(8..21),
+        _ => rng.usize(21..=50),
+    }
+}
+
 impl Settings {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         let timeout = rng.u64(2000..6000);
@@ -179,7 +188,7 @@ impl Settings {
         let wait = rng.bool() || twin;
         Self {
             sites: ["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec(),
-            members: rng.usize(2..8),
+            members: members(rng),
             timeout,
             tick,
             policy,
