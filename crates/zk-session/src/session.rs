@@ -125,10 +125,12 @@ impl SessionBuilder {
         let shared = Arc::new(Shared::new(self.settings.check()?));
         let deadline = BootTime::now() + shared.config.connect_timeout;
         let first = supervisor::first_session(&shared, deadline).await?;
-        shared.tasks.spawn(supervisor::run(Arc::clone(&shared), first));
+        // Before anything else is waited for: dropped from here on, it is closed as any session that nobody holds.
+        let session = Session { _last_handle: Arc::new(LastHandle(Arc::clone(&shared))), shared };
+        session.shared.tasks.spawn(supervisor::run(Arc::clone(&session.shared), first));
         // The supervisor's first act; should the session end at that very moment, it goes on making the next one.
-        let _ = within(deadline, shared.active()).await;
-        Ok(Session { _last_handle: Arc::new(LastHandle(Arc::clone(&shared))), shared })
+        let _ = within(deadline, session.shared.active()).await;
+        Ok(session)
     }
 }
 
