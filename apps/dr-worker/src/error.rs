@@ -139,6 +139,7 @@ impl From<OpError> for Error {
     fn from(error: OpError) -> Self {
         match error {
             OpError::Unavailable { .. } | OpError::SessionOver => Self::Unreachable(error.to_string()),
+            OpError::AuthFailed { .. } => Self::Setting { key: "zookeeper.auth", message: error.to_string() },
             OpError::Unknown { .. } => {
                 Self::NotNow(format!("{error}; look at `dr-worker list` before you try again"))
             }

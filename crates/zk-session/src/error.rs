@@ -132,6 +132,16 @@ pub enum OpError {
         /// Of the operation.
         path: String,
     },
+    /// ZooKeeper refuses the credentials, so there is no session to do it on. Nothing was sent.
+    ///
+    /// See [`InactiveReason::AuthFailed`](crate::InactiveReason::AuthFailed) for what happens then.
+    #[error("{path}: ZooKeeper refuses the credentials of this session: {reason}")]
+    AuthFailed {
+        /// Of the operation.
+        path: String,
+        /// As told by the server.
+        reason: String,
+    },
     /// The session has ended, or its end has passed by the local clock. Nothing was sent, and nothing of it will ever
     /// be applied.
     #[error("the ZooKeeper session is over")]
@@ -246,6 +256,7 @@ impl OpError {
             | Self::BadVersion { path }
             | Self::NotEmpty { path }
             | Self::NoAuth { path }
+            | Self::AuthFailed { path, .. }
             | Self::Unknown { path, .. }
             | Self::Unavailable { path, .. }
             | Self::Unsupported { path, .. }
@@ -262,6 +273,7 @@ impl OpError {
             Self::BadVersion { .. } => "bad_version",
             Self::NotEmpty { .. } => "not_empty",
             Self::NoAuth { .. } => "no_auth",
+            Self::AuthFailed { .. } => "auth_failed",
             Self::SessionOver => "session_over",
             Self::Unknown { .. } => "unknown",
             Self::Unavailable { .. } => "unavailable",

@@ -9,7 +9,33 @@ const REQUEST_SECONDS: &str = "zk_session_request_seconds";
 const RECONNECTS: &str = "zk_session_reconnects_total";
 const EXPIRATIONS: &str = "zk_session_expirations_total";
 
+/// Upper bounds in seconds for a histogram of `zk_session_request_seconds`: a round trip on a good network takes a few
+/// milliseconds, a lost one as long as an operation may take.
+///
+/// A recorder that is not told otherwise may well make a summary of it, which can't be added up over processes:
+///
+/// ```
+/// # fn recorder() -> Result<(), Box<dyn std::error::Error>> {
+/// use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+///
+/// let recorder = PrometheusBuilder::new()
+///     .set_buckets_for_metric(
+///         Matcher::Full("zk_session_request_seconds".to_owned()),
+///         &zk_session::REQUEST_SECONDS_BUCKETS,
+///     )?
+///     .build_recorder();
+/// # drop(recorder);
+/// # Ok(())
+/// # }
+/// ```
+pub const REQUEST_SECONDS_BUCKETS: [f64; 12] =
+    [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
 /// Describes this crate's metrics to the recorder that is installed. Call it once, after installing the recorder.
+///
+/// The round trips of the session itself are among `zk_session_request_seconds` as the operations `beat` (a quorum round
+/// trip, four in a session timeout while a lease is kept) and `probe` (a read, three in a session timeout where nothing
+/// else is asked for): how long ZooKeeper takes is known even where nothing is done.
 pub fn describe_metrics() {
     describe_counter!(
         REQUESTS,
@@ -19,7 +45,7 @@ pub fn describe_metrics() {
     describe_histogram!(
         REQUEST_SECONDS,
         Unit::Seconds,
-        "Time that an operation on ZooKeeper took, retries included"
+        "Time that an operation on ZooKeeper took, retries included; the ops beat and probe are single round trips"
     );
     describe_counter!(RECONNECTS, Unit::Count, "Times that a session was paused and became active again");
     describe_counter!(EXPIRATIONS, Unit::Count, "Sessions that ended otherwise than by being closed");

@@ -33,7 +33,7 @@ pub use config::{DriverKind, UnknownDriver};
 pub use error::{Closed, ConnectError, HostFailure, OpError, UnknownCause};
 pub use held::{HeldEphemeral, HeldStatus};
 pub use incarnation::{Incarnation, Tether};
-pub use instruments::describe_metrics;
+pub use instruments::{REQUEST_SECONDS_BUCKETS, describe_metrics};
 pub use lease::{Lease, beat_interval, lease_margin};
 pub use multi::{MultiOp, MultiResult};
 pub use node::{Children, CreateMode, Created, Epoch, Node, SessionId, Stat};

@@ -73,7 +73,13 @@ impl Shared {
     /// The session to do an operation on.
     pub(crate) async fn current(&self, path: &str) -> Result<Incarnation, OpError> {
         let timeout = self.config.operation_timeout;
-        match within(BootTime::now() + timeout, self.active()).await {
+        let waiting = within(BootTime::now() + timeout, self.active());
+        let found = tokio::select! {
+            biased;
+            found = waiting => found,
+            reason = self.refused() => return Err(OpError::AuthFailed { path: path.to_owned(), reason }),
+        };
+        match found {
             Some(Ok(incarnation)) => Ok(incarnation),
             Some(Err(Closed)) => Err(OpError::SessionOver),
             None => Err(OpError::Unavailable {
@@ -84,6 +90,22 @@ impl Shared {
                     state => format!("the ZooKeeper session is {state}"),
                 },
             }),
+        }
+    }
+
+    /// Returns when the servers refuse the credentials, with what they said.
+    async fn refused(&self) -> String {
+        let mut state = self.state.subscribe();
+        loop {
+            if let SessionState::Inactive { reason: InactiveReason::AuthFailed { reason } } =
+                &*state.borrow_and_update()
+            {
+                return reason.clone();
+            }
+            if state.changed().await.is_err() {
+                // The sender is in `self`.
+                std::future::pending::<()>().await;
+            }
         }
     }
 

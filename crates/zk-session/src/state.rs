@@ -89,7 +89,13 @@ pub enum InactiveReason {
         /// What it said.
         reason: String,
     },
-    /// The server refused the credentials.
+    /// The server refused the credentials, of the session that was or of the attempt to make a new one.
+    ///
+    /// Credentials that were good at first are refused when they are changed on the servers, or when a server is set up
+    /// wrongly. Until that is put right, operations fail at once with [`OpError::AuthFailed`](crate::OpError::AuthFailed),
+    /// and a new session is tried for every five to ten seconds. A process that would rather end sees this state, and
+    /// closes the session. Credentials are not read anew from their file: new ones take a new
+    /// [`SessionBuilder`](crate::SessionBuilder).
     AuthFailed {
         /// What it said.
         reason: String,
@@ -129,6 +135,8 @@ pub(crate) enum Event {
     Dead { reason: String },
     /// The credentials were refused.
     AuthFailed { reason: String },
+    /// A new session was refused for the credentials.
+    Refused { reason: String },
     /// Nothing but time has passed.
     Tick,
     /// This process closes the session.
@@ -236,6 +244,11 @@ impl Machine {
             Event::Expired => self.end(InactiveReason::Expired),
             Event::Dead { reason } => self.end(InactiveReason::DriverFailed { reason }),
             Event::AuthFailed { reason } => self.end(InactiveReason::AuthFailed { reason }),
+            Event::Refused { reason } => {
+                if let SessionState::Inactive { reason: known } = &mut self.state {
+                    *known = InactiveReason::AuthFailed { reason };
+                }
+            }
             Event::Tick => {}
             Event::Close => {
                 self.living = None;
@@ -368,6 +381,21 @@ mod tests {
             assert!(!machine.handle(at(7), event));
         }
         assert_eq!(machine.state(), &inactive(InactiveReason::Expired));
+    }
+
+    #[test]
+    fn refused_credentials_are_the_reason_for_as_long_as_there_is_no_session() {
+        let refused = || Event::Refused { reason: "z".into() };
+        let mut machine = active();
+        assert!(!machine.handle(at(4), refused()), "of no meaning for a living session");
+        machine.handle(at(5), Event::Expired);
+        assert!(machine.handle(at(6), refused()));
+        assert_eq!(machine.state(), &inactive(InactiveReason::AuthFailed { reason: "z".into() }));
+        assert!(!machine.handle(at(7), refused()), "told once");
+        machine.handle(at(8), Event::Connected { epoch: Epoch(4), granted: GRANTED, contact: at(8) });
+        assert!(machine.state().is_active());
+        machine.handle(at(9), Event::Close);
+        assert!(!machine.handle(at(10), refused()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::backoff::Backoff;
 use crate::driver::{BoxFuture, CloseAnswer, DriverError, DriverEvent};
@@ -25,6 +25,8 @@ use crate::time::{BootTime, sleep_until};
 
 /// Between sessions.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+/// Between attempts while the servers refuse the credentials, which does not pass by itself: from half of this on.
+const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 /// A failed heartbeat is repeated no earlier than this.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
@@ -35,7 +37,7 @@ pub(crate) async fn first_session(shared: &Shared, deadline: BootTime) -> Result
 
 /// Keeps a session until it is closed.
 pub(crate) async fn run(shared: Arc<Shared>, first: Made) {
-    let mut supervisor = Supervisor { shared, machine: Machine::new() };
+    let mut supervisor = Supervisor { shared, machine: Machine::new(), heard: String::new() };
     let mut made = first;
     let outcome = loop {
         let epoch = made.incarnation.epoch();
@@ -58,6 +60,8 @@ pub(crate) async fn run(shared: Arc<Shared>, first: Made) {
 struct Supervisor {
     shared: Arc<Shared>,
     machine: Machine,
+    /// What was heard last that may be the reason for another state.
+    heard: String,
 }
 
 enum Ended {
@@ -84,6 +88,7 @@ impl Supervisor {
         if granted != self.shared.config.session_timeout {
             info!(asked = ?self.shared.config.session_timeout, ?granted, "the server granted another session timeout");
         }
+        self.heard = "a new session was made".to_owned();
         self.publish();
 
         let mut heart = Heart::new(&incarnation, self.shared.config.tick_time);
@@ -132,13 +137,14 @@ impl Supervisor {
             incarnation.inner.set_open(state.is_active());
             if state.is_active() {
                 instruments::reconnect();
+                self.heard = "ZooKeeper answers again".to_owned();
             }
             self.publish();
         }
     }
 
     fn on_driver_event(
-        &self,
+        &mut self,
         incarnation: &Incarnation,
         heart: &mut Heart,
         event: Option<DriverEvent>,
@@ -151,6 +157,7 @@ impl Supervisor {
             }
             Some(DriverEvent::Suspended { reason }) => {
                 info!(session = %incarnation.session_id(), %reason, "connection to ZooKeeper lost");
+                self.heard = format!("the connection was lost: {reason}");
                 Event::Suspended
             }
             Some(DriverEvent::Resumed) => {
@@ -165,7 +172,7 @@ impl Supervisor {
         }
     }
 
-    fn on_heartbeat(&self, incarnation: &Incarnation, heart: &mut Heart, answer: Answer) -> Event {
+    fn on_heartbeat(&mut self, incarnation: &Incarnation, heart: &mut Heart, answer: Answer) -> Event {
         let now = BootTime::now();
         let Answer { sent, quorum, result } = answer;
         let outcome = match &result {
@@ -189,6 +196,7 @@ impl Supervisor {
             Err(error) => {
                 debug!(session = %incarnation.session_id(), %error, "heartbeat failed");
                 heart.failed(now);
+                self.heard = format!("a heartbeat failed: {error}");
                 Event::Silent
             }
         }
@@ -229,11 +237,20 @@ impl Supervisor {
                 _ = self.shared.closing() => return None,
                 made = establish(&self.shared, epoch, deadline) => made,
             };
-            match made {
+            let pause = match made {
                 Ok(made) => return Some(made),
-                Err(error) => warn!(%error, "no new ZooKeeper session yet, trying again"),
-            }
-            self.shared.sleep(BootTime::now() + backoff.next()).await.ok()?;
+                Err(ConnectError::AuthFailed { reason }) => {
+                    if self.machine.handle(BootTime::now(), Event::Refused { reason }) {
+                        self.publish();
+                    }
+                    REFUSED_PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0)
+                }
+                Err(error) => {
+                    warn!(%error, "no new ZooKeeper session yet, trying again");
+                    backoff.next()
+                }
+            };
+            self.shared.sleep(BootTime::now() + pause).await.ok()?;
         }
     }
 
@@ -251,27 +268,31 @@ impl Supervisor {
             CloseAnswer::Sent => CloseOutcome::Sent,
             CloseAnswer::Unknown => CloseOutcome::Unknown,
         };
-        info!(session = %incarnation.session_id(), ?outcome, "ZooKeeper session closed");
+        info!(session = %incarnation.session_id(), ?outcome, "goodbye to ZooKeeper");
         outcome
     }
 
+    /// Makes the state known, each with its reason in the log.
     fn publish(&self) {
         let state = self.machine.state().clone();
+        let reason = self.heard.as_str();
         match &state {
-            SessionState::Active { epoch } => info!(%epoch, "ZooKeeper session is active"),
+            SessionState::Active { epoch } => info!(%state, %epoch, %reason, "ZooKeeper session is active"),
             SessionState::Paused { epoch, .. } => {
-                warn!(%epoch, "ZooKeeper session is paused: no answer from ZooKeeper")
+                warn!(%state, %epoch, %reason, "ZooKeeper session is paused")
             }
-            SessionState::Inactive { reason } => {
-                warn!(%reason, "ZooKeeper session is over");
-                // First the session and what it proved, then the state: nobody sees the end and still finds the session.
-                self.shared.incarnation.send_replace(None);
-                self.shared.lease.send_replace(None);
+            SessionState::Inactive { reason: InactiveReason::AuthFailed { reason } } => {
+                error!(%state, %reason, "ZooKeeper refuses the credentials: no session until that is put right");
             }
+            SessionState::Inactive { reason } => warn!(%state, %reason, "ZooKeeper session is over"),
             SessionState::Closed => {
-                self.shared.incarnation.send_replace(None);
-                self.shared.lease.send_replace(None);
+                info!(%state, reason = %"closed by this process", "ZooKeeper session is closed")
             }
+        }
+        if !matches!(state, SessionState::Active { .. } | SessionState::Paused { .. }) {
+            // First the session and what it proved, then the state: nobody sees the end and still finds the session.
+            self.shared.incarnation.send_replace(None);
+            self.shared.lease.send_replace(None);
         }
         self.shared.state.send_replace(state);
     }

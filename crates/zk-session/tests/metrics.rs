@@ -7,11 +7,12 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use common::{Bed, PATIENCE, wait_state};
+use common::{Bed, PATIENCE, eventually, wait_state};
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
-use zk_session::{CreateMode, DriverKind, SessionState, describe_metrics};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use zk_session::{CreateMode, DriverKind, REQUEST_SECONDS_BUCKETS, SessionState, describe_metrics};
 
 #[derive(Default)]
 struct Recording {
@@ -98,5 +99,48 @@ fn operations_reconnects_and_expirations_are_counted() {
     for metric in values.keys() {
         let name = metric.split('{').next().unwrap();
         assert!(described.iter().any(|described| described == name), "{name} is not described");
+    }
+}
+
+/// With the exporter that most use, and the buckets that the documentation advises.
+#[test]
+fn round_trips_are_a_histogram_the_sessions_own_too() {
+    let recorder = PrometheusBuilder::new()
+        .set_buckets_for_metric(
+            Matcher::Full("zk_session_request_seconds".to_owned()),
+            &REQUEST_SECONDS_BUCKETS,
+        )
+        .unwrap()
+        .build_recorder();
+    let rendered = recorder.handle();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    metrics::with_local_recorder(&recorder, || {
+        describe_metrics();
+        runtime.block_on(async {
+            let bed = Bed::start(DriverKind::default()).await;
+            let session = bed.session().await;
+            session.get("/").await.unwrap();
+            let count = |op: &str| {
+                let wanted = format!("zk_session_request_seconds_count{{op=\"{op}\"}} ");
+                let text = rendered.render();
+                let line = text.lines().find_map(|line| line.strip_prefix(&wanted).map(str::to_owned));
+                line.map_or(0, |count| count.parse::<u64>().unwrap())
+            };
+            // Nothing is done: it asks now and then by itself.
+            eventually("a probe", async || count("probe") > 0).await;
+            assert_eq!(count("beat"), 0);
+            let keeper = session.keep_lease();
+            eventually("beats", async || count("beat") > 2).await;
+            drop(keeper);
+            session.close(PATIENCE).await;
+        });
+    });
+    let text = rendered.render();
+    assert!(text.contains("# TYPE zk_session_request_seconds histogram"), "{text}");
+    for op in ["get", "probe", "beat"] {
+        for bucket in REQUEST_SECONDS_BUCKETS {
+            let line = format!("zk_session_request_seconds_bucket{{op=\"{op}\",le=\"{bucket}\"}} ");
+            assert!(text.contains(&line), "{line} in {text}");
+        }
     }
 }

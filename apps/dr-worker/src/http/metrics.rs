@@ -20,9 +20,6 @@ use crate::{
     run::Worker,
 };
 
-/// Of a request to ZooKeeper: a round trip on a good network takes a few milliseconds.
-const REQUEST_SECONDS: [f64; 12] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
-
 /// Of a phase of a change: from a decision on a good network to a job that is slow to be ready.
 const PHASE_SECONDS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
 
@@ -45,7 +42,10 @@ pub(crate) fn install(node: &NodeConfig, jobs: &[JobConfig]) -> Result<Prometheu
         .with_recommended_naming(true)
         .add_global_label("member", node.id.as_str())
         .add_global_label("site", node.site.as_str())
-        .set_buckets_for_metric(Matcher::Full("zk_session_request_seconds".into()), &REQUEST_SECONDS)
+        .set_buckets_for_metric(
+            Matcher::Full("zk_session_request_seconds".into()),
+            &zk_session::REQUEST_SECONDS_BUCKETS,
+        )
         .map_err(failed)?
         .set_buckets_for_metric(Matcher::Full("dr_transition_phase_seconds".into()), &PHASE_SECONDS)
         .map_err(failed)?

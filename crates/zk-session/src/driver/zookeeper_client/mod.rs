@@ -106,7 +106,8 @@ pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailu
         task: task.abort_handle(),
         watches: Mutex::default(),
     });
-    tokio::spawn(report_state(state, events, stopped, ended));
+    let silence = silence(spec.session_timeout);
+    tokio::spawn(report_state(state, events, stopped, ended, silence));
     let driver = Arc::new(ClientDriver { client: Mutex::new(Some(client)), core });
     Ok(Connected { driver, events: receiver })
 }
@@ -480,6 +481,7 @@ async fn report_state(
     events: mpsc::UnboundedSender<DriverEvent>,
     stopped: CancellationToken,
     ended: CancellationToken,
+    silence: Duration,
 ) {
     let mut connected = true;
     loop {
@@ -510,7 +512,13 @@ async fn report_state(
             }
             SessionState::Disconnected | SessionState::ConnectedReadOnly => {
                 if connected {
-                    let reason = in_words(now).to_owned();
+                    // The client does not say which.
+                    let reason = match now {
+                        SessionState::Disconnected => {
+                            format!("it broke, or the server was silent for {silence:?}")
+                        }
+                        now => format!("it is {}", in_words(now)),
+                    };
                     let _ = events.send(DriverEvent::Suspended { reason });
                 }
                 connected = false;
