@@ -34,7 +34,7 @@ pub struct HeldEphemeral {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeldStatus {
-    /// Not there yet, or not known to be.
+    /// Not there yet, not there any more, or not known to be.
     Pending,
     /// There, created in this session, with the data that was asked for last.
     Held {
@@ -130,7 +130,16 @@ impl Keeper {
         // When to try again what has failed.
         let mut again: Option<BootTime> = None;
         loop {
+            let held_in = match &*self.status.borrow() {
+                HeldStatus::Held { epoch, .. } => Some(*epoch),
+                _ => None,
+            };
             tokio::select! {
+                // Its session is over, and with it what was held; the next one tells what stands there then.
+                () = self.gone(held_in) => {
+                    self.report(HeldStatus::Pending);
+                    continue;
+                }
                 observed = watch.next() => match observed {
                     Ok(Observed { epoch, value }) => seen = Some(Seen { epoch, node: value }),
                     Err(Closed) => break,
@@ -144,7 +153,11 @@ impl Keeper {
                 break;
             }
             let Some(current) = &mut seen else { continue };
-            match self.reconcile(current, &wish.data).await {
+            let status = self.reconcile(current, &wish.data).await;
+            // Pending: something else stands there by now than what was seen.
+            let certain = !matches!(status, Ok(HeldStatus::Pending));
+            watch.knows(certain.then_some((current.epoch, current.node.as_ref())));
+            match status {
                 Ok(status) => {
                     backoff = BACKOFF;
                     self.report(status);
@@ -241,6 +254,15 @@ impl Keeper {
             Err(error) => {
                 info!(path = %self.path, %error, "held znode: not deleted, it goes with its session")
             }
+        }
+    }
+
+    /// Returns when the session of that epoch is no more; never where none is meant.
+    async fn gone(&self, epoch: Option<Epoch>) {
+        let mut living = self.shared.incarnation.subscribe();
+        let is_gone = |living: &Option<Incarnation>| living.as_ref().map(Incarnation::epoch) != epoch;
+        if epoch.is_none() || living.wait_for(is_gone).await.is_err() {
+            std::future::pending().await
         }
     }
 

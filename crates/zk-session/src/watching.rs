@@ -47,6 +47,13 @@ impl DataWatch {
         &self.watch.path
     }
 
+    /// What the caller knows by other means counts as told; `None` if he knows that what was told is out of date. Without
+    /// that, what was there before would be no news when it comes back: a znode that is created, here or by others, and
+    /// deleted before it is read.
+    pub(crate) fn knows(&mut self, known: Option<(Epoch, Option<&Node>)>) {
+        self.watch.last = known.map(|(epoch, node)| (epoch, node.map(seen)));
+    }
+
     /// The next value: at the first call what is there now, later what is there after a change. `None` where the znode
     /// does not exist.
     ///
@@ -65,7 +72,7 @@ impl DataWatch {
             let (incarnation, attempt) = self.watch.begin().await?;
             let read = read_data(&incarnation, &self.watch.path).await;
             let Some((value, armed)) = self.watch.finish(read, attempt) else { continue };
-            let seen = value.as_ref().map(|node| (node.stat.czxid, node.stat.mzxid));
+            let seen = value.as_ref().map(seen);
             if let Some(epoch) = self.watch.tell(armed, seen) {
                 return Ok(Observed { epoch, value });
             }
@@ -114,6 +121,11 @@ impl ChildrenWatch {
 
 /// The creation and the last change of the data.
 type DataSeen = (i64, i64);
+
+fn seen(node: &Node) -> DataSeen {
+    (node.stat.czxid, node.stat.mzxid)
+}
+
 /// The creation and the last change of the children, and their names: zxids alone have been wrong after a restart of
 /// servers.
 type ChildrenSeen = (i64, i64, Vec<String>);

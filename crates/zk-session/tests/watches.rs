@@ -19,8 +19,10 @@ for_each_driver!(
     watches_end_with_the_session,
     a_held_ephemeral_comes_with_its_parents_and_changes_its_data,
     a_held_ephemeral_is_created_again_after_its_deletion,
-    a_held_ephemeral_is_created_again_in_a_new_session,
+    what_changed_while_the_session_was_away_is_held_in_the_next,
+    who_took_the_place_while_the_session_was_away_keeps_it,
     a_held_ephemeral_waits_for_anothers_and_takes_its_place,
+    two_who_hold_the_same_path_take_turns,
     a_dropped_held_ephemeral_goes,
 );
 
@@ -216,25 +218,39 @@ async fn a_held_ephemeral_is_created_again_after_its_deletion(driver: DriverKind
     let bed = Bed::start(driver).await;
     let (session, observer) = (bed.session().await, bed.observer().await);
     let held = session.hold_ephemeral("/me", "").unwrap();
-    let HeldStatus::Held { stat: first, .. } = wait_for(&mut held.subscribe(), "held", is_held).await else {
-        unreachable!()
-    };
-    observer.delete("/me", None).await.unwrap();
-    wait_for(
-        &mut held.subscribe(),
-        "held again",
-        |status| matches!(status, HeldStatus::Held { stat, .. } if stat.czxid > first.czxid),
-    )
-    .await;
+    let mut last = 0;
+    // Each time as soon as it is there, often before its holder has had a look at what it has created.
+    for _ in 0..200 {
+        let is_newer =
+            |status: &HeldStatus| matches!(status, HeldStatus::Held { stat, .. } if stat.czxid > last);
+        let status = wait_for(&mut held.subscribe(), "held again", is_newer).await;
+        let HeldStatus::Held { stat, .. } = status else { unreachable!() };
+        last = stat.czxid;
+        observer.delete("/me", None).await.unwrap();
+    }
 }
 
-async fn a_held_ephemeral_is_created_again_in_a_new_session(driver: DriverKind) {
+/// Keeps the session away until it is over and its ephemerals are gone, lets something happen, and lets a new one be made.
+async fn while_away(bed: &Bed, session: &Session, observer: &Session, happening: impl AsyncFnOnce()) {
+    bed.proxy.refuse(true).await.unwrap();
+    bed.proxy.cut().await;
+    wait_state(session, "inactive", |state| matches!(state, SessionState::Inactive { .. })).await;
+    eventually("the end of its znode", || async { observer.get("/me").await == Ok(None) }).await;
+    happening().await;
+    bed.proxy.refuse(false).await.unwrap();
+    wait_state(session, "a new session", |state| state.is_active()).await;
+}
+
+async fn what_changed_while_the_session_was_away_is_held_in_the_next(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     let (session, observer) = (bed.session().await, bed.observer().await);
     let held = session.hold_ephemeral("/me", "one").unwrap();
     wait_for(&mut held.subscribe(), "held", is_held).await;
-    lose_session(&bed, &session).await;
-    held.set_data("two");
+    while_away(&bed, &session, &observer, async || {
+        assert!(!is_held(&held.status()), "{:?}", held.status());
+        held.set_data("two");
+    })
+    .await;
     wait_for(&mut held.subscribe(), "held in the new session", |status| {
         matches!(status, HeldStatus::Held { epoch: Epoch(2), .. })
     })
@@ -244,6 +260,33 @@ async fn a_held_ephemeral_is_created_again_in_a_new_session(driver: DriverKind) 
         matches!(observer.get("/me").await, Ok(Some(node)) if node.stat.is_owned_by(id) && node.data == b"two")
     })
     .await;
+}
+
+async fn who_took_the_place_while_the_session_was_away_keeps_it(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    let held = session.hold_ephemeral("/me", "one").unwrap();
+    let mut status = held.subscribe();
+    wait_for(&mut status, "held", is_held).await;
+    let theirs = observer.active().await.unwrap().session_id();
+    let mut stat = None;
+    while_away(&bed, &session, &observer, async || {
+        stat = Some(observer.create("/me", "theirs", CreateMode::Ephemeral).await.unwrap().stat);
+    })
+    .await;
+    wait_for(&mut status, "a conflict", |status| *status == HeldStatus::Conflict { owner: Some(theirs) })
+        .await;
+    // Nothing is done about it, by other data neither.
+    held.set_data("two");
+    session.barrier().await.unwrap();
+    observer.barrier().await.unwrap();
+    let there = observer.get("/me").await.unwrap().unwrap();
+    assert_eq!((there.data.as_slice(), Some(there.stat)), (&b"theirs"[..], stat));
+    assert_eq!(held.status(), HeldStatus::Conflict { owner: Some(theirs) });
+    observer.delete("/me", None).await.unwrap();
+    wait_for(&mut status, "held", is_held).await;
+    observer.barrier().await.unwrap();
+    assert_eq!(observer.get("/me").await.unwrap().unwrap().data, b"two");
 }
 
 async fn a_held_ephemeral_waits_for_anothers_and_takes_its_place(driver: DriverKind) {
@@ -259,6 +302,35 @@ async fn a_held_ephemeral_waits_for_anothers_and_takes_its_place(driver: DriverK
     observer.close(PATIENCE).await;
     wait_for(&mut status, "held", is_held).await;
     assert_eq!(session.get("/me").await.unwrap().unwrap().data, b"mine");
+}
+
+/// However the creations of the one and the deletions of others fall between the looks of the other.
+async fn two_who_hold_the_same_path_take_turns(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (one, other, observer) = (bed.session().await, bed.session().await, bed.observer().await);
+    let (one, other) =
+        (one.hold_ephemeral("/me", "one").unwrap(), other.hold_ephemeral("/me", "other").unwrap());
+    let mut last = 0;
+    for round in 0..200 {
+        let newest = || {
+            let czxid = |status| match status {
+                HeldStatus::Held { stat, .. } => stat.czxid,
+                _ => 0,
+            };
+            czxid(one.status()).max(czxid(other.status()))
+        };
+        eventually("somebody who holds it", async || newest() > last).await;
+        last = newest();
+        if round < 199 {
+            observer.delete("/me", None).await.unwrap();
+        }
+    }
+    let in_conflict = |status: HeldStatus| matches!(status, HeldStatus::Conflict { owner: Some(_) });
+    eventually("one of them in conflict", async || in_conflict(one.status()) != in_conflict(other.status()))
+        .await;
+    let (holder, next) = if is_held(&one.status()) { (one, other) } else { (other, one) };
+    soon("the release", holder.release()).await;
+    wait_for(&mut next.subscribe(), "its turn", is_held).await;
 }
 
 async fn a_dropped_held_ephemeral_goes(driver: DriverKind) {
