@@ -114,7 +114,7 @@ name! {
 pub struct Ballot(String);
 
 impl Ballot {
-    /// Takes the name of a sequential znode, `<anything>-<ten digits>`.
+    /// Takes the name of a sequential znode: ten digits after anything that ends in none.
     ///
     /// # Errors
     /// When the name doesn't end in the digits that ZooKeeper appends.
@@ -125,7 +125,7 @@ impl Ballot {
             return Err(BadName {
                 kind: "the ballot",
                 name,
-                why: "it doesn't end in '-' and the ten digits of a sequential znode",
+                why: "it doesn't end in the ten digits of a sequential znode, after something that is no digit",
             });
         }
         Ok(Self(name))
@@ -134,8 +134,8 @@ impl Ballot {
     fn sequence_of(name: &str) -> Option<i64> {
         let digits = name.get(name.len().checked_sub(10)?..)?;
         let before = &name[..name.len() - 10];
-        // ZooKeeper's counter is a signed 32-bit number and wraps: "-2147483648" has eleven.
-        if !before.ends_with('-') || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        let stem_ends = before.bytes().last().is_some_and(|b| !b.is_ascii_digit());
+        if !stem_ends || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return None;
         }
         digits.parse().ok()

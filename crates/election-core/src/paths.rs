@@ -67,6 +67,16 @@ impl Paths {
         format!("{}/leader/current", self.base)
     }
 
+    /// The parent of the leader's place.
+    pub fn leader(&self) -> String {
+        format!("{}/leader", self.base)
+    }
+
+    /// The parent of all who stand in the queue, where the recipe is one.
+    pub fn queue(&self) -> String {
+        format!("{}/queue", self.base)
+    }
+
     /// Standing orders.
     pub fn control(&self) -> String {
         format!("{}/control", self.base)

@@ -1,8 +1,9 @@
 //! Elections in virtual time, thousands of them, each from one seed.
 //!
 //! `SIM_SEEDS=20000 cargo test -p election-core --test simulation` runs more;
-//! `SIM_SEED=42 cargo test -p election-core --test simulation -- --nocapture`
-//! replays one, and shows all that happens in it.
+//! `SIM_SEED=42 cargo test -p election-core --test simulation elector -- --nocapture`
+//! replays one, and shows all that happens in it; `queue` and `single` are the recipes
+//! beside `elector`.
 
 #[path = "support/invariants/mod.rs"]
 mod invariants;
@@ -22,7 +23,7 @@ use std::{
     thread,
 };
 
-use sim::Summary;
+use sim::{Kind, Summary};
 
 /// How many seeds an ordinary run takes.
 const SEEDS: u64 = 2000;
@@ -33,8 +34,8 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs one seed; a panic counts as a violation.
-fn run(seed: u64, trace: bool) -> Result<Summary, String> {
-    let result = panic::catch_unwind(|| sim::run(seed, trace));
+fn run(kind: Kind, seed: u64, trace: bool) -> Result<Summary, String> {
+    let result = panic::catch_unwind(|| sim::run(kind, seed, trace));
     let why = match result {
         Ok(Ok(summary)) => return Ok(summary),
         Ok(Err(violation)) => format!("{:.3} s: {}", violation.at as f64 / 1000.0, violation.what),
@@ -42,7 +43,8 @@ fn run(seed: u64, trace: bool) -> Result<Summary, String> {
     };
     Err(format!(
         "seed {seed}: {why}\n  replay: SIM_SEED={seed} cargo test -p election-core --no-default-features \
-         --test simulation -- --nocapture"
+         --test simulation {} -- --nocapture",
+        kind.as_str()
     ))
 }
 
@@ -67,30 +69,47 @@ fn add(total: &mut Summary, one: &Summary) {
 }
 
 /// What never happens in thousands of runs is not tested by them.
-fn check_coverage(total: &Summary) {
-    let happened = [
+fn check_coverage(kind: Kind, total: &Summary) {
+    let everywhere = [
         ("leaderships", total.leaderships),
-        ("successions", total.successions),
         ("sessions that were resumed", total.resumed),
         ("writes that the resource refused", total.refused),
+        ("members that left", total.left),
+        ("operations of unknown outcome", total.unknown),
+        ("jobs that their guard ended", total.guard_kills),
+    ];
+    let with_an_elector = [
+        ("successions", total.successions),
         ("requests that were carried out", total.requests_done as u64),
         ("places that were vacated", total.vacated),
         ("exclusions", total.excluded),
         ("holds after too many takeovers", total.held),
         ("duplicates that gave way", total.duplicates),
-        ("members that left", total.left),
-        ("operations of unknown outcome", total.unknown),
-        ("jobs that their guard ended", total.guard_kills),
     ];
-    for (what, count) in happened {
+    let with_an_elector = with_an_elector.into_iter().filter(|_| kind == Kind::Elector);
+    for (what, count) in everywhere.into_iter().chain(with_an_elector) {
         assert!(count > 0, "no {what} in all these runs: the simulation has lost its teeth");
     }
 }
 
 #[test]
-fn every_promise_holds_in_every_run() {
+fn every_promise_holds_in_every_run_of_the_elector() {
+    every_promise_holds(Kind::Elector);
+}
+
+#[test]
+fn every_promise_holds_in_every_run_of_the_queue() {
+    every_promise_holds(Kind::Queue);
+}
+
+#[test]
+fn every_promise_holds_in_every_run_of_the_single_place() {
+    every_promise_holds(Kind::Single);
+}
+
+fn every_promise_holds(kind: Kind) {
     if let Some(seed) = number("SIM_SEED") {
-        println!("{:#?}", run(seed, true).unwrap_or_else(|why| panic!("{why}")));
+        println!("{:#?}", run(kind, seed, true).unwrap_or_else(|why| panic!("{why}")));
         return;
     }
     let seeds = number("SIM_SEEDS").unwrap_or(SEEDS);
@@ -103,7 +122,7 @@ fn every_promise_holds_in_every_run() {
             if seed >= first + seeds {
                 return;
             }
-            let result = run(seed, false);
+            let result = run(kind, seed, false);
             let mut results = results.lock().expect("no thread panics while it counts");
             match result {
                 Ok(one) => add(&mut results.0, &one),
@@ -123,9 +142,9 @@ fn every_promise_holds_in_every_run() {
     let (total, mut failed) = results.into_inner().expect("no thread panics while it counts");
     failed.sort();
     let failed: Vec<_> = failed.into_iter().map(|(_, why)| why).collect();
-    println!("{total:#?}");
+    println!("{}: {total:#?}", kind.as_str());
     if seeds >= SEEDS {
-        check_coverage(&total);
+        check_coverage(kind, &total);
     }
     assert!(failed.is_empty(), "{} seeds failed\n{}", failed.len(), failed.join("\n"));
 }

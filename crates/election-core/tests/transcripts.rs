@@ -131,4 +131,6 @@ transcripts! {
     repaired_restart,
     overtaken_request,
     refused_requests,
+    queue_first_election,
+    single_first_election,
 }

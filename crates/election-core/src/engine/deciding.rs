@@ -70,7 +70,7 @@ impl Engine {
             elector.watchdog.begin();
             return;
         }
-        let Recipe::Elector(strategy) = &self.config.recipe;
+        let Recipe::Elector(strategy) = &self.config.recipe else { return };
         let verdict = elector::pass(
             self.now,
             &self.config.member.member,

@@ -22,6 +22,7 @@ impl Hash for Engine {
             gave_up,
             joined_ms,
             registration,
+            contest,
             node_written,
             elector,
             verification,
@@ -39,6 +40,7 @@ impl Hash for Engine {
         } = self;
         debug_assert!(actions.is_empty(), "poll_action() until None comes first");
         (now, session, view, health, gave_up, joined_ms).hash(to);
+        contest.hash(to);
         (registration, node_written, elector, verification, office, announce_later).hash(to);
         (history, leaving, ended, keeps_lease, told_until, watched).hash(to);
     }

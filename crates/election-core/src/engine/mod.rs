@@ -18,10 +18,14 @@
 //! Each is level-triggered: after every event each one looks at the whole state
 //! again and takes the next step, if none of its own is under way.
 //!
+//! Under a [recipe](Recipe) without an elector, the [contest] stands in the place of
+//! the first two: it wins a znode, and hands that to the same office.
+//!
 //! Methods come in three kinds: [`Engine::handle`] puts something in,
 //! [`Engine::poll_action`] takes out what should be done, and the rest only look.
 
 mod chronicle;
+mod contest;
 mod deciding;
 mod decision;
 mod elector;
@@ -47,7 +51,7 @@ pub use io::{
 };
 pub use operator::{ForceStep, force_step};
 pub use policy::{OnPause, Policy, TakeoverLimit, Timing, TimingError};
-pub use recipe::Recipe;
+pub use recipe::{QueueFormat, Recipe};
 pub use registration::Leftovers;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;
@@ -59,6 +63,7 @@ use crate::{
     time::{Now, Time},
 };
 use chronicle::Chronicle;
+use contest::Contest;
 use deciding::Elector;
 use office::{Office, State};
 use registration::Registration;
@@ -175,6 +180,8 @@ pub struct Engine {
     gave_up: Option<GaveUp>,
     joined_ms: u64,
     registration: Registration,
+    /// In the place of registration and elector, where a znode alone settles who leads.
+    contest: Contest,
     /// The data that a write of the own record under way carries.
     node_written: Option<Vec<u8>>,
     elector: Option<Elector>,
@@ -208,6 +215,7 @@ impl Engine {
             gave_up: None,
             joined_ms: now.unix_ms,
             registration: Registration::default(),
+            contest: Contest::default(),
             node_written: None,
             elector: None,
             verification: Verification::default(),
@@ -305,6 +313,7 @@ impl Engine {
         [
             self.registration.retry_at().filter(|_| active),
             self.office.retry_at(),
+            self.contest_wake(),
             self.history.retry_at(),
             self.verification.due().filter(|_| active),
             elector.and_then(|e| e.retry_at),
@@ -328,11 +337,12 @@ impl Engine {
             State::Leading(_) => Role::Leader,
             State::Claiming(_) | State::TakingOver(_) | State::Announcing(..) => Role::TakingOver,
             State::Stopping(_) | State::Releasing(_) => Role::SteppingDown,
-            State::Standby | State::Cleaning(_) => match self.registration.ballot() {
+            _ if self.contest_is_paused() => Role::Excluded,
+            State::Standby | State::Cleaning(_) => match self.ballot() {
                 None => Role::Joining,
                 Some(ballot) => {
                     let elected = self.view.elected.record();
-                    match elected.and_then(|e| e.excluded(ballot, self.now.unix_ms)) {
+                    match elected.and_then(|e| e.excluded(&ballot, self.now.unix_ms)) {
                         Some(_) => Role::Excluded,
                         None => Role::Standby,
                     }
@@ -342,8 +352,8 @@ impl Engine {
     }
 
     /// Its ballot, once it stands in the election.
-    pub fn ballot(&self) -> Option<&Ballot> {
-        self.registration.ballot()
+    pub fn ballot(&self) -> Option<Ballot> {
+        if self.is_contest() { self.contest_ballot() } else { self.registration.ballot().cloned() }
     }
 
     /// Whether its ballot is the lowest.
@@ -377,6 +387,9 @@ impl Engine {
     // ---- what is read ----
 
     fn saw(&mut self, path: &str, node: Option<&Node>) {
+        if self.is_contest() {
+            return self.contest_saw(path, node);
+        }
         let paths = &self.config.paths;
         if path == paths.elected() {
             self.see_elected(node);
@@ -417,8 +430,8 @@ impl Engine {
     }
 
     fn see_current(&mut self, node: Option<&Node>) {
-        let path = self.config.paths.current();
-        self.view.see_current(&path, node);
+        let known = self.read_place(&self.place_path(), node);
+        self.view.see_current(known, node);
         self.verification.compare(self.view.current.meta(), self.now.time);
         self.remember_tenure();
         let leader = self.view.current.record().cloned();
@@ -430,6 +443,7 @@ impl Engine {
 
     fn done(&mut self, op: OpId, outcome: &Outcome) {
         let _ = self.registration_done(op, outcome)
+            || self.contest_done(op, outcome)
             || self.office_done(op, outcome)
             || self.verification_done(op, outcome)
             || self.elector_done(op, outcome)
@@ -441,12 +455,15 @@ impl Engine {
     /// `decides`: whether the elector makes a pass.
     fn advance(&mut self, decides: bool) {
         self.advance_registration();
+        self.advance_contest();
         self.advance_office();
         self.announce_again();
         if self.leaving {
             // What the office has just let go of may have been the last thing held.
             self.advance_registration();
         }
+        // The office may have let go, or have entered another stage.
+        self.advance_contest();
         self.advance_verification();
         if decides {
             self.advance_elector();
@@ -455,7 +472,7 @@ impl Engine {
         self.hasten_at_lease_end();
         self.settle_watches();
         self.settle_lease();
-        if self.leaving && self.office_is_idle() && self.registration.is_gone() {
+        if self.leaving && self.office_is_idle() && self.registration.is_gone() && self.contest.is_gone() {
             self.end(EndReason::Left);
         }
     }
@@ -475,6 +492,7 @@ impl Engine {
             watched.push(Watched::Tree(paths.nodes()));
             watched.push(Watched::Tree(paths.requests()));
         }
+        watched.extend(self.contest_watched());
         if watched != self.watched {
             self.watched.clone_from(&watched);
             self.actions.push_back(Action::Watch { epoch, set: watched });
@@ -488,7 +506,8 @@ impl Engine {
             (Some(ballot), Some(elected)) => elected.place_in_line(ballot) == Some(0),
             _ => false,
         };
-        let wants = self.office.wants_lease() || self.registration.is_lowest() || first_in_line;
+        let contends = self.is_contest() && self.contest_keeps_lease();
+        let wants = self.office.wants_lease() || self.registration.is_lowest() || first_in_line || contends;
         if wants != self.keeps_lease {
             self.keeps_lease = wants;
             self.actions.push_back(Action::KeepLease(wants));

@@ -2,11 +2,64 @@
 
 use std::sync::Arc;
 
-use crate::strategy::Strategy;
+use crate::{paths::Paths, strategy::Strategy};
 
 /// How the leader is found. All members of an election must use the same.
 #[derive(Clone, Debug)]
 pub enum Recipe {
     /// The member with the lowest ballot asks the strategy, and writes the decision.
+    /// The only recipe with policies, a line of succession and operators' requests.
     Elector(Arc<dyn Strategy>),
+    /// Everyone stands in a queue of ephemeral sequential znodes; the first one leads,
+    /// and everyone else watches the one before. No herd: one znode's end wakes one
+    /// member.
+    Queue(QueueFormat),
+    /// There is one ephemeral znode, and whoever creates it leads. Everyone else
+    /// watches it, and all try at once when it goes: for a few members.
+    Single,
+}
+
+/// How the znodes of a queue are named, and what they hold.
+///
+/// In a format of somebody else the path of the election (`<root>/<election>`) is
+/// the queue itself, with nothing of ours beside it: neither READY nor a history is
+/// written there. The promise of one leader at a time holds among members of this
+/// crate; the others lead by their own rules, and theirs know no lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueFormat {
+    /// This crate's own.
+    #[default]
+    Native,
+    /// That of Curator's `LeaderLatch`: the latch path's children, `_c_<uuid>-latch-<number>`,
+    /// hold the participant's id.
+    LeaderLatch,
+    /// That of kazoo's `Election`: the path's children, `<uuid>__lock__<number>`, hold the
+    /// identifier.
+    KazooElection,
+}
+
+impl Recipe {
+    /// Its word in configuration and logs.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Elector(_) => "elector",
+            Self::Queue(_) => "queue",
+            Self::Single => "single",
+        }
+    }
+
+    /// The persistent znodes that must exist before anyone can stand.
+    pub(super) fn parents(&self, paths: &Paths) -> Vec<String> {
+        match self {
+            Self::Elector(_) => paths.parents().to_vec(),
+            Self::Queue(QueueFormat::Native) => vec![paths.queue(), paths.history()],
+            Self::Queue(_) => vec![paths.base().to_owned()],
+            Self::Single => vec![paths.leader(), paths.history()],
+        }
+    }
+
+    /// Whether READY and the history may be written.
+    pub(super) fn is_native(&self) -> bool {
+        !matches!(self, Self::Queue(QueueFormat::LeaderLatch | QueueFormat::KazooElection))
+    }
 }

@@ -77,7 +77,11 @@ impl Engine {
         self.session = Some(SessionView { epoch, id, granted, paused_since: None, over: false, lease });
         self.view = View::default();
         self.watched.clear();
-        self.begin_registration();
+        if self.is_contest() {
+            self.begin_contest();
+        } else {
+            self.begin_registration();
+        }
     }
 
     pub(super) fn session_paused(&mut self, epoch: Epoch) {
@@ -96,6 +100,7 @@ impl Engine {
         session.paused_since.get_or_insert(now);
         session.over = true;
         self.end_registration();
+        self.contest_session_over();
         self.node_written = None;
         self.elector = None;
         self.history.session_over();

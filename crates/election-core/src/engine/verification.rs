@@ -54,7 +54,7 @@ impl Engine {
         if self.verification.op.is_some() || self.verification.due.is_none_or(|due| self.now.time < due) {
             return;
         }
-        if let Some(op) = self.perform(Request::Get { path: self.config.paths.current() }) {
+        if let Some(op) = self.perform(Request::Get { path: self.place_path() }) {
             self.verification.op = Some(op);
             self.verification.due = None;
         }

@@ -94,9 +94,10 @@ impl View {
         }
     }
 
-    pub(super) fn see_current(&mut self, path: &str, node: Option<&Node>) {
+    /// The place was read, and `known` is what was made of it.
+    pub(super) fn see_current(&mut self, known: Known<Current>, node: Option<&Node>) {
         if !self.current.is_newer_than(node) {
-            self.current = Known::read(path, node);
+            self.current = known;
         }
     }
 

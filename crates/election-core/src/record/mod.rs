@@ -3,6 +3,7 @@
 //! Every record carries its format version `v`, ignores fields it doesn't know,
 //! is bounded in size, and refuses garbage with an error that names the path.
 
+mod contender;
 mod control;
 mod current;
 mod elected;
@@ -12,6 +13,7 @@ mod request;
 
 use serde::{Serialize, de::DeserializeOwned};
 
+pub use contender::{Contender, ContenderStatus};
 pub use control::{Control, Mode};
 pub use current::{Current, Status};
 pub use elected::{Cause, Elected, Exclusion, Named, Previous};
@@ -87,7 +89,7 @@ macro_rules! record {
     )*};
 }
 
-record!(Control, Current, Elected, HistoryEntry, MemberRecord, Request);
+record!(Contender, Control, Current, Elected, HistoryEntry, MemberRecord, Request);
 
 fn version() -> u32 {
     VERSION

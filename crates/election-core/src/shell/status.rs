@@ -37,7 +37,7 @@ impl ElectionStatus {
     pub(super) fn of(engine: &Engine) -> Self {
         Self {
             role: engine.role(),
-            ballot: engine.ballot().cloned(),
+            ballot: engine.ballot(),
             is_elector: engine.is_elector(),
             // A leader that goes on while `elected` holds garbage still has its term.
             term: engine.elected().map(|e| e.term).or(engine.current().map(|c| c.term)).unwrap_or(0),

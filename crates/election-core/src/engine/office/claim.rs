@@ -46,7 +46,7 @@ impl Engine {
             return;
         };
         let nomination = claiming.nomination.clone();
-        let current = self.config.paths.current();
+        let current = self.place_path();
         let elected_path = self.config.paths.elected();
         let ballot = claiming.ballot.clone();
         let (claim, request) = match claiming.claim.clone() {
@@ -91,6 +91,9 @@ impl Engine {
 
     /// Whether what is known of the decision still carries the claim.
     pub(in crate::engine) fn claim_stands(&self, claiming: &Claiming) -> Result<(), String> {
+        if let Some(carries) = self.contest_carries(claiming) {
+            return carries;
+        }
         if self.registration.ballot() != Some(&claiming.ballot) {
             return Err("its ballot is gone".to_owned());
         }
@@ -163,8 +166,11 @@ impl Engine {
         let State::Claiming(claiming) = &self.office.state else {
             return;
         };
-        // Spoiled by somebody's hand: it is made anew.
-        if self.place_is_spoiled(&place, &claiming.ballot, claiming.nomination.term).is_some() {
+        // Spoiled by somebody's hand: it is made anew. In a contest it is the same place
+        // after that, so it is only written anew, once it is entered.
+        if !self.is_contest()
+            && self.place_is_spoiled(&place, &claiming.ballot, claiming.nomination.term).is_some()
+        {
             self.set_claim(Claim::Looking(None));
             return self.advance_claim();
         }
@@ -179,7 +185,7 @@ impl Engine {
         }
         // The token rests on the decision. One that can't be read (any more) is
         // waited for.
-        let Some(token_base) = self.view.elected.record().map(|e| e.token_base) else {
+        let Some(token_base) = self.token_base() else {
             return;
         };
         // Preparing may have taken long: is the place still there?
@@ -211,6 +217,14 @@ impl Engine {
             ready_ms: None,
         };
         self.office.state = State::TakingOver(Box::new(held));
+    }
+
+    /// What is added to the czxid; there is none where nothing is decided.
+    fn token_base(&self) -> Option<u64> {
+        if self.is_contest() {
+            return Some(0);
+        }
+        self.view.elected.record().map(|e| e.token_base)
     }
 
     pub(in crate::engine) fn set_claim(&mut self, claim: Claim) {
@@ -277,6 +291,9 @@ impl Engine {
                 self.held_place(place)
             }
             (Claim::Creating(_), Outcome::Exists | Outcome::Unknown(_)) => Claim::Looking(None),
+            (Claim::Looking(_), Outcome::Got(node)) if self.is_contest() => {
+                return self.contest_looked(node.as_ref());
+            }
             (Claim::Looking(_), Outcome::Got(node)) => {
                 self.see_current(node.as_ref());
                 match node {
@@ -356,7 +373,7 @@ impl Engine {
 
     /// Whether a place that stands there after a lost reply may be this claim's own.
     fn may_adopt(&self, node: &Node, session: i64) -> bool {
-        let path = self.config.paths.current();
+        let path = self.place_path();
         let says_so =
             || Current::decode(&path, &node.data).is_ok_and(|c| c.member == self.config.member.member);
         let own = node.owner == session || (!self.rules.keep(Rule::OwnerChecked) && says_so());
@@ -367,7 +384,7 @@ impl Engine {
     /// an earlier claim is never adopted, for that claim has ended.
     fn found_own_place(&mut self, node: &Node) -> Option<Claim> {
         let place = self.place(node.czxid, node.version);
-        let path = self.config.paths.current();
+        let path = self.place_path();
         let of_term = Current::decode(&path, &node.data).ok().map(|c| c.term);
         let State::Claiming(claiming) = &self.office.state else {
             return None;

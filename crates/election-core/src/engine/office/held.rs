@@ -28,7 +28,7 @@ impl Engine {
         }
         let waits = self.office.retry_at.is_some_and(|at| self.now.time < at);
         if held.doubted && held.doubt.is_none() && !waits {
-            let op = self.perform(Request::Get { path: self.config.paths.current() });
+            let op = self.perform(Request::Get { path: self.place_path() });
             if let Some(held) = self.held_mut() {
                 held.doubt = op;
             }
@@ -55,7 +55,7 @@ impl Engine {
         let ready_ms = held.ready_ms;
         let status = if ready_ms.is_some() { Status::Ready } else { Status::Progress };
         if let Some(data) = self.place_data(&nomination, &ballot, status, ready_ms) {
-            let path = self.config.paths.current();
+            let path = self.place_path();
             let op = self.perform(Request::Set { path, data, version });
             if let Some(held) = self.held_mut() {
                 held.repair = op;
@@ -69,6 +69,8 @@ impl Engine {
     pub(super) fn place_is_spoiled(&self, place: &Place, ballot: &Ballot, term: u64) -> Option<i32> {
         let (spoiled, meta) = match &self.view.current {
             Known::Unreadable(_, meta) => (true, meta),
+            // It says nothing but a name, and that in somebody else's format.
+            Known::Present(..) if !self.announces() => return None,
             Known::Present(current, meta) => (current.ballot != *ballot || current.term != term, meta),
             Known::Unread | Known::Absent => return None,
         };
@@ -161,7 +163,7 @@ impl Engine {
         };
         self.announce_later = false;
         if !self.rules.keep(Rule::WorkEndsFirst) {
-            self.perform(Request::Delete { path: self.config.paths.current(), version: None });
+            self.perform(Request::Delete { path: self.place_path(), version: None });
         }
         self.note(Level::Info, NoteKind::Office, format!("stops leading: {reason}"));
         self.office.state = State::Stopping(stopping);
@@ -235,7 +237,7 @@ impl Engine {
             self.office.state = State::Standby;
             return;
         }
-        let path = self.config.paths.current();
+        let path = self.place_path();
         let step = match release.step {
             ReleaseStep::Delete(None, version) => {
                 match self.perform(Request::Delete { path, version: Some(version) }) {
@@ -266,13 +268,19 @@ impl Engine {
             self.office.state = State::TakingOver(held);
             return;
         }
+        if !self.announces() {
+            self.announce_later = false;
+            held.ready_ms = Some(self.now.unix_ms);
+            self.lead(held);
+            return self.know_own_ready();
+        }
         let ready = Some(self.now.unix_ms);
         let nomination = held.grant.nomination.clone();
         let Some(data) = self.place_data(&nomination, &held.grant.ballot, Status::Ready, ready) else {
             return;
         };
         let version = if self.rules.keep(Rule::ReadyOnOwnPlace) { held.place.version } else { -1 };
-        let request = Request::Set { path: self.config.paths.current(), data, version };
+        let request = Request::Set { path: self.place_path(), data, version };
         if let Some(op) = self.perform(request) {
             self.announce_later = false;
             self.office.state = State::Announcing(held, op);
@@ -298,9 +306,7 @@ impl Engine {
             Outcome::Changed { version, .. } => {
                 held.place.version = *version;
                 held.ready_ms = Some(self.now.unix_ms);
-                self.office.state = State::Leading(held);
-                self.actions.push_back(Action::Lead);
-                self.write_history();
+                self.lead(held);
             }
             Outcome::Missing => {
                 self.office.state = State::TakingOver(held);
@@ -315,6 +321,12 @@ impl Engine {
                 self.office.retry_at = Some(self.now.time + RETRY);
             }
         }
+    }
+
+    fn lead(&mut self, held: Box<Held>) {
+        self.office.state = State::Leading(held);
+        self.actions.push_back(Action::Lead);
+        self.write_history();
     }
 
     pub(in crate::engine) fn doubt_done(&mut self, outcome: &Outcome) {
@@ -408,7 +420,9 @@ impl Engine {
         };
         let text = format!("leads in term {} (READY, fencing token {})", entry.term, entry.fencing_token);
         let cause = entry.cause;
-        self.history.push(entry);
+        if self.announces() {
+            self.history.push(entry);
+        }
         self.note(Level::Info, NoteKind::Ready { cause, phases }, text);
     }
 }

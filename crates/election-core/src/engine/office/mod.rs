@@ -29,7 +29,10 @@ use super::{
 };
 use crate::{
     ids::Ballot,
-    record::{Cause, Current, Elected, GaveUp, HistoryEntry, Named, Phases, Record, Status, VERSION},
+    record::{
+        Cause, ContenderStatus, Current, Elected, GaveUp, HistoryEntry, Named, Phases, Record, Status,
+        VERSION,
+    },
     time::Time,
 };
 
@@ -131,6 +134,23 @@ pub(in crate::engine) struct Held {
     pub(super) ready_ms: Option<u64>,
 }
 
+/// What an application can take its time for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) enum Stage {
+    Preparing,
+    TakingOver,
+}
+
+impl Held {
+    pub(in crate::engine) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    pub(in crate::engine) fn created_ms(&self) -> u64 {
+        self.place.created_ms
+    }
+}
+
 #[derive(Clone, Debug, Hash)]
 pub(in crate::engine) struct Stopping {
     pub(super) reason: StopReason,
@@ -191,6 +211,20 @@ impl Office {
             State::Stopping(stopping) => !stopping.reason.is_urgent(),
             _ => self.held().is_some(),
         }
+    }
+
+    /// What the application is being waited for.
+    pub(in crate::engine) fn stage(&self) -> Option<Stage> {
+        match &self.state {
+            State::Claiming(claiming) if claiming.prepared == Prepared::Running => Some(Stage::Preparing),
+            State::TakingOver(_) => Some(Stage::TakingOver),
+            _ => None,
+        }
+    }
+
+    /// When the leader became READY, in milliseconds since the Unix epoch.
+    pub(in crate::engine) fn ready_ms(&self) -> Option<u64> {
+        self.held()?.ready_ms
     }
 
     pub(in crate::engine) fn held(&self) -> Option<&Held> {
@@ -261,7 +295,7 @@ impl Engine {
     }
 
     pub(in crate::engine) fn advance_standby(&mut self) {
-        if !self.session_is_active() {
+        if !self.session_is_active() || self.is_contest() {
             return;
         }
         // A left-over of this very session must go, and never be adopted: its
@@ -270,7 +304,7 @@ impl Engine {
         if let Known::Present(_, meta) | Known::Unreadable(_, meta) = &self.view.current
             && meta.owner == session
         {
-            if let Some(op) = self.perform(Request::Get { path: self.config.paths.current() }) {
+            if let Some(op) = self.perform(Request::Get { path: self.place_path() }) {
                 self.office.state = State::Cleaning(op);
             }
             return;
@@ -431,7 +465,15 @@ impl Engine {
         status: Status,
         ready_ms: Option<u64>,
     ) -> Option<Vec<u8>> {
-        let path = self.config.paths.current();
+        if self.is_contest() {
+            let since_ms = self.office.held().map_or(self.now.unix_ms, Held::created_ms);
+            let status = match status {
+                Status::Progress => ContenderStatus::Progress,
+                Status::Ready => ContenderStatus::Ready,
+            };
+            return self.contender_data(status, since_ms, ready_ms);
+        }
+        let path = self.place_path();
         let since_ms = self.office.held().map_or(self.now.unix_ms, |held| held.place.created_ms);
         let record = Current {
             v: VERSION,

@@ -3,23 +3,24 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt::Write as _,
-    sync::Arc,
     time::Duration,
 };
 
 use election_core::{
     MemberId, SiteId,
-    engine::{AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, Recipe, TakeoverLimit},
+    engine::{
+        AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, QueueFormat, Recipe, TakeoverLimit,
+    },
     record::{Control, Health, Mode, Record, Request as Order, RequestKind, RequestState, Target, VERSION},
 };
 
 use super::{GRANTED, Loss, Member, Pending, STEPS, Stage, UNIX_MS};
-use crate::strategy::SiteOrder;
 
 impl Stage {
     pub(super) fn command(&mut self, words: &[&str]) -> Result<(), String> {
         match words {
             ["policy", settings @ ..] => settings.iter().try_for_each(|s| self.set_policy(s)),
+            ["recipe", recipe] => self.set_recipe(recipe),
             ["start", rest @ ..] => rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait)),
             ["restart", name, "knowing", "that", "nothing", "is", "left"] => {
                 self.start(name, Leftovers::Remove)
@@ -93,9 +94,16 @@ impl Stage {
             }
             ["leave", name] => self.feed(name, Event::Leave),
             ["delete", "ballot", "of", name] => {
-                let ballot = self.member(name)?.engine.ballot().cloned().ok_or("it has no ballot")?;
+                let ballot = self.member(name)?.engine.ballot().ok_or("it has no ballot")?;
                 let path = self.paths.ballot(&ballot);
                 self.admin(|zk, now| zk.delete(now, &path, None))
+            }
+            ["stranger", "creates", path] => {
+                let (session, path) = (self.zk.open(self.now_ms, 10_000), self.absolute(path));
+                let (path, _) = self.zk.create_sequential(self.now_ms, &path, b"stranger".to_vec(), session);
+                self.say(&format!("session {session:x} creates {path}"));
+                self.changed(&[path]);
+                Ok(())
             }
             ["delete", path] => {
                 let path = self.absolute(path);
@@ -143,17 +151,27 @@ impl Stage {
         Ok(())
     }
 
+    fn set_recipe(&mut self, recipe: &str) -> Result<(), String> {
+        self.recipe = match recipe {
+            "queue" => Recipe::Queue(QueueFormat::Native),
+            "leader-latch" => Recipe::Queue(QueueFormat::LeaderLatch),
+            "kazoo-election" => Recipe::Queue(QueueFormat::KazooElection),
+            "single" => Recipe::Single,
+            _ => return Err(format!("no such recipe: {recipe}")),
+        };
+        Ok(())
+    }
+
     fn start(&mut self, name: &str, leftovers: Leftovers) -> Result<(), String> {
         let site = name.split('-').next().unwrap_or(name);
         let member = MemberId::new(name).map_err(|e| e.to_string())?;
         let site = SiteId::new(site).map_err(|e| e.to_string())?;
-        let sites = ["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec();
         let config = Config {
             paths: self.paths.clone(),
             member: Profile::new(member, site),
             policy: self.policy.clone(),
             leftovers,
-            recipe: Recipe::Elector(Arc::new(SiteOrder(sites))),
+            recipe: self.recipe.clone(),
         };
         let engine = Engine::new(config, self.now());
         let member = Member {
@@ -317,7 +335,11 @@ impl Stage {
             return;
         }
         let base = self.paths.base().to_owned();
-        let parents = ["nodes", "election", "leader", "requests", "history"].map(|p| format!("{base}/{p}"));
+        let parents =
+            ["nodes", "election", "leader", "queue", "requests", "history"].map(|p| format!("{base}/{p}"));
+        // Somebody else's queue has nothing above it.
+        let foreign = matches!(self.recipe, Recipe::Queue(format) if format != QueueFormat::Native);
+        let parents = foreign.then_some(base).into_iter().chain(parents);
         for parent in parents {
             for (name, node) in self.zk.tree_at(&parent, self.zk.zxid()) {
                 let path = format!("{parent}/{name}");

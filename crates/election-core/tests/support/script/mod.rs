@@ -7,16 +7,20 @@ mod words;
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt::Write as _,
+    sync::Arc,
     time::Duration,
 };
 
 use election_core::{
-    Now, Time,
-    engine::{Action, Engine, Event, OpId, Outcome, Policy, Request, Watched},
+    Now, SiteId, Time,
+    engine::{Action, Engine, Event, OpId, Outcome, Policy, Recipe, Request, Watched},
     paths::Paths,
 };
 
-use crate::zookeeper::{Applied, Ensemble, parent_of};
+use crate::{
+    strategy::SiteOrder,
+    zookeeper::{Applied, Ensemble, parent_of},
+};
 use words::{outcome_in_words, shorten, tokens, verb_and_path};
 
 /// The wall clock when a script begins.
@@ -68,6 +72,7 @@ pub(crate) struct Stage {
     zk: Ensemble,
     paths: Paths,
     policy: Policy,
+    recipe: Recipe,
     now_ms: u64,
     members: BTreeMap<String, Member>,
     pending: VecDeque<Pending>,
@@ -77,10 +82,12 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Self {
+        let sites = ["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec();
         Self {
             zk: Ensemble::new(),
             paths: Paths::new("/dr", "orders").expect("paths"),
             policy: Policy::default(),
+            recipe: Recipe::Elector(Arc::new(SiteOrder(sites))),
             now_ms: 0,
             members: BTreeMap::new(),
             pending: VecDeque::new(),

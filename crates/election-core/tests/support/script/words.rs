@@ -3,14 +3,21 @@
 use std::fmt::Write as _;
 
 use election_core::{
-    engine::{Outcome, Request},
-    record::{Current, Elected, Health, HistoryEntry, MemberRecord, Record, Request as Order, RequestState},
+    engine::{Outcome, Recipe, Request},
+    record::{
+        Contender, Current, Elected, Health, HistoryEntry, MemberRecord, Record, Request as Order,
+        RequestState,
+    },
 };
 
 use super::Stage;
 use crate::zookeeper::parent_of;
 
 impl Stage {
+    fn is_single(&self) -> bool {
+        matches!(self.recipe, Recipe::Single)
+    }
+
     pub(super) fn operation_in_words(&self, request: &Request) -> String {
         match request {
             Request::MakeParents(_) => "make the parents".to_owned(),
@@ -41,6 +48,8 @@ impl Stage {
         let paths = &self.paths;
         let readable = if path == paths.elected() {
             Elected::decode(path, data).ok().map(|e| decision(&e))
+        } else if parent_of(path) == paths.queue() || (path == paths.current() && self.is_single()) {
+            Contender::decode(path, data).ok().map(|c| format!("{} {:?}", c.member, c.status))
         } else if path == paths.current() {
             Current::decode(path, data)
                 .ok()
@@ -52,7 +61,7 @@ impl Stage {
         } else if path.starts_with(&paths.history_prefix()) {
             HistoryEntry::decode(path, data)
                 .ok()
-                .map(|h| format!("term {}, {}, {}", h.term, h.member, h.cause))
+                .map(|h| tokens(&format!("term {}, {}, {}", h.term, h.member, h.cause)))
         } else {
             Some(String::new())
         };

@@ -84,9 +84,9 @@ impl Sim {
             Fault::Mode => self.change_mode(),
             Fault::Drain => self.drain(),
             Fault::DeleteBallot => {
-                let ballot = self.hosts[host].process.as_ref().and_then(|p| p.engine.ballot().cloned());
+                let ballot = self.hosts[host].process.as_ref().and_then(|p| p.engine.ballot());
                 if let Some(ballot) = ballot {
-                    self.write(&self.paths.ballot(&ballot), None);
+                    self.write(&self.ballot_path(&ballot), None);
                 }
             }
             Fault::DeleteNode => {
@@ -100,9 +100,9 @@ impl Sim {
                     self.close(session);
                 }
             }
-            Fault::DeleteCurrent => self.write(&self.paths.current(), None),
+            Fault::DeleteCurrent => self.write(&self.place(), None),
             Fault::SpoilNode => self.spoil(&self.paths.node(&self.hosts[host].member), None),
-            Fault::SpoilCurrent => self.spoil(&self.paths.current(), None),
+            Fault::SpoilCurrent => self.spoil(&self.place(), None),
             Fault::SpoilControl => self.spoil(&self.paths.control(), Some(lasts)),
             Fault::SpoilElected => self.spoil(&self.paths.elected(), Some(lasts)),
             Fault::SpoilRequest => {
@@ -138,8 +138,11 @@ impl Sim {
                 self.heal(host, what);
             }
         }
-        self.run_errand(Errand::Repair { path: self.paths.elected(), data: self.last_good_elected.clone() });
-        self.order(&Control::default());
+        if self.has_elector() {
+            let data = self.last_good_elected.clone();
+            self.run_errand(Errand::Repair { path: self.paths.elected(), data });
+            self.order(&Control::default());
+        }
         // Some nodes stay down for good.
         let keep = self.rng.usize(0..self.settings.members);
         for host in 0..self.hosts.len() {

@@ -16,14 +16,11 @@ mod settings;
 mod trace;
 mod watching;
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use election_core::{
     MemberId,
-    engine::{Action, Config, EndReason, Engine, Event, Profile, Recipe, Watched},
+    engine::{Action, Config, EndReason, Engine, Event, Profile, Watched},
     paths::Paths,
     record::{Current, Elected, Record, Request},
 };
@@ -34,13 +31,12 @@ use crate::{
         Verdict, a_successor_follows_a_leader::Tenures, exclusions_end, fencing::Fencing, no_livelock::Pace,
         one_decision_per_term::Decisions, one_leader_in_the_end::Calm, requests_once::Requests,
     },
-    strategy::SiteOrder,
     zookeeper::{Ensemble, Millis},
 };
 use host::{Clock, Host, Network, Process};
 use job::{Job, JobDue};
 use resource::Resource;
-pub(crate) use settings::Settings;
+pub(crate) use settings::{Kind, Settings};
 use trace::Trace;
 
 /// Something on the agenda.
@@ -145,14 +141,14 @@ pub(crate) struct Sim {
 }
 
 /// Runs one seed.
-pub(crate) fn run(seed: u64, trace: bool) -> Result<Summary, Violation> {
-    Sim::new(seed, trace).run()
+pub(crate) fn run(kind: Kind, seed: u64, trace: bool) -> Result<Summary, Violation> {
+    Sim::new(kind, seed, trace).run()
 }
 
 impl Sim {
-    fn new(seed: u64, trace: bool) -> Self {
+    fn new(kind: Kind, seed: u64, trace: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let settings = Settings::draw(&mut rng);
+        let settings = Settings::draw(kind, &mut rng);
         let mut hosts: Vec<_> =
             (0..settings.members).map(|number| new_host(number, &settings, &mut rng)).collect();
         if settings.twin {
@@ -306,7 +302,7 @@ impl Sim {
             member: profile,
             policy: self.settings.policy.clone(),
             leftovers: self.settings.leftovers,
-            recipe: Recipe::Elector(Arc::new(SiteOrder(self.settings.sites.clone()))),
+            recipe: self.settings.recipe.clone(),
         };
         let now = target.clock.now(self.now);
         self.trace.line(self.now, || format!("{}: starts", target.member));

@@ -1,14 +1,14 @@
 //! What one seed is made of: sizes, timings, and how likely each fault is.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use election_core::{
     SiteId,
-    engine::{Leftovers, OnPause, Policy, TakeoverLimit, Timing},
+    engine::{Leftovers, OnPause, Policy, QueueFormat, Recipe, TakeoverLimit, Timing},
 };
 use fastrand::Rng;
 
-use crate::zookeeper::Millis;
+use crate::{strategy::SiteOrder, zookeeper::Millis};
 
 /// Everything that can go wrong, by the name that a trace shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +76,60 @@ impl Fault {
     ];
 
     /// Whether two may act for a moment after it, by design: the place of a living
-    /// leader is taken from it.
-    fn takes_the_place(self) -> bool {
+    /// leader is taken from it. In a queue that can be anybody's znode.
+    fn takes_the_place(self, kind: Kind) -> bool {
         matches!(self, Self::Force | Self::ForceFromOutside | Self::DeleteCurrent | Self::EndSession)
+            || (kind != Kind::Elector && self == Self::DeleteBallot)
+    }
+
+    /// Whether there is nothing that it could happen to without an elector.
+    fn needs_an_elector(self) -> bool {
+        matches!(
+            self,
+            Self::Switchover
+                | Self::Failover
+                | Self::Force
+                | Self::ForceFromOutside
+                | Self::Mode
+                | Self::Drain
+                | Self::DeleteNode
+                | Self::SpoilNode
+                | Self::SpoilControl
+                | Self::SpoilRequest
+                | Self::SpoilElected
+        )
+    }
+}
+
+/// Which recipe is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Elector,
+    /// In any of its formats.
+    Queue,
+    Single,
+}
+
+impl Kind {
+    /// The word that a command names it by.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Elector => "elector",
+            Self::Queue => "queue",
+            Self::Single => "single",
+        }
+    }
+
+    fn recipe(self, sites: &[SiteId], rng: &mut Rng) -> Recipe {
+        match self {
+            Self::Elector => Recipe::Elector(Arc::new(SiteOrder(sites.to_vec()))),
+            Self::Queue => Recipe::Queue(match rng.u8(0..4) {
+                0 => QueueFormat::LeaderLatch,
+                1 => QueueFormat::KazooElection,
+                _ => QueueFormat::Native,
+            }),
+            Self::Single => Recipe::Single,
+        }
     }
 }
 
@@ -86,6 +137,7 @@ impl Fault {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) sites: Vec<SiteId>,
+    pub(crate) recipe: Recipe,
     pub(crate) members: usize,
     pub(crate) timeout: Millis,
     pub(crate) tick: Millis,
@@ -140,7 +192,7 @@ fn members(rng: &mut Rng) -> usize {
 }
 
 impl Settings {
-    pub(crate) fn draw(rng: &mut Rng) -> Self {
+    pub(crate) fn draw(kind: Kind, rng: &mut Rng) -> Self {
         let timeout = rng.u64(2000..6000);
         let tick = rng.u64(timeout / 10..timeout / 4);
         let timing = Timing {
@@ -172,9 +224,12 @@ impl Settings {
         let mut weights: Vec<_> = Fault::ALL.into_iter().map(|fault| (fault, weight(rng))).collect();
         // Most seeds promise 'at most one'.
         if rng.f64() < 0.7 {
-            weights.retain(|(fault, _)| !fault.takes_the_place());
+            weights.retain(|(fault, _)| !fault.takes_the_place(kind));
         }
-        let exclusive = !keep && weights.iter().all(|(fault, w)| *w == 0.0 || !fault.takes_the_place());
+        if kind != Kind::Elector {
+            weights.retain(|(fault, _)| !fault.needs_an_elector());
+        }
+        let exclusive = !keep && weights.iter().all(|(fault, w)| *w == 0.0 || !fault.takes_the_place(kind));
         let app = App {
             prepare: rng.u64(1..800),
             take_over: rng.u64(1..1500),
@@ -186,8 +241,10 @@ impl Settings {
         };
         let twin = rng.f64() < 0.15;
         let wait = rng.bool() || twin;
+        let sites = ["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec();
         Self {
-            sites: ["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec(),
+            recipe: kind.recipe(&sites, rng),
+            sites,
             members: members(rng),
             timeout,
             tick,
