@@ -1,6 +1,7 @@
 //! Making a session: names, connections, the handshake, and a first quorum round trip that proves it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -18,9 +19,9 @@ use crate::time::{BootTime, sleep_until, within};
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 
 /// Below this nothing is left of a session timeout once the lease's margin and a heartbeat are taken from it.
-const SHORTEST: Duration = Duration::from_millis(300);
+pub(crate) const SHORTEST: Duration = Duration::from_millis(300);
 /// ZooKeeper counts a session timeout as milliseconds in 31 bits.
-const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
+pub(crate) const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
 
 /// A session that has just been made.
 pub(crate) struct Made {
@@ -74,6 +75,7 @@ async fn attempt(
     };
     let spec = ConnectSpec {
         hosts: survey.hosts,
+        resolver: Arc::clone(&shared.resolver),
         session_timeout: config.session_timeout,
         auth: config.auth.clone(),
         acl: config.acl,
@@ -90,9 +92,6 @@ async fn attempt(
             return Err(Some(ConnectError::AuthFailed { reason }));
         }
         Some(Err(ConnectFailure::Tls(reason))) => return Err(Some(ConnectError::Tls { reason })),
-        Some(Err(ConnectFailure::TimeoutTooShort { granted, needed })) => {
-            return Err(Some(ConnectError::TimeoutTooShort { granted, needed, driver: config.driver }));
-        }
         Some(Err(ConnectFailure::NotBuilt { kind })) => {
             return Err(Some(ConnectError::DriverNotBuilt { driver: kind }));
         }
@@ -141,7 +140,7 @@ fn unreachable_hosts(shared: &Shared, within: Duration, said: &HashMap<Server, S
     ConnectError::Unreachable { within, hosts: hosts.collect() }
 }
 
-struct AbortOnDrop(Option<std::sync::Arc<dyn driver::Driver>>);
+struct AbortOnDrop(Option<Arc<dyn driver::Driver>>);
 
 impl AbortOnDrop {
     fn disarm(mut self) {

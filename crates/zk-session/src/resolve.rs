@@ -1,11 +1,13 @@
 //! Names to addresses, without ever blocking a runtime, and which of the addresses answer.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -21,12 +23,22 @@ const GRACE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(3);
 
 type Lookup = Option<Result<Vec<SocketAddr>, String>>;
+type LookUp = dyn Fn(&Server) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// Looks names up on threads of its own: the system's resolver may block for tens of seconds, and a runtime that is
 /// shut down would wait for it. At most one thread per name.
 pub(crate) struct Resolver {
     servers: Vec<Server>,
-    under_way: Arc<Mutex<HashMap<Server, watch::Receiver<Lookup>>>>,
+    /// The system's resolver.
+    look_up: Arc<LookUp>,
+    table: Arc<Mutex<Table>>,
+}
+
+#[derive(Default)]
+struct Table {
+    under_way: HashMap<Server, watch::Receiver<Lookup>>,
+    /// The latest answers, also those that came too late for whoever asked.
+    latest: HashMap<Server, Vec<SocketAddr>>,
 }
 
 /// What is known of the servers at the moment.
@@ -41,7 +53,35 @@ pub(crate) struct Survey {
 
 impl Resolver {
     pub(crate) fn new(servers: &[Server]) -> Self {
-        Self { servers: servers.to_vec(), under_way: Arc::default() }
+        let look_up = |server: &Server| Ok((server.name.as_str(), server.port).to_socket_addrs()?.collect());
+        Self { servers: servers.to_vec(), look_up: Arc::new(look_up), table: Arc::default() }
+    }
+
+    /// With another resolver than the system's.
+    #[cfg(test)]
+    pub(crate) fn with_lookup(
+        servers: &[Server],
+        look_up: impl Fn(&Server) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { look_up: Arc::new(look_up), ..Self::new(servers) }
+    }
+
+    /// Looks every name up again, and puts the addresses into `hosts` in place of those of before. A name that does not
+    /// resolve in that time, or at all, keeps the latest that are known; the lookup goes on.
+    pub(crate) async fn refresh(&self, hosts: &mut Vec<Host>, within_time: Duration) {
+        let deadline = BootTime::now() + within_time;
+        let named = self.servers.iter().filter(|server| server.literal().is_none());
+        let lookups = named.map(async |server| (server, within(deadline, self.resolve(server)).await));
+        for (server, found) in join_all(lookups).await {
+            let addresses = match found {
+                Some(Ok(addresses)) => Some(addresses),
+                _ => lock(&self.table).latest.get(server).cloned(),
+            };
+            if let Some(addresses) = addresses {
+                hosts.retain(|host| host.name != server.name || host.address.port() != server.port);
+                hosts.extend(to_hosts(server, addresses));
+            }
+        }
     }
 
     /// Resolves every name and tries every address, all at the same time.
@@ -118,27 +158,28 @@ impl Resolver {
 
     /// The lookup that is under way, or a new one.
     fn lookup(&self, server: &Server) -> Result<watch::Receiver<Lookup>, String> {
-        let mut under_way = lock(&self.under_way);
-        if let Some(lookup) = under_way.get(server) {
+        let mut table = lock(&self.table);
+        if let Some(lookup) = table.under_way.get(server) {
             return Ok(lookup.clone());
         }
         let (sender, receiver) = watch::channel(None);
-        let (key, table) = (server.clone(), Arc::clone(&self.under_way));
+        let (key, look_up, shared) = (server.clone(), Arc::clone(&self.look_up), Arc::clone(&self.table));
         std::thread::Builder::new()
             .name("zk-session-resolve".to_owned())
             .spawn(move || {
-                let found = match (key.name.as_str(), key.port).to_socket_addrs() {
-                    Ok(addresses) => Ok(addresses.collect::<Vec<_>>()),
-                    Err(error) => Err(error.to_string()),
-                };
-                let found = found.and_then(|addresses| {
+                let found = look_up(&key).map_err(|error| error.to_string()).and_then(|addresses| {
                     if addresses.is_empty() { Err("it has no address".to_owned()) } else { Ok(addresses) }
                 });
-                lock(&table).remove(&key);
+                let mut table = lock(&shared);
+                table.under_way.remove(&key);
+                if let Ok(addresses) = &found {
+                    table.latest.insert(key, addresses.clone());
+                }
+                drop(table);
                 sender.send_replace(Some(found));
             })
             .map_err(|error| format!("no thread to look it up: {error}"))?;
-        under_way.insert(server.clone(), receiver.clone());
+        table.under_way.insert(server.clone(), receiver.clone());
         Ok(receiver)
     }
 
@@ -161,6 +202,8 @@ fn to_hosts(server: &Server, addresses: Vec<SocketAddr>) -> impl Iterator<Item =
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::hosts::ConnectString;
 
@@ -199,5 +242,64 @@ mod tests {
         let (server, reason) = survey.failures.iter().find(|(server, _)| server.name != "localhost").unwrap();
         assert_eq!(server.name, "no-such-host.invalid");
         assert!(reason.contains("name"), "{reason}");
+    }
+
+    /// The servers of that connect string, and a resolver that takes its time and counts.
+    fn slow(connect: &str, takes: Duration, address: SocketAddr) -> (Resolver, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let servers = ConnectString::parse(connect).unwrap().servers;
+        let resolver = Resolver::with_lookup(&servers, {
+            let asked = asked.clone();
+            move |_| {
+                asked.fetch_add(1, Ordering::SeqCst);
+                std::thread::sleep(takes);
+                Ok(vec![address])
+            }
+        });
+        (resolver, asked)
+    }
+
+    #[tokio::test]
+    async fn a_slow_resolver_holds_up_neither_the_runtime_nor_an_attempt() {
+        // A runtime of one thread: were it blocked, the timer could not go off in time.
+        let address = SocketAddr::from(([127, 0, 0, 1], 9));
+        let (resolver, asked) = slow("zk.example:9", Duration::from_secs(3), address);
+        let ticking = tokio::spawn(async {
+            let mut longest = Duration::ZERO;
+            for _ in 0..50 {
+                let started = std::time::Instant::now();
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                longest = longest.max(started.elapsed());
+            }
+            longest
+        });
+        let started = BootTime::now();
+        let survey = resolver.survey(started + Duration::from_millis(300)).await;
+        assert!(survey.hosts.is_empty());
+        assert!(survey.failures.values().all(|reason| reason.contains("did not resolve in time")));
+        let mut hosts = vec![Host { name: "zk.example".to_owned(), address }];
+        resolver.refresh(&mut hosts, Duration::from_millis(200)).await;
+        assert_eq!(hosts.len(), 1, "what was known is kept");
+        let took = BootTime::now().duration_since(started);
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "one thread per name, however often it is asked");
+        let longest = ticking.await.unwrap();
+        assert!(longest < Duration::from_secs(1), "a timer of 10 ms took {longest:?}");
+        // The answer that came too late for those who asked is there for the next.
+        let mut hosts = Vec::new();
+        while hosts.is_empty() {
+            resolver.refresh(&mut hosts, Duration::from_millis(50)).await;
+        }
+        assert_eq!(hosts[0].address, address);
+    }
+
+    #[tokio::test]
+    async fn names_are_looked_up_again_in_every_survey() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 9));
+        let (resolver, asked) = slow("zk.example:9", Duration::ZERO, address);
+        for attempt in 1..=5 {
+            resolver.survey(soon()).await;
+            assert_eq!(asked.load(Ordering::SeqCst), attempt);
+        }
     }
 }

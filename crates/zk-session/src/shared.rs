@@ -22,7 +22,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// What the handles, the supervisor and the holders of znodes share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
-    pub(crate) resolver: Resolver,
+    pub(crate) resolver: Arc<Resolver>,
     pub(crate) state: watch::Sender<SessionState>,
     pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
     pub(crate) lease: watch::Sender<Option<Lease>>,
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(config: Config) -> Self {
         Self {
-            resolver: Resolver::new(&config.connect.servers),
+            resolver: Arc::new(Resolver::new(&config.connect.servers)),
             config,
             state: watch::Sender::new(SessionState::Inactive { reason: InactiveReason::NotYetConnected }),
             incarnation: watch::Sender::new(None),

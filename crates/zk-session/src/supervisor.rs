@@ -339,7 +339,7 @@ impl Heart {
             history: LeaseHistory::new(granted, tick),
             under_way: None,
             last_sent,
-            next: last_sent + granted / 3,
+            next: last_sent + beat_interval(granted),
         }
     }
 
@@ -369,7 +369,7 @@ impl Heart {
         if !quorum {
             // An operation that was answered makes a probe superfluous.
             let (heard, _) = incarnation.inner.last_contact();
-            self.next = self.next.max(heard + self.granted / 3);
+            self.next = self.next.max(heard + beat_interval(self.granted));
         }
         if now < self.next {
             return;
@@ -407,7 +407,7 @@ impl Heart {
     /// A heartbeat was answered. Answers until when the session is known to be alive, if somebody wants to know.
     fn answered(&mut self, sent: BootTime, now: BootTime, quorum: bool) -> Option<BootTime> {
         if !self.wanted {
-            self.next = sent + self.granted / 3;
+            self.next = sent + beat_interval(self.granted);
             return None;
         }
         let valid_until = if quorum { self.history.acknowledged(sent, now) } else { None };

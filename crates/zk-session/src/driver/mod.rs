@@ -24,12 +24,14 @@ use crate::acl::Acl;
 use crate::config::DriverKind;
 use crate::multi::{MultiOp, MultiResult};
 use crate::node::{CreateMode, SessionId, Stat};
+use crate::resolve::Resolver;
 use crate::secret::Secret;
 use crate::secure::Secure;
 use crate::time::BootTime;
 
 #[cfg(test)]
 pub(crate) mod fake;
+mod seek;
 #[cfg(feature = "zookeeper-async")]
 mod zookeeper_async;
 #[cfg(feature = "zookeeper-client")]
@@ -57,9 +59,7 @@ pub(crate) struct WatchToken(pub(crate) u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     /// As written in the connect string, without the port: what a certificate would have to carry.
-    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "needed with TLS"))]
     pub(crate) name: String,
-    /// Resolved by the session: drivers resolve no names.
     pub(crate) address: SocketAddr,
 }
 
@@ -71,10 +71,12 @@ pub(crate) struct Auth {
 }
 
 /// What a driver needs in order to make a session.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct ConnectSpec {
     /// Shuffled, those that accepted a connection lately first; never empty.
     pub(crate) hosts: Vec<Host>,
+    /// For later attempts: names are looked up again in each.
+    pub(crate) resolver: Arc<Resolver>,
     /// Asked for; the server grants what it likes.
     pub(crate) session_timeout: Duration,
     pub(crate) auth: Vec<Auth>,
@@ -103,13 +105,6 @@ pub(crate) enum ConnectFailure {
     /// The server refused the credentials: another attempt fails alike.
     #[error("authentication failed: {0}")]
     AuthFailed(String),
-    /// The server granted a session timeout that this driver can't work with.
-    #[cfg_attr(
-        not(feature = "zookeeper-async"),
-        allow(dead_code, reason = "only that driver has such a bound")
-    )]
-    #[error("the server granted a session timeout of {granted:?}; this driver needs at least {needed:?}")]
-    TimeoutTooShort { granted: Duration, needed: Duration },
     /// TLS fails for a reason that lasts.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "needed with TLS"))]
     #[error("TLS: {0}")]
@@ -275,7 +270,7 @@ pub(crate) enum WatchKind {
     DataChanged,
     ChildrenChanged,
     /// Something may have happened while nobody looked: read again.
-    #[allow(dead_code, reason = "for drivers that lose watches; neither of those here does")]
+    #[cfg_attr(not(feature = "zookeeper-client"), allow(dead_code, reason = "the other driver loses none"))]
     Gap,
 }
 

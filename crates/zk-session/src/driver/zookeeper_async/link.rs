@@ -13,6 +13,7 @@
 //! ```
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -21,13 +22,14 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::exchange::{Exchange, FromClient, FromServer, Notice};
 use super::gate::Local;
-use super::upstream::{Patience, Purpose, Refusal, Upstream};
+use super::upstream::{Purpose, Upstream};
 use super::wire::{Frame, FrameReader, Grant};
+use crate::driver::seek::{self, Refusal, Seeker, judge_grant};
 use crate::driver::{Auth, CloseAnswer, DriverEvent, Host, WatchToken};
 use crate::time::{BootTime, sleep_until};
 
@@ -36,9 +38,6 @@ const CLIENT_HANGS_AFTER: Duration = Duration::from_secs(5);
 
 /// The longest pause between two looks at the connection and at the client.
 const LONGEST_TICK: Duration = Duration::from_millis(500);
-
-/// Between rounds of attempts to reach a server: the first pause, and the longest.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// What the parts of a driver tell each other about its link.
 #[derive(Debug, Default)]
@@ -91,16 +90,17 @@ pub(super) enum Command {
 }
 
 /// What the link needs to find servers.
+#[derive(Clone)]
 pub(super) struct Servers {
-    pub(super) hosts: Vec<Host>,
-    pub(super) auth: Vec<Auth>,
+    pub(super) seeker: Seeker,
+    pub(super) auth: Arc<[Auth]>,
 }
 
 /// The link of one session.
 pub(super) struct Link {
-    servers: Arc<Servers>,
-    /// Where in `servers` the present one is.
-    at: usize,
+    servers: Servers,
+    /// Where the present one is.
+    at: SocketAddr,
     /// What the session was granted at first; the session is given up before it lives with less.
     grant: Grant,
     exchange: Exchange,
@@ -133,7 +133,7 @@ impl From<super::wire::Malformed> for Stop {
 impl Link {
     pub(super) fn new(
         servers: Servers,
-        at: usize,
+        at: SocketAddr,
         grant: Grant,
         local: Local,
         commands: mpsc::UnboundedReceiver<Command>,
@@ -141,7 +141,7 @@ impl Link {
         state: Arc<LinkState>,
     ) -> Link {
         Link {
-            servers: Arc::new(servers),
+            servers,
             at,
             grant,
             exchange: Exchange::default(),
@@ -226,21 +226,19 @@ impl Link {
         // Later than the server's own deadline by any reckoning: it counts from when it last heard of us.
         let give_up = self.heard + timeout + timeout / 2;
         let purpose = Purpose::Resume(self.grant.clone(), self.exchange.last_zxid());
-        let mut search = Box::pin(search(self.servers.clone(), self.at, purpose, timeout));
+        let Servers { seeker, auth } = self.servers.clone();
+        let attach = move |host: Host, patience| {
+            let (purpose, auth) = (purpose.clone(), Arc::clone(&auth));
+            async move { Upstream::attach(&host, &purpose, &auth, patience).await }
+        };
+        let mut search = Box::pin(seeker.seek(self.at, timeout, attach));
         loop {
             let step = tokio::select! {
                 found = &mut search => match found {
-                    Ok((at, upstream)) if upstream.grant.timeout < timeout => {
-                        let reason = format!(
-                            "{} would keep the session for {:?} only, and {timeout:?} had been granted",
-                            self.servers.hosts[at].address, upstream.grant.timeout
-                        );
-                        return Err(Some(DriverEvent::Dead { reason }));
-                    }
                     Ok((at, upstream)) => {
+                        judge_grant(at, timeout, upstream.grant.timeout).map_err(Some)?;
                         self.at = at;
                         self.heard = BootTime::now();
-                        // A longer timeout is not reported: what was computed from the shorter one stays right.
                         self.grant.password = upstream.grant.password.clone();
                         return Ok(upstream);
                     }
@@ -351,10 +349,10 @@ impl Link {
         let now = BootTime::now();
         let timeout = self.grant.timeout;
         let silence = now.duration_since(self.heard);
-        if silence >= timeout / 2 {
+        if silence >= seek::silence(timeout) {
             return Err(Stop::Lost(format!("the server has been silent for {silence:?}")));
         }
-        if now.duration_since(connection.sent) >= timeout / 5 && !self.exchange.is_pinging() {
+        if now.duration_since(connection.sent) >= timeout / 10 && !self.exchange.is_pinging() {
             connection.send(self.exchange.ping());
         }
         // Requests that are neither on the wire nor answered are stuck in the client.
@@ -440,36 +438,5 @@ impl Outbox {
             Ok(Err(error)) => format!("can't write: {error}"),
             Err(error) => format!("can't write: {error}"),
         }
-    }
-}
-
-/// Tries the servers in turn, the one at `last` after the others, until one takes the session or it is over.
-async fn search(
-    servers: Arc<Servers>,
-    last: usize,
-    purpose: Purpose,
-    timeout: Duration,
-) -> Result<(usize, Upstream), Refusal> {
-    let patience = Patience {
-        connect: (timeout / 6).clamp(Duration::from_millis(250), Duration::from_secs(3)),
-        handshake: (timeout / 4).clamp(Duration::from_millis(400), Duration::from_secs(5)),
-    };
-    let mut order: Vec<usize> = (0..servers.hosts.len()).filter(|at| *at != last).collect();
-    fastrand::shuffle(&mut order);
-    order.push(last);
-    let mut pause = BACKOFF.0;
-    loop {
-        for at in order.iter().copied() {
-            match Upstream::attach(&servers.hosts[at], &purpose, &servers.auth, patience).await {
-                Ok(upstream) => return Ok((at, upstream)),
-                Err(Refusal::Unavailable(reason)) => {
-                    tracing::debug!(server = %servers.hosts[at].address, %reason, "the session finds no home here");
-                }
-                Err(over) => return Err(over),
-            }
-        }
-        // Half of the pause is left to chance: the clients of one server lose it at the same moment.
-        sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64())).await;
-        pause = (pause * 2).min(BACKOFF.1);
     }
 }

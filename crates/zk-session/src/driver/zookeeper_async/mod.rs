@@ -19,9 +19,11 @@
 //!   the session's own connection and without a second session or a helper znode. The client never learns of a
 //!   reconnect. Anything that it does on its own account - dropping its connection, changing its state - ends the
 //!   driver, and the socket that it would reconnect to is closed: it can't end up in another session.
-//! - **Connections.** Addresses come resolved. A ping goes out after a fifth of the session timeout; after half of it in
-//!   silence the connection is given up, which leaves the other half to reach another server. Attempts are bounded one
-//!   by one, spaced from 100 ms to 1 s with jitter, and end at one and a half timeouts of silence.
+//! - **Connections.** A ping goes out after a tenth of the session timeout; after three tenths of it in silence the
+//!   connection is given up, and `seek` finds another server: names looked up again, each attempt bounded, rounds
+//!   spaced at random up to a second. It ends at one and a half timeouts of silence.
+//! - **Short sessions.** The client is told a session timeout of 30 s, whatever the server granted: only the link goes by
+//!   that, so the client's own bound of 1.5 s does not matter.
 //! - **Replies** are matched by their ids, and checked for what the client would choke on, before it gets them. What
 //!   does not fit costs the connection, never the process: a reply takes no more than 16 MiB, and no more memory than
 //!   bytes have really arrived.
@@ -69,11 +71,12 @@ use self::exchange::{marked_stat, path_with_token};
 use self::gate::{Gate, Local};
 use self::home::{Home, Resident, Unfinished, lock};
 use self::link::{Command, Link, LinkState, Servers};
-use self::upstream::{Patience, Purpose, Refusal, Upstream};
+use self::upstream::{Purpose, Upstream};
 use self::wire::Grant;
+use super::seek::{self, Refusal, Seeker};
 use super::{
-    BARRIER_PATH, BoxFuture, CloseAnswer, Code, ConnectFailure, ConnectSpec, Connected, Driver, DriverError,
-    DriverEvent, DriverResult, WatchToken,
+    Auth, BARRIER_PATH, BoxFuture, CloseAnswer, Code, ConnectFailure, ConnectSpec, Connected, Driver,
+    DriverError, DriverEvent, DriverResult, Host, WatchToken,
 };
 use crate::acl::Acl;
 use crate::config::DriverKind;
@@ -92,9 +95,10 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-/// The shortest session that the client can carry: its timers count in whole seconds, and below this they come to
-/// nothing, so that it drops each connection as soon as it has it.
-const SHORTEST_SESSION: Duration = Duration::from_millis(1500);
+/// What the client is told as its session timeout, whatever the server granted: its timers, by which it pings the link and
+/// nobody else, count in whole seconds, and with less than 1.5 s they come to nothing, so that it drops each connection
+/// as soon as it has it.
+const CLIENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Path and data of a request, at the most. A server drops the connection of who sends it a message of 1 MiB, with
 /// everything that was in flight on it.
@@ -102,9 +106,6 @@ const MAX_PAYLOAD: usize = (1 << 20) - 1024;
 
 /// How long the client may take to reach a socket of this same process.
 const CLIENT_CONNECTS_WITHIN: Duration = Duration::from_secs(3);
-
-/// How long one host may take to accept a connection while others are still to be tried.
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Makes a session.
 pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
@@ -136,14 +137,19 @@ async fn establish(
     events: mpsc::UnboundedSender<DriverEvent>,
     tried: Arc<Tried>,
 ) -> Result<ZookeeperAsync, ConnectFailure> {
-    let (at, upstream) = first_server(&spec, &tried).await?;
+    let (purpose, auth): (_, Arc<[Auth]>) = (Purpose::New(spec.session_timeout), spec.auth.as_slice().into());
+    let attach = |host: Host, patience| {
+        let (purpose, auth) = (purpose.clone(), Arc::clone(&auth));
+        async move { Upstream::attach(&host, &purpose, &auth, patience).await }
+    };
+    let (at, upstream) = match seek::first(&spec, |host, said| tried.note(host, said), attach).await {
+        Ok(Some(found)) => found,
+        Err(Refusal::AuthFailed(reason)) => return Err(ConnectFailure::AuthFailed(reason)),
+        Ok(None) | Err(_) => return Err(ConnectFailure::Unavailable(tried.report("no host was given"))),
+    };
     let grant = upstream.grant.clone();
-    if grant.timeout < SHORTEST_SESSION {
-        upstream.discard().await;
-        return Err(ConnectFailure::TimeoutTooShort { granted: grant.timeout, needed: SHORTEST_SESSION });
-    }
     let (commands, obeyed) = mpsc::unbounded_channel();
-    let (client, local) = match start_client(grant.timeout, commands.clone()).await {
+    let (client, local) = match start_client(commands.clone()).await {
         Ok(started) => started,
         Err(error) => {
             upstream.discard().await;
@@ -167,7 +173,7 @@ async fn establish(
     let home = driver.home.0.clone();
     home.spawn(dispatch(client, jobs, beats, state.clone(), commands));
 
-    let servers = Servers { hosts: spec.hosts, auth: spec.auth };
+    let servers = Servers { seeker: Seeker::new(&spec), auth };
     let link = Link::new(servers, at, grant, local, obeyed, events.clone(), state);
     home.clone().spawn(async move {
         let last_word = AssertUnwindSafe(link.run(upstream)).catch_unwind().await.unwrap_or_else(|_| {
@@ -183,30 +189,8 @@ async fn establish(
     Ok(driver)
 }
 
-/// The first server, in the order given, that makes a session.
-async fn first_server(spec: &ConnectSpec, tried: &Tried) -> Result<(usize, Upstream), ConnectFailure> {
-    let purpose = Purpose::New(spec.session_timeout);
-    for (at, host) in spec.hosts.iter().enumerate() {
-        // An even share of the time left, so that one host that says nothing does not use up all of it.
-        let left = spec.deadline.duration_since(BootTime::now());
-        let share = left / u32::try_from(spec.hosts.len() - at).unwrap_or(u32::MAX);
-        let patience = Patience { connect: share.min(CONNECT_WITHIN), handshake: share };
-        tried.note(host.address, "no answer yet");
-        match Upstream::attach(host, &purpose, &spec.auth, patience).await {
-            Ok(upstream) => return Ok((at, upstream)),
-            Err(Refusal::AuthFailed(reason)) => return Err(ConnectFailure::AuthFailed(reason)),
-            Err(Refusal::Unavailable(reason)) => tried.note(host.address, &reason),
-            Err(Refusal::Expired) => tried.note(host.address, "the server granted no session"),
-        }
-    }
-    Err(ConnectFailure::Unavailable(tried.report("no host was given")))
-}
-
 /// The client, connected to this driver and to nothing else.
-async fn start_client(
-    granted: Duration,
-    commands: mpsc::UnboundedSender<Command>,
-) -> io::Result<(Arc<ZooKeeper>, Local)> {
+async fn start_client(commands: mpsc::UnboundedSender<Command>) -> io::Result<(Arc<ZooKeeper>, Local)> {
     let gate = Gate::open().await?;
     let (address, watchword) = (gate.address().to_string(), gate.watchword());
     // Should it ever reconnect, to a port that is closed by then, it must not spin until it is ended.
@@ -228,8 +212,8 @@ async fn start_client(
             let _ = commands.send(Command::ClientFailed(format!("it went to the state {state}")));
         }
     });
-    // It logs what it is granted. Its own timers follow the timeout; id and password are never used.
-    let grant = Grant { timeout: granted, session_id: 1, password: vec![0; 16] };
+    // It logs what it is granted. Id and password are never used.
+    let grant = Grant { timeout: CLIENTS_TIMEOUT, session_id: 1, password: vec![0; 16] };
     local.writer.write_all(grant.to_frame().as_bytes()).await?;
     Ok((Arc::new(client), local))
 }

@@ -12,6 +12,7 @@ use super::wire::{
     ConnectRequest, FrameReader, Grant, MAX_HANDSHAKE, MAX_REPLY, Malformed, ReplyHeader, auth_frame,
     bare_frame, code, op, xid,
 };
+use crate::driver::seek::{Patience, Refusal};
 use crate::driver::{Auth, Host};
 
 /// A connection on which the session's next frame can be sent.
@@ -29,24 +30,6 @@ pub(super) enum Purpose {
     New(Duration),
     /// This one; no server will do that is behind that transaction.
     Resume(Grant, i64),
-}
-
-/// How long the steps may take.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    pub(super) connect: Duration,
-    pub(super) handshake: Duration,
-}
-
-/// Why a server did not become the session's server.
-#[derive(Debug)]
-pub(super) enum Refusal {
-    /// Another one may, or this one at another time.
-    Unavailable(String),
-    /// The session is over.
-    Expired,
-    /// The credentials are not accepted.
-    AuthFailed(String),
 }
 
 impl From<Malformed> for Refusal {
