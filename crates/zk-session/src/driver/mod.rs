@@ -118,11 +118,12 @@ pub(crate) enum ConnectFailure {
 ///
 /// Answers by `spec.deadline`. Cancel safe: a session that is made nevertheless is aborted.
 pub(crate) async fn connect(kind: DriverKind, spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
+    // On the heap: the futures of whoever connects would otherwise be as large, and as deep, as those of both clients.
     match kind {
         #[cfg(feature = "zookeeper-client")]
-        DriverKind::ZookeeperClient => zookeeper_client::connect(spec).await,
+        DriverKind::ZookeeperClient => Box::pin(zookeeper_client::connect(spec)).await,
         #[cfg(feature = "zookeeper-async")]
-        DriverKind::ZookeeperAsync => zookeeper_async::connect(spec).await,
+        DriverKind::ZookeeperAsync => Box::pin(zookeeper_async::connect(spec)).await,
         #[allow(unreachable_patterns, reason = "reached when a driver's feature is off")]
         kind => Err(ConnectFailure::NotBuilt { kind }),
     }
