@@ -92,7 +92,9 @@ async fn a_session_that_is_refused_can_be_closed(driver: DriverKind) {
     let waiting = tokio::spawn({
         let session = session.clone();
         async move {
-            session.subscribe().wait_for(is_refused).await.unwrap();
+            // It may be closed before this task has had its turn.
+            let seen = |state: &SessionState| is_refused(state) || *state == SessionState::Closed;
+            session.subscribe().wait_for(seen).await.unwrap();
             session.active().await
         }
     });
