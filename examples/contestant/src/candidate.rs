@@ -1,0 +1,151 @@
+//! One candidate: its part in an election, and what it says of it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use election_core::{
+    engine::{Policy, Profile, QueueFormat, Recipe, TakeoverLimit},
+    shell::{Election, ElectionConfig, Failure, Handler, Leadership, StopOrder},
+};
+use strategies::{Failback, OnLeaderFailure, SitePolicy};
+use tokio::task::JoinHandle;
+use zk_session::Session;
+
+use crate::{
+    arguments::{Arguments, Format, RecipeName},
+    out,
+};
+
+/// Where all of them stand: this is not about sites.
+const SITE: &str = "here";
+
+/// A candidate, and its part in the election while it takes part.
+pub(crate) struct Candidate {
+    number: usize,
+    session: Session,
+    config: ElectionConfig,
+    election: Option<Election>,
+    releasing: Arc<AtomicBool>,
+    /// What was released and is not yet.
+    leaving: Option<JoinHandle<()>>,
+}
+
+impl Candidate {
+    pub(crate) fn new(number: usize, session: Session, arguments: &Arguments) -> anyhow::Result<Self> {
+        let (root, name) = arguments.election(number);
+        let member = Profile::new(arguments.member(number).parse()?, SITE.parse()?);
+        let mut config = ElectionConfig::new(&root, &name, member, recipe(arguments)?)
+            .map_err(anyhow::Error::msg)
+            .with_context(|| format!("--path {}", arguments.path))?;
+        config.policy = policy(arguments);
+        Ok(Self { number, session, config, election: None, releasing: Arc::default(), leaving: None })
+    }
+
+    /// Joins its election, once it has left it.
+    pub(crate) async fn join(&mut self) {
+        if self.election.is_some() {
+            return out::error(&format!("candidate {} takes part already", self.number));
+        }
+        if let Some(leaving) = self.leaving.take() {
+            let _ = leaving.await;
+        }
+        self.releasing = Arc::default();
+        let voice = Voice { number: self.number, releasing: Arc::clone(&self.releasing) };
+        self.election = Some(Election::join(self.session.clone(), self.config.clone(), voice));
+    }
+
+    /// Waits until it stands in its election.
+    pub(crate) async fn enrolled(&self) {
+        let Some(election) = &self.election else { return };
+        let mut status = election.status();
+        // It ends when the election does; then nobody waits for it any more.
+        let _ = status.wait_for(|status| status.ballot.is_some()).await;
+    }
+
+    /// Gives up leadership, and its part in the election.
+    pub(crate) fn release(&mut self) {
+        let Some(election) = self.election.take() else {
+            return out::error(&format!("candidate {} does not take part", self.number));
+        };
+        let number = self.number;
+        self.releasing.store(true, Ordering::SeqCst);
+        out::say_of("RELEASE", number);
+        self.leaving = Some(tokio::spawn(async move {
+            election.leave().await;
+            out::say_of("RELEASED", number);
+        }));
+    }
+
+    /// Takes part no more, and says nothing of it.
+    pub(crate) async fn leave(&mut self) {
+        self.releasing.store(true, Ordering::SeqCst);
+        if let Some(election) = self.election.take() {
+            election.leave().await;
+        }
+        if let Some(leaving) = self.leaving.take() {
+            let _ = leaving.await;
+        }
+    }
+}
+
+fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
+    Ok(match arguments.recipe {
+        RecipeName::Elector => {
+            let policy = SitePolicy {
+                sites: vec![SITE.parse()?],
+                on_leader_failure: OnLeaderFailure::PreferOrder,
+                failback: Failback::Manual,
+            };
+            Recipe::Elector(policy.strategy())
+        }
+        RecipeName::Queue => Recipe::Queue(match arguments.format {
+            Format::Native => QueueFormat::Native,
+            Format::LeaderLatch => QueueFormat::LeaderLatch,
+            Format::KazooElection => QueueFormat::KazooElection,
+        }),
+        RecipeName::Single => Recipe::Single,
+    })
+}
+
+/// Nothing slows a change of leadership down here: that is what is measured.
+fn policy(arguments: &Arguments) -> Policy {
+    Policy {
+        // There is no work to end.
+        stop_budget: (arguments.session_timeout() / 100).min(Duration::from_millis(50)),
+        min_tenure: Duration::ZERO,
+        cooldown: Duration::ZERO,
+        max_takeovers: TakeoverLimit { count: u32::MAX, within: Duration::from_secs(1) },
+        startup_wait: Duration::ZERO,
+        ..Policy::default()
+    }
+}
+
+/// Says when it leads.
+struct Voice {
+    number: usize,
+    releasing: Arc<AtomicBool>,
+}
+
+impl Handler for Voice {
+    async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {
+        out::say_of("LEADER", self.number);
+        Ok(())
+    }
+
+    async fn lead(&self, _: &Leadership) -> Failure {
+        out::say_of("ANNOUNCED", self.number);
+        std::future::pending().await
+    }
+
+    async fn stop(&self, _: &StopOrder) {
+        if !self.releasing.load(Ordering::SeqCst) {
+            out::say_of("LOST", self.number);
+        }
+    }
+}

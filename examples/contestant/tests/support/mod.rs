@@ -1,0 +1,150 @@
+//! A contestant as a child process: words in, lines out.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use zk_testkit::Ensemble;
+
+/// Far more than anything here takes.
+const SOON: Duration = Duration::from_secs(30);
+
+const TICK: Duration = Duration::from_millis(500);
+
+/// The session timeout of the contestants, in milliseconds.
+const SESSION: &str = "4000";
+
+/// One server, and the runtime that it was started on.
+pub(crate) struct Server {
+    ensemble: Ensemble,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let ensemble = runtime
+            .block_on(Ensemble::builder().servers(1).tick_time(TICK).start())
+            .expect("a server starts");
+        Self { ensemble, _runtime: runtime }
+    }
+
+    pub(crate) fn connect(&self) -> String {
+        self.ensemble.connect_string()
+    }
+}
+
+/// A contestant, killed when it is dropped.
+pub(crate) struct Contestant {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    /// What was read and not asked for yet.
+    waiting: Vec<String>,
+}
+
+impl Contestant {
+    pub(crate) fn start(connect: &str, path: &str, rest: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_contestant"))
+            .args(["--connect", connect, "--path", path, "--session", SESSION])
+            .args(rest)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the contestant starts");
+        let output = child.stdout.take().unwrap();
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                let Ok(line) = line else { return };
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let input = child.stdin.take();
+        Self { child, input, lines, waiting: Vec::new() }
+    }
+
+    pub(crate) fn say(&mut self, word: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{word}").unwrap();
+    }
+
+    pub(crate) fn end_of_input(&mut self) {
+        self.input = None;
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
+    }
+
+    /// The first line that fits, which is taken out; what came before it stays.
+    pub(crate) fn hear(&mut self, what: &str) -> Line {
+        self.hear_within(what, SOON).unwrap_or_else(|| panic!("no {what:?} came; {:?}", self.waiting))
+    }
+
+    pub(crate) fn hear_within(&mut self, what: &str, within: Duration) -> Option<Line> {
+        let deadline = Instant::now() + within;
+        let fits = |line: &String| *line == what || line.starts_with(&format!("{what} "));
+        loop {
+            if let Some(at) = self.waiting.iter().position(fits) {
+                return Some(Line::parse(&self.waiting.remove(at)));
+            }
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.waiting.push(line),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    /// Waits for its end, and answers what it had still said.
+    pub(crate) fn ended(mut self) -> (ExitStatus, Vec<String>) {
+        let deadline = Instant::now() + SOON;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                // The reader ends with the pipe.
+                self.waiting.extend(self.lines.iter());
+                return (status, std::mem::take(&mut self.waiting));
+            }
+            assert!(Instant::now() < deadline, "it does not end: {:?}", self.waiting);
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Contestant {
+    fn drop(&mut self) {
+        // Already dead, or ours to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `WHAT [i] t`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) candidate: Option<usize>,
+    pub(crate) at: i128,
+}
+
+impl Line {
+    fn parse(line: &str) -> Self {
+        let words: Vec<_> = line.split(' ').collect();
+        match words[..] {
+            [_, at] if at.parse::<i128>().is_ok() => Self { candidate: None, at: at.parse().unwrap() },
+            [_, i, at] if i.parse::<usize>().is_ok() => {
+                Self { candidate: i.parse().ok(), at: at.parse().unwrap() }
+            }
+            _ if words[0] == "ERR" => Self { candidate: None, at: 0 },
+            _ => panic!("no line of the protocol: {line:?}"),
+        }
+    }
+}
