@@ -108,7 +108,9 @@ fn many(recipe: &str) {
     let mut others = start("y");
     others.hear("CONNECTED");
     others.say("go");
-    (0..20).for_each(|_| drop(others.hear("LEADER")));
+    for _ in 0..20 {
+        others.hear("LEADER");
+    }
     all.signal(Signal::SIGINT);
     assert!(all.ended().0.success());
 }
