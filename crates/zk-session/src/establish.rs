@@ -16,7 +16,7 @@ use crate::node::Epoch;
 use crate::shared::Shared;
 use crate::time::{BootTime, sleep_until, within};
 
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
 
 /// Below this nothing is left of a session timeout once the lease's margin and a heartbeat are taken from it.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(300);

@@ -27,6 +27,9 @@ use crate::time::{BootTime, sleep_until};
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 /// Between attempts while the servers refuse the credentials, which does not pass by itself: from half of this on.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
+/// Sessions that lost their servers together end together: each waits for a part of this, by chance, before it is made
+/// anew; for a quarter of the session timeout at the most.
+const SPREAD: Duration = Duration::from_secs(1);
 /// A failed heartbeat is repeated no earlier than this.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
@@ -230,6 +233,8 @@ impl Supervisor {
             }
         }
         let mut backoff = BACKOFF;
+        let spread = SPREAD.min(old.granted_timeout() / 4).mul_f64(fastrand::f64());
+        self.shared.sleep(BootTime::now() + spread).await.ok()?;
         loop {
             let deadline = BootTime::now() + self.shared.config.connect_timeout;
             let made = tokio::select! {

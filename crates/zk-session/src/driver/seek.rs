@@ -21,8 +21,10 @@ use crate::time::{BootTime, sleep_until};
 /// Between rounds over all servers.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
 
-/// The clients of a server lose it all at once: none of them tries the next one sooner than by chance in this time.
-const STAGGER: Duration = Duration::from_millis(100);
+/// The clients of a server lose it all at once: each waits for a part of this, by chance, before it tries another one.
+fn stagger(session_timeout: Duration) -> Duration {
+    (session_timeout / 20).min(Duration::from_millis(200))
+}
 
 /// How long one host may take to accept a connection, while a session is made and others are still to be tried.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
@@ -41,12 +43,18 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// With a session that must be carried on.
+    /// With a session that must be carried on: at the most.
     fn for_session(timeout: Duration) -> Self {
         Self {
             connect: (timeout / 8).clamp(Duration::from_millis(150), Duration::from_secs(3)),
             handshake: (timeout / 6).clamp(Duration::from_millis(200), Duration::from_secs(5)),
         }
+    }
+
+    /// Up to a quarter less, by chance: sessions that wait for the same silent server must not go on in step.
+    fn jittered(self) -> Self {
+        let part = 1.0 - fastrand::f64() / 4.0;
+        Self { connect: self.connect.mul_f64(part), handshake: self.handshake.mul_f64(part) }
     }
 
     #[cfg_attr(
@@ -97,7 +105,7 @@ impl Seeker {
     {
         let patience = Patience::for_session(session_timeout);
         let mut backoff = BACKOFF;
-        let mut pause = STAGGER.min(session_timeout / 50).mul_f64(fastrand::f64());
+        let mut pause = stagger(session_timeout).mul_f64(fastrand::f64());
         loop {
             sleep_until(BootTime::now() + pause).await;
             self.resolver.refresh(&mut self.hosts, session_timeout / 50).await;
@@ -106,7 +114,7 @@ impl Seeker {
             self.hosts.sort_by_key(|host| host.address == lost);
             for host in &self.hosts {
                 let address = host.address;
-                match attach(host.clone(), patience).await {
+                match attach(host.clone(), patience.jittered()).await {
                     Ok(attached) => return Ok((address, attached)),
                     Err(Refusal::Unavailable(reason)) => {
                         debug!(server = %address, %reason, "the session finds no home here");
@@ -235,7 +243,8 @@ mod tests {
         for seconds in [2, 4, 10, 30, 60] {
             let timeout = Duration::from_secs(seconds);
             // 0.05 are the interval at which silence is looked for.
-            let used = silence(timeout) + timeout / 20 + Patience::for_session(timeout).total();
+            let noticed = silence(timeout) + timeout / 20;
+            let used = noticed + stagger(timeout) + Patience::for_session(timeout).total();
             assert!(used < timeout.mul_f64(0.70), "{timeout:?}: {used:?}");
         }
     }
