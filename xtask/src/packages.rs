@@ -40,6 +40,37 @@ pub(crate) async fn ensure_zookeeper() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What contenders of Curator's and kazoo's are made of, which share elections with ours in tests.
+const CONTENDERS: [&str; 3] = ["default-jdk-headless", "libcurator-recipes-java", "python3-kazoo"];
+
+/// Installs what the tests with other implementations need, if it can. Those tests skip
+/// without it, and say so; so nothing here is an error.
+pub(crate) async fn offer_contenders() {
+    if contenders_are_there() || !Path::new("/usr/bin/apt-get").exists() {
+        return;
+    }
+    eprintln!("installing {}, for tests with other implementations", CONTENDERS.join(", "));
+    let mut install = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
+    install.extend(CONTENDERS);
+    let installed = async {
+        apt_get(&["update", "--quiet"]).await?;
+        apt_get(&install).await
+    };
+    if let Err(error) = installed.await {
+        eprintln!("tests with other implementations will be skipped: {error:#}");
+    }
+}
+
+fn contenders_are_there() -> bool {
+    let succeeds = |program: &str, args: &[&str]| {
+        Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+    };
+    let has_kazoo = |python| succeeds(python, &["-c", "import kazoo"]);
+    succeeds("javac", &["-version"])
+        && Path::new("/usr/share/java/curator-recipes.jar").exists()
+        && (has_kazoo("python3") || has_kazoo("/usr/bin/python3"))
+}
+
 async fn apt_get(args: &[&str]) -> anyhow::Result<()> {
     let mut command = if nix::unistd::geteuid().is_root() {
         Command::new("apt-get")

@@ -18,6 +18,10 @@ use totals::Totals;
 pub(crate) async fn run(filters: &[String]) -> anyhow::Result<ExitCode> {
     packages::ensure_zookeeper().await?;
     let choice = Choice::of(filters, &cargo::targets()?);
+    let packages = choice.packages();
+    if packages.as_ref().is_none_or(|packages| packages.contains("election-core")) {
+        packages::offer_contenders().await;
+    }
     let starts_programs = |packages: &BTreeSet<&str>| packages.contains("e2e");
     if choice.packages().as_ref().is_none_or(starts_programs) {
         // All of the workspace's at once, so that they are built with the same
