@@ -55,6 +55,7 @@ type Stints = Arc<Mutex<Vec<Stint>>>;
 pub(crate) struct World {
     ensemble: Arc<Ensemble>,
     driver: DriverKind,
+    recipe: Recipe,
     root: String,
     paths: Paths,
     operator: Session,
@@ -79,12 +80,16 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 
 impl World {
     pub(crate) async fn start(driver: DriverKind) -> Self {
+        Self::with_recipe(driver, Recipe::Elector(Arc::new(EastFirst))).await
+    }
+
+    pub(crate) async fn with_recipe(driver: DriverKind, recipe: Recipe) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let ensemble = ensemble().await;
         let root = format!("/t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let paths = Paths::new(&root, "orders").unwrap();
         let operator = connect(&ensemble.connect_string(), driver).await;
-        Self { ensemble, driver, root, paths, operator, stints: Stints::default() }
+        Self { ensemble, driver, recipe, root, paths, operator, stints: Stints::default() }
     }
 
     pub(crate) fn root(&self) -> &str {
@@ -149,7 +154,7 @@ impl World {
             paths,
             name: format!("orders as {member}"),
             member: Profile::new(member.parse().unwrap(), site.parse().unwrap()),
-            recipe: Recipe::Elector(self.strategy()),
+            recipe: self.recipe.clone(),
             policy: self.policy(),
             leftovers: Leftovers::Wait,
         };

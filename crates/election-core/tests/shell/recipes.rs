@@ -1,0 +1,176 @@
+//! The recipes without an elector, over the same ensemble, with either driver.
+
+use election_core::{
+    engine::{QueueFormat, Recipe, Role},
+    record::Health,
+    shell::Ended,
+};
+use zk_session::DriverKind;
+
+use super::{
+    SOON,
+    members::{Fate, Member, World, wait_for},
+};
+
+/// One test for each recipe and driver.
+macro_rules! over_both_recipes {
+    ($($(#[$doc:meta])* async fn $name:ident($world:ident: &World) $body:block)*) => {$(
+        $(#[$doc])*
+        mod $name {
+            use super::*;
+
+            async fn check($world: &World) $body
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn queue_zookeeper_client() {
+                let recipe = Recipe::Queue(QueueFormat::Native);
+                check(&World::with_recipe(DriverKind::ZookeeperClient, recipe).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn queue_zookeeper_async() {
+                let recipe = Recipe::Queue(QueueFormat::Native);
+                check(&World::with_recipe(DriverKind::ZookeeperAsync, recipe).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn single_zookeeper_client() {
+                check(&World::with_recipe(DriverKind::ZookeeperClient, Recipe::Single).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn single_zookeeper_async() {
+                check(&World::with_recipe(DriverKind::ZookeeperAsync, Recipe::Single).await).await;
+            }
+        }
+    )*};
+}
+
+/// Stands, behind everyone who does already.
+async fn join(world: &World, name: &str) -> Member {
+    stands(world.join(name, "here").await).await
+}
+
+async fn stands(member: Member) -> Member {
+    wait_for("it stands", SOON, || member.status().ballot.is_some()).await;
+    member
+}
+
+over_both_recipes! {
+    /// The first one leads; leaving hands over at once, with a higher token; whoever comes
+    /// back stands behind the others.
+    async fn leadership_goes_round(world: &World) {
+        let one = join(world, "one").await;
+        wait_for("one leads", SOON, || one.leads()).await;
+        let two = join(world, "two").await;
+        let first = one.status();
+        assert_eq!(first.current.as_ref().map(|c| c.member.as_str()), Some("one"));
+        assert_eq!(first.fencing_token, Some(first.term));
+        assert_eq!(one.election().leave().await, Ended::Left);
+        wait_for("two leads", SOON, || two.leads()).await;
+        assert!(two.status().fencing_token > first.fencing_token);
+        let back = join(world, "one").await;
+        assert_eq!(back.status().role, Role::Standby);
+        assert_eq!(two.election().leave().await, Ended::Left);
+        wait_for("one leads again", SOON, || back.leads()).await;
+        assert!(back.status().fencing_token > two.status().fencing_token);
+        world.no_overlap();
+    }
+
+    /// Whoever waits can go without waking anybody to lead, and can go twice.
+    async fn whoever_waits_can_leave(world: &World) {
+        let one = join(world, "one").await;
+        wait_for("one leads", SOON, || one.leads()).await;
+        let two = join(world, "two").await;
+        let three = join(world, "three").await;
+        assert_eq!(two.election().leave().await, Ended::Left);
+        assert_eq!(two.election().leave().await, Ended::Left);
+        assert!(one.leads());
+        assert_eq!(three.status().role, Role::Standby);
+        assert_eq!(one.election().leave().await, Ended::Left);
+        wait_for("three leads", SOON, || three.leads()).await;
+        world.no_overlap();
+    }
+
+    /// The work of a leader that is cut off ends by the lease, before the next begins.
+    async fn a_leader_that_is_cut_off_stops_before_the_next_begins(world: &World) {
+        let one = stands(world.join_through_proxy("one", "here").await).await;
+        wait_for("one leads", SOON, || one.leads()).await;
+        let two = join(world, "two").await;
+        one.proxy().black_hole(true);
+        wait_for("two leads", SOON, || two.leads()).await;
+        world.no_overlap();
+        one.proxy().black_hole(false);
+        let _ = one.proxy().cut().await;
+        wait_for("one stands by again", SOON, || one.status().role == Role::Standby).await;
+        assert!(two.leads());
+        assert_eq!(two.election().leave().await, Ended::Left);
+        wait_for("one leads again", SOON, || one.leads()).await;
+        world.no_overlap();
+    }
+
+    /// A short loss of the connection costs nothing.
+    async fn a_short_cut_costs_no_leadership(world: &World) {
+        let one = stands(world.join_through_proxy("one", "here").await).await;
+        wait_for("one leads", SOON, || one.leads()).await;
+        let two = join(world, "two").await;
+        let token = one.status().fencing_token;
+        for _ in 0..3 {
+            let _ = one.proxy().cut().await;
+            wait_for("one is connected again", SOON, || one.session().state().is_active()).await;
+        }
+        assert!(one.leads());
+        assert_eq!(one.status().fencing_token, token);
+        assert_eq!(one.election().leave().await, Ended::Left);
+        wait_for("two leads", SOON, || two.leads()).await;
+        world.no_overlap();
+    }
+
+    /// A takeover that fails, or hangs, goes to the next; the one that failed rests, then
+    /// stands again.
+    async fn a_takeover_that_fails_goes_to_the_next(world: &World) {
+        for fate in [Fate::FailTakeover, Fate::HangTakeover] {
+            let one = world.join_with("one", "here", fate).await;
+            wait_for("one has tried", SOON, || one.status().role == Role::Excluded).await;
+            let two = join(world, "two").await;
+            wait_for("two leads", SOON, || two.leads()).await;
+            wait_for("one stands again", SOON, || one.status().role == Role::Standby).await;
+            assert_eq!(one.election().leave().await, Ended::Left);
+            assert_eq!(two.election().leave().await, Ended::Left);
+        }
+        world.no_overlap();
+    }
+
+    /// Work that ends by itself, and health that is lost, give leadership up.
+    async fn whoever_can_not_lead_gives_up(world: &World) {
+        let one = join(world, "one").await;
+        wait_for("one leads", SOON, || one.leads()).await;
+        let two = join(world, "two").await;
+        one.end_work("it crashed too often");
+        wait_for("two leads", SOON, || two.leads()).await;
+        wait_for("one stands again", SOON, || one.status().role == Role::Standby).await;
+        two.election().set_health(Health::Unhealthy { reason: "the disk is full".to_owned() });
+        wait_for("two does not stand", SOON, || two.status().role == Role::Excluded).await;
+        two.election().set_health(Health::Healthy);
+        wait_for("two stands again", SOON, || two.status().role == Role::Standby).await;
+        world.no_overlap();
+    }
+
+    /// An administrator deletes the leader's znode: it stops, and stands anew.
+    async fn a_deleted_place_is_no_zombie(world: &World) {
+        let one = join(world, "one").await;
+        wait_for("one leads", SOON, || one.leads()).await;
+        let token = one.status().fencing_token;
+        let session = world.operator().active().await.unwrap();
+        let path = match session.children(&world.paths().queue()).await.unwrap() {
+            Some(queue) => format!("{}/{}", world.paths().queue(), queue.names[0]),
+            None => world.paths().current(),
+        };
+        session.delete(&path, None).await.unwrap();
+        wait_for("one leads with a new znode", SOON, || {
+            one.leads() && one.status().fencing_token > token
+        })
+        .await;
+        world.no_overlap();
+    }
+}
