@@ -1,5 +1,5 @@
-//! Watches against a writer that never stops, over a connection that is cut again and again at random: what they tell is
-//! compared with the history of what was written.
+//! Watches against a writer that never stops, over a connection that is cut again and again at random, and over
+//! connections to three servers of which some lag behind: what they tell is compared with the history of what was written.
 //!
 //! The seed is printed; `ZK_SESSION_SEED` replays the same faults.
 
@@ -7,17 +7,24 @@
 
 mod common;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Bed, PATIENCE, TIMEOUT, soon, wait_state};
+use common::{Bed, PATIENCE, TICK, builder, builder_for, soon, wait_state};
 use tokio::time::sleep;
 use zk_session::{Children, CreateMode, DriverKind, Epoch, Node, Observed, Session, SessionState};
+use zk_testkit::{Ensemble, Proxy};
 
-for_each_driver!(watches_tell_the_history_in_order_and_never_miss_its_end);
+for_each_driver!(
+    watches_tell_the_history_in_order_and_never_miss_its_end,
+    watches_tell_the_history_whatever_server_they_are_moved_to,
+);
 
 const ROUNDS: usize = 40;
+/// With three servers a fault takes longer.
+const MOVES: usize = 24;
 
 /// What a znode was, one state after the other. Data: its lives and versions, `None` while it did not exist.
 type History<S> = Vec<S>;
@@ -141,25 +148,151 @@ async fn fault(bed: &Bed, session: &Session, random: &mut fastrand::Rng, fatal: 
     sleep(some_time).await;
 }
 
-async fn watches_tell_the_history_in_order_and_never_miss_its_end(driver: DriverKind) {
+fn seed(driver: DriverKind) -> fastrand::Rng {
     let seed =
         std::env::var("ZK_SESSION_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     println!("ZK_SESSION_SEED={seed} replays the faults of {driver}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    fastrand::Rng::with_seed(seed)
+}
+
+async fn watches_tell_the_history_in_order_and_never_miss_its_end(driver: DriverKind) {
+    let mut random = seed(driver);
     let bed = Bed::start(driver).await;
     let (session, observer) = (bed.session().await, bed.observer().await);
+    let writer = random.fork();
+    let faults = async {
+        for round in 0..ROUNDS {
+            fault(&bed, &session, &mut random, round == ROUNDS / 2).await;
+        }
+    };
+    against_a_writer(&session, observer, writer, ROUNDS, Box::pin(faults)).await;
+}
+
+/// Three servers, each behind a proxy of its own. The writer has the leader to itself, which nothing happens to.
+struct Three {
+    ensemble: Ensemble,
+    proxies: Vec<Proxy>,
+    leader: usize,
+}
+
+impl Three {
+    async fn start() -> Self {
+        let ensemble = Ensemble::builder()
+            .servers(3)
+            .tick_time(TICK)
+            .sync_limit(20)
+            .breakable_links(true)
+            .start()
+            .await
+            .unwrap();
+        let mut proxies = Vec::new();
+        for address in ensemble.addresses() {
+            proxies.push(Proxy::start(address).await.unwrap());
+        }
+        let leader = ensemble.leader().await.expect("a leader");
+        Self { ensemble, proxies, leader }
+    }
+
+    fn connect_string(&self) -> String {
+        self.proxies.iter().map(|proxy| proxy.addr().to_string()).collect::<Vec<_>>().join(",")
+    }
+
+    async fn refuse(&self, refuse: impl Fn(usize) -> bool) {
+        for (n, proxy) in self.proxies.iter().enumerate() {
+            proxy.refuse(refuse(n)).await.unwrap();
+        }
+    }
+
+    async fn cut(&self) {
+        for proxy in &self.proxies {
+            proxy.cut().await;
+        }
+    }
+
+    /// A fault, and what follows it.
+    async fn fault(&self, session: &Session, random: &mut fastrand::Rng, fatal: bool) {
+        let some_time = Duration::from_millis(random.u64(..400));
+        let follower = (self.leader + random.usize(1..3)) % 3;
+        let only_there = |n| n != follower;
+        match (fatal, random.u8(..4)) {
+            // Anywhere else, or the same again.
+            (false, 0) => self.cut().await,
+            // To that one.
+            (false, 1) => {
+                self.refuse(only_there).await;
+                self.cut().await;
+                sleep(some_time).await;
+            }
+            // To that one, which has heard nothing of the others for a while, and hears nothing yet.
+            (false, 2) => {
+                self.ensemble.isolate(follower).unwrap();
+                sleep(some_time).await;
+                self.refuse(only_there).await;
+                self.cut().await;
+                sleep(some_time).await;
+                self.ensemble.rejoin(follower).unwrap();
+            }
+            // To that one, which was frozen, and wakes up behind the others.
+            (false, _) => {
+                self.ensemble.pause(follower).unwrap();
+                sleep(some_time).await;
+                self.refuse(only_there).await;
+                self.cut().await;
+                self.ensemble.resume(follower).unwrap();
+                sleep(some_time).await;
+            }
+            // The session is lost, and the next one is made with a server that lags behind.
+            (true, _) => {
+                self.refuse(|_| true).await;
+                self.cut().await;
+                let over = |state: &SessionState| matches!(state, SessionState::Inactive { .. });
+                wait_state(session, "inactive", over).await;
+                self.ensemble.pause(follower).unwrap();
+                sleep(some_time).await;
+                self.refuse(only_there).await;
+                self.ensemble.resume(follower).unwrap();
+                wait_state(session, "a new session", |state| state.is_active()).await;
+            }
+        }
+        self.refuse(|_| false).await;
+        sleep(some_time / 2).await;
+    }
+}
+
+async fn watches_tell_the_history_whatever_server_they_are_moved_to(driver: DriverKind) {
+    let mut random = seed(driver);
+    let three = Three::start().await;
+    let session = builder_for(driver, three.connect_string()).connect().await.unwrap();
+    let leader = three.ensemble.addresses()[three.leader];
+    let observer = builder(DriverKind::default(), leader).connect().await.unwrap();
+    let writer = random.fork();
+    let faults = async {
+        for round in 0..MOVES {
+            three.fault(&session, &mut random, round % 8 == 7).await;
+        }
+    };
+    against_a_writer(&session, observer, writer, MOVES, Box::pin(faults)).await;
+}
+
+/// What two watches of the session tell while the writer writes and the faults happen, against the history.
+async fn against_a_writer(
+    session: &Session,
+    observer: Session,
+    random: fastrand::Rng,
+    rounds: usize,
+    faults: Pin<Box<dyn Future<Output = ()> + Send + '_>>,
+) {
     observer.create("/children", "", CreateMode::Persistent).await.unwrap();
+    session.barrier().await.unwrap();
 
     let (mut data, mut children) = (session.watch_data("/data"), session.watch_children("/children"));
     let stop = Arc::new(AtomicBool::new(false));
     // Their beginning belongs to the history, too.
     let mut data_told = vec![data_state(soon("the first data", data.next()).await.unwrap())];
     let mut children_told = vec![children_state(soon("the first children", children.next()).await.unwrap())];
-    let writing = tokio::spawn(write(observer.clone(), random.fork(), Arc::clone(&stop)));
+    let writing = tokio::spawn(write(observer.clone(), random, Arc::clone(&stop)));
     let faults = async {
-        for round in 0..ROUNDS {
-            fault(&bed, &session, &mut random, round == ROUNDS / 2).await;
-        }
+        faults.await;
         stop.store(true, Ordering::Release);
         writing.await.unwrap()
     };
@@ -171,7 +304,7 @@ async fn watches_tell_the_history_in_order_and_never_miss_its_end(driver: Driver
                 && children.last().map(|(_, state)| state) == written.children.last()
         })
     };
-    let deadline = tokio::time::Instant::now() + 2 * PATIENCE + TIMEOUT;
+    let deadline = tokio::time::Instant::now() + 4 * PATIENCE;
     while !done(&written, &data_told, &children_told) {
         tokio::select! {
             history = &mut faults, if written.is_none() => written = Some(history),
@@ -190,6 +323,6 @@ async fn watches_tell_the_history_in_order_and_never_miss_its_end(driver: Driver
         children_told.len(),
         written.children.len()
     );
-    assert!(data_told.len() > ROUNDS / 2 && children_told.len() > ROUNDS / 2, "too little to mean anything");
+    assert!(data_told.len() > rounds / 2 && children_told.len() > rounds / 2, "too little to mean anything");
     assert!(data_told.last().unwrap().0 > Epoch(1), "the session was lost once");
 }

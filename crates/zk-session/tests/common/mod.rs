@@ -3,6 +3,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 
+pub mod server;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -50,7 +52,12 @@ impl Bed {
 }
 
 pub fn builder(driver: DriverKind, address: SocketAddr) -> SessionBuilder {
-    Session::builder(address.to_string())
+    builder_for(driver, address.to_string())
+}
+
+/// A builder for a session with any of these servers.
+pub fn builder_for(driver: DriverKind, connect: String) -> SessionBuilder {
+    Session::builder(connect)
         .driver(driver)
         .session_timeout(TIMEOUT)
         .connect_timeout(Duration::from_secs(15))

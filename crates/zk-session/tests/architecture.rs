@@ -1,0 +1,68 @@
+//! What is never used of the client crates, and where they are named at all: by the sources themselves.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
+
+use std::path::{Path, PathBuf};
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Each line of code, comments left out.
+fn lines() -> Vec<(PathBuf, String)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&src, &mut files);
+    assert!(files.len() > 30);
+    let lines = files.into_iter().flat_map(|file| {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let file = file.strip_prefix(&src).unwrap().to_owned();
+        let lines: Vec<_> = text.lines().map(|line| (file.clone(), line.trim().to_owned())).collect();
+        lines
+    });
+    lines.filter(|(_, line)| !line.starts_with("//")).collect()
+}
+
+#[test]
+fn only_a_driver_names_its_client() {
+    for (file, line) in lines() {
+        for (client, place) in [
+            ("zookeeper_client::", "driver/zookeeper_client"),
+            ("zookeeper_async::", "driver/zookeeper_async"),
+        ] {
+            let inside = file.starts_with(place) || file == Path::new("driver/mod.rs");
+            assert!(inside || !line.contains(client), "{}: {line}", file.display());
+        }
+    }
+}
+
+/// The recipes of `zookeeper-async` (two leaders after an expiry, a lock that panics), its containers (which are none),
+/// its watcher closures and listeners but for the one that only sends, and the persistent watches of `zookeeper-client`,
+/// which are lost at a reconnect.
+#[test]
+fn what_does_not_work_in_a_client_is_not_used() {
+    for (file, line) in lines() {
+        for word in [
+            "recipes",
+            "LeaderLatch",
+            "shared_lock",
+            "LockClient",
+            "Container",
+            "get_data_w",
+            "exists_w",
+            "get_children_w",
+            "PersistentWatcher",
+            "AddWatchMode",
+            "client.watch(",
+        ] {
+            assert!(!line.contains(word), "{}: {line}", file.display());
+        }
+    }
+}
