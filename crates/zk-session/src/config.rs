@@ -11,14 +11,19 @@ use crate::hosts::ConnectString;
 use crate::secure::Secure;
 
 /// The ZooKeeper client that carries a session. The crate's documentation says what tells them apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DriverKind {
     /// The crate `zookeeper-client`: the default.
-    #[default]
     ZookeeperClient,
-    /// The crate `zookeeper-async`.
+    /// The crate `zookeeper-async`: the default where it is the only one that is compiled in.
     ZookeeperAsync,
+}
+
+impl Default for DriverKind {
+    fn default() -> Self {
+        if cfg!(feature = "zookeeper-client") { Self::ZookeeperClient } else { Self::ZookeeperAsync }
+    }
 }
 
 impl DriverKind {

@@ -66,3 +66,21 @@ fn what_does_not_work_in_a_client_is_not_used() {
         }
     }
 }
+
+/// The tables beside these tests name what is tested by what.
+#[test]
+fn the_tests_that_are_named_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let tables = std::fs::read_to_string(root.join("tests/README.md")).unwrap();
+    let names: Vec<(&str, &str)> = tables.split('`').filter_map(|word| word.split_once("::")).collect();
+    assert!(names.len() > 50, "{}", names.len());
+    for (file, test) in names {
+        if file == "file" {
+            continue;
+        }
+        let path = if file.starts_with("src/") { file.to_owned() } else { format!("tests/{file}.rs") };
+        let text =
+            std::fs::read_to_string(root.join(&path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert!(text.contains(&format!("fn {test}(")), "{path} has no test {test}");
+    }
+}

@@ -1,5 +1,9 @@
 //! Operations on many znodes: deleting a tree, and groups that are done all or none.
 
+#![cfg_attr(
+    not(feature = "zookeeper-client"),
+    allow(dead_code, unused_imports, reason = "groups need that driver")
+)]
 #![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
 
 mod common;
@@ -126,8 +130,10 @@ async fn a_group_is_done_or_refused_by_name_of_the_driver(driver: DriverKind) {
     assert_eq!(session.get("/a").await, Ok(None));
 }
 
+#[cfg(feature = "zookeeper-client")]
 const GROUPS: DriverKind = DriverKind::ZookeeperClient;
 
+#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_group_is_done_as_one_change() {
     let bed = Bed::start(GROUPS).await;
@@ -154,6 +160,7 @@ async fn a_group_is_done_as_one_change() {
     assert_eq!(session.get("/gone").await, Ok(None));
 }
 
+#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_refused_group_names_the_operation_and_does_nothing() {
     let bed = Bed::start(GROUPS).await;
@@ -182,6 +189,7 @@ async fn a_refused_group_names_the_operation_and_does_nothing() {
     assert!(matches!(refused, OpError::Invalid { .. }), "{refused}");
 }
 
+#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_group_whose_answer_was_lost_is_recognised_by_what_it_left() {
     let bed = Bed::start(GROUPS).await;
@@ -204,6 +212,7 @@ async fn a_group_whose_answer_was_lost_is_recognised_by_what_it_left() {
     assert_eq!((data.data.as_slice(), data.stat.version), (&b"two"[..], 2), "once");
 }
 
+#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_group_that_left_no_sign_is_unknown() {
     let bed = Bed::start(GROUPS).await;
@@ -221,6 +230,7 @@ async fn a_group_that_left_no_sign_is_unknown() {
     assert_eq!(session.get("/a").await, Ok(None), "not repeated either");
 }
 
+#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_group_that_never_arrived_is_repeated_where_that_can_be_seen() {
     let bed = Bed::start(GROUPS).await;
@@ -236,6 +246,7 @@ async fn a_group_that_never_arrived_is_repeated_where_that_can_be_seen() {
     loss.happened(PATIENCE).await.unwrap();
 }
 
+#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_group_that_somebody_overtook_was_certainly_not_done() {
     let bed = Bed::start(GROUPS).await;
@@ -252,6 +263,7 @@ async fn a_group_that_somebody_overtook_was_certainly_not_done() {
     assert_eq!(error, OpError::BadVersion { path: "/data".to_owned() });
 }
 
+#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_group_is_not_sent_again_at_another_life_of_its_znode() {
     let bed = Bed::start(GROUPS).await;

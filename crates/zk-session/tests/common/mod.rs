@@ -161,10 +161,11 @@ impl std::io::Write for Captured {
     }
 }
 
-/// Each test for each driver.
+/// Each test for each driver that is compiled in.
 #[macro_export]
 macro_rules! for_each_driver {
     ($($name:ident),+ $(,)?) => {
+        #[cfg(feature = "zookeeper-client")]
         mod zookeeper_client {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
@@ -172,6 +173,7 @@ macro_rules! for_each_driver {
                 super::$name(zk_session::DriverKind::ZookeeperClient).await;
             })+
         }
+        #[cfg(feature = "zookeeper-async")]
         mod zookeeper_async {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
