@@ -75,7 +75,7 @@ impl Incarnation {
     ///
     /// After a lost answer, an ephemeral that this session owns counts as the one created here; a persistent znode
     /// counts if it has the same data and was never changed, so put something unique into the data where it matters who
-    /// created it.
+    /// created it. Where none stands there it is created: a second time, if others have deleted the first one meanwhile.
     ///
     /// # Errors
     /// [`OpError::NodeExists`] with the owner, [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`], and
@@ -112,7 +112,8 @@ impl Incarnation {
     /// Creates a znode whose name is the last element of `prefix` and a number that grows with each one created under
     /// the same parent.
     ///
-    /// After a lost answer the znode is looked for by `recovery` before another one is created.
+    /// After a lost answer the znode is looked for by `recovery` before another one is created; one that others have
+    /// deleted meanwhile is not found.
     ///
     /// # Errors
     /// As for [`create`](Self::create), without `NodeExists`.
@@ -228,9 +229,10 @@ impl Incarnation {
 
     /// Deletes a znode without children; with `version`, only if its data still has that version.
     ///
-    /// The znode that stood there when the operation began is meant: after a lost answer the deletion is repeated only
-    /// on that one, never on another that took its place meanwhile (data versions start at 0 in every znode, so a
-    /// version alone does not tell them apart).
+    /// After a lost answer the deletion is repeated only on the znode that was seen there at first, never on another that
+    /// stands in its place by now (data versions start at 0 in every znode, so a version alone does not tell them apart).
+    /// Then an ephemeral of this session counts as deleted. Of any other znode the outcome is unknown: the server at hand
+    /// may lag behind the others, and the one that stands there may have stood there before.
     ///
     /// # Errors
     /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::NotEmpty`], [`OpError::Unknown`], and those of
@@ -257,7 +259,11 @@ impl Incarnation {
                         match (meant, now) {
                             (_, None) => return Ok(()),
                             (Some(meant), Some(now)) if meant.czxid == now.czxid => {}
-                            (Some(_), Some(_)) => return Ok(()),
+                            (Some(meant), Some(_)) if meant.is_owned_by(self.session_id()) => return Ok(()),
+                            // What was seen first may have been out of date: this one may be older than the operation.
+                            (Some(_), Some(_)) => {
+                                return Err(attempts.changed("another znode stands there".to_owned()));
+                            }
                             (None, Some(_)) => {
                                 return Err(attempts.changed("a znode stands there".to_owned()));
                             }

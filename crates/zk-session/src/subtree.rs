@@ -57,6 +57,8 @@ impl Incarnation {
 
     async fn delete_tree(&self, path: &str, deleted: &mut u64) -> Result<(), OpError> {
         let root = self.inner.absolute(path);
+        // The server at hand may lag behind the others, and know nothing of the tree yet, or only of the one before.
+        self.catch_up(&mut Attempts::new(&self.inner, path)).await?;
         let Some(meant) = self.life_of(path, &root).await? else {
             return Err(OpError::NoNode { path: path.to_owned() });
         };

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Bed, PATIENCE, TICK, builder, builder_for, soon, wait_state};
+use common::three::Three;
+use common::{Bed, PATIENCE, builder_for, soon, wait_state};
 use tokio::time::sleep;
 use zk_session::{Children, CreateMode, DriverKind, Epoch, Node, Observed, Session, SessionState};
-use zk_testkit::{Ensemble, Proxy};
 
 for_each_driver!(
     watches_tell_the_history_in_order_and_never_miss_its_end,
@@ -168,107 +168,64 @@ async fn watches_tell_the_history_in_order_and_never_miss_its_end(driver: Driver
     against_a_writer(&session, observer, writer, ROUNDS, Box::pin(faults)).await;
 }
 
-/// Three servers, each behind a proxy of its own. The writer has the leader to itself, which nothing happens to.
-struct Three {
-    ensemble: Ensemble,
-    proxies: Vec<Proxy>,
-    leader: usize,
-}
-
-impl Three {
-    async fn start() -> Self {
-        let ensemble = Ensemble::builder()
-            .servers(3)
-            .tick_time(TICK)
-            .sync_limit(20)
-            .breakable_links(true)
-            .start()
-            .await
-            .unwrap();
-        let mut proxies = Vec::new();
-        for address in ensemble.addresses() {
-            proxies.push(Proxy::start(address).await.unwrap());
+/// A fault among three, and what follows it. The writer has the leader to itself, which nothing happens to.
+async fn move_on(three: &Three, session: &Session, random: &mut fastrand::Rng, fatal: bool) {
+    let some_time = Duration::from_millis(random.u64(..400));
+    let follower = (three.leader + random.usize(1..3)) % 3;
+    let only_there = |n| n != follower;
+    match (fatal, random.u8(..4)) {
+        // Anywhere else, or the same again.
+        (false, 0) => three.cut().await,
+        // To that one.
+        (false, 1) => {
+            three.refuse(only_there).await;
+            three.cut().await;
+            sleep(some_time).await;
         }
-        let leader = ensemble.leader().await.expect("a leader");
-        Self { ensemble, proxies, leader }
-    }
-
-    fn connect_string(&self) -> String {
-        self.proxies.iter().map(|proxy| proxy.addr().to_string()).collect::<Vec<_>>().join(",")
-    }
-
-    async fn refuse(&self, refuse: impl Fn(usize) -> bool) {
-        for (n, proxy) in self.proxies.iter().enumerate() {
-            proxy.refuse(refuse(n)).await.unwrap();
+        // To that one, which has heard nothing of the others for a while, and hears nothing yet.
+        (false, 2) => {
+            three.ensemble.isolate(follower).unwrap();
+            sleep(some_time).await;
+            three.refuse(only_there).await;
+            three.cut().await;
+            sleep(some_time).await;
+            three.ensemble.rejoin(follower).unwrap();
+        }
+        // To that one, which was frozen, and wakes up behind the others.
+        (false, _) => {
+            three.ensemble.pause(follower).unwrap();
+            sleep(some_time).await;
+            three.refuse(only_there).await;
+            three.cut().await;
+            three.ensemble.resume(follower).unwrap();
+            sleep(some_time).await;
+        }
+        // The session is lost, and the next one is made with a server that lags behind.
+        (true, _) => {
+            three.refuse(|_| true).await;
+            three.cut().await;
+            let over = |state: &SessionState| matches!(state, SessionState::Inactive { .. });
+            wait_state(session, "inactive", over).await;
+            three.ensemble.pause(follower).unwrap();
+            sleep(some_time).await;
+            three.refuse(only_there).await;
+            three.ensemble.resume(follower).unwrap();
+            wait_state(session, "a new session", |state| state.is_active()).await;
         }
     }
-
-    async fn cut(&self) {
-        for proxy in &self.proxies {
-            proxy.cut().await;
-        }
-    }
-
-    /// A fault, and what follows it.
-    async fn fault(&self, session: &Session, random: &mut fastrand::Rng, fatal: bool) {
-        let some_time = Duration::from_millis(random.u64(..400));
-        let follower = (self.leader + random.usize(1..3)) % 3;
-        let only_there = |n| n != follower;
-        match (fatal, random.u8(..4)) {
-            // Anywhere else, or the same again.
-            (false, 0) => self.cut().await,
-            // To that one.
-            (false, 1) => {
-                self.refuse(only_there).await;
-                self.cut().await;
-                sleep(some_time).await;
-            }
-            // To that one, which has heard nothing of the others for a while, and hears nothing yet.
-            (false, 2) => {
-                self.ensemble.isolate(follower).unwrap();
-                sleep(some_time).await;
-                self.refuse(only_there).await;
-                self.cut().await;
-                sleep(some_time).await;
-                self.ensemble.rejoin(follower).unwrap();
-            }
-            // To that one, which was frozen, and wakes up behind the others.
-            (false, _) => {
-                self.ensemble.pause(follower).unwrap();
-                sleep(some_time).await;
-                self.refuse(only_there).await;
-                self.cut().await;
-                self.ensemble.resume(follower).unwrap();
-                sleep(some_time).await;
-            }
-            // The session is lost, and the next one is made with a server that lags behind.
-            (true, _) => {
-                self.refuse(|_| true).await;
-                self.cut().await;
-                let over = |state: &SessionState| matches!(state, SessionState::Inactive { .. });
-                wait_state(session, "inactive", over).await;
-                self.ensemble.pause(follower).unwrap();
-                sleep(some_time).await;
-                self.refuse(only_there).await;
-                self.ensemble.resume(follower).unwrap();
-                wait_state(session, "a new session", |state| state.is_active()).await;
-            }
-        }
-        self.refuse(|_| false).await;
-        sleep(some_time / 2).await;
-    }
+    three.refuse(|_| false).await;
+    sleep(some_time / 2).await;
 }
 
 async fn watches_tell_the_history_whatever_server_they_are_moved_to(driver: DriverKind) {
     let mut random = seed(driver);
     let three = Three::start().await;
     let session = builder_for(driver, three.connect_string()).connect().await.unwrap();
-    let leader = three.ensemble.addresses()[three.leader];
-    let observer = builder(DriverKind::default(), leader).connect().await.unwrap();
+    let observer = three.observer().await;
     let writer = random.fork();
     let faults = async {
         for round in 0..MOVES {
-            three.fault(&session, &mut random, round % 8 == 7).await;
+            move_on(&three, &session, &mut random, round % 8 == 7).await;
         }
     };
     against_a_writer(&session, observer, writer, MOVES, Box::pin(faults)).await;

@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 
 pub mod server;
+pub mod three;
 
 use std::future::Future;
 use std::net::SocketAddr;
