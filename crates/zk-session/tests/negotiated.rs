@@ -22,7 +22,8 @@ for_each_driver!(
     more_at_a_reconnect_changes_nothing,
 );
 
-const SHORT: Duration = Duration::from_secs(3);
+/// Long enough for a busy machine: a third of it without an answer is silence.
+const SHORT: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(9);
 
 /// The log of this process.
