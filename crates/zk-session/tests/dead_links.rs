@@ -10,10 +10,13 @@
 
 mod common;
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use common::{soon, wait_state};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream;
 use tokio::sync::OnceCell;
 use zk_session::{BootTime, CreateMode, DriverKind, InactiveReason, Session, SessionState, sleep_until};
 use zk_testkit::{Ensemble, Proxy};
@@ -25,7 +28,10 @@ for_each_driver!(
 );
 
 const TICK: Duration = Duration::from_millis(200);
-const TIMEOUTS: [u64; 6] = [1, 2, 4, 10, 30, 60];
+/// Seconds.
+const TIMEOUTS: RangeInclusive<u64> = 1..=60;
+/// Those that die in each of the ways; the others do so by turns.
+const IN_EVERY_WAY: [u64; 6] = [1, 2, 4, 10, 30, 60];
 /// What a busy machine may add to everything.
 const SLACK: Duration = Duration::from_millis(300);
 
@@ -86,6 +92,18 @@ async fn bed(driver: DriverKind, timeout: Duration) -> Bed {
     Bed { session, here, there, timeout }
 }
 
+/// One for each case, all of them there before the first link dies: making them must not be what kills a short session.
+async fn beds(driver: DriverKind) -> Vec<(Bed, Dead)> {
+    // The longest first, so that the short ones are the freshest.
+    let cases = TIMEOUTS.rev().flat_map(|seconds| {
+        let by_turns = Dead::ALL[seconds as usize % Dead::ALL.len()];
+        let ways = if IN_EVERY_WAY.contains(&seconds) { Dead::ALL.to_vec() } else { vec![by_turns] };
+        ways.into_iter().map(move |dead| (Duration::from_secs(seconds), dead))
+    });
+    let beds = stream::iter(cases).map(async |(timeout, dead)| (bed(driver, timeout).await, dead));
+    beds.buffered(8).collect().await
+}
+
 /// Somewhere in a heartbeat, so that the links do not all die right after one.
 async fn some_time(timeout: Duration) {
     sleep_until(BootTime::now() + timeout.mul_f64(fastrand::f64() / 3.0)).await;
@@ -96,11 +114,9 @@ fn paused(state: &SessionState) -> bool {
 }
 
 async fn a_dead_link_is_noticed_early_and_the_session_moves_to_another_server(driver: DriverKind) {
-    let cases =
-        TIMEOUTS.iter().flat_map(|&seconds| Dead::ALL.map(|dead| (Duration::from_secs(seconds), dead)));
-    let runs = cases.map(|(timeout, dead)| {
+    let runs = beds(driver).await.into_iter().map(|(bed, dead)| {
         tokio::spawn(async move {
-            let bed = bed(driver, timeout).await;
+            let timeout = bed.timeout;
             let before = bed.session.active().await.unwrap();
             let path = format!("/moves-{driver}-{dead:?}-{}", timeout.as_secs());
             before.create(&path, "", CreateMode::Ephemeral).await.unwrap();
@@ -133,18 +149,16 @@ async fn a_dead_link_is_noticed_early_and_the_session_moves_to_another_server(dr
 }
 
 async fn with_no_other_server_the_session_is_over_by_the_local_clock(driver: DriverKind) {
-    let cases =
-        TIMEOUTS.iter().flat_map(|&seconds| Dead::ALL.map(|dead| (Duration::from_secs(seconds), dead)));
-    let runs = cases.map(|(timeout, dead)| {
+    let runs = beds(driver).await.into_iter().map(|(bed, dead)| {
         tokio::spawn(async move {
-            let bed = bed(driver, timeout).await;
+            let timeout = bed.timeout;
             some_time(timeout).await;
             let mut states = bed.session.subscribe();
             dead.strike(&bed.here);
             dead.strike(&bed.there);
             let died = BootTime::now();
             let waiting = states.wait_for(|state| matches!(state, SessionState::Inactive { .. }));
-            let state = tokio::time::timeout(bed.timeout * 2, waiting).await.unwrap().unwrap().clone();
+            let state = tokio::time::timeout(timeout * 2, waiting).await.unwrap().unwrap().clone();
             let after = BootTime::now().duration_since(died);
             println!(
                 "{driver}, {timeout:?}, {dead:?}: inactive after {:.3} of it",
