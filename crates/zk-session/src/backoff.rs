@@ -43,4 +43,17 @@ mod tests {
         }
         assert_eq!(backoff.attempts(), 5);
     }
+    /// Full jitter: each part of what lies between nothing and the bound comes about as often as any other.
+    #[test]
+    fn the_pauses_are_spread_over_all_of_the_bound() {
+        const DRAWS: usize = 10_000;
+        let bound = Duration::from_secs(1);
+        let mut tenths = [0usize; 10];
+        for _ in 0..DRAWS {
+            let pause = Backoff::new(bound, bound).next();
+            tenths[((pause.as_secs_f64() * 10.0) as usize).min(9)] += 1;
+        }
+        // A thousand are expected in each, with a deviation of thirty.
+        assert!(tenths.iter().all(|count| (800..1200).contains(count)), "{tenths:?}");
+    }
 }
