@@ -130,6 +130,9 @@ pub(super) async fn dispatch(
             // Dropping it tells the caller; its ticket says that nothing has left.
             continue;
         }
+        if link.requests() == 1 {
+            let _ = commands.send(Command::Hurry);
+        }
         let request = link.count_request(guarded((job.start)(client.clone()), commands.clone()));
         let mut request = Box::pin(request);
         // The first poll puts the request into the client's channel, which has room: so requests leave in this order.

@@ -159,8 +159,11 @@ impl Exchange {
                 // The newer request for children has the same fields; its
                 // reply begins with the same list and goes on with the Stat
                 // of the parent.
-                let op = if op == op::GET_CHILDREN { op::GET_CHILDREN2 } else { op };
-                frame = read_frame(op, path, token.is_some());
+                if op == op::GET_CHILDREN {
+                    frame = read_frame(op::GET_CHILDREN2, path, token.is_some());
+                } else if token.is_some() {
+                    frame = read_frame(op, path, true);
+                }
             }
             op::CREATE2 | op::DELETE | op::SET_DATA => {}
             _ => return Err(Malformed("a request that the driver never makes")),
@@ -186,7 +189,7 @@ impl Exchange {
     /// # Errors
     /// For anything that the client could not digest, or that answers no
     /// request: nothing that this connection says can be relied upon.
-    pub(super) fn take_reply(&mut self, frame: Frame) -> Result<FromServer, Malformed> {
+    pub(super) fn take_reply(&mut self, mut frame: Frame) -> Result<FromServer, Malformed> {
         let (header, body) = ReplyHeader::parse(frame.payload())?;
         match header.xid {
             xid::EVENT => return self.event(body),
@@ -215,7 +218,11 @@ impl Exchange {
             Some(Expected::Reply { xid, op, watch }) if *xid == header.xid => {
                 let (op, watch) = (*op, watch.take());
                 // Only now, for a reply that is no good leaves the request without one: it fails with the connection.
-                out.to_client.push(self.reply(header, body, op, watch, &frame)?);
+                let other = self.reply(header, body, op, watch)?;
+                out.to_client.push(other.unwrap_or_else(|| {
+                    frame.set_xid(FOR_THE_CLIENT);
+                    frame
+                }));
             }
             Some(Expected::Closed { xid }) if *xid == header.xid => {
                 out.notice = Some(Notice::Closed);
@@ -268,14 +275,14 @@ impl Exchange {
         pongs
     }
 
+    /// What the client gets instead of the server's reply; `None` if that will do.
     fn reply(
         &mut self,
         header: ReplyHeader,
         mut body: Fields<'_>,
         op: i32,
         watch: Option<(WatchToken, String)>,
-        frame: &Frame,
-    ) -> Result<Frame, Malformed> {
+    ) -> Result<Option<Frame>, Malformed> {
         if let Some((token, path)) = watch {
             match (op, header.err) {
                 (op::EXISTS | op::GET_DATA, 0) => self.armed.arm(Look::Data, path, token),
@@ -286,8 +293,8 @@ impl Exchange {
         }
         match header.err {
             0 => {}
-            NOT_SENT => return Ok(error_frame(PERHAPS_APPLIED)),
-            other => return Ok(error_frame(other)),
+            NOT_SENT => return Ok(Some(error_frame(PERHAPS_APPLIED))),
+            other => return Ok(Some(error_frame(other))),
         }
         match op {
             op::CREATE2 => {
@@ -305,13 +312,11 @@ impl Exchange {
                 let names = &list[4..list.len() - body.0.len()];
                 let stat = body.0;
                 body.skip_stat()?;
-                return Ok(children_frame(list, names, &stat[..STAT_LEN]));
+                return Ok(Some(children_frame(list, names, &stat[..STAT_LEN])));
             }
             _ => {}
         }
-        let mut frame = frame.clone();
-        frame.set_xid(FOR_THE_CLIENT);
-        Ok(frame)
+        Ok(None)
     }
 
     fn event(&mut self, mut body: Fields<'_>) -> Result<FromServer, Malformed> {

@@ -18,15 +18,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::exchange::{Exchange, FromClient, FromServer, Notice};
 use super::gate::Local;
+use super::outbox::Outbox;
 use super::upstream::{Purpose, Upstream};
 use super::wire::{Frame, FrameReader, Grant};
 use crate::driver::seek::{self, Refusal, Seeker, judge_grant};
@@ -48,8 +47,18 @@ pub(super) struct LinkState {
 }
 
 impl LinkState {
+    /// Of a link that has a connection, from before its first step: a driver is connected as soon as it is there.
+    pub(super) fn of_connected() -> LinkState {
+        LinkState { up: AtomicBool::new(true), ..LinkState::default() }
+    }
+
     pub(super) fn is_up(&self) -> bool {
         self.up.load(Ordering::Acquire)
+    }
+
+    /// Requests that the client has under way.
+    pub(super) fn requests(&self) -> usize {
+        self.requests.load(Ordering::Acquire)
     }
 
     /// Whether the request to close the session has been handed to a living connection.
@@ -87,6 +96,8 @@ pub(super) enum Command {
     Close(oneshot::Sender<CloseAnswer>),
     /// The client is of no more use.
     ClientFailed(String),
+    /// The client has a second request under way: see [`Link::hurry`].
+    Hurry,
 }
 
 /// What the link needs to find servers.
@@ -160,7 +171,6 @@ impl Link {
     pub(super) async fn run(mut self, first: Upstream) -> Option<DriverEvent> {
         let mut connection = Connection::new(first);
         self.heard = BootTime::now();
-        self.state.up.store(true, Ordering::Release);
         loop {
             let stop = self.serve(&mut connection).await;
             let was_up = self.state.up.swap(false, Ordering::AcqRel);
@@ -174,7 +184,7 @@ impl Link {
                 return None;
             }
             for frame in self.exchange.cut() {
-                self.to_client.send(frame);
+                self.to_client.send(&frame);
             }
             if was_up {
                 self.say(DriverEvent::Suspended { reason });
@@ -184,7 +194,7 @@ impl Link {
                 Err(event) => return event,
             };
             for frame in self.exchange.resume() {
-                connection.send(frame);
+                connection.send(&frame);
             }
         }
     }
@@ -204,20 +214,60 @@ impl Link {
             }
             if !self.exchange.is_settling() && self.closing.is_some() && !self.state.is_close_sent() {
                 self.state.up.store(false, Ordering::Release);
-                connection.send(self.exchange.close());
+                connection.send(&self.exchange.close());
                 self.state.close_sent.store(true, Ordering::Release);
             }
             let step = tokio::select! {
-                frame = self.client.next() => self.hear_client(frame, Some(connection)),
-                frame = connection.reader.next() => self.hear_server(frame),
+                frame = self.client.next() => self.hear_all_of_client(frame, connection),
+                frame = connection.reader.next() => self.hear_all_of_server(frame, connection),
                 command = self.commands.recv() => self.obey(command),
-                error = connection.outbox.failed() => Err(Stop::Lost(error)),
+                sent = connection.outbox.flush(), if !connection.outbox.is_empty() => {
+                    sent.map_err(|error| Stop::Lost(format!("can't write: {error}")))
+                }
+                sent = self.to_client.flush(), if !self.to_client.is_empty() => sent.map_err(client_failed),
                 _ = tick.tick() => self.keep_alive(connection, pace),
             };
             if let Err(stop) = step {
                 return stop;
             }
         }
+    }
+
+    /// What has come with one read is passed on with one write.
+    fn hear_all_of_client(
+        &mut self,
+        first: std::io::Result<Option<Frame>>,
+        connection: &mut Connection,
+    ) -> Result<(), Stop> {
+        self.hear_client(first, Some(connection))?;
+        while let Some(frame) = self.client.buffered().transpose() {
+            self.hear_client(frame.map(Some), Some(connection))?;
+        }
+        if self.state.requests() > 1 || !self.client.is_drained() {
+            self.hurry();
+        }
+        Ok(())
+    }
+
+    fn hear_all_of_server(
+        &mut self,
+        first: std::io::Result<Option<Frame>>,
+        connection: &mut Connection,
+    ) -> Result<(), Stop> {
+        self.hear_server(first)?;
+        while let Some(frame) = connection.reader.buffered().transpose() {
+            self.hear_server(frame.map(Some))?;
+        }
+        Ok(())
+    }
+
+    /// The client leaves Nagle's algorithm on: what it sends waits in its socket until what it has sent before is
+    /// acknowledged, and the kernel puts that off for up to 40 ms, or until the reply. Where there is more to come, it
+    /// is acknowledged now. A request that is alone is spared the packet.
+    fn hurry(&self) {
+        let socket: &TcpStream = self.client.source().as_ref();
+        // Without it, slower.
+        let _ = socket.set_quickack(true);
     }
 
     /// Looks for another server for the session, refusing meanwhile what the client sends.
@@ -251,6 +301,7 @@ impl Link {
                 },
                 frame = self.client.next() => self.hear_client(frame, None),
                 command = self.commands.recv() => self.obey(command),
+                sent = self.to_client.flush(), if !self.to_client.is_empty() => sent.map_err(client_failed),
                 () = sleep_until(give_up) => {
                     let reason = format!("no server has answered for {:?}", give_up.duration_since(self.heard));
                     return Err(Some(DriverEvent::Dead { reason }));
@@ -269,36 +320,29 @@ impl Link {
         frame: std::io::Result<Option<Frame>>,
         connection: Option<&mut Connection>,
     ) -> Result<(), Stop> {
-        let failed = |what: String| {
-            Stop::Over(Some(DriverEvent::Dead { reason: format!("the client failed: {what}") }))
-        };
-        // The client leaves Nagle's algorithm on: a second small request would wait in its socket for the first to be
-        // acknowledged, which the kernel puts off for 40 ms. The option lasts until the next read. Without it, slower.
-        let socket: &TcpStream = self.client.source().as_ref();
-        let _ = socket.set_quickack(true);
         let frame = match frame {
             Ok(Some(frame)) => frame,
-            Ok(None) => return Err(failed("it dropped its connection".to_owned())),
-            Err(error) => return Err(failed(error.to_string())),
+            Ok(None) => return Err(client_failed("it dropped its connection")),
+            Err(error) => return Err(client_failed(error)),
         };
         match connection {
             Some(connection) if self.state.is_up() => {
-                match self.exchange.take_request(frame).map_err(|error| failed(error.to_string()))? {
+                match self.exchange.take_request(frame).map_err(client_failed)? {
                     FromClient::Forward(frame) => {
                         // Its pings would prove nothing: it goes on sending them.
                         self.stuck_looks = 0;
-                        connection.send(frame);
+                        connection.send(&frame);
                     }
                     FromClient::Answer(frame) => {
-                        frame.into_iter().for_each(|frame| self.to_client.send(frame))
+                        frame.iter().for_each(|frame| self.to_client.send(frame));
                     }
                 }
             }
             // While watches are set again older requests can't be under way, so the order of the answers is kept;
             // while the session is being closed, they can, and the client is not listened to any more.
             _ if self.closing.is_none() => {
-                let refusal = Exchange::refuse(&frame).map_err(|error| failed(error.to_string()))?;
-                self.to_client.send(refusal);
+                let refusal = Exchange::refuse(&frame).map_err(client_failed)?;
+                self.to_client.send(&refusal);
             }
             _ => {}
         }
@@ -313,7 +357,7 @@ impl Link {
         };
         let FromServer { to_client, fired, notice } = self.exchange.take_reply(frame)?;
         self.heard = BootTime::now();
-        for frame in to_client {
+        for frame in &to_client {
             self.to_client.send(frame);
         }
         for (token, kind, path) in fired {
@@ -334,10 +378,8 @@ impl Link {
         match command {
             Some(Command::Forget(token)) => self.exchange.forget(token),
             Some(Command::Close(answer)) => self.closing = Some(answer),
-            Some(Command::ClientFailed(reason)) => {
-                let reason = format!("the client failed: {reason}");
-                return Err(Stop::Over(Some(DriverEvent::Dead { reason })));
-            }
+            Some(Command::ClientFailed(reason)) => return Err(client_failed(reason)),
+            Some(Command::Hurry) => self.hurry(),
             // Every handle of the driver is gone.
             None => return Err(Stop::Over(None)),
         }
@@ -353,11 +395,10 @@ impl Link {
             return Err(Stop::Lost(format!("the server has been silent for {silence:?}")));
         }
         if now.duration_since(connection.sent) >= timeout / 10 && !self.exchange.is_pinging() {
-            connection.send(self.exchange.ping());
+            connection.send(&self.exchange.ping());
         }
         // Requests that are neither on the wire nor answered are stuck in the client.
-        let stuck =
-            self.state.is_up() && self.exchange.is_idle() && self.state.requests.load(Ordering::Acquire) > 0;
+        let stuck = self.state.is_up() && self.exchange.is_idle() && self.state.requests() > 0;
         self.stuck_looks = if stuck { self.stuck_looks + 1 } else { 0 };
         if pace * self.stuck_looks >= CLIENT_HANGS_AFTER {
             let reason = format!("the client failed: it sat on requests for {CLIENT_HANGS_AFTER:?}");
@@ -391,52 +432,13 @@ impl Connection {
         Connection { reader: upstream.reader, outbox, sent: BootTime::now() }
     }
 
-    fn send(&mut self, frame: Frame) {
+    fn send(&mut self, frame: &Frame) {
         self.sent = BootTime::now();
         self.outbox.send(frame);
     }
 }
 
-/// Writes frames in a task of its own, so that a peer that does not read keeps nobody from listening to it. What waits
-/// here is bounded by the requests that may be under way.
-struct Outbox {
-    frames: mpsc::UnboundedSender<Frame>,
-    task: AbortOnDropHandle<std::io::Result<()>>,
-}
-
-impl Outbox {
-    fn new(mut writer: impl AsyncWrite + Unpin + Send + 'static) -> Outbox {
-        let (frames, mut queue) = mpsc::unbounded_channel::<Frame>();
-        let task = tokio::spawn(async move {
-            let (mut batch, mut bytes) = (Vec::new(), Vec::new());
-            while queue.recv_many(&mut batch, 64).await > 0 {
-                match batch.as_slice() {
-                    [frame] => writer.write_all(frame.as_bytes()).await?,
-                    frames => {
-                        bytes.clear();
-                        frames.iter().for_each(|frame| bytes.extend_from_slice(frame.as_bytes()));
-                        writer.write_all(&bytes).await?;
-                        bytes.shrink_to(1 << 16);
-                    }
-                }
-                batch.clear();
-            }
-            Ok(())
-        });
-        Outbox { frames, task: AbortOnDropHandle::new(task) }
-    }
-
-    fn send(&self, frame: Frame) {
-        // A task that has ended says why in `failed`, which is waited for.
-        let _ = self.frames.send(frame);
-    }
-
-    /// Why no more can be written. Pending while it can. Not to be called again.
-    async fn failed(&mut self) -> String {
-        match (&mut self.task).await {
-            Ok(Ok(())) => "nothing more is to be written".to_owned(),
-            Ok(Err(error)) => format!("can't write: {error}"),
-            Err(error) => format!("can't write: {error}"),
-        }
-    }
+/// The end of the session, for it can't go on with this client.
+fn client_failed(what: impl std::fmt::Display) -> Stop {
+    Stop::Over(Some(DriverEvent::Dead { reason: format!("the client failed: {what}") }))
 }

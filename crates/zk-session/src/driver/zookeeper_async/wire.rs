@@ -103,12 +103,17 @@ impl Frame {
 pub(super) struct FrameReader<R> {
     io: R,
     buf: Vec<u8>,
+    /// How much of `buf` has been cut off already.
+    cut: usize,
     limit: usize,
 }
 
+/// Room for what is read at one time, so that many small frames come with one read.
+const READ: usize = 8192;
+
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub(super) fn new(io: R, limit: usize) -> FrameReader<R> {
-        FrameReader { io, buf: Vec::new(), limit }
+        FrameReader { io, buf: Vec::new(), cut: 0, limit }
     }
 
     /// What the frames are cut from.
@@ -133,11 +138,14 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Cancel safe: what was read is kept for the next call.
     pub(super) async fn next(&mut self) -> io::Result<Option<Frame>> {
         loop {
-            if let Some(frame) = self.cut()? {
+            if let Some(frame) = self.buffered()? {
                 return Ok(Some(frame));
             }
-            if self.buf.capacity() - self.buf.len() < 4096 {
-                self.buf.reserve(self.buf.len().clamp(4096, 1 << 20));
+            // The rest of one frame at most, and mostly nothing.
+            self.buf.drain(..self.cut);
+            self.cut = 0;
+            if self.buf.capacity() - self.buf.len() < READ {
+                self.buf.reserve(self.buf.len().clamp(READ, 1 << 20));
             }
             if self.io.read_buf(&mut self.buf).await? == 0 {
                 return Ok(None);
@@ -145,8 +153,22 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
+    /// Whether everything that was read has been given away.
+    pub(super) fn is_drained(&self) -> bool {
+        self.cut == self.buf.len()
+    }
+
+    /// The next frame, if it has been read already.
+    ///
+    /// # Errors
+    /// As `next`.
+    pub(super) fn buffered(&mut self) -> io::Result<Option<Frame>> {
+        Ok(self.cut()?)
+    }
+
     fn cut(&mut self) -> Result<Option<Frame>, Malformed> {
-        let Some(prefix) = self.buf.first_chunk::<4>() else {
+        let bytes = &self.buf[self.cut..];
+        let Some(prefix) = bytes.first_chunk::<4>() else {
             return Ok(None);
         };
         let len = usize::try_from(i32::from_be_bytes(*prefix)).map_err(|_| Malformed("a negative length"))?;
@@ -154,11 +176,17 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             return Err(Malformed("a message longer than any that is sent here"));
         }
         let end = len + 4;
-        if self.buf.len() < end {
+        let Some(frame) = bytes.get(..end) else {
             return Ok(None);
+        };
+        if self.cut == 0 && end > 8 * READ {
+            // Long ones are not copied, and their memory goes with them.
+            let rest = self.buf.split_off(end);
+            return Ok(Some(Frame(std::mem::replace(&mut self.buf, rest))));
         }
-        let rest = self.buf.split_off(end);
-        Ok(Some(Frame(std::mem::replace(&mut self.buf, rest))))
+        let frame = Frame(frame.to_vec());
+        self.cut += end;
+        Ok(Some(frame))
     }
 }
 
