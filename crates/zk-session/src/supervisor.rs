@@ -240,7 +240,8 @@ impl Supervisor {
             let made = tokio::select! {
                 biased;
                 _ = self.shared.closing() => return None,
-                made = establish(&self.shared, epoch, deadline) => made,
+                // On the heap: every session has this task, which would otherwise be as large as this for good.
+                made = Box::pin(establish(&self.shared, epoch, deadline)) => made,
             };
             let pause = match made {
                 Ok(made) => return Some(made),

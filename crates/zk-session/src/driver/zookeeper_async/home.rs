@@ -8,6 +8,9 @@ use std::thread;
 use tokio::runtime::{self, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
+/// As many as live here at most, and some more: by default there would be memory for the events of a thousand.
+const SOCKETS: usize = 16;
+
 /// The thread on which the client and everything around it live.
 ///
 /// Nothing of the runtime outlives its end, no handle either: that alone would keep its poll descriptors open.
@@ -22,7 +25,11 @@ impl Home {
     pub(super) fn build() -> io::Result<Home> {
         // For a single thread: a message of the client passes through half a dozen tasks, and this runtime hands it from
         // one to the next at half the price of the other.
-        let runtime = runtime::Builder::new_current_thread().max_blocking_threads(1).enable_all().build()?;
+        let runtime = runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .max_io_events_per_tick(SOCKETS)
+            .enable_all()
+            .build()?;
         let inhabited = Inhabited { runtime: runtime.handle().clone(), end: CancellationToken::new() };
         let (runtime, end) = (EndsAtOnce(Some(runtime)), inhabited.end.clone());
         thread::Builder::new().name("zookeeper-async".to_owned()).spawn(move || {

@@ -143,10 +143,12 @@ impl Core {
                     recipe.carry_on(&host, &left, by).await.map(|attached| (host, attached))
                 }
             };
+            // On the heap: every session has this task, which would otherwise be ten times as large for good.
+            let seeking = Box::pin(seeker.clone().seek(host.address, session_timeout, attach));
             let found = tokio::select! {
                 biased;
                 () = self.closing.cancelled() => return,
-                found = within(give_up, seeker.clone().seek(host.address, session_timeout, attach)) => found,
+                found = within(give_up, seeking) => found,
             };
             let dead = |reason| DriverEvent::Dead { reason };
             let found = match found {
