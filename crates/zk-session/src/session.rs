@@ -261,7 +261,7 @@ impl Session {
     /// # Cancel safety
     /// As there.
     pub async fn get(&self, path: &str) -> Result<Option<Node>, OpError> {
-        self.shared.current(path).await?.get(path).await
+        self.shared.current("get", path).await?.get(path).await
     }
 
     /// As [`Incarnation::children`].
@@ -272,7 +272,7 @@ impl Session {
     /// # Cancel safety
     /// As there.
     pub async fn children(&self, path: &str) -> Result<Option<Children>, OpError> {
-        self.shared.current(path).await?.children(path).await
+        self.shared.current("children", path).await?.children(path).await
     }
 
     /// As [`Incarnation::create`].
@@ -288,7 +288,7 @@ impl Session {
         data: impl AsRef<[u8]>,
         mode: CreateMode,
     ) -> Result<Created, OpError> {
-        self.shared.current(path).await?.create(path, data, mode).await
+        self.shared.current("create", path).await?.create(path, data, mode).await
     }
 
     /// As [`Incarnation::create_sequential`].
@@ -305,7 +305,11 @@ impl Session {
         mode: CreateMode,
         recovery: Recovery,
     ) -> Result<Created, OpError> {
-        self.shared.current(prefix).await?.create_sequential(prefix, data, mode, recovery).await
+        self.shared
+            .current("create_sequential", prefix)
+            .await?
+            .create_sequential(prefix, data, mode, recovery)
+            .await
     }
 
     /// As [`Incarnation::create_parents`].
@@ -316,7 +320,7 @@ impl Session {
     /// # Cancel safety
     /// As there.
     pub async fn create_parents(&self, path: &str) -> Result<(), OpError> {
-        self.shared.current(path).await?.create_parents(path).await
+        self.shared.current("create_parents", path).await?.create_parents(path).await
     }
 
     /// As [`Incarnation::set`].
@@ -332,7 +336,7 @@ impl Session {
         data: impl AsRef<[u8]>,
         version: Option<i32>,
     ) -> Result<Stat, OpError> {
-        self.shared.current(path).await?.set(path, data, version).await
+        self.shared.current("set", path).await?.set(path, data, version).await
     }
 
     /// As [`Incarnation::delete`].
@@ -343,7 +347,7 @@ impl Session {
     /// # Cancel safety
     /// As there.
     pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), OpError> {
-        self.shared.current(path).await?.delete(path, version).await
+        self.shared.current("delete", path).await?.delete(path, version).await
     }
 
     /// As [`Incarnation::delete_recursive`].
@@ -354,7 +358,7 @@ impl Session {
     /// # Cancel safety
     /// As there.
     pub async fn delete_recursive(&self, path: &str) -> Result<(), OpError> {
-        self.shared.current(path).await?.delete_recursive(path).await
+        self.shared.current("delete_recursive", path).await?.delete_recursive(path).await
     }
 
     /// As [`Incarnation::multi`].
@@ -367,7 +371,7 @@ impl Session {
     pub async fn multi(&self, ops: impl IntoIterator<Item = MultiOp>) -> Result<Vec<MultiResult>, OpError> {
         let ops: Vec<MultiOp> = ops.into_iter().collect();
         let path = ops.first().map_or("/", MultiOp::path).to_owned();
-        self.shared.current(&path).await?.multi(ops).await
+        self.shared.current("multi", &path).await?.multi(ops).await
     }
 
     /// As [`Incarnation::barrier`].
@@ -378,7 +382,7 @@ impl Session {
     /// # Cancel safety
     /// As there.
     pub async fn barrier(&self) -> Result<Duration, OpError> {
-        self.shared.current("/").await?.barrier().await
+        self.shared.current("barrier", "/").await?.barrier().await
     }
 }
 

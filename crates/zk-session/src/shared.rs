@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::error::{Closed, OpError};
 use crate::incarnation::{Incarnation, lock};
+use crate::instruments;
 use crate::lease::Lease;
 use crate::resolve::Resolver;
 use crate::session::CloseOutcome;
@@ -70,8 +71,17 @@ impl Shared {
         }
     }
 
-    /// The session to do an operation on.
-    pub(crate) async fn current(&self, path: &str) -> Result<Incarnation, OpError> {
+    /// The session to do an operation on. The lack of one is the operation's outcome, and counted as such.
+    pub(crate) async fn current(&self, op: &'static str, path: &str) -> Result<Incarnation, OpError> {
+        let started = BootTime::now();
+        let found = self.find(path).await;
+        if let Err(error) = &found {
+            instruments::request(op, error.outcome(), BootTime::now().duration_since(started));
+        }
+        found
+    }
+
+    async fn find(&self, path: &str) -> Result<Incarnation, OpError> {
         let timeout = self.config.operation_timeout;
         let waiting = within(BootTime::now() + timeout, self.active());
         let found = tokio::select! {

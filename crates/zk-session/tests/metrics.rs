@@ -65,12 +65,18 @@ impl Recorder for Recording {
 
 #[test]
 fn operations_reconnects_and_expirations_are_counted() {
+    for driver in drivers() {
+        counted_over(driver);
+    }
+}
+
+fn counted_over(driver: DriverKind) {
     let recording = Recording::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     metrics::with_local_recorder(&recording, || {
         describe_metrics();
         runtime.block_on(async {
-            let bed = Bed::start(DriverKind::default()).await;
+            let bed = Bed::start(driver).await;
             let session = bed.session().await;
             session.create("/a", "", CreateMode::Persistent).await.unwrap();
             session.create("/a", "", CreateMode::Persistent).await.unwrap_err();
@@ -82,6 +88,8 @@ fn operations_reconnects_and_expirations_are_counted() {
             bed.proxy.cut().await;
             wait_state(&session, "inactive", |state| matches!(state, SessionState::Inactive { .. })).await;
             session.close(PATIENCE).await;
+            // There is no session that it could be done on.
+            session.children("/a").await.unwrap_err();
         });
     });
     let values = recording.values.lock().unwrap();
@@ -89,11 +97,13 @@ fn operations_reconnects_and_expirations_are_counted() {
         ("zk_session_requests_total{op=create,outcome=ok}", 1),
         ("zk_session_requests_total{op=create,outcome=node_exists}", 1),
         ("zk_session_requests_total{op=get,outcome=ok}", 1),
+        ("zk_session_requests_total{op=children,outcome=session_over}", 1),
         ("zk_session_request_seconds{op=create}", 2),
+        ("zk_session_request_seconds{op=children}", 1),
         ("zk_session_reconnects_total{}", 1),
         ("zk_session_expirations_total{}", 1),
     ] {
-        assert_eq!(values.get(metric), Some(&count), "{metric} in {values:#?}");
+        assert_eq!(values.get(metric), Some(&count), "{driver}: {metric} in {values:#?}");
     }
     let described = recording.described.lock().unwrap();
     for metric in values.keys() {
@@ -102,9 +112,23 @@ fn operations_reconnects_and_expirations_are_counted() {
     }
 }
 
+fn drivers() -> impl Iterator<Item = DriverKind> {
+    DriverKind::ALL.into_iter().filter(|driver| match driver {
+        DriverKind::ZookeeperClient => cfg!(feature = "zookeeper-client"),
+        DriverKind::ZookeeperAsync => cfg!(feature = "zookeeper-async"),
+        _ => true,
+    })
+}
+
 /// With the exporter that most use, and the buckets that the documentation advises.
 #[test]
 fn round_trips_are_a_histogram_the_sessions_own_too() {
+    for driver in drivers() {
+        histogram_over(driver);
+    }
+}
+
+fn histogram_over(driver: DriverKind) {
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(
             Matcher::Full("zk_session_request_seconds".to_owned()),
@@ -117,7 +141,7 @@ fn round_trips_are_a_histogram_the_sessions_own_too() {
     metrics::with_local_recorder(&recorder, || {
         describe_metrics();
         runtime.block_on(async {
-            let bed = Bed::start(DriverKind::default()).await;
+            let bed = Bed::start(driver).await;
             let session = bed.session().await;
             session.get("/").await.unwrap();
             let count = |op: &str| {
