@@ -7,7 +7,7 @@ use std::sync::Arc;
 use zk_session::{CreateMode, DriverKind, Session};
 use zookeeper_async::{WatchedEvent, ZooKeeper};
 
-use crate::{DATA, SESSION_TIMEOUT, TICK};
+use crate::setting::{DATA, SESSION_TIMEOUT, TICK};
 
 /// Which client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use crate::DATA;
 use crate::client::Client;
+use crate::setting::DATA;
 
 /// Operations under way at one time in the loads that have more than one.
 pub(crate) const WIDTH: usize = 64;

@@ -1,11 +1,25 @@
 //! The command line.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::client::Kind;
+use crate::{child, measure};
+
+/// Does what the command line says.
+pub(crate) fn obey(args: impl Iterator<Item = String>) -> ExitCode {
+    match Role::parse(args) {
+        Ok(Role::Child { kind, address }) => child::run(kind, &address),
+        Ok(Role::Parent(options)) => measure::run(&options),
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            ExitCode::from(64)
+        }
+    }
+}
 
 /// What this process is to be.
-pub(crate) enum Role {
+enum Role {
     /// The benchmark.
     Parent(Options),
     /// One of the clients that are measured. It takes its orders on its standard input.
@@ -22,7 +36,7 @@ pub(crate) struct Options {
 }
 
 impl Role {
-    pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+    fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options =
             Options { rounds: 60, slice: Duration::from_millis(100), sessions: 200, kinds: Vec::new() };
         while let Some(arg) = args.next() {

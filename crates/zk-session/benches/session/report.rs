@@ -1,9 +1,11 @@
 //! The table.
 
-use crate::DATA;
+use std::fmt;
+
 use crate::client::Kind;
 use crate::load::{Load, Sample};
 use crate::options::Options;
+use crate::setting::DATA;
 
 pub(crate) struct Report {
     setting: String,
@@ -44,39 +46,11 @@ impl Report {
         self.memory.push((kind, bytes));
     }
 
-    pub(crate) fn print(&self) {
-        println!("{}", self.setting);
-        println!("to the driver: the median of the rounds' ratios (and the middle half of them)");
-        for load in Load::ALL {
-            println!("\n{load}");
-            println!("  {:26}{:12}{:>10}{:>26}{:>10}", "", "", "", "to the driver", "to kazoo");
-            for figure in FIGURES {
-                for kind in Kind::ALL {
-                    self.print_line(load, figure, kind);
-                }
-            }
-        }
-        println!("\nmemory of one session more, by {} of them", self.sessions);
-        for &(kind, bytes) in &self.memory {
-            let to = |other: Option<Kind>| {
-                let found = self.memory.iter().find(|(kind, _)| Some(*kind) == other);
-                found.map_or(String::new(), |(_, other)| format!("{:.2}", bytes / other))
-            };
-            let beneath = to(kind.beneath());
-            let kazoo = to(Some(Kind::Kazoo).filter(|kazoo| *kazoo != kind));
-            println!(
-                "  {kind:26}{:12}{:>10}{beneath:>26}{kazoo:>10}",
-                "kB",
-                format!("{:.0}", bytes / 1024.0)
-            );
-        }
-    }
-
-    fn print_line(&self, load: Load, figure: Figure, kind: Kind) {
+    fn line(&self, f: &mut fmt::Formatter<'_>, load: Load, figure: Figure, kind: Kind) -> fmt::Result {
         let of = |kind: Kind| self.by_round(load, figure, kind);
         let all: Vec<f64> = of(kind).into_iter().flatten().collect();
         if all.is_empty() {
-            return;
+            return Ok(());
         }
         let ratios = |other: Kind| -> Vec<f64> {
             of(kind).into_iter().zip(of(other)).filter_map(|(own, other)| Some(own? / other?)).collect()
@@ -89,7 +63,7 @@ impl Report {
         let kazoo = Some(ratios(Kind::Kazoo)).filter(|ratios| kind != Kind::Kazoo && !ratios.is_empty());
         let kazoo = kazoo.map_or(String::new(), |ratios| format!("{:.2}", quartiles(ratios)[1]));
         let [_, middle, _] = quartiles(all);
-        println!("  {kind:26}{:12}{middle:>10.0}{beneath:>26}{kazoo:>10}", figure.name);
+        writeln!(f, "  {kind:26}{:12}{middle:>10.0}{beneath:>26}{kazoo:>10}", figure.name)
     }
 
     fn by_round(&self, load: Load, figure: Figure, kind: Kind) -> Vec<Option<f64>> {
@@ -98,6 +72,38 @@ impl Report {
             values[*round] = Some((figure.of)(sample));
         }
         values
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.setting)?;
+        writeln!(f, "to the driver: the median of the rounds' ratios (and the middle half of them)")?;
+        for load in Load::ALL {
+            writeln!(f, "\n{load}")?;
+            writeln!(f, "  {:26}{:12}{:>10}{:>26}{:>10}", "", "", "", "to the driver", "to kazoo")?;
+            for figure in FIGURES {
+                for kind in Kind::ALL {
+                    self.line(f, load, figure, kind)?;
+                }
+            }
+        }
+        writeln!(f, "\nmemory of one session more, by {} of them", self.sessions)?;
+        for &(kind, bytes) in &self.memory {
+            let to = |other: Option<Kind>| {
+                let found = self.memory.iter().find(|(kind, _)| Some(*kind) == other);
+                found.map_or(String::new(), |(_, other)| format!("{:.2}", bytes / other))
+            };
+            let beneath = to(kind.beneath());
+            let kazoo = to(Some(Kind::Kazoo).filter(|kazoo| *kazoo != kind));
+            writeln!(
+                f,
+                "  {kind:26}{:12}{:>10}{beneath:>26}{kazoo:>10}",
+                "kB",
+                format!("{:.0}", bytes / 1024.0)
+            )?;
+        }
+        Ok(())
     }
 }
 
