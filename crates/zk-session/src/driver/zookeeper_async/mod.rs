@@ -41,7 +41,7 @@
 //!   without waiting for anything.
 //!
 //! # What it costs
-//! One more hop over loopback for each message, and one to another thread: some 50 microseconds for a request and its
+//! One more hop over loopback for each message, and one to another thread: some 50 to 80 microseconds for a request and its
 //! reply, by `cargo xtask bench session`. What comes with one read is passed on with one write; a request that is alone is
 //! not acknowledged apart from its reply. One listening socket on 127.0.0.1 for the
 //! milliseconds that the client takes to connect (a stranger who gets there first is told from the client by a number
