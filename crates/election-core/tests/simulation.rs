@@ -65,6 +65,8 @@ fn add(total: &mut Summary, one: &Summary) {
     total.left += one.left;
     total.unknown += one.unknown;
     total.guard_kills += one.guard_kills;
+    total.suspected += one.suspected;
+    total.stand_ins += one.stand_ins;
     total.operations += one.operations;
 }
 
@@ -85,6 +87,8 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("exclusions", total.excluded),
         ("holds after too many takeovers", total.held),
         ("duplicates that gave way", total.duplicates),
+        ("leaders that were suspected", total.suspected),
+        ("leaders that were put out by one who acts for the elector", total.stand_ins),
     ];
     let with_an_elector = with_an_elector.into_iter().filter(|_| kind == Kind::Elector);
     for (what, count) in everywhere.into_iter().chain(with_an_elector) {

@@ -133,4 +133,8 @@ transcripts! {
     refused_requests,
     queue_first_election,
     single_first_election,
+    suspected_leader,
+    seen_by_one_site,
+    suspected_and_nobody_else,
+    suspected_while_held,
 }

@@ -46,7 +46,7 @@ pub(super) enum Pending {
 
 impl Engine {
     pub(super) fn advance_elector(&mut self) {
-        if !self.registration.is_lowest() {
+        if !self.watches_membership() {
             if self.elector.take().is_some() {
                 self.view.forget_membership();
             }
@@ -61,7 +61,9 @@ impl Engine {
         elector.retry_at = elector.retry_at.filter(|at| self.now.time < *at);
         // A stale elector that is cut off must not decide, queued writes included.
         let leased = self.lease_is_valid() || !self.rules.keep(Rule::ElectorLease);
-        let may_act = self.session_is_active() && leased;
+        let may_act = self.session_is_active()
+            && leased
+            && (self.registration.is_lowest() || self.acts_for_the_elector());
         let Some(elector) = &mut self.elector else {
             return;
         };
@@ -105,8 +107,13 @@ impl Engine {
                     (Err(error), _) => return self.elector_later(&error.to_string()),
                 }
             }
-            Verdict::Vacate(version) => {
-                (Request::Delete { path: paths.current(), version: Some(version) }, Pending::Vacate)
+            Verdict::Vacate { place, decision } => {
+                let (path, unchanged) = (paths.current(), paths.elected());
+                let version = place;
+                (
+                    Request::DeleteWhile { path, version, unchanged, unchanged_version: decision },
+                    Pending::Vacate,
+                )
             }
             Verdict::Refuse(name, version, request) if self.has_checked(&name) => {
                 return self.carry_out(Verdict::Answer(name, version, request));

@@ -60,14 +60,15 @@ impl Question<'_> {
         &self,
         cause: Cause,
         what: &str,
-        exclude: Option<Exclusion>,
+        exclude: impl IntoIterator<Item = Exclusion>,
         ordered: Ordered<'_>,
     ) -> Result<Elected, Undecided> {
-        if ordered.is_none() {
+        if ordered.is_none() && !self.is_vacated() {
             self.check_limit(cause)?;
         }
         let mut exclusions = self.living_exclusions();
-        if let Some(exclusion) = exclude.filter(|_| self.rules.keep(Rule::ExclusionsInDecision)) {
+        let kept = exclude.into_iter().filter(|_| self.rules.keep(Rule::ExclusionsInDecision));
+        for exclusion in kept {
             exclusions.retain(|e| e.ballot != exclusion.ballot);
             exclusions.push(exclusion);
         }
@@ -101,9 +102,49 @@ impl Question<'_> {
         let reason = "its place was taken by force".to_owned();
         exclusions.push(self.exclusion(holder, reason));
         let sentence = format!("{} is put out of office by force", holder.member);
-        let mut elected = self.next_term(Cause::Failover, sentence, exclusions, ordered);
+        self.vacated(Cause::Failover, sentence, holder, exclusions, ordered)
+    }
+
+    /// Names another one than `holder`, whom enough members have lost: at once if the
+    /// place is free, else by vacating it first. Not if that would leave nobody.
+    pub(super) fn depose(
+        &self,
+        holder: &Named,
+        what: &str,
+        suspects: &[Named],
+        in_office: bool,
+    ) -> Result<Elected, Undecided> {
+        let reason = || "enough members could not reach it".to_owned();
+        let exclusions = suspects.iter().map(|named| self.exclusion(named, reason()));
+        let decided = self.decide(Cause::Suspected, what, exclusions, None)?;
+        // The exclusions were dropped: it is the last who may lead.
+        if decided.excluded(&holder.ballot, self.unix_ms).is_none() || decided.named() == Some(holder) {
+            return Err(Undecided::Nobody("nobody else may lead".to_owned()));
+        }
+        if !in_office {
+            return Ok(decided);
+        }
+        let sentence = format!("{what}: it is put out of office");
+        Ok(self.vacated(Cause::Suspected, sentence, holder, decided.exclusions, None))
+    }
+
+    fn vacated(
+        &self,
+        cause: Cause,
+        sentence: String,
+        holder: &Named,
+        exclusions: Vec<Exclusion>,
+        ordered: Ordered<'_>,
+    ) -> Elected {
+        let mut elected = self.next_term(cause, sentence, exclusions, ordered);
         elected.previous = Some(holder.as_previous());
         elected
+    }
+
+    /// The place is being vacated: naming the next belongs to the takeover that began
+    /// with that, so it is neither limited nor counted again.
+    fn is_vacated(&self) -> bool {
+        self.elected.is_some_and(|e| e.named().is_none())
     }
 
     /// Names the successor that already stands in office.
@@ -248,7 +289,7 @@ impl Question<'_> {
         ordered: Ordered<'_>,
     ) -> Elected {
         let mut attempts = self.recent_attempts();
-        if counts(cause) && ordered.is_none() {
+        if counts(cause) && ordered.is_none() && !self.is_vacated() {
             attempts.push(self.unix_ms);
         }
         let request = ordered.map(|(name, _)| name.to_owned());

@@ -38,8 +38,9 @@ pub(super) enum Verdict {
     },
     /// Compare-and-set `leader/elected`; `None` as version means create it.
     Write(Box<Elected>, Option<i32>),
-    /// Delete `leader/current` in this version: it belongs to an excluded ballot.
-    Vacate(i32),
+    /// Delete `leader/current` in this version: it belongs to an excluded ballot. Only
+    /// while the decision has that version.
+    Vacate { place: i32, decision: i32 },
     /// Compare-and-set a request.
     Answer(String, i32, Box<Request>),
     /// The same with a refusal. That is final, so what it rests on is read once more
@@ -178,7 +179,7 @@ impl Facts<'_> {
             // begins at 0: the ballot recorded in it must be the excluded one.
             let excluded = elected.exclusions.iter().any(|e| e.ballot == current.ballot);
             if excluded || !self.rules.keep(Rule::VacateExcludedOnly) {
-                return Verdict::Vacate(place.version);
+                return Verdict::Vacate { place: place.version, decision: meta.version };
             }
             let sentence =
                 format!("{} stands in office though nobody is named; waiting for it to go", current.member);
@@ -208,6 +209,11 @@ impl Facts<'_> {
             // No line stands in this mode, so that nobody steps in either.
             return self.refresh(elected, meta, quiet("manual", sentence));
         }
+        self.suspicion(elected, meta, named, watchdog, |watchdog| self.judged(elected, meta, named, watchdog))
+    }
+
+    /// What the one who is named says of itself.
+    fn judged(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         let Some(member) = self.members.iter().find(|m| self.rules.same(named, &m.member, &m.ballot)) else {
             if self.is_spoiled(named) {
                 // Its session lives, and it writes its record anew.
@@ -430,14 +436,14 @@ impl Facts<'_> {
         }
     }
 
-    fn wake_at_exclusions_end(&self, watchdog: &mut Watchdog) {
+    pub(super) fn wake_at_exclusions_end(&self, watchdog: &mut Watchdog) {
         let ends = self.elected.iter().flat_map(|(e, _)| &e.exclusions).map(|e| e.until_ms);
         if let Some(end) = ends.filter(|end| *end > self.now.unix_ms).min() {
             watchdog.wake_at(self.time_of(end));
         }
     }
 
-    fn time_of(&self, unix_ms: u64) -> Time {
+    pub(super) fn time_of(&self, unix_ms: u64) -> Time {
         self.now.time + Duration::from_millis(unix_ms.saturating_sub(self.now.unix_ms) + 1)
     }
 
@@ -483,7 +489,7 @@ fn quiet(reason: &'static str, sentence: impl Into<String>) -> Verdict {
     Verdict::Wait { reason, sentence: sentence.into(), loud: false }
 }
 
-fn loud(reason: &'static str, sentence: impl Into<String>) -> Verdict {
+pub(super) fn loud(reason: &'static str, sentence: impl Into<String>) -> Verdict {
     Verdict::Wait { reason, sentence: sentence.into(), loud: true }
 }
 

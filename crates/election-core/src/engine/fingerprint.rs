@@ -19,6 +19,7 @@ impl Hash for Engine {
             session,
             view,
             health,
+            reach,
             gave_up,
             joined_ms,
             registration,
@@ -39,7 +40,7 @@ impl Hash for Engine {
             sentence: _,
         } = self;
         debug_assert!(actions.is_empty(), "poll_action() until None comes first");
-        (now, session, view, health, gave_up, joined_ms).hash(to);
+        (now, session, view, health, reach, gave_up, joined_ms).hash(to);
         contest.hash(to);
         (registration, node_written, elector, verification, office, announce_later).hash(to);
         (history, leaving, ended, keeps_lease, told_until, watched).hash(to);

@@ -1,7 +1,7 @@
 //! What comes in and what goes out.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{Hash, Hasher},
     time::Duration,
 };
@@ -91,6 +91,13 @@ pub enum Event {
     App(AppEvent),
     /// This member's health has changed.
     Health(Health),
+    /// A round of probes of the other members has ended. Said after each round, also
+    /// when nothing has changed, and heeded only where
+    /// [`Policy::may_suspect`](super::Policy::may_suspect).
+    Probed {
+        /// Everyone who has not answered, by ballot.
+        unanswered: BTreeSet<Ballot>,
+    },
     /// Leave the election: stop the work, release, deregister.
     Leave,
     /// Time has passed; due at [`Engine::wakeup`](super::Engine::wakeup).
@@ -205,6 +212,21 @@ pub enum Request {
         path: String,
         /// The version that must stand, or any.
         version: Option<i32>,
+    },
+    /// Delete it in this version, but only while another znode has that version: all
+    /// in one transaction where the client can, for the versions of every znode begin
+    /// at 0, and a late deletion could hit what stands there next. Where it can't, the
+    /// other znode is read just before. `Stale` if either version is another, or the
+    /// other znode is not there.
+    DeleteWhile {
+        /// Its path.
+        path: String,
+        /// The version that must stand.
+        version: i32,
+        /// The other znode.
+        unchanged: String,
+        /// The version that must stand there.
+        unchanged_version: i32,
     },
     /// Read it.
     Get {

@@ -39,6 +39,7 @@ mod registration;
 mod requests;
 mod rules;
 mod session;
+mod suspicion;
 mod verification;
 mod view;
 mod watchdog;
@@ -71,6 +72,7 @@ use registration::Registration;
 use rules::Rule;
 use rules::Rules;
 use session::SessionView;
+use suspicion::Reach;
 use verification::Verification;
 use view::{Known, View};
 
@@ -177,6 +179,7 @@ pub struct Engine {
     session: Option<SessionView>,
     view: View,
     health: Health,
+    reach: Reach,
     gave_up: Option<GaveUp>,
     joined_ms: u64,
     registration: Registration,
@@ -212,6 +215,7 @@ impl Engine {
             session: None,
             view: View::default(),
             health: Health::Healthy,
+            reach: Reach::default(),
             gave_up: None,
             joined_ms: now.unix_ms,
             registration: Registration::default(),
@@ -276,6 +280,9 @@ impl Engine {
             Event::Done { op, outcome } => self.done(op, &outcome),
             Event::App(event) => self.office_app(event),
             Event::Health(health) => self.health = health,
+            Event::Probed { unanswered } => {
+                self.reach.told(&unanswered, &self.config.policy, self.now);
+            }
             Event::Leave => self.leaving = true,
             Event::Tick => {}
         }
@@ -405,7 +412,7 @@ impl Engine {
     }
 
     fn saw_tree(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
-        if !self.registration.is_lowest() {
+        if !self.watches_membership() {
             return;
         }
         if parent == self.config.paths.nodes() {
@@ -487,7 +494,7 @@ impl Engine {
             watched.push(Watched::Node(paths.elected()));
             watched.push(Watched::Node(paths.current()));
         }
-        if self.registration.is_lowest() {
+        if self.watches_membership() {
             watched.push(Watched::Node(paths.control()));
             watched.push(Watched::Tree(paths.nodes()));
             watched.push(Watched::Tree(paths.requests()));
@@ -507,7 +514,10 @@ impl Engine {
             _ => false,
         };
         let contends = self.is_contest() && self.contest_keeps_lease();
-        let wants = self.office.wants_lease() || self.registration.is_lowest() || first_in_line || contends;
+        // Where suspicion decides, nobody knows beforehand who acts.
+        let anyone = self.config.policy.may_suspect() && self.registration.ballot().is_some();
+        let acts = self.office.wants_lease() || self.registration.is_lowest();
+        let wants = acts || first_in_line || contends || anyone;
         if wants != self.keeps_lease {
             self.keeps_lease = wants;
             self.actions.push_back(Action::KeepLease(wants));

@@ -16,7 +16,8 @@ use crate::{
 pub enum ForceStep {
     /// Compare-and-set the decision.
     Write(Box<Elected>),
-    /// Delete `leader/current` in this version.
+    /// Delete `leader/current` in this version, and only while the decision has the
+    /// version in which it was read.
     Vacate {
         /// The version that must stand.
         version: i32,

@@ -31,6 +31,21 @@ pub struct Policy {
     /// How long the very first decision waits when the strategy says that
     /// somebody better may be about to join.
     pub startup_wait: Duration,
+    /// Whether the resource refuses whoever comes with an older token than the newest
+    /// that it has seen. Only the job's owner can know that.
+    pub fenced: bool,
+    /// Whether a leader that enough members have lost makes room before its session
+    /// ends. Two may act for a moment then, so it does nothing unless `fenced`.
+    pub fast_failover: bool,
+    /// How long a member must have gone unanswered before a witness says so.
+    pub suspect_after: Duration,
+}
+
+impl Policy {
+    /// Whether a leader can be put out of office on what its peers say.
+    pub const fn may_suspect(&self) -> bool {
+        self.fenced && self.fast_failover
+    }
 }
 
 impl Default for Policy {
@@ -47,6 +62,9 @@ impl Default for Policy {
             max_takeovers: TakeoverLimit { count: 5, within: Duration::from_secs(600) },
             better_after: Duration::from_secs(600),
             startup_wait: Duration::from_secs(5),
+            fenced: false,
+            fast_failover: false,
+            suspect_after: Duration::from_millis(500),
         }
     }
 }

@@ -62,12 +62,19 @@ enum Step {
     LookForNode,
     /// Another session's record is in the way; it may expire.
     AwaitNode,
+    /// The decision is read before the place: while that stands, nobody else's place
+    /// can be there in the version of the left-over one.
+    ReadElected {
+        leftover: Leftover,
+    },
     LookAtPlace {
         leftover: Leftover,
+        decision: Option<i32>,
     },
     RemovePlace {
         leftover: Leftover,
         version: i32,
+        decision: Option<i32>,
     },
     RemoveBallot {
         leftover: Leftover,
@@ -111,6 +118,11 @@ impl Registration {
     /// Whether this member has the lowest ballot.
     pub(super) fn is_lowest(&self) -> bool {
         matches!(self.step, Step::Standing(_)) && self.predecessor.is_none()
+    }
+
+    /// The ballot before the own one, if there is any.
+    pub(super) fn before(&self) -> Option<&Ballot> {
+        self.predecessor.as_ref().filter(|_| matches!(self.step, Step::Standing(_)))
     }
 
     pub(super) fn is_gone(&self) -> bool {
@@ -189,7 +201,12 @@ impl Engine {
                 return;
             }
             Step::LookAtPlace { .. } => Request::Get { path: paths.current() },
-            Step::RemovePlace { version, .. } => {
+            Step::ReadElected { .. } => Request::Get { path: paths.elected() },
+            Step::RemovePlace { version, decision: Some(unchanged_version), .. } => {
+                let (path, unchanged) = (paths.current(), paths.elected());
+                Request::DeleteWhile { path, version, unchanged, unchanged_version }
+            }
+            Step::RemovePlace { version, decision: None, .. } => {
                 Request::Delete { path: paths.current(), version: Some(version) }
             }
             Step::RemoveBallot { leftover } => match leftover.ballot {
@@ -264,12 +281,18 @@ impl Engine {
                 self.registration.step = Step::Sweep(then);
             }
             (Step::LookForNode, Outcome::Got(node)) => self.found_node(node.as_ref()),
-            (Step::LookAtPlace { leftover }, Outcome::Got(node)) => self.found_place(leftover, node.as_ref()),
+            (Step::ReadElected { leftover }, Outcome::Got(node)) => {
+                let decision = node.as_ref().map(|n| n.version);
+                self.registration.step = Step::LookAtPlace { leftover, decision };
+            }
+            (Step::LookAtPlace { leftover, decision }, Outcome::Got(node)) => {
+                self.found_place(leftover, decision, node.as_ref());
+            }
             (Step::RemovePlace { leftover, .. }, Outcome::Ok | Outcome::Missing) => {
                 self.registration.step = Step::RemoveBallot { leftover };
             }
             (Step::RemovePlace { leftover, .. }, _) => {
-                self.registration.step = Step::LookAtPlace { leftover }
+                self.registration.step = Step::ReadElected { leftover };
             }
             (Step::RemoveBallot { .. }, Outcome::Ok | Outcome::Missing) => {
                 self.registration.step = Step::RemoveNode
@@ -339,7 +362,7 @@ impl Engine {
         } else if self.config.leftovers == Leftovers::Remove {
             let text = "removing what a former process of this member left behind".to_owned();
             self.note(Level::Info, NoteKind::Registration, text);
-            self.registration.step = Step::LookAtPlace { leftover: Leftover { ballot, owner: node.owner } };
+            self.registration.step = Step::ReadElected { leftover: Leftover { ballot, owner: node.owner } };
         } else {
             if self.registration.waiting_since.is_none() {
                 self.registration.waiting_since = Some(self.now.time);
@@ -372,14 +395,14 @@ impl Engine {
         self.end(EndReason::DuplicateMember { member, path });
     }
 
-    fn found_place(&mut self, leftover: Leftover, node: Option<&Node>) {
+    fn found_place(&mut self, leftover: Leftover, decision: Option<i32>, node: Option<&Node>) {
         let path = self.config.paths.current();
         let current = node.and_then(|n| Current::decode(&path, &n.data).ok().map(|c| (c, n)));
         self.registration.step = match current {
             Some((current, node))
                 if node.owner == leftover.owner && Some(&current.ballot) == leftover.ballot.as_ref() =>
             {
-                Step::RemovePlace { leftover, version: node.version }
+                Step::RemovePlace { leftover, version: node.version, decision }
             }
             _ => Step::RemoveBallot { leftover },
         };
@@ -508,6 +531,7 @@ impl Engine {
             software: profile.software.clone(),
             joined_ms: self.joined_ms,
             gave_up: self.gave_up.clone(),
+            unreached: self.reach.published(),
         };
         match record.encode(&path) {
             Ok(data) => Some(data),

@@ -108,6 +108,8 @@ pub enum Cause {
     LeaderLost,
     /// The one who was named is not fit any more.
     Unhealthy,
+    /// Enough members have lost the one who was in office; the resource is fenced.
+    Suspected,
     /// The one who was named did not take over in time, or failed to.
     TakeoverFailed,
     /// The leader gave up, for its work could not be kept running.
@@ -122,11 +124,12 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, in the order of its definition.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Startup,
         Self::MemberJoined,
         Self::LeaderLost,
         Self::Unhealthy,
+        Self::Suspected,
         Self::TakeoverFailed,
         Self::Resigned,
         Self::Switchover,
@@ -141,6 +144,7 @@ impl Cause {
             Self::MemberJoined => "member-joined",
             Self::LeaderLost => "leader-lost",
             Self::Unhealthy => "unhealthy",
+            Self::Suspected => "suspected",
             Self::TakeoverFailed => "takeover-failed",
             Self::Resigned => "resigned",
             Self::Switchover => "switchover",
@@ -154,7 +158,12 @@ impl Cause {
     pub const fn is_failure(self) -> bool {
         matches!(
             self,
-            Self::LeaderLost | Self::Unhealthy | Self::TakeoverFailed | Self::Resigned | Self::Failover
+            Self::LeaderLost
+                | Self::Unhealthy
+                | Self::Suspected
+                | Self::TakeoverFailed
+                | Self::Resigned
+                | Self::Failover
         )
     }
 }

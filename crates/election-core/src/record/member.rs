@@ -40,6 +40,18 @@ pub struct MemberRecord {
     /// The last leadership that it could not take over or keep up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gave_up: Option<GaveUp>,
+    /// Whom this member has not reached for a while, by ballot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreached: Vec<Unreached>,
+}
+
+/// A member that another one can't reach.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct Unreached {
+    /// Which incarnation of it.
+    pub ballot: Ballot,
+    /// Since when, in milliseconds since the Unix epoch.
+    pub since_ms: u64,
 }
 
 /// A leadership that a member could not take over or keep up. It is said here so

@@ -18,7 +18,7 @@ pub use control::{Control, Mode};
 pub use current::{Current, Status};
 pub use elected::{Cause, Elected, Exclusion, Named, Previous};
 pub use history::{HistoryEntry, Phases};
-pub use member::{GaveUp, Health, MemberRecord};
+pub use member::{GaveUp, Health, MemberRecord, Unreached};
 pub use request::{Request, RequestKind, RequestState, Target};
 
 /// The largest record that is read or written, in bytes.

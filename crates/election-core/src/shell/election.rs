@@ -1,6 +1,6 @@
 //! Joining an election, and the handle on it.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use tokio::sync::{mpsc, watch};
 use zk_session::Session;
@@ -8,7 +8,7 @@ use zk_session::Session;
 use super::{handler::Handler, now, runner::Runner, status::ElectionStatus};
 use crate::{
     engine::{self, Engine, Event, Leftovers, Policy, Profile, Recipe},
-    ids::MemberId,
+    ids::{Ballot, MemberId},
     paths::Paths,
     record::Health,
 };
@@ -161,6 +161,15 @@ impl Election {
     /// Says whether this member is fit to lead.
     pub fn set_health(&self, health: Health) {
         let _ = self.handle.events.send(Event::Health(health));
+    }
+
+    /// Says which of the other members did not answer in a round of probes, by ballot:
+    /// what [`Policy::fast_failover`] rests on. To be said after each round, also when
+    /// nothing has changed, a few times within [`Policy::suspect_after`]. How they are
+    /// probed is up to the application; the network that matters is the one between
+    /// the members, not the way to ZooKeeper.
+    pub fn probed(&self, unanswered: BTreeSet<Ballot>) {
+        let _ = self.handle.events.send(Event::Probed { unanswered });
     }
 
     /// Leaves: the work is stopped, leadership released, the ballot withdrawn.

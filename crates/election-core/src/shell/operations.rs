@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use zk_session::{CreateMode, Incarnation, OpError, Recovery};
+use zk_session::{CreateMode, Incarnation, MultiOp, OpError, Recovery};
 
 use crate::engine::{Node, Outcome, Request};
 
@@ -24,6 +24,9 @@ pub(super) async fn perform(session: &Incarnation, request: Request) -> Outcome 
             stat.map(|s| Outcome::Changed { version: s.version, mzxid: s.mzxid })
         }
         Request::Delete { path, version } => session.delete(&path, version).await.map(|()| Outcome::Ok),
+        Request::DeleteWhile { path, version, unchanged, unchanged_version } => {
+            delete_while(session, &path, version, &unchanged, unchanged_version).await.map(|()| Outcome::Ok)
+        }
         Request::Get { path } => session.get(&path).await.map(|node| Outcome::Got(node.map(to_node))),
         Request::Children { path } => {
             session.children(&path).await.map(|c| Outcome::Names(c.map(|c| c.names).unwrap_or_default()))
@@ -39,6 +42,29 @@ fn outcome_of(error: OpError) -> Outcome {
         OpError::BadVersion { .. } => Outcome::Stale,
         error if error.is_unknown() => Outcome::Unknown(error.to_string()),
         error => Outcome::NotApplied(error.to_string()),
+    }
+}
+
+/// Deletes `path` in this version while `unchanged` has that one.
+pub(super) async fn delete_while(
+    session: &Incarnation,
+    path: &str,
+    version: i32,
+    unchanged: &str,
+    unchanged_version: i32,
+) -> Result<(), OpError> {
+    let group = [MultiOp::check(unchanged, unchanged_version), MultiOp::delete(path, version)];
+    match session.multi(group).await {
+        Err(OpError::Unsupported { .. }) => {}
+        Err(OpError::NoNode { path }) if path == unchanged => return Err(OpError::BadVersion { path }),
+        done => return done.map(drop),
+    }
+    // A driver without groups: a late deletion can then disturb the next leader, which
+    // stops in time and is followed; both are where old tokens are refused.
+    session.barrier().await?;
+    match session.get(unchanged).await? {
+        Some(node) if node.stat.version == unchanged_version => session.delete(path, Some(version)).await,
+        _ => Err(OpError::BadVersion { path: unchanged.to_owned() }),
     }
 }
 

@@ -6,7 +6,7 @@ use zk_session::{BootTime, CreateMode, OpError, Recovery, Session, sleep_until};
 
 use super::{
     observer::{Observer, ReadError},
-    operations::make_parents,
+    operations::{delete_while, make_parents},
     unix_ms,
 };
 use crate::{
@@ -176,7 +176,10 @@ pub async fn force(
                     None => incarnation.create(&path, data, CreateMode::Persistent).await.map(drop),
                 }
             }
-            ForceStep::Vacate { version } => incarnation.delete(&paths.current(), Some(version)).await,
+            ForceStep::Vacate { version } => {
+                let decision = snapshot.elected.as_ref().map_or(0, |(_, version)| *version);
+                delete_while(&incarnation, &paths.current(), version, &paths.elected(), decision).await
+            }
         };
         match outcome {
             // Lost a race, or an unknown outcome: look again.

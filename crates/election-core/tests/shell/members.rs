@@ -58,6 +58,8 @@ pub(crate) struct World {
     recipe: Recipe,
     root: String,
     paths: Paths,
+    /// Suspicion decides, and sessions last long.
+    fast: bool,
     operator: Session,
     stints: Stints,
 }
@@ -77,19 +79,31 @@ async fn ensemble() -> Arc<Ensemble> {
 
 const TICK: Duration = Duration::from_millis(500);
 const TIMEOUT: Duration = Duration::from_secs(4);
+/// As long as this ensemble grants: twenty ticks.
+const LONG: Duration = Duration::from_secs(10);
 
 impl World {
     pub(crate) async fn start(driver: DriverKind) -> Self {
-        Self::with_recipe(driver, Recipe::Elector(Arc::new(EastFirst))).await
+        Self::start_as(driver, elector(), false).await
     }
 
     pub(crate) async fn with_recipe(driver: DriverKind, recipe: Recipe) -> Self {
+        Self::start_as(driver, recipe, false).await
+    }
+
+    /// A world whose resource checks tokens, and whose sessions outlast their members
+    /// by far.
+    pub(crate) async fn start_fast(driver: DriverKind) -> Self {
+        Self::start_as(driver, elector(), true).await
+    }
+
+    async fn start_as(driver: DriverKind, recipe: Recipe, fast: bool) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let ensemble = ensemble().await;
         let root = format!("/t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let paths = Paths::new(&root, "orders").unwrap();
-        let operator = connect(&ensemble.connect_string(), driver).await;
-        Self { ensemble, driver, recipe, root, paths, operator, stints: Stints::default() }
+        let operator = connect(&ensemble.connect_string(), driver, TIMEOUT).await;
+        Self { ensemble, driver, recipe, root, paths, fast, operator, stints: Stints::default() }
     }
 
     pub(crate) fn root(&self) -> &str {
@@ -116,13 +130,15 @@ impl World {
             acquire_timeout: Duration::from_secs(5),
             startup_wait: Duration::from_secs(15),
             max_takeovers: TakeoverLimit { count: 50, within: Duration::from_secs(60) },
+            fenced: self.fast,
+            fast_failover: self.fast,
             ..Policy::default()
         }
     }
 
     pub(crate) async fn session(&self, proxy: Option<&Proxy>) -> Session {
         let connect_string = proxy.map_or_else(|| self.ensemble.connect_string(), |p| p.addr().to_string());
-        connect(&connect_string, self.driver).await
+        connect(&connect_string, self.driver, if self.fast { LONG } else { TIMEOUT }).await
     }
 
     pub(crate) async fn join(&self, member: &str, site: &str) -> Member {
@@ -206,8 +222,8 @@ impl World {
     }
 }
 
-async fn connect(connect_string: &str, driver: DriverKind) -> Session {
-    let builder = Session::builder(connect_string).session_timeout(TIMEOUT).tick_time(TICK).driver(driver);
+async fn connect(connect_string: &str, driver: DriverKind, timeout: Duration) -> Session {
+    let builder = Session::builder(connect_string).session_timeout(timeout).tick_time(TICK).driver(driver);
     builder.connect_timeout(Duration::from_secs(20)).connect().await.expect("the session connects")
 }
 
@@ -298,6 +314,10 @@ impl Handler for App {
             stint.ended.get_or_insert(now);
         }
     }
+}
+
+fn elector() -> Recipe {
+    Recipe::Elector(Arc::new(EastFirst))
 }
 
 /// Site east before site west; after a failure another site than the failed one.

@@ -181,6 +181,12 @@ impl Ensemble {
             }
             Request::Set { path, data, version } => self.set(now, path, data.clone(), Some(*version)),
             Request::Delete { path, version } => self.delete(now, path, *version),
+            Request::DeleteWhile { path, version, unchanged, unchanged_version } => {
+                match self.get(unchanged).map(|node| node.version) {
+                    Some(stands) if stands == *unchanged_version => self.delete(now, path, Some(*version)),
+                    _ => Applied::refused(Outcome::Stale),
+                }
+            }
         }
     }
 

@@ -267,7 +267,7 @@ impl Engine {
             self.actions.push_back(Action::WorkUntil(until));
             self.actions.push_back(Action::Stop(reason));
         } else {
-            self.let_go(epoch, hold);
+            self.let_go(epoch, hold, term);
         }
     }
 

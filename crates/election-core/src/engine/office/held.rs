@@ -194,27 +194,48 @@ impl Engine {
         let State::Stopping(stopping) = &self.office.state else {
             return;
         };
-        let (epoch, hold) = (stopping.epoch, stopping.hold);
-        self.let_go(epoch, hold);
+        let (epoch, hold, term) = (stopping.epoch, stopping.hold, stopping.term);
+        self.let_go(epoch, hold, term);
         self.advance_office();
     }
 
     /// Nothing runs any more: whatever may stand in `leader/current` is removed.
-    pub(super) fn let_go(&mut self, epoch: Epoch, hold: Hold) {
+    pub(super) fn let_go(&mut self, epoch: Epoch, hold: Hold, term: u64) {
         let step = match hold {
             _ if self.session_epoch() != Some(epoch) => None,
             Hold::Nothing => None,
             Hold::Creating(op) => Some(ReleaseStep::AwaitCreation(op)),
-            Hold::Unsure => Some(ReleaseStep::Look(None)),
+            Hold::Unsure => Some(self.look_before_release()),
             Hold::Place(place) => {
                 // Every znode's versions begin at 0, so the version alone doesn't tell
                 // the own place from the next one's.
-                let sure = self.view.current.meta().is_some_and(|m| m.czxid == place.czxid)
-                    || !self.rules.keep(Rule::DeleteOwnOnly);
-                Some(if sure { ReleaseStep::Delete(None, place.version) } else { ReleaseStep::Look(None) })
+                let known = self.view.current.meta().is_some_and(|m| m.czxid == place.czxid);
+                Some(match self.decision_that_took_nothing(term) {
+                    _ if !self.rules.keep(Rule::DeleteOwnOnly) => {
+                        ReleaseStep::Delete(None, place.version, None)
+                    }
+                    // Without decisions nobody takes a place by force.
+                    _ if known && self.is_contest() => ReleaseStep::Delete(None, place.version, None),
+                    Some(decision) if known => ReleaseStep::Delete(None, place.version, Some(decision)),
+                    _ => self.look_before_release(),
+                })
             }
         };
         self.office.state = step.map_or(State::Standby, |step| State::Releasing(Releasing { epoch, step }));
+    }
+
+    /// The version of the decision as it is known, if no place of term `term` can have
+    /// been taken by force up to that: it takes a term that names nobody.
+    fn decision_that_took_nothing(&self, term: u64) -> Option<i32> {
+        let Known::Present(elected, meta) = &self.view.elected else {
+            return None;
+        };
+        let next = elected.term == term + 1 && elected.named().is_some();
+        (elected.term == term || next).then_some(meta.version)
+    }
+
+    pub(super) fn look_before_release(&self) -> ReleaseStep {
+        if self.is_contest() { ReleaseStep::Look(None, None) } else { ReleaseStep::ReadElected(None) }
     }
 
     /// The creation that was under way when the claim was given up has ended.
@@ -239,15 +260,27 @@ impl Engine {
         }
         let path = self.place_path();
         let step = match release.step {
-            ReleaseStep::Delete(None, version) => {
-                match self.perform(Request::Delete { path, version: Some(version) }) {
-                    Some(op) => ReleaseStep::Delete(Some(op), version),
+            ReleaseStep::Delete(None, version, decision) => {
+                let request = match decision {
+                    Some(unchanged_version) => {
+                        let unchanged = self.config.paths.elected();
+                        Request::DeleteWhile { path, version, unchanged, unchanged_version }
+                    }
+                    None => Request::Delete { path, version: Some(version) },
+                };
+                match self.perform(request) {
+                    Some(op) => ReleaseStep::Delete(Some(op), version, decision),
                     // Much can happen until the connection is back.
-                    None if self.rules.keep(Rule::DeleteOwnOnly) => ReleaseStep::Look(None),
-                    None => ReleaseStep::Delete(None, version),
+                    None if self.rules.keep(Rule::DeleteOwnOnly) => self.look_before_release(),
+                    None => ReleaseStep::Delete(None, version, decision),
                 }
             }
-            ReleaseStep::Look(None) => ReleaseStep::Look(self.perform(Request::Get { path })),
+            ReleaseStep::ReadElected(None) => {
+                ReleaseStep::ReadElected(self.perform(Request::Get { path: self.config.paths.elected() }))
+            }
+            ReleaseStep::Look(None, decision) => {
+                ReleaseStep::Look(self.perform(Request::Get { path }), decision)
+            }
             _ => return,
         };
         if let State::Releasing(release) = &mut self.office.state {
@@ -351,15 +384,17 @@ impl Engine {
 
     pub(in crate::engine) fn release_done(&mut self, outcome: &Outcome) {
         let session = self.session_id();
+        let look = self.look_before_release();
+        let delete_anyway = !self.rules.keep(Rule::DeleteOwnOnly);
         let State::Releasing(release) = &mut self.office.state else {
             return;
         };
         match (&release.step, outcome) {
-            (ReleaseStep::AwaitCreation(_), Outcome::Created { .. }) => {
-                release.step = ReleaseStep::Delete(None, 0);
-            }
-            (ReleaseStep::AwaitCreation(_), Outcome::Exists | Outcome::Unknown(_)) => {
-                release.step = ReleaseStep::Look(None);
+            (
+                ReleaseStep::AwaitCreation(_),
+                Outcome::Created { .. } | Outcome::Exists | Outcome::Unknown(_),
+            ) => {
+                release.step = look;
             }
             (ReleaseStep::AwaitCreation(_), _) => self.office.state = State::Standby,
             (ReleaseStep::Delete(..), Outcome::Ok | Outcome::Missing) => {
@@ -370,21 +405,22 @@ impl Engine {
                 }
                 self.office.state = State::Standby;
             }
-            (ReleaseStep::Delete(_, version), _) => {
-                release.step = match self.rules.keep(Rule::DeleteOwnOnly) {
-                    true => ReleaseStep::Look(None),
-                    false => ReleaseStep::Delete(None, *version),
-                }
+            (ReleaseStep::Delete(_, version, _), _) => {
+                release.step = if delete_anyway { ReleaseStep::Delete(None, *version, None) } else { look };
             }
-            (ReleaseStep::Look(_), Outcome::Got(Some(node))) if node.owner == session => {
-                release.step = ReleaseStep::Delete(None, node.version);
+            (ReleaseStep::ReadElected(_), Outcome::Got(node)) => {
+                release.step = ReleaseStep::Look(None, node.as_ref().map(|n| n.version));
+                self.see_elected(node.as_ref());
             }
-            (ReleaseStep::Look(_), Outcome::Got(node)) => {
+            (ReleaseStep::Look(_, decision), Outcome::Got(Some(node))) if node.owner == session => {
+                release.step = ReleaseStep::Delete(None, node.version, *decision);
+            }
+            (ReleaseStep::Look(..), Outcome::Got(node)) => {
                 let node = node.clone();
                 self.see_current(node.as_ref());
                 self.office.state = State::Standby;
             }
-            (ReleaseStep::Look(_), _) => release.step = ReleaseStep::Look(None),
+            (ReleaseStep::Look(..) | ReleaseStep::ReadElected(_), _) => release.step = look,
         }
         self.advance_office();
     }

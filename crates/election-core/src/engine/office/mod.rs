@@ -182,8 +182,12 @@ pub(in crate::engine) struct Releasing {
 pub(super) enum ReleaseStep {
     /// Its creation is under way: what is not there yet can't be deleted.
     AwaitCreation(OpId),
-    Delete(Option<OpId>, i32),
-    Look(Option<OpId>),
+    /// In this version, and while the decision has that one, if there is any.
+    Delete(Option<OpId>, i32, Option<i32>),
+    /// The decision is read before the place, so that the place is known to be the own
+    /// one in every decision up to that.
+    ReadElected(Option<OpId>),
+    Look(Option<OpId>, Option<i32>),
 }
 
 impl Office {
@@ -422,7 +426,9 @@ impl Engine {
             State::Stopping(stopping) => stopping.hold == Hold::Creating(op),
             State::Releasing(release) => match &release.step {
                 ReleaseStep::AwaitCreation(known) => *known == op,
-                ReleaseStep::Delete(known, _) | ReleaseStep::Look(known) => *known == Some(op),
+                ReleaseStep::Delete(known, ..)
+                | ReleaseStep::ReadElected(known)
+                | ReleaseStep::Look(known, _) => *known == Some(op),
             },
             _ => self.office.held().is_some_and(|held| held.doubt == Some(op) || held.repair == Some(op)),
         };
@@ -451,8 +457,8 @@ impl Engine {
         self.office.state = State::Standby;
         if let Outcome::Got(node) = outcome {
             self.see_current(node.as_ref());
-            if let Some(node) = node.as_ref().filter(|n| n.owner == self.session_id()) {
-                let step = ReleaseStep::Delete(None, node.version);
+            if node.as_ref().is_some_and(|n| n.owner == self.session_id()) {
+                let step = self.look_before_release();
                 self.office.state = State::Releasing(Releasing { epoch: self.epoch(), step });
             }
         }

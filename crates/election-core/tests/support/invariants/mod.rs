@@ -4,6 +4,7 @@ pub(crate) mod a_successor_follows_a_leader;
 pub(crate) mod at_most_one;
 pub(crate) mod exclusions_end;
 pub(crate) mod fencing;
+pub(crate) mod never_on_one_sites_word;
 pub(crate) mod no_livelock;
 pub(crate) mod no_zombie;
 pub(crate) mod nothing_left_behind;

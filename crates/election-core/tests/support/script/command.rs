@@ -1,7 +1,7 @@
 //! What a script may say.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt::Write as _,
     time::Duration,
 };
@@ -11,7 +11,10 @@ use election_core::{
     engine::{
         AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, QueueFormat, Recipe, TakeoverLimit,
     },
-    record::{Control, Health, Mode, Record, Request as Order, RequestKind, RequestState, Target, VERSION},
+    record::{
+        Control, Health, MemberRecord, Mode, Record, Request as Order, RequestKind, RequestState, Target,
+        VERSION,
+    },
 };
 
 use super::{GRANTED, Loss, Member, Pending, STEPS, Stage, UNIX_MS};
@@ -92,6 +95,7 @@ impl Stage {
                 let reason = "the disk is full".to_owned();
                 self.feed(name, Event::Health(Health::Unhealthy { reason }))
             }
+            ["probes", name, "lose", lost @ ..] => self.probes(name, lost),
             ["leave", name] => self.feed(name, Event::Leave),
             ["delete", "ballot", "of", name] => {
                 let ballot = self.member(name)?.engine.ballot().ok_or("it has no ballot")?;
@@ -141,6 +145,11 @@ impl Stage {
             "cooldown" => policy.cooldown = parse(value)?,
             "better_after" => policy.better_after = parse(value)?,
             "startup_wait" => policy.startup_wait = parse(value)?,
+            "suspect_after" => {
+                policy.fenced = true;
+                policy.fast_failover = true;
+                policy.suspect_after = parse(value)?;
+            }
             "max_takeovers" => {
                 let (count, within) = value.split_once('/').ok_or("count/window")?;
                 let count = count.parse().map_err(|_| "a count")?;
@@ -298,6 +307,21 @@ impl Stage {
         let data = request.encode(&prefix).map_err(|e| e.to_string())?;
         let (path, _) = self.zk.create_sequential(self.now_ms, &prefix, data, 0);
         self.changed(&[path]);
+        Ok(())
+    }
+
+    /// A round of probes of each of these members (`a,b`) reaches none of `lost`.
+    fn probes(&mut self, names: &str, lost: &[&str]) -> Result<(), String> {
+        let nodes = self.zk.tree_at(&self.paths.nodes(), self.zk.zxid());
+        let mut unanswered = BTreeSet::new();
+        for name in lost.iter().filter(|name| **name != "nobody") {
+            let node = nodes.get(*name).ok_or_else(|| format!("{name} has no record"))?;
+            let record = MemberRecord::decode(name, &node.data).map_err(|e| e.to_string())?;
+            unanswered.insert(record.ballot);
+        }
+        for name in names.split(',') {
+            self.feed(name, Event::Probed { unanswered: unanswered.clone() })?;
+        }
         Ok(())
     }
 

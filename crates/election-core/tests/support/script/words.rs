@@ -31,6 +31,7 @@ impl Stage {
                 format!("set {} over version {version}", self.written(path, data))
             }
             Request::Delete { path, version: Some(version) } => format!("delete {path} in version {version}"),
+            Request::DeleteWhile { path, version, .. } => format!("delete {path} in version {version}"),
             Request::Delete { path, version: None } => format!("delete {path}"),
             Request::Get { path } => format!("read {path}"),
             Request::Children { path } => format!("list {path}"),
@@ -92,6 +93,10 @@ fn member_in_words(member: &MemberRecord) -> String {
     if let Health::Unhealthy { reason } = &member.health {
         let _ = write!(text, ", unwell ({reason})");
     }
+    if !member.unreached.is_empty() {
+        let lost: Vec<_> = member.unreached.iter().map(|u| u.ballot.to_string()).collect();
+        let _ = write!(text, ", does not reach {}", lost.join(", "));
+    }
     if let Some(gave_up) = &member.gave_up {
         let _ = write!(text, ", gave up term {} ({})", gave_up.term, gave_up.reason);
     }
@@ -127,7 +132,7 @@ pub(super) fn verb_and_path(request: &Request) -> (&'static str, &str) {
         Request::Create { path, .. } => ("create", path),
         Request::CreateSequential { prefix, .. } => ("create", prefix),
         Request::Set { path, .. } => ("set", path),
-        Request::Delete { path, .. } => ("delete", path),
+        Request::Delete { path, .. } | Request::DeleteWhile { path, .. } => ("delete", path),
         Request::Get { path } => ("read", path),
         Request::Children { path } => ("list", path),
     }

@@ -65,7 +65,12 @@ impl Sim {
         let Some(job) = self.job(host) else { return };
         job.phase = Phase::TakingOver;
         job.token = Some(token);
-        let verdict = self.checks.fencing.granted(self.settings.exclusive, host, life, token);
+        let verdict = self.checks.fencing.granted(
+            self.settings.exclusive && !self.probing.has_deposed(token),
+            host,
+            life,
+            token,
+        );
         self.require(verdict);
         self.check_alone(host);
         self.job_later(host, claims, JobDue::Acts);
@@ -182,7 +187,7 @@ impl Sim {
             self.check_alone(host);
         }
         let accepted = self.resource.write(token);
-        let promised = self.settings.exclusive && valid;
+        let promised = self.settings.exclusive && valid && !self.probing.has_deposed(token);
         let verdict = if accepted {
             self.checks.fencing.accepted(host, token)
         } else {
@@ -213,7 +218,10 @@ impl Sim {
             other.process.as_ref().and_then(|p| p.job.token).map(|token| (h, token))
         };
         let Some(me) = acting(host) else { return };
+        // The one exception is the one that was made room for, as long as it doesn't know.
+        let deposed = |other: u64| self.probing.has_deposed(other.min(me.1));
         let others = (0..self.hosts.len()).filter(|h| *h != host).filter_map(acting);
+        let others = others.filter(|(_, token)| !deposed(*token));
         let verdict = at_most_one::check(self.settings.exclusive, me, others);
         self.require(verdict);
     }

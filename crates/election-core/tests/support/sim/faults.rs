@@ -7,7 +7,7 @@ use election_core::{
 
 use super::{
     Due, Sim, ToWorker,
-    host::{Frozen, Link},
+    host::{Frozen, Link, Unseen},
     network::ToClient,
     operator::Errand,
     settings::Fault,
@@ -29,6 +29,7 @@ pub(crate) enum Healed {
     Watches,
     Latency,
     Health,
+    Sight,
 }
 
 impl Sim {
@@ -105,6 +106,11 @@ impl Sim {
             Fault::SpoilCurrent => self.spoil(&self.place(), None),
             Fault::SpoilControl => self.spoil(&self.paths.control(), Some(lasts)),
             Fault::SpoilElected => self.spoil(&self.paths.elected(), Some(lasts)),
+            Fault::Unseen => self.unseen(host, Unseen::All, lasts),
+            Fault::UnseenBySite => {
+                let site = self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone();
+                self.unseen(host, Unseen::Site(site), lasts);
+            }
             Fault::SpoilRequest => {
                 let prefix = self.paths.request_prefix();
                 if self.zk.get(&self.paths.requests()).is_some() {
@@ -134,6 +140,7 @@ impl Sim {
                 Healed::Watches,
                 Healed::Latency,
                 Healed::Health,
+                Healed::Sight,
             ] {
                 self.heal(host, what);
             }
@@ -185,6 +192,11 @@ impl Sim {
             self.hosts[host].net.minority = Some(self.zk.zxid());
             self.after(lasts, Due::Heal(host, Healed::Minority));
         }
+    }
+
+    fn unseen(&mut self, host: usize, unseen: Unseen, lasts: Millis) {
+        self.hosts[host].net.unseen = unseen;
+        self.after(lasts, Due::Heal(host, Healed::Sight));
     }
 
     /// The client notices within `latest` that its connection is dead.
@@ -282,6 +294,7 @@ impl Sim {
             Healed::Loss => net.loss = self.settings.loss,
             Healed::Watches => net.watch_delay = self.settings.latency,
             Healed::Latency => net.latency = self.settings.latency,
+            Healed::Sight => net.unseen = Unseen::Nobody,
             Healed::Health => self.health(host, Health::Healthy),
         }
     }

@@ -55,6 +55,8 @@ pub(crate) struct Network {
     /// Its server is cut off from the others, and has applied this much: reads are
     /// answered, writes are stuck, and nobody hears of the session.
     pub(crate) minority: Option<i64>,
+    /// Who of its peers can't reach it, though ZooKeeper can.
+    pub(crate) unseen: Unseen,
     /// How long a message takes at most, one way.
     pub(crate) latency: Millis,
     /// How far its server lags behind.
@@ -63,6 +65,14 @@ pub(crate) struct Network {
     pub(crate) watch_delay: Millis,
     /// How likely an operation is refused, or its request or reply is lost.
     pub(crate) loss: f64,
+}
+
+/// Who of its peers can't reach a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unseen {
+    Nobody,
+    All,
+    Site(SiteId),
 }
 
 /// One node.

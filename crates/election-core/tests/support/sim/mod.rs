@@ -11,10 +11,12 @@ mod host;
 mod job;
 mod network;
 mod operator;
+mod probing;
 mod resource;
 mod settings;
 mod trace;
 mod watching;
+mod written;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,19 +24,19 @@ use election_core::{
     MemberId,
     engine::{Action, Config, EndReason, Engine, Event, Profile, Watched},
     paths::Paths,
-    record::{Current, Elected, Record, Request},
 };
 use fastrand::Rng;
 
 use crate::{
     invariants::{
-        Verdict, a_successor_follows_a_leader::Tenures, exclusions_end, fencing::Fencing, no_livelock::Pace,
+        Verdict, a_successor_follows_a_leader::Tenures, fencing::Fencing, no_livelock::Pace,
         one_decision_per_term::Decisions, one_leader_in_the_end::Calm, requests_once::Requests,
     },
     zookeeper::{Ensemble, Millis},
 };
-use host::{Clock, Host, Network, Process};
+use host::{Clock, Host, Network, Process, Unseen};
 use job::{Job, JobDue};
+use probing::Probing;
 use resource::Resource;
 pub(crate) use settings::{Kind, Settings};
 use trace::Trace;
@@ -64,6 +66,8 @@ pub(crate) enum Due {
     Fault,
     Calm,
     Look,
+    /// The members probe each other.
+    Probe(usize),
     /// The session of a member that has left is looked at, and closed.
     Leftovers {
         host: usize,
@@ -98,6 +102,8 @@ pub(crate) struct Summary {
     pub(crate) left: u64,
     pub(crate) unknown: u64,
     pub(crate) guard_kills: u64,
+    pub(crate) suspected: u64,
+    pub(crate) stand_ins: u64,
     pub(crate) operations: u64,
 }
 
@@ -133,6 +139,7 @@ pub(crate) struct Sim {
     paths: Paths,
     resource: Resource,
     checks: Checks,
+    probing: Probing,
     violation: Option<Violation>,
     settled: bool,
     last_good_elected: Option<Vec<u8>>,
@@ -176,6 +183,7 @@ impl Sim {
             hosts,
             paths: Paths::new("/dr", "orders").expect("paths"),
             resource: Resource::default(),
+            probing: Probing::default(),
             checks,
             violation: None,
             settled: false,
@@ -189,6 +197,9 @@ impl Sim {
             let at = sim.rng.u64(0..3000);
             sim.hosts[host].restarting = true;
             sim.at(at, Due::Restart(host));
+            if let Some(every) = sim.settings.probe_every {
+                sim.at(at + every, Due::Probe(host));
+            }
         }
         let first = sim.rng.u64(1000..8000);
         sim.at(first, Due::Fault);
@@ -272,6 +283,7 @@ impl Sim {
             Due::Fault => self.fault(),
             Due::Calm => self.calm(),
             Due::Look => self.look(),
+            Due::Probe(host) => self.probe(host),
             Due::Leftovers { host, session } => self.look_for_leftovers(host, session),
         }
     }
@@ -476,43 +488,6 @@ impl Sim {
             }
         }
     }
-
-    fn check_written(&mut self, path: &str) {
-        let Some(node) = self.zk.get(path).cloned() else {
-            return;
-        };
-        let unix_ms = host::EPOCH_MS + self.now;
-        if path == self.paths.elected() {
-            let Ok(elected) = Elected::decode(path, &node.data) else {
-                return;
-            };
-            self.trace.line(self.now, || format!("    elected: {}", trace::elected(&elected)));
-            self.last_good_elected = Some(node.data);
-            if elected.named().is_none() {
-                self.summary.vacated += 1;
-            }
-            self.summary.excluded += elected.exclusions.len() as u64;
-            self.summary.successions += u64::from(elected.sentence.contains("being first in line"));
-            let span = u64::try_from(self.settings.policy.exclusion.as_millis()).unwrap_or(u64::MAX);
-            let verdict = self
-                .checks
-                .decisions
-                .stands(&elected)
-                .and_then(|()| self.checks.requests.decision(&elected))
-                .and_then(|()| self.checks.tenures.decided(&elected))
-                .and_then(|()| exclusions_end::check(&elected, unix_ms, span, 2 * faults::WALL_ERROR));
-            self.require(verdict);
-        } else if path == self.paths.current() {
-            if let Ok(current) = Current::decode(path, &node.data) {
-                self.checks.tenures.holds(&current);
-            }
-        } else if let Some(name) = path.strip_prefix(&format!("{}/", self.paths.requests()))
-            && let Ok(request) = Request::decode(path, &node.data)
-        {
-            let verdict = self.checks.requests.written(name, &request);
-            self.require(verdict);
-        }
-    }
 }
 
 fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
@@ -528,6 +503,7 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
         net: Network {
             cut: false,
             minority: None,
+            unseen: Unseen::Nobody,
             latency: settings.latency,
             lag: if settings.lag == 0 { 0 } else { rng.u64(0..settings.lag) },
             watch_delay: settings.latency,

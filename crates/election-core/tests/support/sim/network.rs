@@ -338,7 +338,19 @@ impl Sim {
 
     // ---- operations ----
 
+    /// What reaches the server: without groups of operations a check is a read before,
+    /// and that can be as old as the operation is late.
+    pub(super) fn as_the_driver_can(&self, request: Request) -> Request {
+        match request {
+            Request::DeleteWhile { path, version, .. } if !self.settings.groups => {
+                Request::Delete { path, version: Some(version) }
+            }
+            request => request,
+        }
+    }
+
     pub(super) fn perform(&mut self, host: usize, op: OpId, epoch: Epoch, request: Request) {
+        let request = self.as_the_driver_can(request);
         let loss = self.hosts[host].net.loss;
         let timeout = self.settings.timeout;
         let usable = self.client_of(host).is_some_and(|c| c.epoch == epoch && c.link == Link::Connected);

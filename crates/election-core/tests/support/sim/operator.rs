@@ -2,7 +2,7 @@
 //! and hands that slip.
 
 use election_core::{
-    engine::{ForceStep, force_step},
+    engine::{self, ForceStep, force_step},
     record::{
         Control, Current, Elected, MemberRecord, Mode, Record, Request, RequestKind, RequestState, Target,
         VERSION,
@@ -130,13 +130,13 @@ impl Sim {
         self.after(delay, Due::Operator(Errand::Step { name, tries, step, version }));
     }
 
-    fn step_force(&mut self, name: String, tries: u32, step: ForceStep, version: Option<i32>) {
+    fn step_force(&mut self, name: String, tries: u32, step: ForceStep, decision_version: Option<i32>) {
         self.trace.line(self.now, || format!("    operator: {name}: {step:?}"));
         match step {
             ForceStep::Write(elected) => {
                 let path = self.paths.elected();
                 let Ok(data) = elected.encode(&path) else { return };
-                match version {
+                match decision_version {
                     Some(version) => {
                         let applied = self.zk.set(self.now, &path, data, Some(version));
                         self.commit(&applied);
@@ -149,7 +149,11 @@ impl Sim {
                 }
             }
             ForceStep::Vacate { version } => {
-                let applied = self.zk.delete(self.now, &self.paths.current(), Some(version));
+                let (path, unchanged) = (self.paths.current(), self.paths.elected());
+                let unchanged_version = decision_version.unwrap_or(-1);
+                let request = engine::Request::DeleteWhile { path, version, unchanged, unchanged_version };
+                let request = self.as_the_driver_can(request);
+                let applied = self.zk.apply(self.now, 0, 0, &request);
                 self.commit(&applied);
             }
             ForceStep::Named | ForceStep::Refused(_) => return,

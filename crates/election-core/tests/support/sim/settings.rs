@@ -41,10 +41,14 @@ pub(crate) enum Fault {
     SpoilRequest,
     SpoilElected,
     SpoilCurrent,
+    /// Its peers can't reach a member; ZooKeeper can.
+    Unseen,
+    /// The members of one other site can't.
+    UnseenBySite,
 }
 
 impl Fault {
-    const ALL: [Self; 28] = [
+    const ALL: [Self; 30] = [
         Self::Crash,
         Self::CrashSite,
         Self::Leave,
@@ -73,6 +77,8 @@ impl Fault {
         Self::SpoilRequest,
         Self::SpoilElected,
         Self::SpoilCurrent,
+        Self::Unseen,
+        Self::UnseenBySite,
     ];
 
     /// Whether two may act for a moment after it, by design: the place of a living
@@ -155,7 +161,11 @@ pub(crate) struct Settings {
     pub(crate) loss: f64,
     /// Whether somebody starts a second process of one id, by mistake.
     pub(crate) twin: bool,
-    /// Whether 'at most one' is promised under these settings.
+    /// Whether the client has groups of operations.
+    pub(crate) groups: bool,
+    /// How often members probe each other, where suspicion decides.
+    pub(crate) probe_every: Option<Millis>,
+    /// Whether 'at most one' is promised under these settings, suspicion apart.
     pub(crate) exclusive: bool,
 }
 
@@ -208,6 +218,7 @@ impl Settings {
         Timing { stop_budget, ..timing }.check().expect("the timings are drawn so that they fit");
         let keep = rng.f64() < 0.15;
         let max_pause = rng.bool().then(|| ms(rng.u64(1000..20_000)));
+        let fast = rng.f64() < 0.3;
         let policy = Policy {
             on_pause: if keep { OnPause::Keep { max_pause } } else { OnPause::Stop },
             stop_budget,
@@ -220,6 +231,9 @@ impl Settings {
             max_takeovers: TakeoverLimit { count: rng.u32(2..9), within: ms(rng.u64(8000..40_000)) },
             better_after: ms(if rng.bool() { rng.u64(1000..15_000) } else { 3_600_000 }),
             startup_wait: ms(rng.u64(0..3000)),
+            fenced: true,
+            fast_failover: fast,
+            suspect_after: ms(rng.u64(50..1500)),
         };
         let mut weights: Vec<_> = Fault::ALL.into_iter().map(|fault| (fault, weight(rng))).collect();
         // Most seeds promise 'at most one'.
@@ -239,6 +253,9 @@ impl Settings {
             hangs: weight(rng) * 0.3,
             work_ends: weight(rng) * 0.5,
         };
+        let groups = rng.f64() < 0.7;
+        // Without groups a late deletion can hit the next leader's place.
+        let exclusive = exclusive && (groups || !fast);
         let twin = rng.f64() < 0.15;
         let wait = rng.bool() || twin;
         let sites = ["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec();
@@ -259,6 +276,8 @@ impl Settings {
             app,
             loss: weight(rng) * 0.1,
             twin,
+            groups,
+            probe_every: fast.then(|| rng.u64(20..400)),
             exclusive,
         }
     }

@@ -63,6 +63,7 @@ fn describe(request: &Request) -> String {
         Request::Create { path, data, .. } => format!("create {path} {}", text(data)),
         Request::Set { path, data, version } => format!("set {path} v{version} {}", text(data)),
         Request::CreateSequential { prefix, .. } => format!("create {prefix}#"),
+        Request::DeleteWhile { path, version, .. } => format!("delete {path} {version} unless decided anew"),
         Request::Delete { path, version } => format!("delete {path} {version:?}"),
         request => short(&format!("{request:?}")),
     }

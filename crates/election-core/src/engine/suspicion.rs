@@ -1,0 +1,166 @@
+//! Faster than the session timeout, where that is safe: members say whom they can't
+//! reach, and a leader that enough of them have lost is put out of office.
+//!
+//! What the others see proves nothing about a leader: it may be alive, hold its
+//! session, and act. So this is for jobs whose resource refuses old tokens, and off
+//! unless [`Policy::fenced`] and [`Policy::fast_failover`] say so.
+//!
+//! - A **witness** is a member other than the suspect. It publishes in its own record
+//!   whom it has not reached for `suspect_after`; nothing is written while nothing
+//!   changes, and no loss that is shorter.
+//! - A suspect is **deposed** if a majority of its witnesses have lost it, two at
+//!   least, and they stand in more than one site where members stand in more than one:
+//!   a single witness may have lost its own network, and so may a single site.
+//! - The elector may be lost with the leader. So a member that has lost the ballot
+//!   before its own looks at the membership, too, and **acts for the elector** while
+//!   every ballot below its own is a suspect in that same sense. Two electors at once
+//!   do no harm: whatever they write is a compare-and-set.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Engine,
+    decision::Undecided,
+    elector::{Facts, Verdict, loud},
+    policy::Policy,
+    view::Meta,
+    watchdog::Watchdog,
+};
+use crate::{
+    ids::{Ballot, SiteId},
+    record::{Elected, MemberRecord, Named, Unreached},
+    time::Now,
+};
+
+/// How many lost members a record names: more witnesses' words than these decide
+/// nothing that fewer don't.
+const NAMED: usize = 32;
+
+/// Whom this member can't reach.
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct Reach {
+    /// Since when no probe was answered.
+    failing: BTreeMap<Ballot, Now>,
+    /// Those for which that has lasted.
+    lost: BTreeSet<Ballot>,
+}
+
+impl Reach {
+    /// A round of probes has ended. It is judged here and not when time has passed
+    /// since: a process that was frozen has lost nobody, it has merely not asked.
+    pub(super) fn told(&mut self, unanswered: &BTreeSet<Ballot>, policy: &Policy, now: Now) {
+        self.failing.retain(|ballot, _| unanswered.contains(ballot));
+        for ballot in unanswered {
+            self.failing.entry(ballot.clone()).or_insert(now);
+        }
+        let lasts = |since: &Now| now.time.since(since.time) >= policy.suspect_after;
+        self.lost =
+            self.failing.iter().filter(|(_, since)| lasts(since)).map(|(ballot, _)| ballot.clone()).collect();
+    }
+
+    fn has_lost(&self, ballot: &Ballot) -> bool {
+        self.lost.contains(ballot)
+    }
+
+    /// What the own record says.
+    pub(super) fn published(&self) -> Vec<Unreached> {
+        let lost = self.failing.iter().filter(|(ballot, _)| self.lost.contains(*ballot));
+        lost.take(NAMED)
+            .map(|(ballot, since)| Unreached { ballot: ballot.clone(), since_ms: since.unix_ms })
+            .collect()
+    }
+}
+
+/// Who has lost `suspect`, if that is enough to depose it.
+pub(super) fn witnesses<'a>(
+    members: &'a [MemberRecord],
+    suspect: &Ballot,
+    site: &SiteId,
+) -> Option<Vec<&'a MemberRecord>> {
+    let mut others = 0;
+    let mut sites = BTreeSet::from([site]);
+    let mut lost = Vec::new();
+    for member in members.iter().filter(|m| m.ballot != *suspect) {
+        others += 1;
+        sites.insert(&member.site);
+        if member.unreached.iter().any(|u| u.ballot == *suspect) {
+            lost.push(member);
+        }
+    }
+    let seen_from: BTreeSet<_> = lost.iter().map(|m| &m.site).collect();
+    let enough = lost.len() >= 2 && 2 * lost.len() > others && (sites.len() == 1 || seen_from.len() > 1);
+    enough.then_some(lost)
+}
+
+impl Facts<'_> {
+    /// Puts whoever is in office, or on its way there, out of it if it is suspected.
+    /// `otherwise` is the verdict without suspicion.
+    pub(super) fn suspicion(
+        &self,
+        elected: &Elected,
+        meta: Meta,
+        named: &Named,
+        watchdog: &mut Watchdog,
+        otherwise: impl FnOnce(&mut Watchdog) -> Verdict,
+    ) -> Verdict {
+        let holder = self.current.map_or_else(|| named.clone(), |(current, _)| current.named());
+        let lost = if self.policy.may_suspect() {
+            witnesses(self.members, &holder.ballot, &holder.site)
+        } else {
+            None
+        };
+        let Some(lost) = lost else {
+            return otherwise(watchdog);
+        };
+        let names: Vec<_> = lost.iter().map(|m| m.member.as_str()).collect();
+        let what = format!("{} is not reached by {}", holder.member, names.join(", "));
+        let noticed = watchdog.noticed(elected.term, "suspected", self.now);
+        let suspects: Vec<_> = self.suspects().collect();
+        let question = self.question(noticed);
+        let why = match question.depose(&holder, &what, &suspects, self.current.is_some()) {
+            Ok(next) => return Verdict::Write(Box::new(next), Some(meta.version)),
+            Err(Undecided::Held { sentence, until_ms }) => {
+                watchdog.wake_at(self.time_of(until_ms));
+                sentence
+            }
+            Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
+                self.wake_at_exclusions_end(watchdog);
+                why
+            }
+        };
+        // An unreachable leader is better than none.
+        match otherwise(watchdog) {
+            Verdict::Wait { sentence, .. } => loud("suspected", format!("{what}; {why}; {sentence}")),
+            verdict => verdict,
+        }
+    }
+
+    /// Everyone who would be deposed.
+    fn suspects(&self) -> impl Iterator<Item = Named> {
+        let all = self.members.iter();
+        all.filter(|m| witnesses(self.members, &m.ballot, &m.site).is_some()).map(MemberRecord::named)
+    }
+}
+
+impl Engine {
+    /// Whether this member decides: its ballot is the lowest, or it has lost the one
+    /// before its own.
+    pub(super) fn watches_membership(&self) -> bool {
+        self.registration.is_lowest() || self.has_lost_its_predecessor()
+    }
+
+    fn has_lost_its_predecessor(&self) -> bool {
+        self.config.policy.may_suspect()
+            && self.registration.before().is_some_and(|before| self.reach.has_lost(before))
+    }
+
+    /// Whether everyone with a lower ballot is a suspect, as far as the membership has
+    /// been read.
+    pub(super) fn acts_for_the_elector(&self) -> bool {
+        let (Some(mine), Some(members)) = (self.registration.ballot(), &self.view.members) else {
+            return false;
+        };
+        let mut lower = members.iter().filter(|m| m.ballot < *mine);
+        lower.all(|m| witnesses(members, &m.ballot, &m.site).is_some())
+    }
+}

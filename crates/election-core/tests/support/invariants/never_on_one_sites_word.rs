@@ -1,0 +1,32 @@
+//! Nobody is put out of office on the word of a single witness, nor of a single site
+//! where members stand in more than one.
+//!
+//! A witness, or a whole site, that can't reach the leader may be what is cut off
+//! itself: a site that returns must not disturb the leader of the other
+//! (patroni/patroni#3314, #3359).
+
+use std::collections::BTreeSet;
+
+use election_core::{Ballot, SiteId};
+
+use super::Verdict;
+
+/// A node whose probes of the suspect went unanswered lately.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    pub(crate) host: usize,
+    pub(crate) site: SiteId,
+}
+
+/// `suspect` is put out of office; `sites` are those with members.
+pub(crate) fn check(suspect: &Ballot, witnesses: &[Witness], sites: &BTreeSet<SiteId>) -> Verdict {
+    let hosts: Vec<_> = witnesses.iter().map(|w| w.host).collect();
+    let from: BTreeSet<_> = witnesses.iter().map(|w| &w.site).collect();
+    if hosts.len() < 2 {
+        return Err(format!("never on one word: {suspect} is deposed, and only {hosts:?} have lost it"));
+    }
+    if sites.len() > 1 && from.len() < 2 {
+        return Err(format!("never on one site's word: {suspect} is deposed, and only {from:?} has lost it"));
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Members that probe each other, where suspicion decides, and what may follow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use election_core::{
+    Ballot,
+    engine::Event,
+    record::{Cause, Current, Elected, MemberRecord, Record},
+};
+
+use super::{Due, Sim, ToWorker, host::Unseen};
+use crate::{
+    invariants::never_on_one_sites_word::{self, Witness},
+    zookeeper::Millis,
+};
+
+/// Who has said what, and whom it has cost the office.
+#[derive(Debug, Default)]
+pub(crate) struct Probing {
+    /// When each node was last told that a ballot did not answer.
+    unanswered: BTreeMap<(usize, Ballot), Millis>,
+    /// The tokens of leaderships that were ended on what others said.
+    deposed: BTreeSet<u64>,
+}
+
+impl Probing {
+    /// Whether this leadership was ended while it may have been alive: until its
+    /// holder knows, it may act beside the next, and the resource refuses it.
+    pub(crate) fn has_deposed(&self, token: u64) -> bool {
+        self.deposed.contains(&token)
+    }
+}
+
+impl Sim {
+    /// A node asks all others whether they are there.
+    pub(super) fn probe(&mut self, host: usize) {
+        let Some(every) = self.settings.probe_every else {
+            return;
+        };
+        let delay = self.rng.u64(every / 2..=every * 3 / 2);
+        self.after(delay, Due::Probe(host));
+        if self.hosts[host].process.is_none() || self.hosts[host].frozen.is_some() {
+            return;
+        }
+        let mut unanswered = BTreeSet::new();
+        for record in self.registered().into_values() {
+            let answers = (0..self.hosts.len()).any(|h| h != host && self.answers(host, h, &record.ballot));
+            if record.member != self.hosts[host].member && !answers {
+                self.probing.unanswered.insert((host, record.ballot.clone()), self.now);
+                unanswered.insert(record.ballot);
+            }
+        }
+        self.tell_worker(host, 1, ToWorker::Event(Event::Probed { unanswered }));
+    }
+
+    fn answers(&self, from: usize, to: usize, ballot: &Ballot) -> bool {
+        let (from, to) = (&self.hosts[from], &self.hosts[to]);
+        let seen = match &to.net.unseen {
+            Unseen::Nobody => true,
+            Unseen::All => false,
+            Unseen::Site(site) => *site != from.site || from.site == to.site,
+        };
+        let lives = to.frozen.is_none()
+            && to.process.as_ref().is_some_and(|p| p.engine.ballot().as_ref() == Some(ballot));
+        seen && lives && !from.net.cut && !to.net.cut
+    }
+
+    fn registered(&self) -> BTreeMap<String, MemberRecord> {
+        let nodes = self.zk.tree_at(&self.paths.nodes(), self.zk.zxid());
+        let usable = |(name, node): (String, _)| {
+            let node: election_core::engine::Node = node;
+            let record = MemberRecord::decode(&name, &node.data).ok()?;
+            Some((name, record))
+        };
+        nodes.into_iter().filter_map(usable).collect()
+    }
+
+    /// A decision was written: did it rest on enough of the others?
+    pub(super) fn check_suspicion(&mut self, elected: &Elected) {
+        if elected.cause != Cause::Suspected || elected.named().is_some() {
+            return;
+        }
+        self.summary.suspected += 1;
+        let Some(suspect) = elected.previous.as_ref().map(|p| p.ballot.clone()) else {
+            return;
+        };
+        let lowest = self.registered().into_values().min_by(|a, b| a.ballot.cmp(&b.ballot));
+        self.summary.stand_ins +=
+            u64::from(lowest.is_some_and(|lowest| lowest.member.as_str() != elected.decided_by));
+        let place = self.zk.get(&self.paths.current()).cloned();
+        if let Some(place) = place
+            && Current::decode("current", &place.data).is_ok_and(|c| c.ballot == suspect)
+        {
+            let token = u64::try_from(place.czxid).unwrap_or(0) + elected.token_base;
+            self.probing.deposed.insert(token);
+        }
+        // What an elector knows can be as old as its lease is long, and the slowest watch.
+        let since = self.now.saturating_sub(2 * self.settings.timeout + 12_000);
+        let mut witnesses = Vec::new();
+        for ((host, ballot), at) in &self.probing.unanswered {
+            if *ballot == suspect && *at >= since {
+                witnesses.push(Witness { host: *host, site: self.hosts[*host].site.clone() });
+            }
+        }
+        let sites: BTreeSet<_> = self.registered_for_long(since).map(|m| m.site).collect();
+        let verdict = never_on_one_sites_word::check(&suspect, &witnesses, &sites);
+        self.require(verdict);
+    }
+
+    /// Who stands in the election since before `since`: nobody can have missed it.
+    fn registered_for_long(&self, since: Millis) -> impl Iterator<Item = MemberRecord> {
+        let before = self.zk.zxid_at(since);
+        let nodes = self.zk.tree_at(&self.paths.nodes(), self.zk.zxid());
+        let old = nodes.into_iter().filter(move |(_, node)| node.czxid <= before);
+        old.filter_map(|(name, node)| MemberRecord::decode(&name, &node.data).ok())
+    }
+}

@@ -1,0 +1,46 @@
+//! What is written, as it is written: the promises that a record alone can break.
+
+use election_core::record::{Current, Elected, Record, Request};
+
+use super::{Sim, faults, host, trace};
+use crate::invariants::exclusions_end;
+
+impl Sim {
+    pub(super) fn check_written(&mut self, path: &str) {
+        let Some(node) = self.zk.get(path).cloned() else {
+            return;
+        };
+        let unix_ms = host::EPOCH_MS + self.now;
+        if path == self.paths.elected() {
+            let Ok(elected) = Elected::decode(path, &node.data) else {
+                return;
+            };
+            self.trace.line(self.now, || format!("    elected: {}", trace::elected(&elected)));
+            self.last_good_elected = Some(node.data);
+            if elected.named().is_none() {
+                self.summary.vacated += 1;
+            }
+            self.check_suspicion(&elected);
+            self.summary.excluded += elected.exclusions.len() as u64;
+            self.summary.successions += u64::from(elected.sentence.contains("being first in line"));
+            let span = u64::try_from(self.settings.policy.exclusion.as_millis()).unwrap_or(u64::MAX);
+            let verdict = self
+                .checks
+                .decisions
+                .stands(&elected)
+                .and_then(|()| self.checks.requests.decision(&elected))
+                .and_then(|()| self.checks.tenures.decided(&elected))
+                .and_then(|()| exclusions_end::check(&elected, unix_ms, span, 2 * faults::WALL_ERROR));
+            self.require(verdict);
+        } else if path == self.paths.current() {
+            if let Ok(current) = Current::decode(path, &node.data) {
+                self.checks.tenures.holds(&current);
+            }
+        } else if let Some(name) = path.strip_prefix(&format!("{}/", self.paths.requests()))
+            && let Ok(request) = Request::decode(path, &node.data)
+        {
+            let verdict = self.checks.requests.written(name, &request);
+            self.require(verdict);
+        }
+    }
+}
