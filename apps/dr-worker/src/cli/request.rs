@@ -198,7 +198,7 @@ impl Underway<'_> {
         output::say("no elector answers; carrying it out from here");
         let config = self.operator.config.policy_of(&self.job);
         // What a job needs to stop is for workers to know.
-        let policy = config.engine(Duration::ZERO);
+        let policy = config.engine(Duration::ZERO, false);
         let strategy = config.sites().strategy();
         operator::force(
             &self.operator.session,

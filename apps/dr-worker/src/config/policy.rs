@@ -32,6 +32,11 @@ pub struct PolicyConfig {
     pub acquire_timeout: Duration,
     /// For how long a member that failed is not named.
     pub exclusion: Duration,
+    /// Whether a leader that enough members don't reach makes room before its session ends, if
+    /// the job is fenced.
+    pub fast_failover: bool,
+    /// How long a member must have gone unanswered before another one says so.
+    pub suspect_after: Duration,
 }
 
 /// At most so many takeovers in so long.
@@ -94,6 +99,8 @@ impl Default for PolicyConfig {
             release_timeout: seconds(30),
             acquire_timeout: seconds(10),
             exclusion: seconds(300),
+            fast_failover: false,
+            suspect_after: Duration::from_millis(500),
         }
     }
 }
@@ -101,6 +108,8 @@ impl Default for PolicyConfig {
 /// A day: a longer wait than that is a mistake in the unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const SECOND: Duration = Duration::from_secs(1);
+/// Below that a busy machine would suspect everybody.
+const SHORTEST_SUSPICION: Duration = Duration::from_millis(100);
 
 impl PolicyConfig {
     /// Who should lead.
@@ -119,8 +128,9 @@ impl PolicyConfig {
         }
     }
 
-    /// How the election behaves for a job that needs `stop_budget` to end.
-    pub fn engine(&self, stop_budget: Duration) -> Policy {
+    /// How the election behaves for a job that needs `stop_budget` to end; `fenced` if its
+    /// resource checks tokens.
+    pub fn engine(&self, stop_budget: Duration, fenced: bool) -> Policy {
         Policy {
             on_pause: match self.on_pause {
                 OnPause::Stop => election_core::engine::OnPause::Stop,
@@ -138,6 +148,9 @@ impl PolicyConfig {
                 within: self.max_takeovers.within,
             },
             better_after: self.failback_after,
+            fenced,
+            fast_failover: self.fast_failover,
+            suspect_after: self.suspect_after,
             ..Policy::default()
         }
     }
@@ -174,11 +187,13 @@ impl PolicyConfig {
             release_timeout: section.duration("release_timeout", base.release_timeout, watchdog.clone()),
             acquire_timeout: section.duration("acquire_timeout", base.acquire_timeout, watchdog),
             exclusion: section.duration("exclusion", base.exclusion, any),
+            fast_failover: section.or("fast_failover", base.fast_failover),
+            suspect_after: section.duration("suspect_after", base.suspect_after, SHORTEST_SUSPICION..=DAY),
         };
         if section.or("slots", 1_u32) != 1 {
             section.problem("slots", "more leaders than one are not supported by this version; valid: 1");
         }
-        section.not_yet(&["failback_windows", "fast_failover", "suspect_after"]);
+        section.not_yet(&["failback_windows"]);
         policy
     }
 }

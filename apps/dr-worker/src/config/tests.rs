@@ -243,8 +243,6 @@ fn unknown_keys_are_refused_wherever_they_stand() {
 #[test]
 fn what_this_version_cannot_do_is_refused_not_ignored() {
     for (key, value, part) in [
-        ("policy.fast_failover", "true", "not supported by this version"),
-        ("policy.suspect_after", "500ms", "not supported by this version"),
         ("policy.failback_windows", "[]", "not supported by this version"),
         ("zookeeper.tls", "{ ca_file = \"x\" }", "not supported by this version"),
         ("http.token_file", "x", "not supported by this version"),

@@ -11,6 +11,7 @@
 
 mod handler;
 mod memory;
+mod peers;
 mod signals;
 mod slot;
 mod watch;
@@ -117,13 +118,23 @@ async fn join(
         let me = profile(config, http_port);
         let mut election = ElectionConfig::new(&config.zookeeper.root, job.name(), me, recipe)
             .map_err(|message| Error::Setting { key: "job", message })?;
-        election.policy = job.policy.engine(job.spec.stop_budget());
+        election.policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
         election.leftovers = leftovers(&incarnation, &election.paths, config, memory).await;
+        let (may_suspect, suspect_after) = (election.policy.may_suspect(), election.policy.suspect_after);
+        if election.policy.fast_failover && !may_suspect {
+            let job = job.name();
+            tracing::warn!(job, "fast_failover does nothing for a job that is not fenced");
+        }
+        let paths = election.paths.clone();
         let slot = Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards.clone()));
         let handler = JobHandler::new(Arc::clone(&slot));
         let path = election.paths.node(&config.node.id);
         let election = Election::join(session.clone(), election, handler);
         background.spawn(memory.clone().keep(path, election.status()));
+        if may_suspect {
+            peers::check_own_address(&config.http.listen, &config.node.address);
+            background.spawn(peers::probe(session.clone(), paths, election.clone(), suspect_after));
+        }
         jobs.push(Job { election, slot });
     }
     background.spawn(watch::timing(session.clone(), config.clone()));

@@ -61,6 +61,8 @@ pub enum Rule {
     VacateExcludedOnly,
     /// A leader stops when somebody else, or another term, is named.
     StandDown,
+    /// A leader is deposed on the word of more than one site only.
+    WitnessesOfTwoSites,
 }
 
 /// Which rules hold: all of them, but for a test.

@@ -23,6 +23,7 @@ use super::{
     decision::Undecided,
     elector::{Facts, Verdict, loud},
     policy::Policy,
+    rules::{Rule, Rules},
     view::Meta,
     watchdog::Watchdog,
 };
@@ -76,6 +77,7 @@ pub(super) fn witnesses<'a>(
     members: &'a [MemberRecord],
     suspect: &Ballot,
     site: &SiteId,
+    rules: Rules,
 ) -> Option<Vec<&'a MemberRecord>> {
     let mut others = 0;
     let mut sites = BTreeSet::from([site]);
@@ -88,7 +90,8 @@ pub(super) fn witnesses<'a>(
         }
     }
     let seen_from: BTreeSet<_> = lost.iter().map(|m| &m.site).collect();
-    let enough = lost.len() >= 2 && 2 * lost.len() > others && (sites.len() == 1 || seen_from.len() > 1);
+    let of_two_sites = sites.len() == 1 || seen_from.len() > 1 || !rules.keep(Rule::WitnessesOfTwoSites);
+    let enough = lost.len() >= 2 && 2 * lost.len() > others && of_two_sites;
     enough.then_some(lost)
 }
 
@@ -105,7 +108,7 @@ impl Facts<'_> {
     ) -> Verdict {
         let holder = self.current.map_or_else(|| named.clone(), |(current, _)| current.named());
         let lost = if self.policy.may_suspect() {
-            witnesses(self.members, &holder.ballot, &holder.site)
+            witnesses(self.members, &holder.ballot, &holder.site, self.rules)
         } else {
             None
         };
@@ -138,7 +141,8 @@ impl Facts<'_> {
     /// Everyone who would be deposed.
     fn suspects(&self) -> impl Iterator<Item = Named> {
         let all = self.members.iter();
-        all.filter(|m| witnesses(self.members, &m.ballot, &m.site).is_some()).map(MemberRecord::named)
+        all.filter(|m| witnesses(self.members, &m.ballot, &m.site, self.rules).is_some())
+            .map(MemberRecord::named)
     }
 }
 
@@ -161,6 +165,6 @@ impl Engine {
             return false;
         };
         let mut lower = members.iter().filter(|m| m.ballot < *mine);
-        lower.all(|m| witnesses(members, &m.ballot, &m.site).is_some())
+        lower.all(|m| witnesses(members, &m.ballot, &m.site, self.rules).is_some())
     }
 }

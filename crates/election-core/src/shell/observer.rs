@@ -146,6 +146,19 @@ impl Observer {
         Ok(snapshot)
     }
 
+    /// The member that stands with this ballot, if both are there.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer, or the record can't be used.
+    pub async fn member(&self, paths: &Paths, ballot: &Ballot) -> Result<Option<MemberRecord>, ReadError> {
+        let Some(node) = self.read(&paths.ballot(ballot)).await? else { return Ok(None) };
+        let Ok(member) = String::from_utf8_lossy(&node.data).parse::<MemberId>() else { return Ok(None) };
+        let path = paths.node(&member);
+        let Some(node) = self.read(&path).await? else { return Ok(None) };
+        let record = MemberRecord::decode(&path, &node.data)?;
+        Ok((record.ballot == *ballot).then_some(record))
+    }
+
     /// The leaderships that are kept, oldest first; entries that can't be used apart.
     ///
     /// # Errors
