@@ -133,6 +133,7 @@ transcripts! {
     refused_requests,
     queue_first_election,
     single_first_election,
+    single_restart_with_leftovers,
     suspected_leader,
     seen_by_one_site,
     suspected_and_nobody_else,

@@ -35,7 +35,7 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<History, Error> 
     let job = operator.one(job).await?;
     let paths = operator.paths(&job)?;
     let observer = operator.observer().await?;
-    if observer.session().get(&paths.election()).await?.is_none() {
+    if observer.layout(&paths).await?.is_none() {
         return Err(Error::Failed(format!("there is no election at {}", paths.base())));
     }
     let (entries, unreadable) = observer.history(&paths).await?;

@@ -155,12 +155,21 @@ fn describe(cluster: &Cluster) -> String {
     } else {
         let heading = ["MEMBER", "SITE", "ROLE", "TERM", "HEALTH", "NEXT", "ADDRESS", "HTTP"];
         lines.push(output::table(&heading, &rows));
-        lines.push("  * decides".dimmed().to_string());
+        lines.extend(footnote(cluster.recipe).map(|note| note.dimmed().to_string()));
     }
     let worth_showing =
         |request: &&OpenRequest| !request.outcome.is_final() || Some(*request) == cluster.requests.last();
     lines.extend(cluster.requests.iter().filter(worth_showing).map(request_line));
     lines.join("\n")
+}
+
+/// What the table leaves open.
+fn footnote(recipe: &str) -> Option<&'static str> {
+    match recipe {
+        "elector" => Some("  * decides"),
+        "single" => Some("  those who wait have no znode, so they are not shown"),
+        _ => None,
+    }
 }
 
 fn headline(cluster: &Cluster) -> String {
@@ -181,7 +190,11 @@ fn headline(cluster: &Cluster) -> String {
         Mode::Observe => ", mode observe".to_owned(),
     };
     let drained: String = cluster.drained.iter().map(|site| format!(", site {site} is drained")).collect();
-    format!("{}: {leader}, term {}{mode}{drained}", cluster.election.bold(), cluster.term)
+    let recipe = match cluster.recipe {
+        "elector" => String::new(),
+        other => format!(", recipe {other}"),
+    };
+    format!("{}: {leader}, term {}{recipe}{mode}{drained}", cluster.election.bold(), cluster.term)
 }
 
 fn request_line(request: &OpenRequest) -> String {

@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and who answers.
 
 mod config;
+mod contest;
 mod election;
 mod history;
 mod list;

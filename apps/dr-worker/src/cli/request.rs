@@ -6,13 +6,16 @@ use election_core::{
     MemberId, SiteId,
     paths::Paths,
     record::{Request, RequestKind, RequestState, Target},
-    shell::operator::{self, Ticket},
+    shell::{
+        Layout,
+        operator::{self, Ticket},
+    },
 };
 use serde_json::json;
 use zk_session::BootTime;
 
 use super::{
-    Output,
+    Output, contest,
     election::{Operator, asker},
     list::target,
     output,
@@ -24,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What both kinds of move take.
 #[derive(Debug, clap::Args)]
-struct Move {
+pub(super) struct Move {
     /// Of which job; the only one by default.
     #[arg(long, value_name = "JOB")]
-    job: Option<String>,
+    pub(super) job: Option<String>,
     /// Who should lead; the best other member by default.
     #[arg(long, value_name = "MEMBER", conflicts_with = "to_site")]
     to: Option<MemberId>,
@@ -39,10 +42,10 @@ struct Move {
     reason: Option<String>,
     /// Wait until the new leader is ready, or it is certain that there will be none.
     #[arg(long)]
-    wait: bool,
+    pub(super) wait: bool,
     /// How long to wait [default: as long as the policy gives all phases of a move].
     #[arg(long, value_name = "DURATION", requires = "wait", value_parser = humantime::parse_duration)]
-    timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
 }
 
 /// `switchover`
@@ -110,6 +113,10 @@ struct Underway<'a> {
 async fn carry_out(operator: &Operator, wanted: &Move, request: &Request, how: Output) -> Result<(), Error> {
     let job = operator.one(wanted.job.as_deref()).await?;
     let paths = operator.paths(&job)?;
+    match operator.observer().await?.layout(&paths).await? {
+        None | Some(Layout::Elector) => {}
+        Some(layout) => return contest::move_on(operator, &job, &paths, layout, wanted, request, how).await,
+    }
     let ticket = operator::ask(&operator.session, &paths, request).await?;
     let underway = Underway { operator, job, paths, ticket, request };
     underway.say_asked(wanted.wait);

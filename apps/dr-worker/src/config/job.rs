@@ -27,8 +27,12 @@ choice! {
     pub enum Recipe {
         /// The member with the lowest ballot decides by policy.
         Elector = "elector",
+        /// Whoever has waited longest follows.
+        Queue = "queue",
+        /// Whoever is quickest follows.
+        Single = "single",
     }
-    later: ["queue", "single"]
+    later: []
 }
 
 choice! {
@@ -92,7 +96,7 @@ impl JobConfig {
             on_leader_changed: read_hook("on_leader_changed", section),
         });
         let fenced = section.or("fenced", false);
-        let policy = Self::read_policy(section, policy);
+        let policy = Self::read_policy_for(recipe, section, policy);
         Some(Self {
             recipe,
             fenced,
@@ -113,8 +117,17 @@ impl JobConfig {
 
     /// Only the job's policy, for those who don't run it.
     pub(super) fn read_policy(section: &mut Section<'_>, base: &PolicyConfig) -> PolicyConfig {
+        Self::read_policy_for(Recipe::Elector, section, base)
+    }
+
+    fn read_policy_for(recipe: Recipe, section: &mut Section<'_>, base: &PolicyConfig) -> PolicyConfig {
         let unset = Origin::Inherited("policy".to_owned());
-        section.table_over("policy", unset, |section| PolicyConfig::read(section, base))
+        section.table_over("policy", unset, |section| {
+            if recipe != Recipe::Elector {
+                PolicyConfig::refuse_what_takes_an_elector(section, recipe.as_str());
+            }
+            PolicyConfig::read(section, base)
+        })
     }
 }
 

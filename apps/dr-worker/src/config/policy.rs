@@ -105,6 +105,21 @@ impl Default for PolicyConfig {
     }
 }
 
+/// What only an elector heeds.
+const DECISIONS: [&str; 11] = [
+    "sites",
+    "on_leader_failure",
+    "failback",
+    "failback_after",
+    "failback_windows",
+    "cooldown",
+    "max_takeovers",
+    "release_timeout",
+    "acquire_timeout",
+    "fast_failover",
+    "suspect_after",
+];
+
 /// A day: a longer wait than that is a mistake in the unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -152,6 +167,16 @@ impl PolicyConfig {
             fast_failover: self.fast_failover,
             suspect_after: self.suspect_after,
             ..Policy::default()
+        }
+    }
+
+    /// A job's own policy must not ask for what its recipe has nobody to decide.
+    pub(super) fn refuse_what_takes_an_elector(section: &mut Section<'_>, recipe: &str) {
+        for key in DECISIONS {
+            if section.has(key) {
+                let message = format!("the recipe {recipe:?} has nobody to heed it; only \"elector\" has");
+                section.problem(key, message);
+            }
         }
     }
 

@@ -246,7 +246,6 @@ fn what_this_version_cannot_do_is_refused_not_ignored() {
         ("policy.failback_windows", "[]", "not supported by this version"),
         ("zookeeper.tls", "{ ca_file = \"x\" }", "not supported by this version"),
         ("http.token_file", "x", "not supported by this version"),
-        ("job.orders.recipe", "queue", "\"queue\" is not supported by this version; valid: \"elector\""),
         ("job.orders.policy.slots", "3", "not supported by this version; valid: 1"),
     ] {
         let set = format!("{key}={value}");
@@ -260,7 +259,7 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
     for (key, value, parts) in [
         ("zookeeper.driver", "zk", ["\"zk\" is not known", "\"zookeeper-client\", \"zookeeper-async\""]),
         ("policy.on_pause", "wait", ["\"wait\" is not known", "\"stop\", \"keep\""]),
-        ("job.orders.recipe", "paxos", ["\"paxos\" is not known", "\"elector\""]),
+        ("job.orders.recipe", "paxos", ["\"paxos\" is not known", "\"elector\", \"queue\", \"single\""]),
         ("job.orders.stop_signal", "SIGCHLD", ["is no stop signal", "SIGTERM"]),
         ("http.listen", "7080", ["is no host:port", "127.0.0.1:7080"]),
         ("zookeeper.connect", "zk1", ["\"zk1\" is no host:port", "zk1:2181"]),
@@ -447,5 +446,21 @@ fn the_examples_in_the_sample_file_are_valid_and_every_key_occurs() {
     }
     for word in ["interval", "url", "address", "notify", "exec"] {
         assert!(text.contains(word), "{word} does not occur in config/base.toml");
+    }
+}
+
+#[test]
+fn a_policy_that_takes_an_elector_is_refused_with_the_other_recipes() {
+    for recipe in ["queue", "single"] {
+        let given = || Given::file(SMALL).set(&format!("job.orders.recipe={recipe}"));
+        assert_eq!(given().load().unwrap().jobs[0].recipe.as_str(), recipe);
+        // What goes for all jobs goes for those that can heed it.
+        let loaded = given().set("policy.failback=auto").set("job.orders.policy.exclusion=1s").load();
+        assert!(loaded.is_ok(), "{loaded:?}");
+        let set = "job.orders.policy.failback=auto";
+        given().set(set).refused(
+            &format!("--set {set}: job.orders.policy.failback: "),
+            &[recipe, "only \"elector\" has"],
+        );
     }
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use election_core::{
+    Ballot,
     record::{MemberRecord, Record as _},
     shell::ElectionStatus,
 };
@@ -33,9 +34,13 @@ impl Memory {
 
     /// Whether the last worker of this directory made what stands at `znode`.
     pub(super) fn made(&self, znode: &str, data: &[u8]) -> bool {
-        let Ok(record) = MemberRecord::decode(znode, data) else { return false };
+        MemberRecord::decode(znode, data).is_ok_and(|record| self.holds(znode, &record.ballot))
+    }
+
+    /// Whether that was the last ballot of this directory's worker.
+    pub(super) fn holds(&self, znode: &str, ballot: &Ballot) -> bool {
         let ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
-        ballots.get(znode).is_some_and(|ballot| ballot == record.ballot.as_str())
+        ballots.get(znode).is_some_and(|known| known == ballot.as_str())
     }
 
     /// Remembers each ballot that this worker gets for the member's znode.

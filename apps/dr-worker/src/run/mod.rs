@@ -20,15 +20,15 @@ mod worker;
 use std::{process, sync::Arc, time::Duration};
 
 use election_core::{
-    engine::{Leftovers, Profile, Recipe},
+    engine::{Leftovers, Profile, QueueFormat, Recipe},
     paths::Paths,
-    shell::{Election, ElectionConfig, Ended},
+    shell::{Election, ElectionConfig, Ended, Observer},
 };
 use tokio::{net::TcpListener, task::JoinSet};
-use zk_session::{Incarnation, Session};
+use zk_session::Session;
 
 use crate::{
-    config::{Config, HostPort},
+    config::{self, Config, HostPort, JobConfig},
     connect::connect,
     error::Error,
     guard::BootTime,
@@ -114,16 +114,25 @@ async fn join(
     }
     let mut jobs = Vec::new();
     for job in &config.jobs {
-        let recipe = Recipe::Elector(job.policy.sites().strategy());
+        let recipe = match job.recipe {
+            config::Recipe::Elector => Recipe::Elector(job.policy.sites().strategy()),
+            config::Recipe::Queue => Recipe::Queue(QueueFormat::Native),
+            config::Recipe::Single => Recipe::Single,
+        };
         let me = profile(config, http_port);
         let mut election = ElectionConfig::new(&config.zookeeper.root, job.name(), me, recipe)
             .map_err(|message| Error::Setting { key: "job", message })?;
         election.policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
-        election.leftovers = leftovers(&incarnation, &election.paths, config, memory).await;
-        let (may_suspect, suspect_after) = (election.policy.may_suspect(), election.policy.suspect_after);
+        let observer = Observer::new(incarnation.clone());
+        check_recipe(&observer, &election.paths, job).await?;
+        election.leftovers = leftovers(&observer, &election.paths, config, job.recipe, memory).await;
+        let decides = job.recipe == config::Recipe::Elector;
+        let (may_suspect, suspect_after) =
+            (decides && election.policy.may_suspect(), election.policy.suspect_after);
         if election.policy.fast_failover && !may_suspect {
             let job = job.name();
-            tracing::warn!(job, "fast_failover does nothing for a job that is not fenced");
+            let why = if decides { "is not fenced" } else { "has no elector" };
+            tracing::warn!(job, "fast_failover does nothing for a job that {why}");
         }
         let paths = election.paths.clone();
         let slot = Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards.clone()));
@@ -161,12 +170,42 @@ fn profile(config: &Config, http_port: u16) -> Profile {
 /// The lock proves that no former worker of this state directory lives; and only if what
 /// stands there was made by that one, as the directory remembers, does the proof go for it.
 /// A worker elsewhere with the same id by mistake is left in peace.
-async fn leftovers(incarnation: &Incarnation, paths: &Paths, config: &Config, memory: &Memory) -> Leftovers {
-    let path = paths.node(&config.node.id);
-    let Ok(Some(node)) = incarnation.get(&path).await else {
-        return Leftovers::Wait;
+async fn leftovers(
+    observer: &Observer,
+    paths: &Paths,
+    config: &Config,
+    recipe: config::Recipe,
+    memory: &Memory,
+) -> Leftovers {
+    let (id, path) = (&config.node.id, paths.node(&config.node.id));
+    let own = match recipe {
+        config::Recipe::Elector => {
+            let node = observer.session().get(&path).await;
+            matches!(node, Ok(Some(node)) if memory.made(&path, &node.data))
+        }
+        config::Recipe::Queue | config::Recipe::Single => {
+            let snapshot = observer.snapshot(paths).await.unwrap_or_default();
+            let mut members = snapshot.members.iter();
+            members.any(|member| member.member == *id && memory.holds(&path, &member.ballot))
+        }
     };
-    if memory.made(&path, &node.data) { Leftovers::Remove } else { Leftovers::Wait }
+    if own { Leftovers::Remove } else { Leftovers::Wait }
+}
+
+/// Two recipes in one election would be two leaders.
+async fn check_recipe(observer: &Observer, paths: &Paths, job: &JobConfig) -> Result<(), Error> {
+    let Some(standing) = observer.standing(paths).await? else { return Ok(()) };
+    if standing.as_str() == job.recipe.as_str() {
+        return Ok(());
+    }
+    let message = format!(
+        "job.{}.recipe is {:?}, and others stand in {} by the recipe {:?}: end them first, for all must use the same",
+        job.name(),
+        job.recipe.as_str(),
+        paths.base(),
+        standing.as_str()
+    );
+    Err(Error::Setting { key: "job", message })
 }
 
 async fn listen(at: &HostPort) -> Result<TcpListener, Error> {

@@ -7,7 +7,7 @@ use election_core::{
         Cause, Control, Current, Elected, Exclusion, Health, MemberRecord, Mode, RecordError, Request,
         RequestKind, RequestState, Status, Target,
     },
-    shell::Snapshot,
+    shell::{Layout, Snapshot},
 };
 use serde::Serialize;
 
@@ -20,7 +20,9 @@ pub struct Cluster {
     pub election: String,
     /// The znode that it lies under.
     pub root: String,
-    /// The decision's term; 0 before the first.
+    /// By which recipe the leader is found: `elector`, `queue` or `single`.
+    pub recipe: &'static str,
+    /// The decision's term, without an elector that of who is in office; 0 before the first.
     pub term: u64,
     /// Who decides.
     pub elector: Option<MemberId>,
@@ -203,19 +205,27 @@ impl Cluster {
         let elector = snapshot.elector().cloned();
         let elected = snapshot.elected.as_ref().map(|(elected, _)| elected);
         let office = snapshot.current.as_ref().map(|office| &office.record);
-        let members = snapshot
+        let in_office = office.filter(|_| snapshot.layout != Layout::Elector).map_or(0, |office| office.term);
+        let term = elected.map_or(in_office, |e| e.term);
+        let mut members: Vec<_> = snapshot
             .members
             .iter()
             .map(|member| {
                 let role = role_of(&member.ballot, elected, office, unix_ms);
-                member_of(member, role, elected, snapshot.lowest.as_ref())
+                member_of(member, role, elected.map_or(term, |e| e.term), elected, snapshot.lowest.as_ref())
             })
             .collect();
+        if snapshot.layout == Layout::Queue {
+            // They follow in the order in which they stand.
+            let waiting = members.iter_mut().filter(|m: &&mut Member| m.role == MemberRole::Standby);
+            waiting.zip(1..).for_each(|(member, place)| member.next = Some(place));
+        }
         let Control { mode, drained, .. } = snapshot.control.clone();
         Self {
             election: election.to_owned(),
             root: root.to_owned(),
-            term: elected.map_or(0, |e| e.term),
+            recipe: snapshot.layout.as_str(),
+            term,
             elector,
             leader: office.map(|current| Leader {
                 member: current.member.clone(),
@@ -270,6 +280,7 @@ fn role_of(ballot: &Ballot, elected: Option<&Elected>, office: Option<&Current>,
 fn member_of(
     member: &MemberRecord,
     role: MemberRole,
+    term: u64,
     elected: Option<&Elected>,
     lowest: Option<&Ballot>,
 ) -> Member {
@@ -279,7 +290,7 @@ fn member_of(
         site: member.site.clone(),
         role,
         ballot: member.ballot.clone(),
-        term: elected.filter(|_| leads).map(|e| e.term),
+        term: leads.then_some(term),
         health: match &member.health {
             Health::Healthy => "healthy".to_owned(),
             Health::Unhealthy { reason } => reason.clone(),

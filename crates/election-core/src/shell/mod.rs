@@ -6,6 +6,7 @@
 //! So nothing that the application or ZooKeeper does can keep the engine from
 //! hearing of the next thing.
 
+mod contests;
 mod election;
 mod handler;
 mod observer;
@@ -16,6 +17,7 @@ mod status;
 mod watches;
 mod work;
 
+pub use contests::Layout;
 pub use election::{Election, ElectionConfig, Ended};
 pub use handler::{Failure, Handler, Leadership, StopOrder};
 pub use observer::{Observer, ReadError, Snapshot};

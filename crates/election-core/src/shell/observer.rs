@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zk_session::{Incarnation, OpError};
 
-use super::operations::tree;
+use super::{contests::Layout, operations::tree};
 use crate::{
     engine::Node,
     ids::{Ballot, MemberId},
@@ -15,9 +15,11 @@ use crate::{
 /// An election as it was read at one moment; several reads, so no transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// The living members, lowest ballot first.
+    /// By which recipe the election is held.
+    pub layout: Layout,
+    /// The living members, lowest ballot first. Of the recipe `single` only the leader.
     pub members: Vec<MemberRecord>,
-    /// The lowest living ballot: the elector's.
+    /// The lowest living ballot: the elector's, where there is one.
     pub lowest: Option<Ballot>,
     /// The decision, with the version of its data.
     pub elected: Option<(Elected, i32)>,
@@ -97,7 +99,8 @@ impl Observer {
         let mut found = Vec::new();
         for name in self.session.children(path).await?.map(|c| c.names).unwrap_or_default() {
             let Ok(paths) = Paths::new(root, &name) else { continue };
-            if self.session.get(&paths.election()).await?.is_some() {
+            let parts = self.session.children(paths.base()).await?.map(|c| c.names).unwrap_or_default();
+            if parts.iter().any(|part| matches!(part.as_str(), "election" | "queue" | "leader")) {
                 found.push(name);
             }
         }
@@ -112,6 +115,11 @@ impl Observer {
     pub async fn snapshot(&self, paths: &Paths) -> Result<Snapshot, ReadError> {
         // What this server has not heard of yet would be missing.
         self.session.barrier().await?;
+        match self.layout(paths).await? {
+            None => return Err(ReadError::NoElection(paths.base().to_owned())),
+            Some(Layout::Elector) => {}
+            Some(layout) => return self.contest(paths, layout).await,
+        }
         let Some(ballots) = self.session.children(&paths.election()).await? else {
             return Err(ReadError::NoElection(paths.base().to_owned()));
         };

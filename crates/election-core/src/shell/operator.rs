@@ -5,6 +5,7 @@ use std::time::Duration;
 use zk_session::{BootTime, CreateMode, OpError, Recovery, Session, sleep_until};
 
 use super::{
+    contests::{Layout, place_of},
     observer::{Observer, ReadError},
     operations::{delete_while, make_parents},
     unix_ms,
@@ -12,7 +13,7 @@ use super::{
 use crate::{
     engine::{ForceStep, Policy, force_step},
     paths::Paths,
-    record::{Record, RecordError, Request, RequestKind, RequestState, Target, VERSION},
+    record::{Current, Record, RecordError, Request, RequestKind, RequestState, Target, VERSION},
     strategy::Strategy,
 };
 
@@ -193,6 +194,36 @@ pub async fn force(
             Err(error) => return Err(error.into()),
         }
         tokio::task::yield_now().await;
+    }
+    Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
+}
+
+/// Takes the place from whoever leads an election without an elector, and from nobody who has
+/// come after it; what follows is the recipe's. Until the old leader has noticed, two may act, and
+/// the resource must refuse the older.
+///
+/// # Errors
+/// When there is an elector, whom to [`ask`]; when nobody leads; when ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// Not cancel safe: whether the place was taken is not known then.
+pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, OperatorError> {
+    for _ in 0..TRIES {
+        let incarnation = session.active().await?;
+        let snapshot = Observer::new(incarnation.clone()).snapshot(paths).await?;
+        if snapshot.layout == Layout::Elector {
+            return Err(OperatorError::Refused("an elector decides here, and is to be asked".to_owned()));
+        }
+        let Some(office) = snapshot.current else {
+            return Err(OperatorError::Refused("nobody leads".to_owned()));
+        };
+        let path = place_of(paths, snapshot.layout, &office.record.ballot);
+        match incarnation.delete(&path, Some(office.version)).await {
+            Ok(()) => return Ok(office.record),
+            // It has just become READY, or has gone by itself.
+            Err(OpError::BadVersion { .. } | OpError::NoNode { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
 }

@@ -213,11 +213,10 @@ impl Engine {
 
     /// The name of the incarnation that holds a place.
     pub(super) fn ballot_at(&self, path: &str, owner: i64) -> Option<Ballot> {
-        let name = match self.config.recipe {
-            Recipe::Queue(_) => path.rsplit('/').next().unwrap_or_default().to_owned(),
-            _ => format!("s{owner:016x}-{:010}", 0),
-        };
-        Ballot::new(name).ok()
+        match self.config.recipe {
+            Recipe::Queue(_) => Ballot::new(path.rsplit('/').next().unwrap_or_default()).ok(),
+            _ => Ballot::of_session(owner),
+        }
     }
 
     pub(super) fn contest_is_paused(&self) -> bool {

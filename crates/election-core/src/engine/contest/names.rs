@@ -8,6 +8,13 @@ const LATCH: &str = "latch-";
 /// What kazoo's `Lock`, and so its `Election`, has before the number.
 const LOCK: &str = "__lock__";
 
+impl Ballot {
+    /// The name of an incarnation whose place has none of its own: one made from its session.
+    pub(crate) fn of_session(session: i64) -> Option<Self> {
+        Self::new(format!("s{session:016x}-{:010}", 0)).ok()
+    }
+}
+
 impl QueueFormat {
     /// The znode whose children stand in the queue.
     pub(crate) fn parent(self, paths: &Paths) -> String {

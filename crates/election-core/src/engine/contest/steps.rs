@@ -197,10 +197,12 @@ impl Engine {
         match (self.contest.step.clone(), outcome) {
             (_, Outcome::NotApplied(why)) => self.contest_later(why),
             (Step::MakeParents, Outcome::Ok | Outcome::Exists) => {
-                let look = self.config.leftovers == Leftovers::Remove
-                    && self.queue_format().is_some()
-                    && self.contest.attempts == 0;
-                self.contest.step = if look { Step::ListLeftovers } else { Step::Create };
+                let queues = self.queue_format().is_some();
+                self.contest.step = match self.removes_leftovers() {
+                    true if queues => Step::ListLeftovers,
+                    true => Step::Seek(Then::Stand),
+                    false => Step::Create,
+                };
             }
             (Step::ListLeftovers, Outcome::Names(names)) => {
                 let stem = self.queue_format().map(|format| format.session_stem(self.session_id()));
@@ -252,6 +254,11 @@ impl Engine {
         self.contest.step = if names.is_empty() { Step::Create } else { Step::LookAtLeftover(names) };
     }
 
+    /// Whether what a former process of this member has left may be removed, and may still be there.
+    fn removes_leftovers(&self) -> bool {
+        self.config.leftovers == Leftovers::Remove && self.contest.attempts == 0
+    }
+
     /// Whether another session made it for this member.
     fn is_of_this_member(&self, node: &Node) -> bool {
         let member = &self.config.member.member;
@@ -285,6 +292,12 @@ impl Engine {
     fn sought_place(&mut self, then: Then, node: Option<&Node>) {
         self.see_current(node);
         let path = self.config.paths.current();
+        if let Some(node) = node.filter(|node| self.removes_leftovers() && self.is_of_this_member(node)) {
+            let text = "removing what a former process of this member left behind".to_owned();
+            self.note(Level::Info, NoteKind::Registration, text);
+            self.contest.step = Step::Drop(path, Some(node.version), then);
+            return;
+        }
         match node.filter(|n| n.owner == self.session_id()) {
             Some(node) if then == Then::Stand && self.contest.unanswered => {
                 self.stands_with(Own { path, node: node.clone() });

@@ -1,0 +1,143 @@
+//! Reading elections in which a znode alone settles who leads.
+
+use zk_session::OpError;
+
+use super::{
+    observer::{Observer, Office, ReadError, Snapshot},
+    operations::to_node,
+};
+use crate::{
+    engine::{Node, QueueFormat},
+    ids::Ballot,
+    paths::Paths,
+    record::{Contender, Current, Health, MemberRecord, Record as _, VERSION},
+};
+
+/// By which recipe an election is held, as its znodes show it: the members are told by
+/// their configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// The lowest ballot decides.
+    #[default]
+    Elector,
+    /// The first in the queue leads.
+    Queue,
+    /// Whoever has created the only znode leads; those who wait have none.
+    Single,
+}
+
+impl Layout {
+    /// The recipe's word in configuration and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Elector => "elector",
+            Self::Queue => "queue",
+            Self::Single => "single",
+        }
+    }
+}
+
+impl Observer {
+    /// By which recipe somebody stands in the election now; `None` if nobody does.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
+    pub async fn standing(&self, paths: &Paths) -> Result<Option<Layout>, OpError> {
+        for (parent, layout) in [(paths.election(), Layout::Elector), (paths.queue(), Layout::Queue)] {
+            if self.session().children(&parent).await?.is_some_and(|c| !c.names.is_empty()) {
+                return Ok(Some(layout));
+            }
+        }
+        let path = paths.current();
+        let single = self.read(&path).await?.is_some_and(|node| {
+            // A leader under an elector says more of itself than a contender does.
+            Current::decode(&path, &node.data).is_err() && Contender::decode(&path, &node.data).is_ok()
+        });
+        Ok(single.then_some(Layout::Single))
+    }
+
+    /// By which recipe the election is held, or was last; `None` if there is no election.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
+    pub async fn layout(&self, paths: &Paths) -> Result<Option<Layout>, OpError> {
+        let standing = self.standing(paths).await?;
+        if standing.is_some() {
+            return Ok(standing);
+        }
+        let base = self.session().children(paths.base()).await?.map(|c| c.names).unwrap_or_default();
+        let parents = [("election", Layout::Elector), ("queue", Layout::Queue), ("leader", Layout::Single)];
+        let found = parents.into_iter().find(|(parent, _)| base.iter().any(|name| name == parent));
+        Ok(found.map(|(_, layout)| layout))
+    }
+
+    /// Reads an election without an elector: those who stand, the first one first.
+    pub(super) async fn contest(&self, paths: &Paths, layout: Layout) -> Result<Snapshot, ReadError> {
+        let mut snapshot = Snapshot { layout, ..Snapshot::default() };
+        for (index, (path, ballot, node)) in self.places(paths, layout).await?.into_iter().enumerate() {
+            let contender = match Contender::decode(&path, &node.data) {
+                Ok(contender) => contender,
+                Err(error) => {
+                    snapshot.unreadable.push(error);
+                    continue;
+                }
+            };
+            if index == 0 {
+                let record = contender.in_office(ballot.clone(), node.czxid);
+                snapshot.current = Some(Office { record, version: node.version, czxid: node.czxid });
+            }
+            snapshot.members.push(as_member(contender, ballot));
+        }
+        Ok(snapshot)
+    }
+
+    async fn places(&self, paths: &Paths, layout: Layout) -> Result<Vec<(String, Ballot, Node)>, OpError> {
+        if layout != Layout::Queue {
+            let path = paths.current();
+            let node = self.read(&path).await?;
+            let ballot = node.as_ref().and_then(|node| Ballot::of_session(node.owner));
+            return Ok(node.zip(ballot).map(|(node, ballot)| (path, ballot, node)).into_iter().collect());
+        }
+        let names = self.session().children(&paths.queue()).await?.map(|c| c.names).unwrap_or_default();
+        let mut places = Vec::new();
+        for name in QueueFormat::Native.order(&names) {
+            let path = format!("{}/{name}", paths.queue());
+            let node = self.session().get(&path).await?.map(to_node);
+            places.extend(node.zip(Ballot::new(name).ok()).map(|(node, ballot)| (path, ballot, node)));
+        }
+        Ok(places)
+    }
+}
+
+/// Where the znode of a leader without an elector is.
+pub(super) fn place_of(paths: &Paths, layout: Layout, ballot: &Ballot) -> String {
+    match layout {
+        Layout::Queue => format!("{}/{ballot}", paths.queue()),
+        Layout::Elector | Layout::Single => paths.current(),
+    }
+}
+
+fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
+    MemberRecord {
+        v: VERSION,
+        member: contender.member,
+        site: contender.site,
+        ballot,
+        address: contender.address,
+        http: contender.http,
+        priority: 1,
+        attributes: Default::default(),
+        // Whoever is not steps out of the contest.
+        health: Health::Healthy,
+        software: contender.software,
+        joined_ms: contender.since_ms,
+        gave_up: None,
+        unreached: Default::default(),
+    }
+}
