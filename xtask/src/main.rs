@@ -1,4 +1,4 @@
-//! The chores of this workspace: `cargo xtask test | demo | ensemble | bench`.
+//! The chores of this workspace: `cargo xtask test | demo | ensemble | bench | model`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -7,6 +7,7 @@ mod cli;
 mod demo;
 mod ensemble;
 mod group;
+mod model;
 mod packages;
 mod signals;
 mod test;

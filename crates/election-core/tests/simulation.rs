@@ -5,6 +5,7 @@
 //! replays one, and shows all that happens in it; `queue` and `single` are the recipes
 //! beside `elector`.
 
+#[allow(dead_code, reason = "shared with the model checker, which needs all of it")]
 #[path = "support/invariants/mod.rs"]
 mod invariants;
 #[path = "support/sim/mod.rs"]

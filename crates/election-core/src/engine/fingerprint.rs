@@ -6,14 +6,15 @@ use super::Engine;
 
 impl Hash for Engine {
     /// Engines of one configuration that hash alike do alike from now on, given the same
-    /// events. What is only told (sentences, notes) is left out, and so is the number of
-    /// the next operation. Actions are to have been taken out before.
+    /// events. What is only told (sentences, notes) is left out, and so are the number of
+    /// the next operation and the time of the last event: the next one brings its own.
+    /// Actions are to have been taken out before.
     fn hash<H: Hasher>(&self, to: &mut H) {
         // Each field by name, so that a new one can't be forgotten.
         let Self {
             config: _,
             rules: _,
-            now,
+            now: _,
             actions,
             next_op: _,
             session,
@@ -40,7 +41,7 @@ impl Hash for Engine {
             sentence: _,
         } = self;
         debug_assert!(actions.is_empty(), "poll_action() until None comes first");
-        (now, session, view, health, reach, gave_up, joined_ms).hash(to);
+        (session, view, health, reach, gave_up, joined_ms).hash(to);
         contest.hash(to);
         (registration, node_written, elector, verification, office, announce_later).hash(to);
         (history, leaving, ended, keeps_lease, told_until, watched).hash(to);

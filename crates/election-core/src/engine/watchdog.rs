@@ -26,16 +26,16 @@ pub(super) enum Phase {
 
 /// Since when something has been so, without a break.
 #[derive(Clone, Debug, Hash)]
-struct Since<K>(Option<(K, Now)>);
+struct Since<K, T>(Option<(K, T)>);
 
-impl<K> Default for Since<K> {
+impl<K, T> Default for Since<K, T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<K: PartialEq> Since<K> {
-    fn note(&mut self, key: K, now: Now) -> Now {
+impl<K: PartialEq, T: Copy> Since<K, T> {
+    fn note(&mut self, key: K, now: T) -> T {
         match &self.0 {
             Some((known, since)) if *known == key => *since,
             _ => {
@@ -51,9 +51,10 @@ impl<K: PartialEq> Since<K> {
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Watchdog {
     phase: Option<Current>,
-    trigger: Since<(u64, &'static str)>,
-    better: Since<(u64, Ballot)>,
-    first_pass: Since<()>,
+    /// By the wall clock, for it is only told.
+    trigger: Since<(u64, &'static str), u64>,
+    better: Since<(u64, Ballot), Time>,
+    first_pass: Since<(), Time>,
     wake: Option<Time>,
 }
 
@@ -112,13 +113,13 @@ impl Watchdog {
 
     /// There is something to decide in `term`; when that was noticed first.
     pub(super) fn noticed(&mut self, term: u64, what: &'static str, now: Now) -> u64 {
-        self.trigger.note((term, what), now).unix_ms
+        self.trigger.note((term, what), now.unix_ms)
     }
 
     /// Somebody else is better; how long that has been so.
     pub(super) fn better(&mut self, term: u64, ballot: &Ballot, now: Now) -> Duration {
-        let since = self.better.note((term, ballot.clone()), now);
-        now.time.since(since.time)
+        let since = self.better.note((term, ballot.clone()), now.time);
+        now.time.since(since)
     }
 
     /// Nobody else is better.
@@ -128,6 +129,6 @@ impl Watchdog {
 
     /// When this elector made its first pass.
     pub(super) fn first_pass(&mut self, now: Now) -> Time {
-        self.first_pass.note((), now).time
+        self.first_pass.note((), now.time)
     }
 }

@@ -15,7 +15,7 @@ use election_core::{
 use super::Verdict;
 
 /// Who has ever held the place, in which term.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Tenures {
     held: BTreeSet<(u64, Ballot)>,
     last: Option<Elected>,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::Verdict;
 
 /// Tokens, and who got them when.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Fencing {
     granted: BTreeMap<u64, (usize, u64)>,
     accepted: u64,

@@ -2,8 +2,10 @@
 
 pub(crate) mod a_successor_follows_a_leader;
 pub(crate) mod at_most_one;
+pub(crate) mod blames_the_right_one;
 pub(crate) mod exclusions_end;
 pub(crate) mod fencing;
+pub(crate) mod leads_as_decided;
 pub(crate) mod never_on_one_sites_word;
 pub(crate) mod no_livelock;
 pub(crate) mod no_zombie;
@@ -11,6 +13,7 @@ pub(crate) mod nothing_left_behind;
 pub(crate) mod one_decision_per_term;
 pub(crate) mod one_leader_in_the_end;
 pub(crate) mod one_life;
+pub(crate) mod place_is_its_owners;
 pub(crate) mod requests_once;
 pub(crate) mod work_ends_in_time;
 

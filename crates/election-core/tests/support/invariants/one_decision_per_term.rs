@@ -10,7 +10,7 @@ use election_core::record::{Elected, Named};
 use super::Verdict;
 
 /// Every decision that ever stood.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Decisions {
     named: BTreeMap<u64, Option<Named>>,
 }

@@ -11,7 +11,7 @@ use election_core::record::{Elected, Request, RequestState};
 use super::Verdict;
 
 /// Every request that was made.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Requests {
     decided: BTreeMap<String, BTreeSet<u64>>,
     ended: BTreeMap<String, RequestState>,

@@ -1,0 +1,163 @@
+//! ZooKeeper as far as an election can tell: znodes, sessions with their ephemerals,
+//! versions, sequential names, and views that lag behind.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use election_core::{
+    Time,
+    engine::{Node, Outcome, Request},
+};
+
+use crate::canon::FIRST_ZXID;
+
+/// All znodes at one moment. A member whose server lags keeps an older one.
+pub(crate) type Tree = Arc<BTreeMap<String, Arc<Node>>>;
+
+/// The ensemble.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Server {
+    zxid: i64,
+    pub(crate) tree: Tree,
+    numbers: BTreeMap<String, u32>,
+    /// When each living session was heard of last.
+    pub(crate) sessions: BTreeMap<i64, Time>,
+    next_session: i64,
+}
+
+/// How a request went, and what it changed.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    pub(crate) outcome: Outcome,
+    pub(crate) changed: Option<String>,
+}
+
+impl Server {
+    pub(crate) fn new() -> Self {
+        Self {
+            zxid: FIRST_ZXID,
+            tree: Tree::default(),
+            numbers: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            next_session: 0x1000,
+        }
+    }
+
+    pub(crate) fn open(&mut self, now: Time) -> i64 {
+        self.next_session += 1;
+        self.sessions.insert(self.next_session, now);
+        self.next_session
+    }
+
+    pub(crate) fn lives(&self, session: i64) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
+    pub(crate) fn touch(&mut self, session: i64, now: Time) {
+        if let Some(touched) = self.sessions.get_mut(&session) {
+            *touched = now;
+        }
+    }
+
+    /// Ends a session, and everything ephemeral of it in one transaction.
+    pub(crate) fn end(&mut self, session: i64) -> Vec<String> {
+        self.sessions.remove(&session);
+        let owned = self.tree.iter().filter(|(_, n)| n.owner == session);
+        let owned: Vec<_> = owned.map(|(path, _)| path.clone()).collect();
+        if !owned.is_empty() {
+            self.zxid += 1;
+            let tree = Arc::make_mut(&mut self.tree);
+            owned.iter().for_each(|path| drop(tree.remove(path)));
+        }
+        owned
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<&Node> {
+        self.tree.get(path).map(|node| &**node)
+    }
+
+    /// Applies a request of a session; what it reads it reads in `view`.
+    pub(crate) fn apply(&mut self, session: i64, view: &Tree, request: &Request) -> Applied {
+        let read = |outcome| Applied { outcome, changed: None };
+        match request {
+            Request::Get { path } => read(Outcome::Got(view.get(path).map(|node| (**node).clone()))),
+            Request::Children { path } => {
+                read(Outcome::Names(children(view, path).map(|(name, _)| name.to_owned()).collect()))
+            }
+            // They are always there.
+            Request::MakeParents(_) => read(Outcome::Ok),
+            Request::Create { path, data, ephemeral } => {
+                if self.tree.contains_key(path) {
+                    return read(Outcome::Exists);
+                }
+                self.create(path, data, if *ephemeral { session } else { 0 })
+            }
+            Request::CreateSequential { prefix, data, ephemeral, .. } => {
+                let number = self.numbers.entry(parent_of(prefix).to_owned()).or_default();
+                let path = format!("{prefix}{number:010}");
+                *number += 1;
+                self.create(&path, data, if *ephemeral { session } else { 0 })
+            }
+            Request::Set { path, data, version } => match self.check(path, Some(*version)) {
+                Err(outcome) => read(outcome),
+                Ok(known) => {
+                    self.zxid += 1;
+                    let version = known.version + 1;
+                    let node = Node { data: data.clone(), version, mzxid: self.zxid, ..known };
+                    Arc::make_mut(&mut self.tree).insert(path.clone(), Arc::new(node));
+                    let outcome = Outcome::Changed { version, mzxid: self.zxid };
+                    Applied { outcome, changed: Some(path.clone()) }
+                }
+            },
+            Request::DeleteWhile { path, version, unchanged, unchanged_version } => {
+                if self.get(unchanged).is_none_or(|node| node.version != *unchanged_version) {
+                    return read(Outcome::Stale);
+                }
+                let delete = Request::Delete { path: path.clone(), version: Some(*version) };
+                self.apply(session, view, &delete)
+            }
+            Request::Delete { path, version } => match self.check(path, *version) {
+                Err(outcome) => read(outcome),
+                Ok(_) => {
+                    self.zxid += 1;
+                    Arc::make_mut(&mut self.tree).remove(path);
+                    Applied { outcome: Outcome::Ok, changed: Some(path.clone()) }
+                }
+            },
+        }
+    }
+
+    /// Version -1 is any, as in ZooKeeper.
+    fn check(&self, path: &str, version: Option<i32>) -> Result<Node, Outcome> {
+        let known = self.get(path).ok_or(Outcome::Missing)?;
+        match version {
+            Some(version) if version != -1 && version != known.version => Err(Outcome::Stale),
+            _ => Ok(known.clone()),
+        }
+    }
+
+    fn create(&mut self, path: &str, data: &[u8], owner: i64) -> Applied {
+        self.zxid += 1;
+        let czxid = self.zxid;
+        let node = Node { data: data.to_vec(), version: 0, czxid, mzxid: czxid, owner };
+        Arc::make_mut(&mut self.tree).insert(path.to_owned(), Arc::new(node));
+        let outcome = Outcome::Created { path: path.to_owned(), czxid };
+        Applied { outcome, changed: Some(path.to_owned()) }
+    }
+}
+
+/// The children of a znode by name.
+pub(crate) fn children<'a>(
+    tree: &'a Tree,
+    parent: &str,
+) -> impl Iterator<Item = (&'a str, &'a Arc<Node>)> + use<'a> {
+    let prefix = format!("{parent}/");
+    let length = prefix.len();
+    let below = tree.range(prefix.clone()..);
+    below
+        .take_while(move |(path, _)| path.starts_with(&prefix))
+        .map(move |(path, node)| (&path[length..], node))
+}
+
+pub(crate) fn parent_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}

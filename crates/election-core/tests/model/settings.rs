@@ -1,0 +1,184 @@
+//! What one run of the checker looks at.
+
+use std::{sync::Arc, time::Duration};
+
+use election_core::{
+    MemberId, SiteId,
+    engine::{Config, Leftovers, OnPause, Policy, Profile, Recipe, Rule, TakeoverLimit},
+    paths::Paths,
+    record::{RequestKind, Target},
+};
+
+use crate::strategy::SiteOrder;
+
+/// A unit of time: longer than any retry, so that what is to be tried again is tried
+/// again when time passes.
+pub(crate) const TICK: Duration = Duration::from_secs(4);
+
+/// After so many ticks without a word of it a session may expire.
+pub(crate) const TIMEOUT: u32 = 4;
+
+/// A lease lasts a tick less: the margin.
+pub(crate) const LEASE: u32 = TIMEOUT - 1;
+
+/// The longest timeout of the engine: a phase's, or the wait for a namesake's session.
+/// What is longer ago counts as so long ago.
+pub(crate) const MEMORY: u32 = 5;
+
+/// What can go wrong, or is asked for, and when a run of the checker allows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Fault {
+    /// The process dies, with its job. It may start again at any time.
+    Crash,
+    /// The machine stands still, and goes on at any time.
+    Freeze,
+    /// Nothing comes through any more; the client notices at any time.
+    Cut,
+    /// The connection is lost, and that is noticed at once.
+    Reset,
+    /// The member's server is cut off from the others.
+    Minority,
+    /// The member's server lags.
+    Lag,
+    /// Preparing or taking over fails.
+    JobFails,
+    /// The job never answers again.
+    JobHangs,
+    /// The work ends by itself.
+    JobEnds,
+    /// The member is asked to leave.
+    Leave,
+    /// The wall clock jumps an hour ahead.
+    Clock,
+}
+
+/// An operator's request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) kind: RequestKind,
+    pub(crate) to: Option<&'static str>,
+    pub(crate) force: bool,
+}
+
+impl Ask {
+    pub(crate) fn target(&self) -> Target {
+        self.to.map_or(Target::Any, |member| Target::Member(MemberId::new(member).expect("an id")))
+    }
+}
+
+/// What stands outside the engine, and can be left out to see that it is missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outside {
+    /// A job claims its token at the resource before it reads anything.
+    Claim,
+    /// The resource refuses older tokens.
+    Tokens,
+    /// No new session while work of the old one runs.
+    Tether,
+    /// The guard ends a job at its deadline.
+    Guard,
+    /// The lease rests on writes that the ensemble has acknowledged, not on being connected.
+    Beats,
+}
+
+/// Where a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// No process runs yet.
+    Nothing,
+    /// One leads, and all is quiet.
+    Settled,
+}
+
+/// One run of the checker.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) name: &'static str,
+    /// Member and site.
+    pub(crate) members: &'static [(&'static str, &'static str)],
+    pub(crate) start: Start,
+    /// How many faults may happen in one run of the system.
+    pub(crate) faults: u8,
+    /// How often something may overtake what is to happen before it.
+    pub(crate) overtakes: u8,
+    pub(crate) kinds: &'static [Fault],
+    /// What operators ask for, one after the other, at any time.
+    pub(crate) asks: &'static [Ask],
+    pub(crate) leftovers: Leftovers,
+    /// Members whose job never gets further than taking over.
+    pub(crate) broken: &'static [&'static str],
+    /// Members that can't reach a leader may put it out of office.
+    pub(crate) suspicion: bool,
+    pub(crate) without: Option<Rule>,
+    pub(crate) without_outside: Option<Outside>,
+    /// Whether to look, from every state, whether somebody leads in the end.
+    pub(crate) liveness: bool,
+}
+
+pub(crate) const TWO: &[(&str, &str)] = &[("a", "east"), ("b", "west")];
+pub(crate) const THREE: &[(&str, &str)] = &[("a", "east"), ("b", "west"), ("c", "west")];
+
+impl Setting {
+    pub(crate) const fn new(name: &'static str, faults: u8, overtakes: u8, kinds: &'static [Fault]) -> Self {
+        Self {
+            name,
+            members: TWO,
+            start: Start::Settled,
+            faults,
+            overtakes,
+            kinds,
+            asks: &[],
+            leftovers: Leftovers::Wait,
+            broken: &[],
+            suspicion: false,
+            without: None,
+            without_outside: None,
+            liveness: true,
+        }
+    }
+
+    pub(crate) fn has(&self, rule: Outside) -> bool {
+        self.without_outside != Some(rule)
+    }
+
+    /// Whether 'at most one' is promised: not where a living leader's place is taken.
+    pub(crate) fn exclusive(&self) -> bool {
+        !self.suspicion && !self.asks.iter().any(|ask| ask.force)
+    }
+
+    pub(crate) fn paths(&self) -> Paths {
+        Paths::new("/dr", "orders").expect("paths")
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            on_pause: OnPause::Stop,
+            stop_budget: TICK,
+            takeover_timeout: 2 * TICK,
+            release_timeout: 2 * TICK,
+            acquire_timeout: 2 * TICK,
+            exclusion: Duration::from_secs(1800),
+            min_tenure: Duration::ZERO,
+            cooldown: Duration::ZERO,
+            max_takeovers: TakeoverLimit { count: 50, within: Duration::from_secs(600) },
+            better_after: Duration::from_secs(100 * 3600),
+            startup_wait: Duration::ZERO,
+            fenced: self.suspicion,
+            fast_failover: self.suspicion,
+            suspect_after: TICK,
+        }
+    }
+
+    pub(crate) fn config(&self, member: usize) -> Config {
+        let (id, home) = self.members[member];
+        let site = |name: &str| SiteId::new(name).expect("a site");
+        let member = Profile::new(MemberId::new(id).expect("an id"), site(home));
+        Config {
+            paths: self.paths(),
+            member,
+            policy: self.policy(),
+            leftovers: self.leftovers,
+            recipe: Recipe::Elector(Arc::new(SiteOrder(["east", "west"].map(site).to_vec()))),
+        }
+    }
+}

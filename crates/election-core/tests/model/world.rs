@@ -1,0 +1,468 @@
+//! The whole system at one moment: members, the ensemble, the resource, and what must
+//! be remembered of the past to judge the present.
+
+use std::{
+    collections::BTreeSet,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use election_core::{
+    Now, Time,
+    engine::{Action, AppEvent, Engine, Event, OpId, Outcome, Request, Watched},
+    record::{Current, Elected, Record, Request as Ordered},
+};
+
+use crate::{
+    canon::Canon,
+    invariants::{
+        Verdict, a_successor_follows_a_leader::Tenures, at_most_one, blames_the_right_one::Chances,
+        exclusions_end, fencing::Fencing, leads_as_decided::Mandates, one_decision_per_term::Decisions,
+        one_life, place_is_its_owners, requests_once::Requests,
+    },
+    process::{Answer, Client, Job, Link, Member, Phase, Process},
+    server::Server,
+    settings::{LEASE, MEMORY, Outside, Setting, TICK},
+};
+
+/// When a run begins.
+const BEGIN: Time = Time::from_millis(1_000_000_000);
+const WALL_MS: u64 = 1_700_000_000_000;
+const HOUR_MS: u64 = 3_600_000;
+
+/// The resource that the job works on.
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Store {
+    /// The highest token that it has seen.
+    pub(crate) highest: u64,
+    /// The highest token of somebody who has read, and builds on what was read.
+    pub(crate) read_by: u64,
+}
+
+/// What was promised on the way here.
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Past {
+    decisions: Decisions,
+    mandates: Mandates,
+    tenures: Tenures,
+    fencing: Fencing,
+    requests: Requests,
+    chances: Chances,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) hours: u64,
+    pub(crate) server: Arc<Server>,
+    pub(crate) members: Vec<Arc<Member>>,
+    pub(crate) store: Store,
+    pub(crate) past: Arc<Past>,
+    /// Whose steps come first.
+    pub(crate) turn: usize,
+    /// How often something may still overtake what is to happen before it.
+    pub(crate) overtakes: u8,
+    /// How many faults may still happen.
+    pub(crate) faults: u8,
+    /// How many requests were made.
+    pub(crate) asked: u8,
+    /// What does not hold.
+    pub(crate) broken: Option<String>,
+    /// Faults have stopped: nothing new goes wrong.
+    pub(crate) calm: bool,
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, to: &mut H) {
+        to.write_u64(self.fingerprint());
+    }
+}
+
+impl PartialEq for World {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint() == other.fingerprint()
+    }
+}
+
+impl World {
+    pub(crate) fn new(setting: &Setting) -> Self {
+        Self {
+            now: BEGIN,
+            hours: 0,
+            server: Arc::new(Server::new()),
+            members: setting.members.iter().map(|_| Arc::default()).collect(),
+            store: Store::default(),
+            past: Arc::default(),
+            turn: 0,
+            overtakes: setting.overtakes,
+            faults: setting.faults,
+            asked: 0,
+            broken: None,
+            calm: false,
+        }
+    }
+
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut canon = Canon::new(self.now.since_origin().as_nanos(), (TICK * MEMORY).as_nanos());
+        (self.hours, &self.server, &self.store, &self.past).hash(&mut canon);
+        (self.turn, self.overtakes, self.faults, self.asked, self.broken.is_some(), self.calm)
+            .hash(&mut canon);
+        for member in &self.members {
+            canon.part();
+            member.hash(&mut canon);
+        }
+        canon.fingerprint()
+    }
+
+    pub(crate) fn clock(&self) -> Now {
+        Now::new(self.now, WALL_MS + self.hours * HOUR_MS)
+    }
+
+    pub(crate) fn ticks_since(&self, earlier: Time) -> u32 {
+        u32::try_from(self.now.since(earlier).as_secs() / TICK.as_secs()).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn member(&mut self, m: usize) -> &mut Member {
+        Arc::make_mut(&mut self.members[m])
+    }
+
+    pub(crate) fn server(&mut self) -> &mut Server {
+        Arc::make_mut(&mut self.server)
+    }
+
+    pub(crate) fn require(&mut self, verdict: Verdict) {
+        if let (Err(what), None) = (verdict, &self.broken) {
+            self.broken = Some(what);
+        }
+    }
+
+    // ---- processes ----
+
+    pub(crate) fn start(&mut self, setting: &Setting, m: usize) {
+        let engine = Engine::new(setting.config(m), self.clock());
+        let engine = match setting.without {
+            Some(rule) => engine.without(rule),
+            None => engine,
+        };
+        let member = self.member(m);
+        member.life += 1;
+        member.process = Some(Process {
+            engine,
+            epochs: 0,
+            client: None,
+            keeps_lease: false,
+            job: Job::default(),
+            leaving: false,
+        });
+    }
+
+    pub(crate) fn feed(&mut self, setting: &Setting, m: usize, event: Event) {
+        let now = self.clock();
+        let Some(process) = &mut self.member(m).process else { return };
+        process.engine.handle(now, event);
+        let mut actions = Vec::new();
+        while let Some(action) = process.engine.poll_action() {
+            actions.push(action);
+        }
+        for action in actions {
+            self.act(setting, m, action);
+        }
+    }
+
+    fn act(&mut self, setting: &Setting, m: usize, action: Action) {
+        match action {
+            Action::Perform { op, epoch, request } => self.perform(setting, m, op, epoch, request),
+            Action::Watch { epoch, set } => {
+                if let Some(client) = self.member(m).client_mut().filter(|c| c.epoch == epoch) {
+                    let told = |w: &Watched| {
+                        client.watched.iter().find(|(known, _)| known == w).and_then(|(_, told)| told.clone())
+                    };
+                    client.watched = set.into_iter().map(|w| (w.clone(), told(&w))).collect();
+                }
+            }
+            Action::KeepLease(keeps) => {
+                if let Some(process) = &mut self.member(m).process {
+                    process.keeps_lease = keeps;
+                }
+            }
+            Action::Prepare(_) => {
+                let phase = self.job(m).map(|job| job.phase);
+                if phase != Some(Phase::Idle) {
+                    let what = format!("one life: host {m} is to prepare while it is {phase:?}");
+                    return self.require(Err(what));
+                }
+                self.begin(m, Phase::Preparing, Answer::Prepared);
+            }
+            Action::TakeOver(grant) => {
+                let token = grant.fencing_token;
+                let life = self.members[m].life;
+                let past = Arc::make_mut(&mut self.past);
+                let fenced = past.fencing.granted(setting.exclusive(), m, life, token);
+                let led = past.mandates.enters(grant.nomination.term, &grant.ballot);
+                self.require(fenced.and(led));
+                let broken = setting.broken.contains(&setting.members[m].0);
+                self.begin(m, Phase::TakingOver, Answer::TakenOver);
+                if let Some(job) = self.job(m) {
+                    job.token = Some(token);
+                    job.hangs = broken;
+                }
+            }
+            Action::WorkUntil(until) => {
+                if let Some(job) = self.job(m) {
+                    job.until = Some(until);
+                }
+            }
+            Action::Stop(_) => {
+                let Some(job) = self.job(m) else { return };
+                match job.phase {
+                    // It has answered already; the two have crossed.
+                    Phase::Idle | Phase::Stopping => {}
+                    _ => {
+                        job.phase = Phase::Stopping;
+                        job.answers = Some(Answer::Stopped);
+                    }
+                }
+            }
+            Action::Lead | Action::LeaderChanged(_) | Action::Note(_) => {}
+            Action::End(_) => {
+                let member = self.member(m);
+                let session = member.client().filter(|c| c.link != Link::Over).map(|c| c.session);
+                let acts = member.process.take().is_some_and(|p| p.job.token.is_some());
+                if acts {
+                    self.require(Err(format!("one life: host {m} ends while its job runs")));
+                }
+                if let Some(session) = session {
+                    self.end_session(setting, session);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn job(&mut self, m: usize) -> Option<&mut Job> {
+        self.member(m).process.as_mut().map(|p| &mut p.job)
+    }
+
+    fn begin(&mut self, m: usize, phase: Phase, answer: Answer) {
+        if let Some(job) = self.job(m) {
+            job.phase = phase;
+            job.answers = Some(answer);
+        }
+    }
+
+    fn perform(&mut self, setting: &Setting, m: usize, op: OpId, epoch: u64, request: Request) {
+        let living = |c: &&mut Client| c.epoch == epoch && c.link != Link::Over;
+        let Some(client) = self.member(m).client_mut().filter(living) else {
+            let outcome = Outcome::NotApplied("the session is over".to_owned());
+            return self.feed(setting, m, Event::Done { op, outcome });
+        };
+        // Nobody else looks at the history, nor at the parents.
+        let outcome = match &request {
+            Request::MakeParents(_) => Outcome::Ok,
+            Request::CreateSequential { prefix, ephemeral: false, .. } => {
+                Outcome::Created { path: prefix.clone(), czxid: 0 }
+            }
+            Request::Children { path } if path.ends_with("/history") => Outcome::Names(Vec::new()),
+            _ => return client.sent.push_back((op, request)),
+        };
+        self.feed(setting, m, Event::Done { op, outcome });
+    }
+
+    // ---- what the job does ----
+
+    /// The application answers what was asked of it.
+    pub(crate) fn answer(&mut self, setting: &Setting, m: usize) {
+        let Some(job) = self.job(m) else { return };
+        let Some(answer) = job.answers.take() else { return };
+        let event = match answer {
+            Answer::Prepared => AppEvent::Prepared,
+            Answer::TakenOver => {
+                let token = job.token.unwrap_or(0);
+                if self.takes_over(setting, token) {
+                    if let Some(job) = self.job(m) {
+                        job.phase = Phase::Serving;
+                    }
+                    AppEvent::TakenOver
+                } else {
+                    AppEvent::TakeoverFailed("the resource refuses the token".to_owned())
+                }
+            }
+            Answer::Failed if job.phase == Phase::Preparing => AppEvent::PrepareFailed("it fails".to_owned()),
+            Answer::Failed => AppEvent::TakeoverFailed("it fails".to_owned()),
+            Answer::Ended => {
+                job.phase = Phase::Ended;
+                job.token = None;
+                AppEvent::WorkEnded("it has ended".to_owned())
+            }
+            Answer::Stopped => {
+                *job = Job::default();
+                AppEvent::Stopped
+            }
+        };
+        self.feed(setting, m, Event::App(event));
+    }
+
+    /// The claim, and then the first look at the resource.
+    fn takes_over(&mut self, setting: &Setting, token: u64) -> bool {
+        if token < self.store.highest && setting.has(Outside::Tokens) {
+            return false;
+        }
+        if setting.has(Outside::Claim) {
+            self.store.highest = self.store.highest.max(token);
+        }
+        self.store.read_by = self.store.read_by.max(token);
+        true
+    }
+
+    /// A tick has passed. The guard ends what runs past its deadline.
+    pub(crate) fn guard(&mut self, setting: &Setting, m: usize) {
+        let now = self.now;
+        let Some(job) = self.job(m) else { return };
+        // The worker gives it no longer than its budget, which is a tick.
+        job.hangs &= job.phase != Phase::Stopping;
+        if !setting.has(Outside::Guard) || job.token.is_none() || job.until.is_none_or(|until| now < until) {
+            return;
+        }
+        job.token = None;
+        job.hangs = false;
+        if job.phase == Phase::Stopping {
+            job.answers = Some(Answer::Stopped);
+        } else {
+            job.answers = Some(Answer::Ended);
+        }
+    }
+
+    // ---- sessions ----
+
+    pub(crate) fn end_session(&mut self, setting: &Setting, session: i64) {
+        let gone = self.server().end(session);
+        for path in gone {
+            self.changed(setting, &path);
+        }
+    }
+
+    pub(crate) fn connect(&mut self, setting: &Setting, m: usize) {
+        let now = self.now;
+        let Some(process) = &self.members[m].process else { return };
+        let acts = process.job.token.is_some();
+        let verdict = one_life::begins(m, process.engine.is_clear(), acts, false);
+        self.require(verdict);
+        let session = self.server().open(now);
+        let Some(process) = &mut self.member(m).process else { return };
+        process.epochs += 1;
+        let epoch = process.epochs;
+        process.client = Some(Client::new(epoch, session, now));
+        let event =
+            Event::SessionStarted { epoch, session_id: session, granted: TICK * crate::settings::TIMEOUT };
+        self.feed(setting, m, event);
+    }
+
+    pub(crate) fn over(&mut self, setting: &Setting, m: usize) {
+        let Some(client) = self.member(m).client_mut() else { return };
+        client.lose();
+        client.link = Link::Over;
+        let epoch = client.epoch;
+        self.feed(setting, m, Event::SessionOver { epoch });
+    }
+
+    /// The session is heard of; the lease, if it is kept, lasts from now on.
+    pub(crate) fn beat(&mut self, setting: &Setting, m: usize) {
+        let now = self.now;
+        let Some(process) = &mut self.member(m).process else { return };
+        let keeps = process.keeps_lease;
+        let Some(client) = &mut process.client else { return };
+        let (epoch, session, reaches) = (client.epoch, client.session, !client.minority);
+        client.heard = now;
+        if reaches {
+            self.server().touch(session, now);
+        }
+        if keeps && (reaches || !setting.has(Outside::Beats)) {
+            let until = now + TICK * LEASE;
+            if let Some(client) = self.member(m).client_mut() {
+                client.lease = Some(until);
+            }
+            self.feed(setting, m, Event::Lease { epoch, valid_until: until });
+        }
+    }
+
+    // ---- what has been written ----
+
+    pub(crate) fn changed(&mut self, setting: &Setting, path: &str) {
+        let paths = setting.paths();
+        let elected = self.elected(setting);
+        let current = self.current(setting);
+        let unix_ms = self.clock().unix_ms;
+        let span = u64::try_from(setting.policy().exclusion.as_millis()).unwrap_or(u64::MAX);
+        let owner = self.server.get(&paths.current()).map(|n| n.owner);
+        let writer = owner.and_then(|owner| self.member_of(setting, owner));
+        let request = path.strip_prefix(&format!("{}/", paths.requests())).map(str::to_owned);
+        let ordered = self.server.get(path).and_then(|n| Ordered::decode(path, &n.data).ok());
+        let past = Arc::make_mut(&mut self.past);
+        let mut verdict = Ok(());
+        if let Some(elected) = &elected {
+            if path == paths.elected() {
+                past.mandates.decided(elected);
+                verdict = past
+                    .decisions
+                    .stands(elected)
+                    .and_then(|()| past.requests.decision(elected))
+                    .and_then(|()| past.tenures.decided(elected))
+                    .and_then(|()| exclusions_end::check(elected, unix_ms, span, 0));
+            }
+            if path == paths.elected() || path == paths.current() {
+                verdict = verdict.and(past.chances.stands(elected, current.as_ref()));
+            }
+        }
+        if let Some(current) = current.filter(|_| path == paths.current()) {
+            past.tenures.holds(&current);
+            verdict = verdict.and(place_is_its_owners::check(&current, writer));
+        }
+        if let (Some(name), Some(request)) = (request, ordered) {
+            verdict = verdict.and(past.requests.written(&name, &request));
+        }
+        self.require(verdict);
+    }
+
+    fn member_of(&self, setting: &Setting, session: i64) -> Option<&'static str> {
+        let m = self.members.iter().position(|m| m.client().is_some_and(|c| c.session == session))?;
+        Some(setting.members[m].0)
+    }
+
+    pub(crate) fn elected(&self, setting: &Setting) -> Option<Elected> {
+        let path = setting.paths().elected();
+        Elected::decode(&path, &self.server.get(&path)?.data).ok()
+    }
+
+    pub(crate) fn current(&self, setting: &Setting) -> Option<Current> {
+        let path = setting.paths().current();
+        Current::decode(&path, &self.server.get(&path)?.data).ok()
+    }
+
+    // ---- what must hold at each moment ----
+
+    pub(crate) fn judge(&mut self, setting: &Setting) {
+        let acting = |m: usize, w: &Self| {
+            let member = &w.members[m];
+            let token = member.process.as_ref()?.job.token?;
+            (!member.frozen).then_some((m, token))
+        };
+        let everyone = 0..self.members.len();
+        for m in everyone.clone() {
+            let Some(me) = acting(m, self) else { continue };
+            let others: BTreeSet<_> =
+                everyone.clone().filter(|o| *o != m).filter_map(|o| acting(o, self)).collect();
+            let verdict = at_most_one::check(setting.exclusive(), me, others.into_iter());
+            self.require(verdict);
+        }
+        // Whoever acts, on a machine that stands still as well, may be about to write.
+        for m in everyone {
+            let Some(token) = self.members[m].process.as_ref().and_then(|p| p.job.token) else { continue };
+            let accepted = token >= self.store.highest || !setting.has(Outside::Tokens);
+            if accepted && token < self.store.read_by {
+                let read = self.store.read_by;
+                self.require(Err(format!(
+                    "fencing: the resource would take a write of host {m} with token {token} though {read} has read it"
+                )));
+            }
+        }
+    }
+}
