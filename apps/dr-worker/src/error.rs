@@ -168,6 +168,7 @@ impl From<OperatorError> for Error {
         match error {
             OperatorError::Session(error) => error.into(),
             OperatorError::Read(error) => error.into(),
+            OperatorError::Token(_) => Self::Usage(error.to_string()),
             OperatorError::Closed => Self::Unreachable(error.to_string()),
             other => Self::Failed(other.to_string()),
         }

@@ -411,3 +411,22 @@ fn the_sessions_password_is_never_logged() {
         assert!(!outcome.stderr.contains("passw"), "{driver}: {}", outcome.stderr);
     }
 }
+
+#[test]
+fn a_raised_base_makes_tokens_newer_and_is_raised_once() {
+    let stage = Stage::new("/raised");
+    let east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads", || leads(&east));
+    let token = |stage: &Stage| stage.json(&["list"])["leader"]["fencing_token"].as_u64().unwrap_or(0);
+    let above = token(&stage) + 1_000_000;
+    let raised = stage.json(&["raise-token", "--above", &above.to_string()]);
+    assert_eq!(raised["term"], 2, "{raised:#}");
+    until("east-1 leads with a newer token", || leads(&east) && token(&stage) > above);
+    let again = stage.json(&["raise-token", "--above", &above.to_string(), "--job", "orders"]);
+    assert!(again["term"].is_null(), "{again:#}");
+    stage.operator(&["raise-token", "--above", &u64::MAX.to_string()]).assert(64, &["no token"]);
+    stage.operator(&["raise-token"]).assert(64, &["--above"]);
+    // Before anybody has ever taken part.
+    let job = ["raise-token", "--above", "77", "--job", "bills"];
+    assert_eq!(stage.json(&job)["term"], 1);
+}

@@ -68,6 +68,7 @@ fn add(total: &mut Summary, one: &Summary) {
     total.guard_kills += one.guard_kills;
     total.suspected += one.suspected;
     total.stand_ins += one.stand_ins;
+    total.raised += one.raised;
     total.operations += one.operations;
 }
 
@@ -90,6 +91,7 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("duplicates that gave way", total.duplicates),
         ("leaders that were suspected", total.suspected),
         ("leaders that were put out by one who acts for the elector", total.stand_ins),
+        ("bases of tokens that were raised", total.raised),
     ];
     let with_an_elector = with_an_elector.into_iter().filter(|_| kind == Kind::Elector);
     for (what, count) in everywhere.into_iter().chain(with_an_elector) {

@@ -138,4 +138,5 @@ transcripts! {
     seen_by_one_site,
     suspected_and_nobody_else,
     suspected_while_held,
+    tokens_raised,
 }

@@ -7,6 +7,7 @@ mod history;
 mod list;
 mod output;
 mod request;
+mod tokens;
 
 use std::{panic, path::PathBuf};
 
@@ -73,6 +74,9 @@ enum Verb {
     Failover(request::FailoverArguments),
     /// Show who led when, why it changed, and how long each phase took.
     History(history::HistoryArguments),
+    /// Make every fencing token from now on newer than one, after the ensemble was restored from
+    /// a copy: zxids, and the tokens made from them, go back then.
+    RaiseToken(tokens::RaiseTokenArguments),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigVerb),
@@ -134,6 +138,7 @@ fn dispatch(arguments: &Arguments) -> Result<(), Error> {
         }
         Verb::Failover(failover) => block_on(request::failover(failover, &global.sources(), global.output)),
         Verb::History(history) => block_on(history::run(history, &global.sources(), global.output)),
+        Verb::RaiseToken(raise) => block_on(tokens::raise(raise, &global.sources(), global.output)),
         Verb::Config(ConfigVerb::Check) => config::check(&global.sources()),
         Verb::Config(ConfigVerb::Show) => config::show(&global.sources(), global.output),
         Verb::Completions { shell } => {

@@ -300,7 +300,7 @@ impl Question<'_> {
             succession: Vec::new(),
             exclusions,
             attempts,
-            token_base: self.elected.map_or(0, |e| e.token_base),
+            token_base: self.elected.filter(|_| self.rules.keep(Rule::TokenBaseKept)).map_or(0, |e| e.token_base),
             cause,
             sentence,
             decided_by: self.decider.to_owned(),
@@ -402,7 +402,10 @@ pub(super) const fn cause_of(kind: RequestKind) -> Cause {
 
 /// Whether a decision counts against the limit on takeovers: those that nobody ordered.
 const fn counts(cause: Cause) -> bool {
-    !matches!(cause, Cause::Startup | Cause::MemberJoined | Cause::Switchover | Cause::Failover)
+    !matches!(
+        cause,
+        Cause::Startup | Cause::MemberJoined | Cause::Switchover | Cause::Failover | Cause::TokensRaised
+    )
 }
 
 fn fits(wanted: &Target, named: &Named) -> bool {

@@ -40,6 +40,7 @@ mod requests;
 mod rules;
 mod session;
 mod suspicion;
+mod tokens;
 mod verification;
 mod view;
 mod watchdog;
@@ -56,6 +57,7 @@ pub use recipe::{QueueFormat, Recipe};
 pub use registration::Leftovers;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;
+pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 
 use crate::{
     ids::{Ballot, MemberId, SiteId},

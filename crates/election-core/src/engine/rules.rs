@@ -63,6 +63,8 @@ pub enum Rule {
     StandDown,
     /// A leader is deposed on the word of more than one site only.
     WitnessesOfTwoSites,
+    /// A decision keeps the base of the tokens.
+    TokenBaseKept,
 }
 
 /// Which rules hold: all of them, but for a test.

@@ -22,7 +22,8 @@ pub struct Elected {
     /// When decisions that nobody ordered were taken lately, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<u64>,
-    /// Added to the czxid to make the fencing token.
+    /// Added to the czxid to make the fencing token. Only an operator raises it, after
+    /// the ensemble was restored from a copy.
     #[serde(default)]
     pub token_base: u64,
     /// Why this term began.
@@ -120,11 +121,14 @@ pub enum Cause {
     Failover,
     /// Somebody else is better by enough, for long enough.
     BetterCandidate,
+    /// An operator has raised the base of the tokens; whoever leads takes its office up
+    /// anew.
+    TokensRaised,
 }
 
 impl Cause {
     /// Every cause, in the order of its definition.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Startup,
         Self::MemberJoined,
         Self::LeaderLost,
@@ -135,6 +139,7 @@ impl Cause {
         Self::Switchover,
         Self::Failover,
         Self::BetterCandidate,
+        Self::TokensRaised,
     ];
 
     /// The word for it in records, metrics and the job's environment.
@@ -150,6 +155,7 @@ impl Cause {
             Self::Switchover => "switchover",
             Self::Failover => "failover",
             Self::BetterCandidate => "better-candidate",
+            Self::TokensRaised => "tokens-raised",
         }
     }
 

@@ -6,7 +6,7 @@ use zk_session::{Incarnation, OpError};
 
 use super::{contests::Layout, operations::tree};
 use crate::{
-    engine::Node,
+    engine::{Node, fencing_token},
     ids::{Ballot, MemberId},
     paths::Paths,
     record::{Control, Current, Elected, HistoryEntry, MemberRecord, Record, RecordError, Request},
@@ -54,7 +54,7 @@ impl Snapshot {
     /// The fencing token of whoever is in office.
     pub fn fencing_token(&self) -> Option<u64> {
         let base = self.elected.as_ref().map_or(0, |(e, _)| e.token_base);
-        self.current.as_ref().map(|o| u64::try_from(o.czxid).unwrap_or(0).saturating_add(base))
+        self.current.as_ref().map(|o| fencing_token(o.czxid, base))
     }
 }
 

@@ -11,9 +11,9 @@ use super::{
     unix_ms,
 };
 use crate::{
-    engine::{ForceStep, Policy, force_step},
+    engine::{ForceStep, NoSuchToken, Policy, fencing_token, force_step},
     paths::Paths,
-    record::{Current, Record, RecordError, Request, RequestKind, RequestState, Target, VERSION},
+    record::{Current, Elected, Record, RecordError, Request, RequestKind, RequestState, Target, VERSION},
     strategy::Strategy,
 };
 
@@ -32,6 +32,9 @@ pub enum OperatorError {
     /// A record can't be written.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// No resource can have seen such a token.
+    #[error(transparent)]
+    Token(#[from] NoSuchToken),
     /// It can't be done; why, in words.
     #[error("{0}")]
     Refused(String),
@@ -224,6 +227,77 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, Operato
             Err(OpError::BadVersion { .. } | OpError::NoNode { .. }) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+    Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
+}
+
+/// How the base of the tokens was raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raised {
+    /// By this term, in which whoever was named takes its office up anew.
+    InTerm(u64),
+    /// Every later token is above that already.
+    Already,
+}
+
+/// Makes every leadership from now on have a token above `above`: for after the ensemble
+/// was restored from a copy, where zxids go back, and the tokens with them. Ask the
+/// resource for the newest token that it has seen. Works while nobody takes part, and
+/// before anybody ever has.
+///
+/// # Errors
+/// When no resource can have seen such a token, when there is no elector in this
+/// election, when the decision can't be read, or ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// May have been carried out or not; doing it again does no harm.
+pub async fn raise_tokens(
+    session: &Session,
+    paths: &Paths,
+    above: u64,
+    by: &str,
+) -> Result<Raised, OperatorError> {
+    let (path, place) = (paths.elected(), paths.current());
+    for _ in 0..TRIES {
+        let incarnation = session.active().await?;
+        incarnation.barrier().await?;
+        let observer = Observer::new(incarnation.clone());
+        if let Some(Layout::Queue | Layout::Single) = observer.layout(paths).await? {
+            let why = "nobody decides in this election, so no base can stand in a decision: its tokens are the czxids";
+            return Err(OperatorError::Refused(why.to_owned()));
+        }
+        let (mut elected, mut version) = (None, None);
+        if let Some(node) = observer.read(&path).await? {
+            elected = Some(Elected::decode(&path, &node.data)?);
+            version = Some(node.version);
+        }
+        let base = elected.as_ref().map_or(0, |e| e.token_base);
+        // What can't be read has a token all the same, but whose is not known.
+        let node = observer.read(&place).await?;
+        let current = node.filter(|node| Current::decode(&place, &node.data).is_ok());
+        let token = current.map(|node| fencing_token(node.czxid, base));
+        let raised = crate::engine::raise_tokens(elected.as_ref(), token, above, by, unix_ms())?;
+        let Some(next) = raised else { return Ok(Raised::Already) };
+        let data = next.encode(&path)?;
+        let written = match version {
+            Some(version) => incarnation.set(&path, data, Some(version)).await.map(drop),
+            None => {
+                make_parents(&incarnation, &paths.parents()).await?;
+                incarnation.create(&path, data, CreateMode::Persistent).await.map(drop)
+            }
+        };
+        match written {
+            Ok(()) => return Ok(Raised::InTerm(next.term)),
+            // Lost a race, or an unknown outcome: look again.
+            Err(
+                OpError::BadVersion { .. }
+                | OpError::NodeExists { .. }
+                | OpError::NoNode { .. }
+                | OpError::Unknown { .. },
+            ) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::task::yield_now().await;
     }
     Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
 }

@@ -8,6 +8,7 @@
 mod fast;
 mod members;
 mod recipes;
+mod restored;
 
 use std::time::Duration;
 

@@ -77,7 +77,7 @@ async fn ensemble() -> Arc<Ensemble> {
     started
 }
 
-const TICK: Duration = Duration::from_millis(500);
+pub(crate) const TICK: Duration = Duration::from_millis(500);
 const TIMEOUT: Duration = Duration::from_secs(4);
 /// As long as this ensemble grants: twenty ticks.
 const LONG: Duration = Duration::from_secs(10);
@@ -222,7 +222,7 @@ impl World {
     }
 }
 
-async fn connect(connect_string: &str, driver: DriverKind, timeout: Duration) -> Session {
+pub(crate) async fn connect(connect_string: &str, driver: DriverKind, timeout: Duration) -> Session {
     let builder = Session::builder(connect_string).session_timeout(timeout).tick_time(TICK).driver(driver);
     builder.connect_timeout(Duration::from_secs(20)).connect().await.expect("the session connects")
 }
@@ -322,7 +322,7 @@ fn elector() -> Recipe {
 
 /// Site east before site west; after a failure another site than the failed one.
 #[derive(Debug)]
-struct EastFirst;
+pub(crate) struct EastFirst;
 
 impl Strategy for EastFirst {
     fn rank(&self, round: &Round<'_>) -> Ranking {

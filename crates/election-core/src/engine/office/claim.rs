@@ -196,7 +196,7 @@ impl Engine {
         let grant = Grant {
             nomination: claiming.nomination.clone(),
             ballot: claiming.ballot.clone(),
-            fencing_token: u64::try_from(place.czxid).unwrap_or(0).saturating_add(token_base),
+            fencing_token: fencing_token(place.czxid, token_base),
             work_until,
         };
         let text = format!(

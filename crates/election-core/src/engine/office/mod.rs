@@ -25,6 +25,7 @@ use super::{
     },
     policy::OnPause,
     rules::Rule,
+    tokens::fencing_token,
     view::{Known, Meta},
 };
 use crate::{

@@ -15,6 +15,7 @@ pub(crate) mod one_leader_in_the_end;
 pub(crate) mod one_life;
 pub(crate) mod place_is_its_owners;
 pub(crate) mod requests_once;
+pub(crate) mod tokens_above_their_base;
 pub(crate) mod work_ends_in_time;
 
 /// What was promised and does not hold.

@@ -9,10 +9,11 @@ use std::{
 use election_core::{
     MemberId, SiteId,
     engine::{
-        AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, QueueFormat, Recipe, TakeoverLimit,
+        self, AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, QueueFormat, Recipe, TakeoverLimit,
+        fencing_token,
     },
     record::{
-        Control, Health, MemberRecord, Mode, Record, Request as Order, RequestKind, RequestState, Target,
+        Control, Elected, Health, MemberRecord, Mode, Record, Request as Order, RequestKind, RequestState, Target,
         VERSION,
     },
 };
@@ -119,6 +120,7 @@ impl Stage {
             }
             ["mode", mode] => self.mode(mode),
             ["request", kind, rest @ ..] => self.request(kind, rest),
+            ["raise", "tokens", "above", token] => self.raise_tokens(token),
             ["foreign", "record", "of", name] => self.foreign_record(name),
             ["foreign", "place"] => self.foreign_place(),
             ["show", rest @ ..] => {
@@ -308,6 +310,27 @@ impl Stage {
         let (path, _) = self.zk.create_sequential(self.now_ms, &prefix, data, 0);
         self.changed(&[path]);
         Ok(())
+    }
+
+    fn raise_tokens(&mut self, above: &str) -> Result<(), String> {
+        let path = self.paths.elected();
+        let above = above.parse().map_err(|e| format!("{above}: {e}"))?;
+        let read = self.zk.get(&path).map(|node| Elected::decode(&path, &node.data)).transpose();
+        let elected = read.map_err(|e| e.to_string())?;
+        let base = elected.as_ref().map_or(0, |e| e.token_base);
+        let in_office = self.zk.get(&self.paths.current()).map(|node| fencing_token(node.czxid, base));
+        let unix_ms = UNIX_MS + self.now_ms;
+        let raised = engine::raise_tokens(elected.as_ref(), in_office, above, "ann", unix_ms);
+        match raised.map_err(|e| e.to_string())? {
+            Some(next) => {
+                let data = next.encode(&path).map_err(|e| e.to_string())?;
+                self.admin(|zk, now| zk.set(now, &path, data, None))
+            }
+            None => {
+                self.say("they are already");
+                Ok(())
+            }
+        }
     }
 
     /// A round of probes of each of these members (`a,b`) reaches none of `lost`.

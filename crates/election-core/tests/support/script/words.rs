@@ -85,6 +85,9 @@ fn decision(elected: &Elected) -> String {
     if let Some(request) = &elected.request {
         let _ = write!(text, "; for {request}");
     }
+    if elected.token_base > 0 {
+        let _ = write!(text, "; tokens above {}", elected.token_base);
+    }
     text
 }
 

@@ -72,6 +72,8 @@ impl Sim {
             token,
         );
         self.require(verdict);
+        let verdict = self.checks.raised.granted(grant.nomination.term, token);
+        self.require(verdict);
         self.check_alone(host);
         self.job_later(host, claims, JobDue::Acts);
         if !hangs {

@@ -111,6 +111,7 @@ impl Sim {
                 let site = self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone();
                 self.unseen(host, Unseen::Site(site), lasts);
             }
+            Fault::RaiseTokens => self.raise_tokens(),
             Fault::SpoilRequest => {
                 let prefix = self.paths.request_prefix();
                 if self.zk.get(&self.paths.requests()).is_some() {

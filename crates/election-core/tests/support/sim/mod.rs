@@ -31,6 +31,7 @@ use crate::{
     invariants::{
         Verdict, a_successor_follows_a_leader::Tenures, fencing::Fencing, no_livelock::Pace,
         one_decision_per_term::Decisions, one_leader_in_the_end::Calm, requests_once::Requests,
+        tokens_above_their_base::Raised,
     },
     zookeeper::{Ensemble, Millis},
 };
@@ -104,6 +105,7 @@ pub(crate) struct Summary {
     pub(crate) guard_kills: u64,
     pub(crate) suspected: u64,
     pub(crate) stand_ins: u64,
+    pub(crate) raised: u64,
     pub(crate) operations: u64,
 }
 
@@ -117,6 +119,7 @@ pub(crate) struct Violation {
 #[derive(Debug)]
 struct Checks {
     fencing: Fencing,
+    raised: Raised,
     decisions: Decisions,
     requests: Requests,
     tenures: Tenures,
@@ -167,6 +170,7 @@ impl Sim {
         }
         let checks = Checks {
             fencing: Fencing::default(),
+            raised: Raised::default(),
             decisions: Decisions::default(),
             requests: Requests::default(),
             tenures: Tenures::default(),
@@ -222,6 +226,7 @@ impl Sim {
         self.summary.terms = self.checks.decisions.count();
         self.summary.requests_done = self.checks.requests.done();
         self.summary.acts = self.resource.accepted;
+        self.summary.raised = self.checks.raised.len();
         self.summary.refused = self.resource.refused;
         Ok(self.summary)
     }

@@ -196,6 +196,29 @@ impl Sim {
         }
     }
 
+    /// The resource has seen tokens that were given out before the ensemble was
+    /// restored from a copy, for all that the operator knows.
+    pub(super) fn raise_tokens(&mut self) {
+        let path = self.paths.elected();
+        let read = self.read::<Elected>(&path);
+        if read.is_none() && self.zk.get(&path).is_some() {
+            return;
+        }
+        let base = read.as_ref().map_or(0, |(e, _)| e.token_base);
+        let in_office = self.zk.get(&self.paths.current()).map(|n| engine::fencing_token(n.czxid, base));
+        let above = self.resource.newest() + self.rng.u64(0..1_000_000);
+        let elected = read.as_ref().map(|(e, _)| e);
+        let raised = engine::raise_tokens(elected, in_office, above, "operator", self.unix_ms());
+        let Ok(Some(next)) = raised else { return };
+        if read.is_none() && self.zk.get(&self.paths.leader()).is_none() {
+            return;
+        }
+        let Ok(data) = next.encode(&path) else { return };
+        self.trace.line(self.now, || format!("    operator: tokens above {above} from term {}", next.term));
+        self.checks.raised.raised(next.term, above);
+        self.write(&path, Some(data));
+    }
+
     pub(super) fn change_mode(&mut self) {
         let mode = [Mode::Auto, Mode::Manual, Mode::Observe][self.rng.usize(0..3)];
         let mut control = Control { mode, ..Control::default() };

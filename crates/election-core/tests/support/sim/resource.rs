@@ -9,6 +9,11 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
+    /// The newest token that it has seen.
+    pub(crate) fn newest(&self) -> u64 {
+        self.highest
+    }
+
     pub(crate) fn write(&mut self, token: u64) -> bool {
         let accepted = token >= self.highest;
         self.highest = self.highest.max(token);

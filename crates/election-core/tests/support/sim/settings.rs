@@ -45,10 +45,12 @@ pub(crate) enum Fault {
     Unseen,
     /// The members of one other site can't.
     UnseenBySite,
+    /// An operator raises the base of the tokens.
+    RaiseTokens,
 }
 
 impl Fault {
-    const ALL: [Self; 30] = [
+    const ALL: [Self; 31] = [
         Self::Crash,
         Self::CrashSite,
         Self::Leave,
@@ -79,6 +81,7 @@ impl Fault {
         Self::SpoilCurrent,
         Self::Unseen,
         Self::UnseenBySite,
+        Self::RaiseTokens,
     ];
 
     /// Whether two may act for a moment after it, by design: the place of a living
@@ -103,6 +106,7 @@ impl Fault {
                 | Self::SpoilControl
                 | Self::SpoilRequest
                 | Self::SpoilElected
+                | Self::RaiseTokens
         )
     }
 }

@@ -1,0 +1,207 @@
+//! An ensemble that is restored from a copy: zxids go back, and tokens with them.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use election_core::{
+    engine::{Policy, Profile, Recipe},
+    paths::Paths,
+    record::Cause,
+    shell::{
+        Election, ElectionConfig, Failure, Handler, Leadership, StopOrder,
+        operator::{self, Raised},
+    },
+};
+use zk_session::{CreateMode, DriverKind, Session};
+use zk_testkit::Ensemble;
+
+use super::{
+    SOON,
+    members::{EastFirst, TICK, connect, wait_for},
+};
+
+/// How many transactions the copy lacks.
+const LACKING: usize = 300;
+
+/// What a job writes to: it refuses whatever is older than what it has seen.
+#[derive(Clone, Debug, Default)]
+struct Store(Arc<Mutex<Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    newest: u64,
+    accepted: Vec<u64>,
+    refused: Vec<u64>,
+}
+
+impl Store {
+    fn claim(&self, token: u64) {
+        let mut seen = self.0.lock().unwrap();
+        if token < seen.newest {
+            seen.refused.push(token);
+        } else {
+            seen.newest = token;
+            seen.accepted.push(token);
+        }
+    }
+
+    fn accepted(&self) -> usize {
+        self.0.lock().unwrap().accepted.len()
+    }
+}
+
+struct Job(Store);
+
+impl Handler for Job {
+    async fn takeover(&self, leadership: &Leadership) -> Result<(), Failure> {
+        self.0.claim(leadership.fencing_token());
+        Ok(())
+    }
+
+    async fn lead(&self, _: &Leadership) -> Failure {
+        std::future::pending().await
+    }
+
+    async fn stop(&self, _: &StopOrder) {}
+}
+
+struct Stage {
+    ensemble: Ensemble,
+    driver: DriverKind,
+    paths: Paths,
+    store: Store,
+}
+
+impl Stage {
+    /// A client that has seen a newer zxid than the server is turned away, so every part
+    /// of the test connects anew.
+    async fn session(&self) -> Session {
+        connect(&self.ensemble.connect_string(), self.driver, Duration::from_secs(4)).await
+    }
+
+    async fn start_again(&self) {
+        self.ensemble.start_server(0).await.unwrap();
+        self.ensemble.wait_serving(SOON).await.unwrap();
+    }
+
+    /// Somebody joins, and leads; answered with its token.
+    async fn lead(&self, member: &str) -> (Session, Election, u64) {
+        let (session, election) = self.join(member).await;
+        wait_for(&format!("{member} leads"), SOON, || election.status_now().leads_now()).await;
+        let token = election.status_now().fencing_token.unwrap();
+        (session, election, token)
+    }
+
+    async fn join(&self, member: &str) -> (Session, Election) {
+        let session = self.session().await;
+        let config = ElectionConfig {
+            policy: Policy { stop_budget: Duration::from_millis(500), ..Policy::default() },
+            ..ElectionConfig::new(
+                "/dr",
+                "orders",
+                Profile::new(member.parse().unwrap(), "east".parse().unwrap()),
+                Recipe::Elector(Arc::new(EastFirst)),
+            )
+            .unwrap()
+        };
+        let election = Election::join(session.clone(), config, Job(self.store.clone()));
+        (session, election)
+    }
+
+    async fn end(&self, session: Session, election: Election) {
+        election.leave().await;
+        session.close(Duration::from_secs(2)).await;
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+async fn a_restored_ensemble(driver: DriverKind) {
+    let ensemble = Ensemble::builder().servers(1).tick_time(TICK).start().await.expect("a server");
+    let paths = Paths::new("/dr", "orders").unwrap();
+    let stage = Stage { ensemble, driver, paths, store: Store::default() };
+    let data = stage.ensemble.server(0).dir().join("data");
+    let saved = stage.ensemble.server(0).dir().join("saved");
+
+    let (session, election, first) = stage.lead("east-1").await;
+    stage.end(session, election).await;
+    stage.ensemble.stop(0).await.unwrap();
+    copy(&data, &saved);
+    stage.start_again().await;
+
+    // Life goes on, and the resource sees newer tokens.
+    let session = stage.session().await;
+    for number in 0..LACKING {
+        session.create(&format!("/life-{number}"), Vec::new(), CreateMode::Persistent).await.unwrap();
+    }
+    session.close(Duration::from_secs(2)).await;
+    let (session, election, second) = stage.lead("east-1").await;
+    assert!(second > first, "{second} after {first}");
+    stage.end(session, election).await;
+
+    stage.ensemble.stop(0).await.unwrap();
+    fs::remove_dir_all(&data).unwrap();
+    copy(&saved, &data);
+    stage.start_again().await;
+
+    // What is new goes back, and the resource refuses it.
+    let (session, election, third) = stage.lead("east-1").await;
+    assert!(third < second, "zxids have not gone back: {third} after {second}");
+    assert_eq!(stage.store.0.lock().unwrap().refused, [third]);
+    assert_eq!(stage.store.accepted(), 2);
+
+    // An operator asks the resource, and says what it has seen.
+    let operator = stage.session().await;
+    let raised = operator::raise_tokens(&operator, &stage.paths, second, "the test").await.unwrap();
+    let Raised::InTerm(term) = raised else { panic!("{raised:?}") };
+    wait_for("it leads in the term of the raised base", SOON, || {
+        let status = election.status_now();
+        status.term == term && status.leads_now()
+    })
+    .await;
+    let status = election.status_now();
+    assert_eq!(status.elected.unwrap().cause, Cause::TokensRaised);
+    let fourth = status.fencing_token.unwrap();
+    assert!(fourth > second, "{fourth} after {second}");
+    assert_eq!(stage.store.accepted(), 3);
+    let again = operator::raise_tokens(&operator, &stage.paths, second, "the test").await.unwrap();
+    assert_eq!(again, Raised::Already);
+    let absurd = operator::raise_tokens(&operator, &stage.paths, u64::MAX, "the test").await.unwrap_err();
+    assert!(absurd.to_string().contains("no token"), "{absurd}");
+
+    // Every later leadership has the base, whoever decides it.
+    let (next_session, next) = stage.join("east-2").await;
+    wait_for("east-2 stands by", SOON, || next.status_now().ballot.is_some()).await;
+    stage.end(session, election).await;
+    wait_for("east-2 leads", SOON, || next.status_now().leads_now()).await;
+    let fifth = next.status_now().fencing_token.unwrap();
+    assert!(fifth > fourth, "{fifth} after {fourth}");
+    assert_eq!(stage.store.accepted(), 4);
+    stage.end(next_session, next).await;
+    operator.close(Duration::from_secs(2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_go_on_after_an_ensemble_was_restored_with_zookeeper_client() {
+    a_restored_ensemble(DriverKind::ZookeeperClient).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_go_on_after_an_ensemble_was_restored_with_zookeeper_async() {
+    a_restored_ensemble(DriverKind::ZookeeperAsync).await;
+}
