@@ -300,7 +300,10 @@ impl Question<'_> {
             succession: Vec::new(),
             exclusions,
             attempts,
-            token_base: self.elected.filter(|_| self.rules.keep(Rule::TokenBaseKept)).map_or(0, |e| e.token_base),
+            token_base: self
+                .elected
+                .filter(|_| self.rules.keep(Rule::TokenBaseKept))
+                .map_or(0, |e| e.token_base),
             cause,
             sentence,
             decided_by: self.decider.to_owned(),

@@ -63,6 +63,7 @@ impl Contender {
                 ContenderStatus::Waiting | ContenderStatus::Progress => Status::Progress,
             },
             endpoint: self.address.clone(),
+            fencing_token: u64::try_from(czxid).ok(),
             since_ms: self.since_ms,
             ready_ms: self.ready_ms,
         }

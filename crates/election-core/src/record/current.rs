@@ -21,6 +21,9 @@ pub struct Current {
     /// Where the work can be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
+    /// The fencing token of this leadership, once it is READY.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fencing_token: Option<u64>,
     /// When it was created, in milliseconds since the Unix epoch.
     pub since_ms: u64,
     /// When it became READY, in milliseconds since the Unix epoch.

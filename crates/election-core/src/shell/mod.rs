@@ -9,6 +9,7 @@
 mod contests;
 mod election;
 mod handler;
+mod leaders;
 mod observer;
 mod operations;
 pub mod operator;
@@ -20,6 +21,7 @@ mod work;
 pub use contests::Layout;
 pub use election::{Election, ElectionConfig, Ended};
 pub use handler::{Failure, Handler, Leadership, StopOrder};
+pub use leaders::{Leader, Leaders};
 pub use observer::{Observer, ReadError, Snapshot};
 pub use status::ElectionStatus;
 

@@ -53,8 +53,9 @@ impl Snapshot {
 
     /// The fencing token of whoever is in office.
     pub fn fencing_token(&self) -> Option<u64> {
+        let office = self.current.as_ref()?;
         let base = self.elected.as_ref().map_or(0, |(e, _)| e.token_base);
-        self.current.as_ref().map(|o| fencing_token(o.czxid, base))
+        Some(office.record.fencing_token.unwrap_or_else(|| fencing_token(office.czxid, base)))
     }
 }
 

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)] // a panic is how a test reports
 
 mod fast;
+mod following;
 mod members;
 mod recipes;
 mod restored;

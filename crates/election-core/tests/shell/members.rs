@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    net::SocketAddr,
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicU32, Ordering},
@@ -98,12 +99,32 @@ impl World {
     }
 
     async fn start_as(driver: DriverKind, recipe: Recipe, fast: bool) -> Self {
+        Self::of(ensemble().await, driver, recipe, fast).await
+    }
+
+    /// A world over an ensemble of its own.
+    pub(crate) async fn over(ensemble: Ensemble, driver: DriverKind) -> Self {
+        Self::of(Arc::new(ensemble), driver, elector(), false).await
+    }
+
+    async fn of(ensemble: Arc<Ensemble>, driver: DriverKind, recipe: Recipe, fast: bool) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let ensemble = ensemble().await;
         let root = format!("/t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let paths = Paths::new(&root, "orders").unwrap();
         let operator = connect(&ensemble.connect_string(), driver, TIMEOUT).await;
         Self { ensemble, driver, recipe, root, paths, fast, operator, stints: Stints::default() }
+    }
+
+    pub(crate) fn ensemble(&self) -> &Ensemble {
+        &self.ensemble
+    }
+
+    pub(crate) fn connect_string(&self) -> String {
+        self.ensemble.connect_string()
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.ensemble.addresses()
     }
 
     pub(crate) fn root(&self) -> &str {
@@ -169,7 +190,10 @@ impl World {
         let config = ElectionConfig {
             paths,
             name: format!("orders as {member}"),
-            member: Profile::new(member.parse().unwrap(), site.parse().unwrap()),
+            member: Profile {
+                address: Some(format!("{member}.example")),
+                ..Profile::new(member.parse().unwrap(), site.parse().unwrap())
+            },
             recipe: self.recipe.clone(),
             policy: self.policy(),
             leftovers: Leftovers::Wait,

@@ -54,6 +54,7 @@ impl Engine {
             term: u64::try_from(node.czxid).unwrap_or(0),
             status: if ready_ms.is_some() { Status::Ready } else { Status::Progress },
             endpoint: member.address.clone(),
+            fencing_token: u64::try_from(node.czxid).ok(),
             since_ms: self.office.held().map_or(self.now.unix_ms, |held| held.created_ms()),
             ready_ms,
         })

@@ -490,6 +490,7 @@ impl Engine {
             term: nomination.term,
             status,
             endpoint: self.config.member.address.clone(),
+            fencing_token: self.office.held().map(|held| held.grant.fencing_token),
             since_ms,
             ready_ms,
         };

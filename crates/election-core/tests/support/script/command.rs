@@ -9,12 +9,12 @@ use std::{
 use election_core::{
     MemberId, SiteId,
     engine::{
-        self, AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, QueueFormat, Recipe, TakeoverLimit,
-        fencing_token,
+        self, AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, QueueFormat, Recipe,
+        TakeoverLimit, fencing_token,
     },
     record::{
-        Control, Elected, Health, MemberRecord, Mode, Record, Request as Order, RequestKind, RequestState, Target,
-        VERSION,
+        Control, Elected, Health, MemberRecord, Mode, Record, Request as Order, RequestKind, RequestState,
+        Target, VERSION,
     },
 };
 

@@ -1,0 +1,170 @@
+//! Who follows an election without standing in it.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use election_core::{
+    paths::Paths,
+    record::{RequestKind, RequestState, Target},
+    shell::{Leader, Leaders},
+};
+use zk_session::{DriverKind, Session};
+use zk_testkit::{Ensemble, Proxy};
+
+use super::{
+    SOON,
+    members::{TICK, World, connect, wait_for},
+};
+
+/// Everything that one follower was told, in the order that it was told in.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<Option<Leader>>>>);
+
+impl Told {
+    /// Follows in a task of its own, which ends with the test.
+    fn follow(session: &Session, paths: &Paths) -> Self {
+        let told = Self::default();
+        let mut leaders = Leaders::follow(session, paths.clone());
+        let to = told.clone();
+        tokio::spawn(async move {
+            while let Ok(leader) = leaders.next().await {
+                to.0.lock().unwrap().push(leader);
+            }
+        });
+        told
+    }
+
+    fn all(&self) -> Vec<Option<Leader>> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn last_is(&self, member: &str) -> bool {
+        self.all().last().is_some_and(|last| last.as_ref().is_some_and(|l| l.member.as_str() == member))
+    }
+
+    /// Terms and tokens have only grown, and nothing was told twice.
+    fn assert_forwards(&self) {
+        let all = self.all();
+        let leaders: Vec<_> = all.iter().flatten().collect();
+        for pair in leaders.windows(2) {
+            assert!(pair[0].term <= pair[1].term, "an older term after a newer one: {pair:?}");
+            assert!(pair[0].fencing_token <= pair[1].fencing_token, "an older token: {pair:?}");
+        }
+        for pair in all.windows(2) {
+            assert_ne!(pair[0], pair[1], "told twice: {all:?}");
+        }
+    }
+}
+
+/// Term, token and endpoint of each leader, in their order, with nobody in between.
+async fn each_leader_is_told(world: &World) {
+    let told = Told::follow(world.operator(), world.paths());
+    wait_for("nobody leads yet", SOON, || told.all() == [None]).await;
+    let east = world.join("east-1", "east").await;
+    wait_for("east-1 is told", SOON, || told.last_is("east-1")).await;
+    let west = world.join("west-1", "west").await;
+    wait_for("west-1 is next in line", SOON, || west.is_next()).await;
+    for (turn, next) in ["west-1", "east-1", "west-1"].into_iter().enumerate() {
+        let target = Target::Member(next.parse().unwrap());
+        let request = world.ask(RequestKind::Switchover, target, false).await;
+        assert!(matches!(request.state, RequestState::Done { .. }), "{request:?}");
+        wait_for(&format!("{next} is told in turn {turn}"), SOON, || told.last_is(next)).await;
+    }
+    let all = told.all();
+    let last = all.last().unwrap().clone().unwrap();
+    let snapshot = world.snapshot().await;
+    assert_eq!(Some(last.fencing_token), snapshot.fencing_token());
+    assert_eq!(last.term, snapshot.elected.unwrap().0.term);
+    assert_eq!(last.endpoint.as_deref(), Some("west-1.example"));
+    assert_eq!(last.site.as_str(), "west");
+    assert!(last.ready_ms.is_some());
+    told.assert_forwards();
+    assert_eq!(all.iter().flatten().count(), 4, "{all:?}");
+    assert!(!east.leads());
+}
+
+/// The follower's session ends while leadership moves: it goes on with a new one, and
+/// with what is newest.
+async fn a_lost_session(world: &World) {
+    let proxy = Proxy::start_many(world.addresses()).await.unwrap();
+    let session = world.session(Some(&proxy)).await;
+    let told = Told::follow(&session, world.paths());
+    let _east = world.join("east-1", "east").await;
+    let west = world.join("west-1", "west").await;
+    wait_for("east-1 is told", SOON, || told.last_is("east-1")).await;
+    wait_for("west-1 is next in line", SOON, || west.is_next()).await;
+    let epoch = session.incarnation().unwrap().epoch();
+    proxy.black_hole(true);
+    for _ in 0..2 {
+        let request = world.ask(RequestKind::Switchover, Target::Any, false).await;
+        assert!(matches!(request.state, RequestState::Done { .. }), "{request:?}");
+    }
+    let _ = world.ask(RequestKind::Switchover, Target::Member("west-1".parse().unwrap()), false).await;
+    wait_for("its session is over", SOON, || session.incarnation().is_none_or(|i| i.epoch() != epoch)).await;
+    assert!(told.last_is("east-1"), "nothing is told while nothing can be read: {:?}", told.all());
+    proxy.black_hole(false);
+    let _ = proxy.cut().await;
+    wait_for("west-1 is told", SOON, || told.last_is("west-1")).await;
+    told.assert_forwards();
+}
+
+/// Servers die, one at a time; the follower begins with a dead one in its list.
+async fn dead_servers(driver: DriverKind) {
+    let ensemble = Ensemble::builder().servers(3).tick_time(TICK).start().await.unwrap();
+    ensemble.kill(0).await.unwrap();
+    ensemble.wait_serving(SOON).await.ok();
+    let world = World::over(ensemble, driver).await;
+    let watcher = connect(&world.connect_string(), driver, Duration::from_secs(4)).await;
+    let told = Told::follow(&watcher, world.paths());
+    let east = world.join("east-1", "east").await;
+    wait_for("east-1 is told", SOON, || told.last_is("east-1")).await;
+    let _west = world.join("west-1", "west").await;
+    let mut next = "west-1";
+    for (back, dies) in [(0, 1), (1, 2)] {
+        world.ensemble().start_server(back).await.unwrap();
+        world.ensemble().wait_server_serving(back, SOON).await.unwrap();
+        world.ensemble().kill(dies).await.unwrap();
+        // Refused if the outage has moved leadership there already.
+        let target = Target::Member(next.parse().unwrap());
+        let request = world.ask(RequestKind::Failover, target, false).await;
+        wait_for(&format!("{next} is told with server {dies} dead ({request:?})"), SOON, || {
+            told.last_is(next)
+        })
+        .await;
+        next = if next == "west-1" { "east-1" } else { "west-1" };
+    }
+    told.assert_forwards();
+    assert!(east.status().ballot.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_is_told_of_each_leader_with_zookeeper_client() {
+    each_leader_is_told(&World::start(DriverKind::ZookeeperClient).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_is_told_of_each_leader_with_zookeeper_async() {
+    each_leader_is_told(&World::start(DriverKind::ZookeeperAsync).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_survives_its_session_with_zookeeper_client() {
+    a_lost_session(&World::start(DriverKind::ZookeeperClient).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_survives_its_session_with_zookeeper_async() {
+    a_lost_session(&World::start(DriverKind::ZookeeperAsync).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_works_over_dead_servers_with_zookeeper_client() {
+    dead_servers(DriverKind::ZookeeperClient).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_works_over_dead_servers_with_zookeeper_async() {
+    dead_servers(DriverKind::ZookeeperAsync).await;
+}
