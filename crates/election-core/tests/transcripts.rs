@@ -139,4 +139,9 @@ transcripts! {
     suspected_and_nobody_else,
     suspected_while_held,
     tokens_raised,
+    resign,
+    resign_by_a_deadline,
+    abdicate,
+    named_before_it_was_known_to_have_withdrawn,
+    hold,
 }

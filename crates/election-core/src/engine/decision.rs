@@ -11,7 +11,7 @@ use crate::{
         Cause, Control, Elected, Exclusion, MemberRecord, Named, Previous, Request, RequestKind, Target,
         VERSION,
     },
-    strategy::{Ranking, Round, Strategy},
+    strategy::{Ranking, Refused, Round, Strategy},
 };
 
 /// How many stand in the line of succession: more can hardly vanish at once, and
@@ -192,7 +192,7 @@ impl Question<'_> {
         self.strategy.rank(&Round {
             cause: Cause::BetterCandidate,
             unix_ms: self.unix_ms,
-            candidates: self.members,
+            candidates: &self.standing().cloned().collect::<Vec<_>>(),
             incumbent: Some(incumbent),
             failed: None,
             exclusions: &exclusions,
@@ -232,8 +232,7 @@ impl Question<'_> {
         exclusions: Vec<Exclusion>,
         leaving: Option<&Ballot>,
     ) -> (Ranking, Vec<Exclusion>, bool) {
-        let candidates: Vec<_> =
-            self.members.iter().filter(|m| Some(&m.ballot) != leaving).cloned().collect();
+        let candidates: Vec<_> = self.standing().filter(|m| Some(&m.ballot) != leaving).cloned().collect();
         let named = self.elected.and_then(Elected::named);
         let failed = if cause.is_failure() { self.failed() } else { None };
         let incumbent = named
@@ -250,7 +249,8 @@ impl Question<'_> {
                 control: self.control,
             })
         };
-        let ranking = rank(&exclusions);
+        let mut ranking = rank(&exclusions);
+        ranking.refused.extend(self.withdrawn());
         let drops = self.rules.keep(Rule::LastCandidate);
         if ranking.order.is_empty() && !exclusions.is_empty() && drops {
             let without = rank(&[]);
@@ -259,6 +259,19 @@ impl Question<'_> {
             }
         }
         (ranking, exclusions, false)
+    }
+
+    /// Everyone who may be asked at all.
+    fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
+        self.members.iter().filter(|m| m.withdrawn.is_none())
+    }
+
+    /// Who does not stand, and why.
+    fn withdrawn(&self) -> impl Iterator<Item = Refused> {
+        self.members.iter().filter_map(|m| {
+            let reason = m.withdrawn.as_ref().map(|why| format!("it does not stand: {why}"))?;
+            Some(Refused { named: m.named(), stage: "stands".to_owned(), reason })
+        })
     }
 
     fn failed(&self) -> Option<Previous> {
@@ -320,7 +333,7 @@ impl Question<'_> {
         if self.control.mode != crate::record::Mode::Auto {
             return Vec::new();
         }
-        let others: Vec<_> = self.members.iter().filter(|m| m.ballot != leader.ballot).cloned().collect();
+        let others: Vec<_> = self.standing().filter(|m| m.ballot != leader.ballot).cloned().collect();
         let ranking = self.strategy.rank(&Round {
             cause: Cause::LeaderLost,
             unix_ms: self.unix_ms,

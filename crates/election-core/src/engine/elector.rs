@@ -376,6 +376,10 @@ impl Facts<'_> {
             );
             return self.refresh(elected, meta, quiet(reason, sentence));
         }
+        if let Some(why) = self.holds(&named.ballot) {
+            let sentence = format!("{} leads, and does not hand over now: {why}", current.member);
+            return self.refresh(elected, meta, quiet("held-by-leader", sentence));
+        }
         let noticed = watchdog.noticed(elected.term, "better", self.now);
         let what = format!("{} has been better for {:?}", better.named.member, self.policy.better_after);
         match self.question(noticed).decide(Cause::BetterCandidate, &what, None, None) {

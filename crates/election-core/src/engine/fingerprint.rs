@@ -22,6 +22,7 @@ impl Hash for Engine {
             health,
             reach,
             gave_up,
+            standing,
             joined_ms,
             registration,
             contest,
@@ -41,7 +42,7 @@ impl Hash for Engine {
             sentence: _,
         } = self;
         debug_assert!(actions.is_empty(), "poll_action() until None comes first");
-        (session, view, health, reach, gave_up, joined_ms).hash(to);
+        (session, view, health, reach, gave_up, standing, joined_ms).hash(to);
         contest.hash(to);
         (registration, node_written, elector, verification, office, announce_later).hash(to);
         (history, leaving, ended, keeps_lease, told_until, watched).hash(to);

@@ -98,10 +98,48 @@ pub enum Event {
         /// Everyone who has not answered, by ballot.
         unanswered: BTreeSet<Ballot>,
     },
+    /// What this member wants of itself.
+    Wish(Wish),
     /// Leave the election: stop the work, release, deregister.
     Leave,
     /// Time has passed; due at [`Engine::wakeup`](super::Engine::wakeup).
     Tick,
+}
+
+/// What a member wants of itself. Reasons are for people, and cut at 500 characters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Wish {
+    /// To give up the leadership that it has, or is on its way to, if any. It stands
+    /// again: after [`Policy::exclusion`](super::Policy::exclusion), or as soon as nobody
+    /// else may lead.
+    Resign {
+        /// Why.
+        reason: String,
+    },
+    /// To have ended the leadership that it has by then, its work included; or as soon as
+    /// the stop budget allows, if that is later. Says nothing of any later leadership.
+    ResignBy {
+        /// By when.
+        by: Time,
+        /// Why.
+        reason: String,
+    },
+    /// To give up leadership, and not to be named until it stands again; not even if
+    /// nobody else is left.
+    Abdicate {
+        /// Why.
+        reason: String,
+    },
+    /// To be named again.
+    Stand,
+    /// Not to hand over as planned: switchovers are refused with this reason, and nobody
+    /// who is merely better is named. A failover is not, nor is what force can take.
+    Hold {
+        /// Why.
+        reason: String,
+    },
+    /// To hand over again.
+    Free,
 }
 
 /// What the application answers.
@@ -333,6 +371,8 @@ pub enum StopReason {
     TakeoverFailed(String),
     /// The work could not be kept up.
     WorkEnded(String),
+    /// It gives up by its own wish.
+    Resigned(String),
     /// The member leaves the election.
     Leaving,
 }
@@ -355,6 +395,7 @@ impl std::fmt::Display for StopReason {
             Self::BallotLost => f.write_str("the own ballot is gone"),
             Self::TakeoverFailed(why) => write!(f, "taking over failed: {why}"),
             Self::WorkEnded(why) => write!(f, "the work could not be kept up: {why}"),
+            Self::Resigned(why) => write!(f, "it gives up leadership: {why}"),
             Self::Leaving => f.write_str("this member leaves the election"),
         }
     }

@@ -39,6 +39,7 @@ mod registration;
 mod requests;
 mod rules;
 mod session;
+mod standing;
 mod suspicion;
 mod tokens;
 mod verification;
@@ -49,7 +50,7 @@ use std::{collections::BTreeMap, collections::VecDeque, fmt, time::Duration};
 
 pub use io::{
     Action, AppEvent, EndReason, Epoch, Event, Grant, Level, Node, Nomination, Note, NoteKind, OpId, Outcome,
-    Request, StopReason, Watched,
+    Request, StopReason, Watched, Wish,
 };
 pub use operator::{ForceStep, force_step};
 pub use policy::{OnPause, Policy, TakeoverLimit, Timing, TimingError};
@@ -74,6 +75,7 @@ use registration::Registration;
 use rules::Rule;
 use rules::Rules;
 use session::SessionView;
+use standing::Standing;
 use suspicion::Reach;
 use verification::Verification;
 use view::{Known, View};
@@ -183,6 +185,7 @@ pub struct Engine {
     health: Health,
     reach: Reach,
     gave_up: Option<GaveUp>,
+    standing: Standing,
     joined_ms: u64,
     registration: Registration,
     /// In the place of registration and elector, where a znode alone settles who leads.
@@ -219,6 +222,7 @@ impl Engine {
             health: Health::Healthy,
             reach: Reach::default(),
             gave_up: None,
+            standing: Standing::default(),
             joined_ms: now.unix_ms,
             registration: Registration::default(),
             contest: Contest::default(),
@@ -285,6 +289,7 @@ impl Engine {
             Event::Probed { unanswered } => {
                 self.reach.told(&unanswered, &self.config.policy, self.now);
             }
+            Event::Wish(wish) => self.wish(wish),
             Event::Leave => self.leaving = true,
             Event::Tick => {}
         }
@@ -313,7 +318,8 @@ impl Engine {
             return None;
         }
         let elector = self.elector.as_ref();
-        let stop_at = match self.work_until() {
+        let held = self.office.held().is_some();
+        let stop_at = match if held { self.work_until() } else { self.lease_ends_first() } {
             Some(until) if self.office.heeds_lease_end() => Some(until - self.config.policy.stop_budget),
             _ => None,
         };
@@ -463,6 +469,7 @@ impl Engine {
 
     /// `decides`: whether the elector makes a pass.
     fn advance(&mut self, decides: bool) {
+        self.advance_standing();
         self.advance_registration();
         self.advance_contest();
         self.advance_office();

@@ -531,6 +531,8 @@ impl Engine {
             software: profile.software.clone(),
             joined_ms: self.joined_ms,
             gave_up: self.gave_up.clone(),
+            withdrawn: self.standing.withdrawn.clone(),
+            holds: self.standing.holds.clone(),
             unreached: self.reach.published(),
         };
         match record.encode(&path) {

@@ -11,7 +11,10 @@ use super::{
     view::Meta,
     watchdog::Watchdog,
 };
-use crate::record::{Current, Elected, Named, Request, RequestKind, RequestState, Status, Target};
+use crate::{
+    ids::Ballot,
+    record::{Current, Elected, Named, Request, RequestKind, RequestState, Status, Target},
+};
 
 /// How many ended requests are kept for operators to read.
 const KEPT_REQUESTS: usize = 50;
@@ -63,6 +66,11 @@ impl Facts<'_> {
         }
     }
 
+    /// Why whoever has this ballot does not hand over as planned, if it doesn't.
+    pub(super) fn holds(&self, ballot: &Ballot) -> Option<&str> {
+        self.members.iter().find(|m| m.ballot == *ballot)?.holds.as_deref()
+    }
+
     /// The first request that nobody has decided yet.
     pub(super) fn next_request(&self, elected: Option<&Elected>) -> Option<(&str, &Request, Meta)> {
         let last =
@@ -100,6 +108,10 @@ impl Facts<'_> {
         let ready = self.current.filter(|(c, _)| c.status == Status::Ready);
         if request.kind == RequestKind::Switchover && ready.is_none() {
             return refuse("there is no READY leader that could hand over; use failover".to_owned());
+        }
+        let held = self.current.and_then(|(c, _)| self.holds(&c.ballot));
+        if let (RequestKind::Switchover, Some(why)) = (request.kind, held) {
+            return refuse(format!("the leader does not hand over now: {why}"));
         }
         let noticed = watchdog.noticed(elected.map_or(0, |(e, _)| e.term), "request", self.now);
         let question = self.question(noticed);

@@ -20,6 +20,16 @@ pub(super) struct SessionView {
 impl Engine {
     /// Until when the work of a leader may go on.
     pub fn work_until(&self) -> Option<Time> {
+        self.lease_until().map(|until| self.standing.until(until))
+    }
+
+    /// The end of the lease, unless a deadline of its own ends the work before.
+    pub(super) fn lease_ends_first(&self) -> Option<Time> {
+        self.lease_until().filter(|until| self.standing.until(*until) == *until)
+    }
+
+    /// Until when the session lets it go on.
+    pub(super) fn lease_until(&self) -> Option<Time> {
         let session = self.session.as_ref()?;
         if !self.rules.keep(Rule::Lease) {
             return Some(Time::ZERO + FAR);

@@ -40,6 +40,13 @@ pub struct MemberRecord {
     /// The last leadership that it could not take over or keep up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gave_up: Option<GaveUp>,
+    /// Why it does not stand, if it doesn't: then it is not named, even if nobody else is
+    /// left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn: Option<String>,
+    /// Why it does not hand over as planned, if it doesn't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<String>,
     /// Whom this member has not reached for a while, by ballot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached: Vec<Unreached>,

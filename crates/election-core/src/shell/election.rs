@@ -1,13 +1,17 @@
 //! Joining an election, and the handle on it.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
 
 use tokio::sync::{mpsc, watch};
-use zk_session::Session;
+use zk_session::{BootTime, Session};
 
-use super::{handler::Handler, now, runner::Runner, status::ElectionStatus};
+use super::{handler::Handler, now, runner::Runner, status::ElectionStatus, to_time};
 use crate::{
-    engine::{self, Engine, Event, Leftovers, Policy, Profile, Recipe},
+    engine::{self, Engine, Event, Leftovers, Policy, Profile, Recipe, Wish},
     ids::{Ballot, MemberId},
     paths::Paths,
     record::Health,
@@ -101,6 +105,14 @@ struct Handle {
     events: mpsc::UnboundedSender<Event>,
     status: watch::Receiver<ElectionStatus>,
     ended: watch::Receiver<Option<Ended>>,
+    holds: Mutex<Holds>,
+}
+
+/// The reasons not to hand over, in the order that they came in.
+#[derive(Debug, Default)]
+struct Holds {
+    next: u64,
+    reasons: BTreeMap<u64, String>,
 }
 
 impl Drop for Handle {
@@ -136,7 +148,7 @@ impl Election {
             let reason = task.await.unwrap_or(Ended::EnginePanicked);
             ended_sender.send_replace(Some(reason));
         });
-        Self { handle: Arc::new(Handle { name, events, status, ended }) }
+        Self { handle: Arc::new(Handle { name, events, status, ended, holds: Mutex::default() }) }
     }
 
     /// The election's name.
@@ -172,6 +184,53 @@ impl Election {
         let _ = self.handle.events.send(Event::Probed { unanswered });
     }
 
+    /// Gives leadership up, if this member has it or is on its way to it: the work is
+    /// stopped, leadership released after it, and somebody else named. This member
+    /// stands again: after [`Policy::exclusion`], or as soon as nobody else may lead.
+    pub fn resign(&self, reason: impl Into<String>) {
+        self.wish(Wish::Resign { reason: reason.into() });
+    }
+
+    /// Gives the leadership that this member has up in time: by then its work has
+    /// ended. The stop begins [`Policy::stop_budget`] before, at once if that is past, and
+    /// has that budget then.
+    /// No effect on anyone who doesn't lead.
+    pub fn resign_by(&self, by: BootTime, reason: impl Into<String>) {
+        self.wish(Wish::ResignBy { by: to_time(by), reason: reason.into() });
+    }
+
+    /// Gives leadership up and does not stand until [`stand`](Self::stand): this member
+    /// is not named, not even if nobody else is left, and not by an operator. It stays in
+    /// the election, as elector too.
+    pub fn abdicate(&self, reason: impl Into<String>) {
+        self.wish(Wish::Abdicate { reason: reason.into() });
+    }
+
+    /// Stands again after [`abdicate`](Self::abdicate).
+    pub fn stand(&self) {
+        self.wish(Wish::Stand);
+    }
+
+    /// Refuses to hand leadership over as planned, until what is returned is dropped:
+    /// operators' switchovers are refused with this reason, and nobody who is merely
+    /// better is named. It keeps no failover up, nor anything forced: who holds must not
+    /// rest on it. An elector hears of it as soon as the own record is written.
+    #[must_use = "leadership is handed over again as soon as this is dropped"]
+    pub fn hold(&self, reason: impl Into<String>) -> Hold {
+        let reason = reason.into();
+        let mut holds = self.handle.holds();
+        let number = holds.next;
+        holds.next += 1;
+        holds.reasons.insert(number, reason.clone());
+        self.wish(Wish::Hold { reason });
+        drop(holds);
+        Hold { handle: Arc::downgrade(&self.handle), number }
+    }
+
+    fn wish(&self, wish: Wish) {
+        let _ = self.handle.events.send(Event::Wish(wish));
+    }
+
     /// Leaves: the work is stopped, leadership released, the ballot withdrawn.
     ///
     /// Without a connection it ends soon after the work has; what is left in
@@ -194,6 +253,40 @@ impl Election {
             Ok(reason) => reason.clone().unwrap_or(Ended::EnginePanicked),
             Err(_) => Ended::EnginePanicked,
         }
+    }
+}
+
+impl Handle {
+    fn holds(&self) -> MutexGuard<'_, Holds> {
+        // Nothing that can panic is done under it.
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Leadership is not handed over as planned while this lives. From [`Election::hold`].
+#[derive(Debug)]
+pub struct Hold {
+    /// Who holds stays in no election for it.
+    handle: Weak<Handle>,
+    number: u64,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let Some(handle) = self.handle.upgrade() else { return };
+        let mut holds = handle.holds();
+        holds.reasons.remove(&self.number);
+        let wish = match holds.reasons.last_key_value() {
+            Some((_, reason)) => Wish::Hold { reason: reason.clone() },
+            None => Wish::Free,
+        };
+        let _ = handle.events.send(Event::Wish(wish));
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -19,7 +19,7 @@ mod watches;
 mod work;
 
 pub use contests::Layout;
-pub use election::{Election, ElectionConfig, Ended};
+pub use election::{Election, ElectionConfig, Ended, Hold};
 pub use handler::{Failure, Handler, Leadership, StopOrder};
 pub use leaders::{Leader, Leaders};
 pub use observer::{Observer, ReadError, Snapshot};

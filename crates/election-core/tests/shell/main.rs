@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test reports
 
+mod ending;
 mod fast;
 mod following;
 mod members;

@@ -12,7 +12,11 @@ impl Engine {
         if self.leaving {
             return self.stop(StopReason::Leaving);
         }
-        match self.work_until() {
+        if let Some(reason) = self.resigns_by_now() {
+            self.record_failure(Cause::Resigned, &reason);
+            return self.stop(StopReason::Resigned(reason));
+        }
+        match self.lease_until() {
             Some(until) if self.now.time + self.config.policy.stop_budget < until => {}
             _ => return self.stop(StopReason::LeaseEnds),
         }
@@ -127,8 +131,9 @@ impl Engine {
     /// A stop that was begun at leisure has no leisure left once the lease is not
     /// renewed any more. The place stays this member's to delete.
     pub(in crate::engine) fn hasten_at_lease_end(&mut self) {
-        let due =
-            self.work_until().is_some_and(|until| self.now.time + self.config.policy.stop_budget >= until);
+        let due = self
+            .lease_ends_first()
+            .is_some_and(|until| self.now.time + self.config.policy.stop_budget >= until);
         if let State::Stopping(stopping) = &mut self.office.state
             && due
             && !stopping.reason.is_urgent()
@@ -182,6 +187,12 @@ impl Engine {
         self.gave_up = Some(GaveUp { term, cause, reason, at_ms: self.now.unix_ms });
     }
 
+    /// Says that it won't take over in this term.
+    pub(in crate::engine) fn refuse(&mut self, term: u64, reason: String) {
+        let at_ms = self.now.unix_ms;
+        self.gave_up = Some(GaveUp { term, cause: Cause::Resigned, reason, at_ms });
+    }
+
     pub(in crate::engine) fn stopped(&mut self) {
         let State::Stopping(stopping) = &self.office.state else {
             return;
@@ -201,6 +212,7 @@ impl Engine {
 
     /// Nothing runs any more: whatever may stand in `leader/current` is removed.
     pub(super) fn let_go(&mut self, epoch: Epoch, hold: Hold, term: u64) {
+        self.standing.leadership_ended();
         let step = match hold {
             _ if self.session_epoch() != Some(epoch) => None,
             Hold::Nothing => None,

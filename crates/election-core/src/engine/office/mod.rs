@@ -314,7 +314,7 @@ impl Engine {
             }
             return;
         }
-        if self.leaving {
+        if self.leaving || self.standing.withdrawn.is_some() {
             return;
         }
         let Some(ballot) = self.registration.ballot().cloned() else {

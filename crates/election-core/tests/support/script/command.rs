@@ -10,7 +10,7 @@ use election_core::{
     MemberId, SiteId,
     engine::{
         self, AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, QueueFormat, Recipe,
-        TakeoverLimit, fencing_token,
+        TakeoverLimit, Wish, fencing_token,
     },
     record::{
         Control, Elected, Health, MemberRecord, Mode, Record, Request as Order, RequestKind, RequestState,
@@ -97,6 +97,19 @@ impl Stage {
                 self.feed(name, Event::Health(Health::Unhealthy { reason }))
             }
             ["probes", name, "lose", lost @ ..] => self.probes(name, lost),
+            ["resign", name, "within", span] => {
+                let by = self.now().time + parse(span)?;
+                self.feed(name, Event::Wish(Wish::ResignBy { by, reason: "it is time".to_owned() }))
+            }
+            ["resign", name, why @ ..] => {
+                self.feed(name, Event::Wish(Wish::Resign { reason: why.join(" ") }))
+            }
+            ["abdicate", name, why @ ..] => {
+                self.feed(name, Event::Wish(Wish::Abdicate { reason: why.join(" ") }))
+            }
+            ["stand", name] => self.feed(name, Event::Wish(Wish::Stand)),
+            ["hold", name, why @ ..] => self.feed(name, Event::Wish(Wish::Hold { reason: why.join(" ") })),
+            ["free", name] => self.feed(name, Event::Wish(Wish::Free)),
             ["leave", name] => self.feed(name, Event::Leave),
             ["delete", "ballot", "of", name] => {
                 let ballot = self.member(name)?.engine.ballot().ok_or("it has no ballot")?;

@@ -100,6 +100,12 @@ fn member_in_words(member: &MemberRecord) -> String {
         let lost: Vec<_> = member.unreached.iter().map(|u| u.ballot.to_string()).collect();
         let _ = write!(text, ", does not reach {}", lost.join(", "));
     }
+    if let Some(why) = &member.withdrawn {
+        let _ = write!(text, ", does not stand ({why})");
+    }
+    if let Some(why) = &member.holds {
+        let _ = write!(text, ", does not hand over ({why})");
+    }
     if let Some(gave_up) = &member.gave_up {
         let _ = write!(text, ", gave up term {} ({})", gave_up.term, gave_up.reason);
     }

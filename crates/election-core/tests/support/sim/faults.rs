@@ -1,7 +1,7 @@
 //! What goes wrong, and how it is mended.
 
 use election_core::{
-    engine::Event,
+    engine::{Event, Wish},
     record::{Control, Health, RequestKind},
 };
 
@@ -30,6 +30,8 @@ pub(crate) enum Healed {
     Latency,
     Health,
     Sight,
+    Abdication,
+    Hold,
 }
 
 impl Sim {
@@ -111,6 +113,19 @@ impl Sim {
                 let site = self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone();
                 self.unseen(host, Unseen::Site(site), lasts);
             }
+            Fault::Resign => self.wish(host, Wish::Resign { reason: "as the dice say".to_owned() }),
+            Fault::ResignBy => {
+                let by = self.hosts[host].clock.time(self.now + lasts);
+                self.wish(host, Wish::ResignBy { by, reason: "as the dice say".to_owned() });
+            }
+            Fault::Abdicate => {
+                self.wish(host, Wish::Abdicate { reason: "as the dice say".to_owned() });
+                self.after(lasts, Due::Heal(host, Healed::Abdication));
+            }
+            Fault::Hold => {
+                self.wish(host, Wish::Hold { reason: "as the dice say".to_owned() });
+                self.after(lasts, Due::Heal(host, Healed::Hold));
+            }
             Fault::RaiseTokens => self.raise_tokens(),
             Fault::SpoilRequest => {
                 let prefix = self.paths.request_prefix();
@@ -142,6 +157,8 @@ impl Sim {
                 Healed::Latency,
                 Healed::Health,
                 Healed::Sight,
+                Healed::Abdication,
+                Healed::Hold,
             ] {
                 self.heal(host, what);
             }
@@ -278,6 +295,10 @@ impl Sim {
         self.tell_worker(host, 1, ToWorker::Event(Event::Health(health)));
     }
 
+    fn wish(&mut self, host: usize, wish: Wish) {
+        self.tell_worker(host, 1, ToWorker::Event(Event::Wish(wish)));
+    }
+
     pub(super) fn heal(&mut self, host: usize, what: Healed) {
         let net = &mut self.hosts[host].net;
         match what {
@@ -296,6 +317,8 @@ impl Sim {
             Healed::Watches => net.watch_delay = self.settings.latency,
             Healed::Latency => net.latency = self.settings.latency,
             Healed::Sight => net.unseen = Unseen::Nobody,
+            Healed::Abdication => self.wish(host, Wish::Stand),
+            Healed::Hold => self.wish(host, Wish::Free),
             Healed::Health => self.health(host, Health::Healthy),
         }
     }

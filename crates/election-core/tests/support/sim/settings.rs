@@ -47,10 +47,15 @@ pub(crate) enum Fault {
     UnseenBySite,
     /// An operator raises the base of the tokens.
     RaiseTokens,
+    /// A member wants something of itself.
+    Resign,
+    ResignBy,
+    Abdicate,
+    Hold,
 }
 
 impl Fault {
-    const ALL: [Self; 31] = [
+    const ALL: [Self; 35] = [
         Self::Crash,
         Self::CrashSite,
         Self::Leave,
@@ -82,6 +87,10 @@ impl Fault {
         Self::Unseen,
         Self::UnseenBySite,
         Self::RaiseTokens,
+        Self::Resign,
+        Self::ResignBy,
+        Self::Abdicate,
+        Self::Hold,
     ];
 
     /// Whether two may act for a moment after it, by design: the place of a living

@@ -1,0 +1,247 @@
+//! How leadership ends: by a wish, by a drop, by a deadline. However it does, the work
+//! has ended before leadership is released.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use election_core::{
+    engine::{Profile, Recipe, StopReason},
+    paths::Paths,
+    record::{RequestKind, RequestState, Target},
+    shell::{Election, ElectionConfig, Failure, Handler, Leadership, StopOrder},
+};
+use zk_session::{BootTime, DriverKind, Session};
+
+use super::{
+    SOON,
+    members::{World, wait_for},
+};
+
+/// How a leadership ended.
+#[derive(Clone, Debug)]
+struct End {
+    reason: StopReason,
+    /// Whether `lead` had been dropped when `stop` was called.
+    lead_was_dropped: bool,
+    /// Whether the place was still held when the work had ended.
+    held_to_the_end: bool,
+    at: BootTime,
+}
+
+/// A job whose end takes a while, and that looks at its own place when it has ended.
+struct Job {
+    witness: Session,
+    paths: Paths,
+    leads: Arc<AtomicBool>,
+    ends: Arc<Mutex<Vec<End>>>,
+}
+
+/// Says that `lead` runs, until it is dropped.
+struct Leading<'a>(&'a AtomicBool);
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Handler for Job {
+    async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn lead(&self, _: &Leadership) -> Failure {
+        self.leads.store(true, Ordering::SeqCst);
+        let _leading = Leading(&self.leads);
+        std::future::pending().await
+    }
+
+    async fn stop(&self, order: &StopOrder) {
+        let lead_was_dropped = !self.leads.load(Ordering::SeqCst);
+        // Something that takes its time to end.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let place = self.witness.active().await.unwrap().get(&self.paths.current()).await.unwrap();
+        self.ends.lock().unwrap().push(End {
+            reason: order.reason(),
+            lead_was_dropped,
+            held_to_the_end: place.is_some(),
+            at: BootTime::now(),
+        });
+    }
+}
+
+struct Stage<'a> {
+    world: &'a World,
+    ends: Arc<Mutex<Vec<End>>>,
+}
+
+impl<'a> Stage<'a> {
+    fn new(world: &'a World) -> Self {
+        Self { world, ends: Arc::default() }
+    }
+
+    async fn join(&self, member: &str, site: &str) -> Election {
+        let session = self.world.session(None).await;
+        let config = ElectionConfig {
+            paths: self.world.paths().clone(),
+            policy: self.world.policy(),
+            ..ElectionConfig::new(
+                "/unused",
+                "orders",
+                Profile::new(member.parse().unwrap(), site.parse().unwrap()),
+                Recipe::Elector(self.world.strategy()),
+            )
+            .unwrap()
+        };
+        let job = Job {
+            witness: self.world.operator().clone(),
+            paths: self.world.paths().clone(),
+            leads: Arc::default(),
+            ends: Arc::clone(&self.ends),
+        };
+        Election::join(session, config, job)
+    }
+
+    /// Two members, of which the first one leads.
+    async fn two(&self) -> (Election, Election) {
+        let east = self.join("east-1", "east").await;
+        wait_for("east-1 leads", SOON, || east.status_now().leads_now()).await;
+        let west = self.join("west-1", "west").await;
+        wait_for("west-1 stands by", SOON, || west.status_now().ballot.is_some()).await;
+        (east, west)
+    }
+
+    /// The only end so far, which was in order.
+    fn the_end(&self) -> End {
+        let ends = self.ends.lock().unwrap().clone();
+        let [end] = ends.as_slice() else { panic!("one leadership has ended: {ends:?}") };
+        assert!(end.lead_was_dropped, "stopped while `lead` still ran: {end:?}");
+        assert!(end.held_to_the_end, "released before the work had ended: {end:?}");
+        end.clone()
+    }
+}
+
+async fn by_a_wish(world: &World) {
+    let stage = Stage::new(world);
+    let (east, west) = stage.two().await;
+    east.resign("the disk is to be changed");
+    wait_for("west-1 leads", SOON, || west.status_now().leads_now()).await;
+    assert_eq!(stage.the_end().reason, StopReason::Resigned("the disk is to be changed".to_owned()));
+    let elected = west.status_now().elected.unwrap();
+    assert!(elected.sentence.contains("the disk is to be changed"), "{}", elected.sentence);
+    // It stands: when nobody else may lead it is named again.
+    west.resign("mine too");
+    wait_for("somebody leads again", SOON, || {
+        let leads = |election: &Election| election.status_now().leads_now();
+        (leads(&east) || leads(&west)) && stage.ends.lock().unwrap().len() == 2
+    })
+    .await;
+}
+
+async fn by_abdication(world: &World) {
+    let stage = Stage::new(world);
+    let (east, west) = stage.two().await;
+    east.abdicate("it is being upgraded");
+    wait_for("west-1 leads", SOON, || west.status_now().leads_now()).await;
+    stage.the_end();
+    let request = world.ask(RequestKind::Failover, Target::Member("east-1".parse().unwrap()), false).await;
+    let RequestState::Failed { reason, .. } = &request.state else { panic!("{request:?}") };
+    assert!(reason.contains("it is being upgraded"), "{reason}");
+    west.leave().await;
+    wait_for("nobody is named, and it is said", SOON, || {
+        let status = east.status_now();
+        status.is_elector && status.current.is_none() && status.note.contains("nobody")
+    })
+    .await;
+    assert!(!east.status_now().leads_now());
+    east.stand();
+    wait_for("east-1 leads again", SOON, || east.status_now().leads_now()).await;
+}
+
+async fn by_a_drop(world: &World) {
+    let stage = Stage::new(world);
+    let (east, west) = stage.two().await;
+    drop(east);
+    wait_for("west-1 leads", SOON, || west.status_now().leads_now()).await;
+    assert_eq!(stage.the_end().reason, StopReason::Leaving);
+}
+
+async fn by_a_deadline(world: &World) {
+    let stage = Stage::new(world);
+    let (east, west) = stage.two().await;
+    let by = BootTime::now() + Duration::from_secs(3);
+    east.resign_by(by, "the window closes");
+    wait_for("its work may go on until then", SOON, || east.status_now().work_until == Some(by)).await;
+    wait_for("west-1 leads", SOON, || west.status_now().leads_now()).await;
+    let end = stage.the_end();
+    assert_eq!(end.reason, StopReason::Resigned("the window closes".to_owned()));
+    let left = by.duration_since(end.at);
+    assert!(end.at <= by, "the work ended after its deadline");
+    assert!(left <= world.policy().stop_budget, "it stopped sooner than it had to: {left:?} were left");
+    // The deadline was that leadership's alone.
+    drop(west);
+    wait_for("east-1 leads again", SOON, || east.status_now().leads_now()).await;
+}
+
+async fn not_while_it_holds(world: &World) {
+    let stage = Stage::new(world);
+    let (east, west) = stage.two().await;
+    let outer = east.hold("the books are being closed");
+    let inner = east.hold("the backup runs");
+    let refused = async |why: &str| {
+        let written = || async {
+            let members = world.snapshot().await.members;
+            members.iter().any(|m| m.holds.as_deref() == Some(why))
+        };
+        let deadline = BootTime::now() + SOON;
+        while !written().await {
+            assert!(BootTime::now() < deadline, "its record says: {why}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let request = world.ask(RequestKind::Switchover, Target::Any, false).await;
+        let RequestState::Failed { reason, .. } = &request.state else { panic!("{request:?}") };
+        assert!(reason.contains(why), "{reason}");
+    };
+    refused("the backup runs").await;
+    drop(inner);
+    refused("the books are being closed").await;
+    assert!(east.status_now().leads_now());
+    // An operator who means it has his way.
+    let request = world.ask(RequestKind::Failover, Target::Any, false).await;
+    assert!(matches!(request.state, RequestState::Done { .. }), "{request:?}");
+    wait_for("west-1 leads", SOON, || west.status_now().leads_now()).await;
+    stage.the_end();
+    drop(outer);
+}
+
+/// One test for each driver.
+macro_rules! ends {
+    ($($name:ident: $check:ident;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn zookeeper_client() {
+                $check(&World::start(DriverKind::ZookeeperClient).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn zookeeper_async() {
+                $check(&World::start(DriverKind::ZookeeperAsync).await).await;
+            }
+        }
+    )*};
+}
+
+ends! {
+    who_resigns_stands_again: by_a_wish;
+    who_abdicates_does_not_stand: by_abdication;
+    a_drop_ends_the_work_and_then_leadership: by_a_drop;
+    a_deadline_ends_the_work_in_time: by_a_deadline;
+    who_holds_does_not_hand_over_as_planned: not_while_it_holds;
+}
