@@ -144,4 +144,6 @@ transcripts! {
     abdicate,
     named_before_it_was_known_to_have_withdrawn,
     hold,
+    rolling_upgrade,
+    history_is_bounded,
 }

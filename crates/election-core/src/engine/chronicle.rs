@@ -11,9 +11,6 @@ use crate::{
     time::Time,
 };
 
-/// How many leaderships are kept.
-pub(super) const KEPT: usize = 200;
-
 /// Entries that a lost connection keeps from being written; more are dropped,
 /// oldest first.
 const WAITING: usize = 16;
@@ -99,7 +96,8 @@ impl Engine {
                 self.history.look = false;
                 let mut names: Vec<_> = names.clone();
                 names.sort_unstable();
-                names.truncate(names.len().saturating_sub(KEPT));
+                let kept = self.config.policy.history_kept;
+                names.truncate(names.len().saturating_sub(kept));
                 self.history.surplus = names;
             }
             (Step::Trim, Outcome::Ok | Outcome::Missing) => {

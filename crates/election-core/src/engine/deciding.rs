@@ -76,6 +76,7 @@ impl Engine {
         let verdict = elector::pass(
             self.now,
             &self.config.member.member,
+            self.config.member.format,
             &self.config.policy,
             &**strategy,
             &self.view,

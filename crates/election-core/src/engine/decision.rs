@@ -8,8 +8,8 @@ use crate::{
     },
     ids::Ballot,
     record::{
-        Cause, Control, Elected, Exclusion, MemberRecord, Named, Previous, Request, RequestKind, Target,
-        VERSION,
+        Cause, Control, Elected, Exclusion, MemberRecord, NEWEST, Named, Previous, Request, RequestKind,
+        Target, VERSION,
     },
     strategy::{Ranking, Refused, Round, Strategy},
 };
@@ -30,6 +30,8 @@ pub(super) struct Question<'a> {
     pub(super) elected: Option<&'a Elected>,
     /// Who holds `leader/current`.
     pub(super) holder: Option<&'a Ballot>,
+    /// The newest format that whoever decides writes.
+    pub(super) newest: u32,
     pub(super) rules: Rules,
 }
 
@@ -261,6 +263,12 @@ impl Question<'_> {
         (ranking, exclusions, false)
     }
 
+    /// The newest format that all members read.
+    pub(super) fn format(&self) -> u32 {
+        let all = self.members.iter().map(|m| m.reads);
+        all.chain([self.newest]).min().unwrap_or(NEWEST).max(VERSION)
+    }
+
     /// Everyone who may be asked at all.
     fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
         self.members.iter().filter(|m| m.withdrawn.is_none())
@@ -307,7 +315,7 @@ impl Question<'_> {
         }
         let request = ordered.map(|(name, _)| name.to_owned());
         Elected {
-            v: VERSION,
+            v: self.format(),
             term: self.elected.map_or(0, |e| e.term) + 1,
             slots: vec![None],
             succession: Vec::new(),
@@ -317,7 +325,7 @@ impl Question<'_> {
                 .elected
                 .filter(|_| self.rules.keep(Rule::TokenBaseKept))
                 .map_or(0, |e| e.token_base),
-            cause,
+            cause: cause.in_format(self.format()),
             sentence,
             decided_by: self.decider.to_owned(),
             decided_at_ms: self.unix_ms,

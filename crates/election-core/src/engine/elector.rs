@@ -63,13 +63,17 @@ pub(super) struct Facts<'a> {
     pub(super) requests: &'a BTreeMap<String, (Request, Meta)>,
     pub(super) control: &'a Control,
     pub(super) unreadable: &'a [RecordError],
+    /// The newest format that this member writes.
+    pub(super) newest: u32,
     pub(super) rules: Rules,
 }
 
 /// Makes a pass over what was read, if enough was.
+#[allow(clippy::too_many_arguments)]
 pub(super) fn pass(
     now: Now,
     me: &MemberId,
+    newest: u32,
     policy: &Policy,
     strategy: &dyn Strategy,
     view: &View,
@@ -110,6 +114,7 @@ pub(super) fn pass(
         requests,
         control,
         unreadable: &view.unreadable,
+        newest,
         rules,
     }
     .pass(watchdog)
@@ -117,6 +122,14 @@ pub(super) fn pass(
 
 impl Facts<'_> {
     fn pass(&self, watchdog: &mut Watchdog) -> Verdict {
+        if let Some((elected, meta)) = self.elected {
+            // Somebody has come, or come back, who can't read it: a leader among them would
+            // not even hear that another one is named.
+            let format = self.question(0).format();
+            if elected.v > format {
+                return Verdict::Write(Box::new(elected.clone().in_format(format)), Some(meta.version));
+            }
+        }
         if self.control.mode == Mode::Observe {
             let nothing = quiet("observe", "the mode is observe: nothing is decided");
             return match self.elected {
@@ -462,6 +475,7 @@ impl Facts<'_> {
             control: self.control,
             elected: self.elected.map(|(e, _)| e),
             holder: self.current.map(|(c, _)| &c.ballot),
+            newest: self.newest,
             rules: self.rules,
         }
     }

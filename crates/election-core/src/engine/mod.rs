@@ -63,7 +63,7 @@ pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 use crate::{
     ids::{Ballot, MemberId, SiteId},
     paths::Paths,
-    record::{Current, Elected, GaveUp, Health},
+    record::{Current, Elected, GaveUp, Health, NEWEST},
     time::{Now, Time},
 };
 use chronicle::Chronicle;
@@ -101,6 +101,9 @@ pub struct Profile {
     pub priority: i64,
     /// Free attributes for policies.
     pub attributes: BTreeMap<String, String>,
+    /// The newest format of records that it reads and writes. To be lowered for as long as
+    /// one may want to go back to an older program.
+    pub format: u32,
     /// The software that it runs.
     pub software: String,
 }
@@ -115,6 +118,7 @@ impl Profile {
             http: None,
             priority: 1,
             attributes: BTreeMap::new(),
+            format: NEWEST,
             software: String::new(),
         }
     }
@@ -436,7 +440,7 @@ impl Engine {
 
     fn see_elected(&mut self, node: Option<&Node>) {
         let path = self.config.paths.elected();
-        self.view.see_elected(&path, node);
+        self.view.see_elected(&path, node, self.config.member.format);
         if let Known::Unreadable(error, _) = &self.view.elected {
             let text = error.to_string();
             self.note(Level::Warn, NoteKind::Trouble, text);

@@ -7,7 +7,7 @@ use super::{
     rules::Rules,
 };
 use crate::{
-    record::{Cause, Control, Current, Elected, MemberRecord, Request},
+    record::{Cause, Control, Current, Elected, MemberRecord, NEWEST, Request},
     strategy::Strategy,
 };
 
@@ -57,6 +57,7 @@ pub fn force_step(
         control,
         elected,
         holder,
+        newest: NEWEST,
         rules: Rules::default(),
     };
     let ordered = Some((name, request));

@@ -31,6 +31,8 @@ pub struct Policy {
     /// How long the very first decision waits when the strategy says that
     /// somebody better may be about to join.
     pub startup_wait: Duration,
+    /// How many leaderships the history keeps.
+    pub history_kept: usize,
     /// Whether the resource refuses whoever comes with an older token than the newest
     /// that it has seen. Only the job's owner can know that.
     pub fenced: bool,
@@ -62,6 +64,7 @@ impl Default for Policy {
             max_takeovers: TakeoverLimit { count: 5, within: Duration::from_secs(600) },
             better_after: Duration::from_secs(600),
             startup_wait: Duration::from_secs(5),
+            history_kept: 200,
             fenced: false,
             fast_failover: false,
             suspect_after: Duration::from_millis(500),

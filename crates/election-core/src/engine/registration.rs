@@ -528,6 +528,7 @@ impl Engine {
             priority: profile.priority,
             attributes: profile.attributes.clone(),
             health: self.health.clone(),
+            reads: profile.format,
             software: profile.software.clone(),
             joined_ms: self.joined_ms,
             gave_up: self.gave_up.clone(),

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     ids::{Ballot, SiteId},
-    record::{Elected, MemberRecord, Named, Unreached},
+    record::{Elected, MemberRecord, Named, Unreached, WITH_SUSPICION},
     time::Now,
 };
 
@@ -107,7 +107,9 @@ impl Facts<'_> {
         otherwise: impl FnOnce(&mut Watchdog) -> Verdict,
     ) -> Verdict {
         let holder = self.current.map_or_else(|| named.clone(), |(current, _)| current.named());
-        let lost = if self.policy.may_suspect() {
+        // A member of an older format would not know why.
+        let understood = self.question(0).format() >= WITH_SUSPICION;
+        let lost = if self.policy.may_suspect() && understood {
             witnesses(self.members, &holder.ballot, &holder.site, self.rules)
         } else {
             None

@@ -59,7 +59,8 @@ pub fn raise_tokens(
             exclusions: Vec::new(),
             attempts: Vec::new(),
             token_base: above,
-            cause: Cause::TokensRaised,
+            // Nobody knows yet who will read it.
+            cause: Cause::TokensRaised.in_format(VERSION),
             sentence,
             decided_by: by.to_owned(),
             decided_at_ms: unix_ms,
@@ -73,7 +74,8 @@ pub fn raise_tokens(
     Ok(Some(Elected {
         term: elected.term + 1,
         token_base: above,
-        cause: Cause::TokensRaised,
+        // As all members read it.
+        cause: Cause::TokensRaised.in_format(elected.v),
         sentence,
         decided_by: by.to_owned(),
         decided_at_ms: unix_ms,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::io::Node;
-use crate::record::{Control, Current, Elected, MemberRecord, Record, RecordError, Request};
+use crate::record::{Control, Current, Elected, MemberRecord, Record, RecordError, Request, unknown_format};
 
 /// What is known of one znode.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -88,10 +88,18 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn see_elected(&mut self, path: &str, node: Option<&Node>) {
-        if !self.elected.is_newer_than(node) {
-            self.elected = Known::read(path, node);
+    /// `format` is the newest that this member reads.
+    pub(super) fn see_elected(&mut self, path: &str, node: Option<&Node>, format: u32) {
+        if self.elected.is_newer_than(node) {
+            return;
         }
+        self.elected = match Known::<Elected>::read(path, node) {
+            Known::Present(elected, meta) if elected.v > format => {
+                let why = unknown_format(elected.v, format);
+                Known::Unreadable(RecordError { path: path.to_owned(), why }, meta)
+            }
+            known => known,
+        };
     }
 
     /// The place was read, and `known` is what was made of it.

@@ -55,6 +55,12 @@ impl Elected {
         self.slots.first().and_then(Option::as_ref)
     }
 
+    /// The same, as a program reads it that knows this format.
+    #[must_use]
+    pub(crate) fn in_format(self, format: u32) -> Self {
+        Self { v: format, cause: self.cause.in_format(format), ..self }
+    }
+
     /// Whether `ballot` is excluded at `unix_ms`.
     pub fn excluded(&self, ballot: &Ballot, unix_ms: u64) -> Option<&Exclusion> {
         self.exclusions.iter().find(|e| e.ballot == *ballot && e.until_ms > unix_ms)
@@ -127,6 +133,15 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The same, as far as a program can say it that reads up to this format.
+    pub(crate) const fn in_format(self, format: u32) -> Self {
+        match self {
+            Self::Suspected if format < 2 => Self::LeaderLost,
+            Self::TokensRaised if format < 2 => Self::Switchover,
+            cause => cause,
+        }
+    }
+
     /// Every cause, in the order of its definition.
     pub const ALL: [Self; 11] = [
         Self::Startup,

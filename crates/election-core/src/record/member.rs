@@ -31,6 +31,9 @@ pub struct MemberRecord {
     /// Whether it is fit to lead.
     #[serde(default)]
     pub health: Health,
+    /// The newest format that it reads.
+    #[serde(default = "super::version", skip_serializing_if = "is_oldest")]
+    pub reads: u32,
     /// The software that it runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub software: String,
@@ -73,6 +76,11 @@ pub struct GaveUp {
     pub reason: String,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
+const fn is_oldest(format: &u32) -> bool {
+    *format == super::VERSION
 }
 
 fn one() -> i64 {

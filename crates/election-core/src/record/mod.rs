@@ -2,6 +2,21 @@
 //!
 //! Every record carries its format version `v`, ignores fields it doesn't know,
 //! is bounded in size, and refuses garbage with an error that names the path.
+//!
+//! # Formats
+//! A field that an older program can do without needs no new format. The
+//! [decision](Elected) has one, for what it says must be understood by all:
+//!
+//! | format | adds |
+//! |---|---|
+//! | 1 | |
+//! | 2 | the causes `suspected` and `tokens-raised` |
+//!
+//! Each member says in its record, which any program reads, up to which format it
+//! [reads](MemberRecord::reads); the elector writes the newest one that all members
+//! read, and does nothing that would need a newer one. So the programs of a fleet are
+//! replaced one after the other while the election goes on, in any order. The other way
+//! round goes as well while one of the newer members lives to write the older format.
 
 mod contender;
 mod control;
@@ -27,8 +42,14 @@ pub use request::{Request, RequestKind, RequestState, Target};
 /// a few hundred bytes.
 pub const MAX_RECORD: usize = 64 * 1024;
 
-/// The format version that this crate writes.
+/// The format that records are written in which any program must be able to read.
 pub const VERSION: u32 = 1;
+
+/// The newest format that this crate reads and writes. It reads all since [`VERSION`].
+pub const NEWEST: u32 = 2;
+
+/// Since when leaders are deposed because others can't reach them.
+pub(crate) const WITH_SUSPICION: u32 = 2;
 
 /// A record that can't be used. It takes its znode out of account and never
 /// stops a process.
@@ -56,11 +77,8 @@ pub trait Record: Serialize + DeserializeOwned {
             return Err(error(format!("it has {} bytes, more than {MAX_RECORD}", data.len())));
         }
         let record: Self = serde_json::from_slice(data).map_err(|e| error(e.to_string()))?;
-        if record.version() != VERSION {
-            return Err(error(format!(
-                "its format is version {}, and this program reads version {VERSION}",
-                record.version()
-            )));
+        if !(VERSION..=NEWEST).contains(&record.version()) {
+            return Err(error(unknown_format(record.version(), NEWEST)));
         }
         Ok(record)
     }
@@ -91,6 +109,10 @@ macro_rules! record {
 
 record!(Contender, Control, Current, Elected, HistoryEntry, MemberRecord, Request);
 
+pub(crate) fn unknown_format(version: u32, newest: u32) -> String {
+    format!("its format is version {version}, and this program reads versions {VERSION} to {newest}")
+}
+
 fn version() -> u32 {
     VERSION
 }
@@ -106,6 +128,41 @@ mod tests {
         let error = Control::decode("/c", br#"{"v":9}"#).unwrap_err();
         assert!(error.to_string().contains("version 9"), "{error}");
         assert!(Control::decode("/c", &vec![b' '; MAX_RECORD + 1]).is_err());
+    }
+
+    /// As a program wrote them that knew format 1 alone, and nothing of what has been
+    /// added since.
+    #[test]
+    fn records_of_the_previous_format_are_read() {
+        let member = br#"{"v":1,"member":"east-1","site":"east","ballot":"a-0000000001","priority":2,
+            "health":{"state":"healthy"},"joined_ms":5}"#;
+        let member = MemberRecord::decode("/n", member).unwrap();
+        assert_eq!((member.reads, member.priority, member.withdrawn), (1, 2, None));
+        let elected =
+            br#"{"v":1,"term":7,"slots":[{"member":"east-1","ballot":"a-0000000001","site":"east"}],
+            "succession":[],"cause":"leader-lost","sentence":"s","decided_by":"west-1","decided_at_ms":9}"#;
+        let elected = Elected::decode("/e", elected).unwrap();
+        assert_eq!((elected.v, elected.term, elected.token_base), (1, 7, 0));
+        let current = br#"{"v":1,"member":"east-1","ballot":"a-0000000001","site":"east","term":7,
+            "status":"READY","since_ms":3}"#;
+        assert_eq!(Current::decode("/c", current).unwrap().fencing_token, None);
+        let entry = br#"{"v":1,"term":7,"member":"east-1","ballot":"a-0000000001","site":"east",
+            "fencing_token":12,"cause":"startup","sentence":"s","ready_ms":3}"#;
+        assert_eq!(HistoryEntry::decode("/h", entry).unwrap().fencing_token, 12);
+        let request =
+            br#"{"v":1,"id":"1","kind":"failover","by":"ann","created_ms":1,"state":{"state":"pending"}}"#;
+        assert_eq!(Request::decode("/r", request).unwrap().kind, RequestKind::Failover);
+    }
+
+    /// What an older program reads must not change under it.
+    #[test]
+    fn what_a_format_can_not_say_is_said_otherwise() {
+        for cause in Cause::ALL {
+            assert_eq!(cause.in_format(NEWEST), cause);
+            let older = cause.in_format(VERSION);
+            assert_eq!(older.in_format(VERSION), older);
+            assert!(![Cause::Suspected, Cause::TokensRaised].contains(&older), "{cause}");
+        }
     }
 
     #[test]

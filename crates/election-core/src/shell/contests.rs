@@ -10,7 +10,7 @@ use crate::{
     engine::{Node, QueueFormat},
     ids::Ballot,
     paths::Paths,
-    record::{Contender, Current, Health, MemberRecord, Record as _, VERSION},
+    record::{Contender, Current, Health, MemberRecord, NEWEST, Record as _, VERSION},
 };
 
 /// By which recipe an election is held, as its znodes show it: the members are told by
@@ -135,9 +135,12 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         attributes: Default::default(),
         // Whoever is not steps out of the contest.
         health: Health::Healthy,
+        reads: NEWEST,
         software: contender.software,
         joined_ms: contender.since_ms,
         gave_up: None,
+        withdrawn: None,
+        holds: None,
         unreached: Default::default(),
     }
 }

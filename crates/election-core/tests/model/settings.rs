@@ -163,6 +163,7 @@ impl Setting {
             max_takeovers: TakeoverLimit { count: 50, within: Duration::from_secs(600) },
             better_after: Duration::from_secs(100 * 3600),
             startup_wait: Duration::ZERO,
+            history_kept: 200,
             fenced: self.suspicion,
             fast_failover: self.suspicion,
             suspect_after: TICK,

@@ -155,7 +155,7 @@ async fn by_abdication(world: &World) {
     west.leave().await;
     wait_for("nobody is named, and it is said", SOON, || {
         let status = east.status_now();
-        status.is_elector && status.current.is_none() && status.note.contains("nobody")
+        status.is_elector && status.current.is_none() && status.note.contains("no member may lead")
     })
     .await;
     assert!(!east.status_now().leads_now());

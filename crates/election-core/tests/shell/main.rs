@@ -11,6 +11,7 @@ mod following;
 mod members;
 mod recipes;
 mod restored;
+mod upgrade;
 
 use std::time::Duration;
 

@@ -166,6 +166,11 @@ impl World {
         self.join_with(member, site, Fate::Lead).await
     }
 
+    pub(crate) async fn join_as(&self, profile: Profile) -> Member {
+        let session = self.session(None).await;
+        self.stand(session, profile, Fate::Lead, self.paths.clone())
+    }
+
     pub(crate) async fn join_with(&self, member: &str, site: &str, fate: Fate) -> Member {
         let session = self.session(None).await;
         self.join_over(session, member, site, fate, self.paths.clone())
@@ -187,19 +192,25 @@ impl World {
         fate: Fate,
         paths: Paths,
     ) -> Member {
+        let profile = Profile {
+            address: Some(format!("{member}.example")),
+            ..Profile::new(member.parse().unwrap(), site.parse().unwrap())
+        };
+        self.stand(session, profile, fate, paths)
+    }
+
+    fn stand(&self, session: Session, profile: Profile, fate: Fate, paths: Paths) -> Member {
+        let member = profile.member.to_string();
         let config = ElectionConfig {
             paths,
             name: format!("orders as {member}"),
-            member: Profile {
-                address: Some(format!("{member}.example")),
-                ..Profile::new(member.parse().unwrap(), site.parse().unwrap())
-            },
+            member: profile,
             recipe: self.recipe.clone(),
             policy: self.policy(),
             leftovers: Leftovers::Wait,
         };
         let (end, ending) = watch::channel(None);
-        let app = App { member: member.to_owned(), fate, stints: Arc::clone(&self.stints), ending };
+        let app = App { member, fate, stints: Arc::clone(&self.stints), ending };
         let election = Election::join(session.clone(), config, app);
         Member { election, session, proxy: None, end }
     }

@@ -13,8 +13,8 @@ use election_core::{
         TakeoverLimit, Wish, fencing_token,
     },
     record::{
-        Control, Elected, Health, MemberRecord, Mode, Record, Request as Order, RequestKind, RequestState,
-        Target, VERSION,
+        Control, Elected, Health, MemberRecord, Mode, NEWEST, Record, Request as Order, RequestKind,
+        RequestState, Target, VERSION,
     },
 };
 
@@ -25,9 +25,14 @@ impl Stage {
         match words {
             ["policy", settings @ ..] => settings.iter().try_for_each(|s| self.set_policy(s)),
             ["recipe", recipe] => self.set_recipe(recipe),
-            ["start", rest @ ..] => rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait)),
+            ["start", "old", rest @ ..] => {
+                rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait, VERSION))
+            }
+            ["start", rest @ ..] => {
+                rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait, NEWEST))
+            }
             ["restart", name, "knowing", "that", "nothing", "is", "left"] => {
-                self.start(name, Leftovers::Remove)
+                self.start(name, Leftovers::Remove, NEWEST)
             }
             ["crash", name] => {
                 self.members.remove(*name).map(drop).ok_or(format!("there is no member {name}"))
@@ -160,6 +165,7 @@ impl Stage {
             "cooldown" => policy.cooldown = parse(value)?,
             "better_after" => policy.better_after = parse(value)?,
             "startup_wait" => policy.startup_wait = parse(value)?,
+            "history_kept" => policy.history_kept = value.parse().map_err(|_| "a number")?,
             "suspect_after" => {
                 policy.fenced = true;
                 policy.fast_failover = true;
@@ -186,13 +192,13 @@ impl Stage {
         Ok(())
     }
 
-    fn start(&mut self, name: &str, leftovers: Leftovers) -> Result<(), String> {
+    fn start(&mut self, name: &str, leftovers: Leftovers, format: u32) -> Result<(), String> {
         let site = name.split('-').next().unwrap_or(name);
         let member = MemberId::new(name).map_err(|e| e.to_string())?;
         let site = SiteId::new(site).map_err(|e| e.to_string())?;
         let config = Config {
             paths: self.paths.clone(),
-            member: Profile::new(member, site),
+            member: Profile { format, ..Profile::new(member, site) },
             policy: self.policy.clone(),
             leftovers,
             recipe: self.recipe.clone(),

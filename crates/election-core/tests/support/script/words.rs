@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use election_core::{
     engine::{Outcome, Recipe, Request},
     record::{
-        Contender, Current, Elected, Health, HistoryEntry, MemberRecord, Record, Request as Order,
+        Contender, Current, Elected, Health, HistoryEntry, MemberRecord, NEWEST, Record, Request as Order,
         RequestState,
     },
 };
@@ -84,6 +84,9 @@ fn decision(elected: &Elected) -> String {
     }
     if let Some(request) = &elected.request {
         let _ = write!(text, "; for {request}");
+    }
+    if elected.v < NEWEST {
+        let _ = write!(text, "; in format {}", elected.v);
     }
     if elected.token_base > 0 {
         let _ = write!(text, "; tokens above {}", elected.token_base);

@@ -2,7 +2,7 @@
 
 use election_core::{
     engine::{Event, Wish},
-    record::{Control, Health, RequestKind},
+    record::{Control, Health, NEWEST, RequestKind},
 };
 
 use super::{
@@ -167,6 +167,12 @@ impl Sim {
             let data = self.last_good_elected.clone();
             self.run_errand(Errand::Repair { path: self.paths.elected(), data });
             self.order(&Control::default());
+        }
+        for host in 0..self.hosts.len() {
+            // The upgrade is brought to its end.
+            if std::mem::replace(&mut self.hosts[host].format, NEWEST) != NEWEST {
+                self.crash(host);
+            }
         }
         // Some nodes stay down for good.
         let keep = self.rng.usize(0..self.settings.members);

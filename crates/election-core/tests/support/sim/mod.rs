@@ -24,6 +24,7 @@ use election_core::{
     MemberId,
     engine::{Action, Config, EndReason, Engine, Event, Profile, Watched},
     paths::Paths,
+    record::{NEWEST, VERSION},
 };
 use fastrand::Rng;
 
@@ -311,8 +312,12 @@ impl Sim {
         if self.hosts[host].process.is_some() || self.hosts[host].retired {
             return;
         }
+        if self.rng.bool() {
+            self.hosts[host].format = NEWEST;
+        }
         let target = &self.hosts[host];
         let mut profile = Profile::new(target.member.clone(), target.site.clone());
+        profile.format = target.format;
         profile.address = Some(format!("{}.example", target.member));
         let config = Config {
             paths: self.paths.clone(),
@@ -519,6 +524,7 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
         frozen: None,
         backlog: VecDeque::new(),
         restarting: false,
+        format: if settings.rolling && rng.f64() < 0.8 { VERSION } else { NEWEST },
         retired: false,
     }
 }

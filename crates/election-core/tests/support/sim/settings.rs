@@ -178,6 +178,8 @@ pub(crate) struct Settings {
     pub(crate) groups: bool,
     /// How often members probe each other, where suspicion decides.
     pub(crate) probe_every: Option<Millis>,
+    /// Whether the fleet runs the program of the previous format at first.
+    pub(crate) rolling: bool,
     /// Whether 'at most one' is promised under these settings, suspicion apart.
     pub(crate) exclusive: bool,
 }
@@ -244,6 +246,7 @@ impl Settings {
             max_takeovers: TakeoverLimit { count: rng.u32(2..9), within: ms(rng.u64(8000..40_000)) },
             better_after: ms(if rng.bool() { rng.u64(1000..15_000) } else { 3_600_000 }),
             startup_wait: ms(rng.u64(0..3000)),
+            history_kept: rng.usize(1..30),
             fenced: true,
             fast_failover: fast,
             suspect_after: ms(rng.u64(50..1500)),
@@ -291,6 +294,7 @@ impl Settings {
             twin,
             groups,
             probe_every: fast.then(|| rng.u64(20..400)),
+            rolling: rng.f64() < 0.3,
             exclusive,
         }
     }
