@@ -6,10 +6,7 @@
 //! refuses it. So somebody who knows the newest token that a resource has seen says so
 //! here, and every later leadership has a newer one.
 
-use crate::{
-    ids::Ballot,
-    record::{Cause, Elected, VERSION},
-};
+use crate::record::{Cause, Elected, VERSION};
 
 /// The largest base. With any czxid on top the token still fits into 64 signed bits,
 /// which is what databases keep.
