@@ -151,6 +151,8 @@ over_both_recipes! {
         wait_for("one stands again", SOON, || one.status().role == Role::Standby).await;
         two.election().set_health(Health::Unhealthy { reason: "the disk is full".to_owned() });
         wait_for("two does not stand", SOON, || two.status().role == Role::Excluded).await;
+        // Else two may be well again, and in the single place, before one has moved.
+        wait_for("one leads again", SOON, || one.leads()).await;
         two.election().set_health(Health::Healthy);
         wait_for("two stands again", SOON, || two.status().role == Role::Standby).await;
         world.no_overlap();
