@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why an ensemble or a proxy could not do what it was asked to.
+/// Why an ensemble, a test server or a proxy could not do what it was asked to.
 ///
 /// The text is meant for whoever reads a failed test: it names the server, the
 /// file and, where something has to be installed, the command.
@@ -42,6 +42,20 @@ pub enum Error {
     NotAZookeeperHome {
         /// The value of the variable.
         home: PathBuf,
+    },
+
+    /// A test server was to listen where others could reach it.
+    #[error("a test server listens on loopback only, not on {address}: it is no ZooKeeper for production")]
+    NotLoopback {
+        /// The address that was asked for.
+        address: std::net::IpAddr,
+    },
+
+    /// There is no such session, or no longer.
+    #[error("there is no session 0x{session:x}")]
+    NoSession {
+        /// The id that was given.
+        session: i64,
     },
 
     /// A setting of the builder makes no sense.

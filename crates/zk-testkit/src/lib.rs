@@ -4,6 +4,7 @@
 mod admin;
 mod builder;
 mod classpath;
+mod embedded;
 mod ensemble;
 mod error;
 mod links;
@@ -15,6 +16,7 @@ mod warden;
 pub use admin::Mode;
 pub use builder::Builder;
 pub use classpath::Installation;
+pub use embedded::{SessionInfo, TestServer, TestServerBuilder};
 pub use ensemble::Ensemble;
 pub use error::Error;
 pub use ports::PortReservation;

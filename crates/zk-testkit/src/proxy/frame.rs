@@ -31,7 +31,7 @@ pub enum Op {
 }
 
 impl Op {
-    fn from_code(code: i32) -> Option<Self> {
+    pub(crate) fn from_code(code: i32) -> Option<Self> {
         // The numbers of ZooDefs.OpCode; several are variants of one operation.
         Some(match code {
             1 | 15 | 19 | 21 => Self::Create,

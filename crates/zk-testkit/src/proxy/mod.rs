@@ -15,12 +15,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 pub use frame::Op;
+pub(crate) use frame::Request as Asked;
 pub use rule::{Loss, Lost, Which};
 
 use crate::error::Context as _;
 use crate::{Error, PortReservation};
 use link::{Gate, Shared};
-use rule::{Rules, Way};
+pub(crate) use rule::{Doom, Rules, Way};
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: u32 = 1024;

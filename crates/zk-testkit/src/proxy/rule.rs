@@ -72,26 +72,32 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Waits until the fault has struck and the connection is closed.
+    /// Waits until the fault has struck.
     ///
     /// # Errors
-    /// [`Error::Timeout`], also if the proxy is gone, or the connection ended by
+    /// [`Error::Timeout`], also if the proxy or the server is gone, or the connection ended by
     /// other means after the request had passed and before its reply came.
     pub async fn happened(self, within: Duration) -> Result<Lost, Error> {
         let detail = match tokio::time::timeout(within, self.hit).await {
             Ok(Ok(lost)) => return Ok(lost),
-            Ok(Err(_)) => ": the proxy or the connection ended first".to_owned(),
+            Ok(Err(_)) => ": the proxy, the server or the connection ended first".to_owned(),
             Err(_) => ": no request fitted, or the server did not answer it".to_owned(),
         };
-        Err(Error::Timeout { what: "the loss that the proxy was told to cause".to_owned(), within, detail })
+        Err(Error::Timeout { what: "the loss that was ordered".to_owned(), within, detail })
     }
 }
 
-/// On which of its two ways a request is to be lost.
+/// What is to happen to a request. The proxy knows the first two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
+    /// Lost on its way to the server, and the connection with it.
     ToServer,
+    /// Its reply is lost, and the connection with it.
     ToClient,
+    /// Its reply does not come, nor does anything after it; the connection stays.
+    Never,
+    /// Its reply and all that comes after it are delayed.
+    Late(Duration),
 }
 
 #[derive(Debug)]

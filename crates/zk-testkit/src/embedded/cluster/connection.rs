@@ -1,0 +1,129 @@
+//! One client's connection.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::embedded::tree::{HashOrder, Id};
+use crate::proxy::Doom;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// The index of the server.
+    pub(super) at: usize,
+    pub(super) peer: IpAddr,
+    /// Bytes that are no whole frame yet, or must wait.
+    pub(super) input: Vec<u8>,
+    pub(super) stage: Stage,
+    identities: HashOrder<Id>,
+    who: Arc<[Id]>,
+    /// Requests that have been read and not been begun.
+    pub(super) queue: VecDeque<Queued>,
+    /// A request that has been begun is not answered yet.
+    pub(super) waiting: bool,
+    /// What has been said and not been let out yet, with the time at which it may.
+    pub(super) output: VecDeque<(Duration, Outgoing)>,
+    /// Nothing passes in either direction.
+    pub(super) black_hole: bool,
+    /// What the client sends is kept back.
+    pub(super) requests_held: bool,
+    /// Nothing more is said to this client.
+    pub(super) mute: bool,
+    /// Replies come so much later.
+    pub(super) delay: Duration,
+    /// A fault that waits for the reply to a request.
+    pub(super) doom: Option<Doom>,
+    /// The client has hung up, and yet some of what it sent is to arrive.
+    pub(super) peer_gone: bool,
+    pub(super) received: u64,
+    pub(super) sent: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Hello,
+    Joining {
+        session: i64,
+        timeout_ms: u64,
+        with_read_only: bool,
+    },
+    Open {
+        session: i64,
+        timeout_ms: u64,
+    },
+    /// All has been said; what is to go out goes out.
+    Over,
+}
+
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) xid: i32,
+    pub(super) op: i32,
+    pub(super) body: Vec<u8>,
+    /// Who the client was when it asked.
+    pub(super) who: Arc<[Id]>,
+}
+
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    Frame(Vec<u8>),
+    Close(Ending),
+}
+
+/// How a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// After all that was said.
+    Orderly,
+    /// As a network or a crash does.
+    Reset,
+}
+
+impl Connection {
+    pub(super) fn new(at: usize, peer: IpAddr) -> Self {
+        let mut connection = Self {
+            at,
+            peer,
+            input: Vec::new(),
+            stage: Stage::Hello,
+            identities: HashOrder::with_capacity(16),
+            who: Arc::new([]),
+            queue: VecDeque::new(),
+            waiting: false,
+            output: VecDeque::new(),
+            black_hole: false,
+            requests_held: false,
+            mute: false,
+            delay: Duration::ZERO,
+            doom: None,
+            peer_gone: false,
+            received: 0,
+            sent: 0,
+        };
+        connection.identify(Id::new("ip", peer.to_string()));
+        connection
+    }
+
+    pub(super) fn who(&self) -> Arc<[Id]> {
+        Arc::clone(&self.who)
+    }
+
+    pub(super) fn identify(&mut self, id: Id) {
+        if self.identities.insert(id) {
+            self.who = self.identities.iter().cloned().collect();
+        }
+    }
+
+    pub(super) fn session(&self) -> Option<i64> {
+        match self.stage {
+            Stage::Open { session, .. } => Some(session),
+            Stage::Hello | Stage::Joining { .. } | Stage::Over => None,
+        }
+    }
+
+    /// Whether what the client sends is to be looked at now.
+    pub(super) fn hears(&self) -> bool {
+        !self.black_hole && !self.requests_held && !matches!(self.stage, Stage::Over | Stage::Joining { .. })
+    }
+}

@@ -1,0 +1,182 @@
+//! Sessions, as the server that leads keeps them, and when they end.
+//!
+//! A session ends with the tick that follows its timeout: times are rounded up to
+//! whole ticks, so that sessions end in groups and a touch is cheap.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::embedded::code::Code;
+
+#[derive(Debug)]
+pub(super) struct Sessions {
+    tick_ms: u64,
+    by_id: HashMap<i64, Session>,
+    /// By the time, in milliseconds of the server's clock, at which they end.
+    ending: BTreeMap<u64, BTreeSet<i64>>,
+}
+
+#[derive(Debug)]
+struct Session {
+    timeout_ms: u64,
+    ends: u64,
+    closing: bool,
+    /// The server that its client is connected to.
+    at: usize,
+}
+
+impl Sessions {
+    pub(super) fn new(tick_ms: u64) -> Self {
+        Self { tick_ms: tick_ms.max(1), by_id: HashMap::new(), ending: BTreeMap::new() }
+    }
+
+    pub(super) fn open(&mut self, id: i64, timeout_ms: u64, at: usize, now_ms: u64) {
+        let ends = self.end_after(now_ms, timeout_ms);
+        self.by_id.insert(id, Session { timeout_ms, ends, closing: false, at });
+        self.ending.entry(ends).or_default().insert(id);
+    }
+
+    /// Its client was heard of. False if there is no such session, or no longer.
+    pub(super) fn touch(&mut self, id: i64, timeout_ms: u64, now_ms: u64) -> bool {
+        let ends = self.end_after(now_ms, timeout_ms);
+        let Some(session) = self.by_id.get_mut(&id).filter(|session| !session.closing) else {
+            return false;
+        };
+        session.timeout_ms = timeout_ms;
+        if session.ends != ends {
+            leave(&mut self.ending, session.ends, id);
+            session.ends = ends;
+            self.ending.entry(ends).or_default().insert(id);
+        }
+        true
+    }
+
+    /// Everyone was heard of just now.
+    pub(super) fn touch_all(&mut self, now_ms: u64) {
+        let all: Vec<(i64, u64)> = self.by_id.iter().map(|(id, session)| (*id, session.timeout_ms)).collect();
+        for (id, timeout_ms) in all {
+            self.touch(id, timeout_ms, now_ms);
+        }
+    }
+
+    /// Its client has come to that server. False as with [`touch`](Self::touch).
+    pub(super) fn move_to(&mut self, id: i64, at: usize, timeout_ms: u64, now_ms: u64) -> bool {
+        if !self.touch(id, timeout_ms, now_ms) {
+            return false;
+        }
+        if let Some(session) = self.by_id.get_mut(&id) {
+            session.at = at;
+        }
+        true
+    }
+
+    /// Whether requests that come through that server are still to be carried out.
+    pub(super) fn check(&self, id: i64, at: usize) -> Result<(), Code> {
+        let session = self.by_id.get(&id).ok_or(Code::UNKNOWN_SESSION)?;
+        if session.closing {
+            return Err(Code::SESSION_EXPIRED);
+        }
+        if session.at == at { Ok(()) } else { Err(Code::SESSION_MOVED) }
+    }
+
+    /// From now on nothing is done for it. False if that was so before.
+    pub(super) fn begin_to_close(&mut self, id: i64) -> bool {
+        let Some(session) = self.by_id.get_mut(&id).filter(|session| !session.closing) else {
+            return false;
+        };
+        session.closing = true;
+        leave(&mut self.ending, session.ends, id);
+        true
+    }
+
+    pub(super) fn remove(&mut self, id: i64) {
+        if let Some(session) = self.by_id.remove(&id) {
+            leave(&mut self.ending, session.ends, id);
+        }
+    }
+
+    /// Those whose time is over, in a certain order.
+    pub(super) fn over(&self, now_ms: u64) -> Vec<i64> {
+        self.ending.range(..=now_ms).flat_map(|(_, ids)| ids).copied().collect()
+    }
+
+    pub(super) fn next_end(&self) -> Option<u64> {
+        self.ending.first_key_value().map(|(ends, _)| *ends)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Id, timeout in milliseconds, server; by id.
+    pub(super) fn list(&self) -> Vec<(i64, u64, usize)> {
+        let open = self.by_id.iter().filter(|(_, session)| !session.closing);
+        let mut list: Vec<_> = open.map(|(id, session)| (*id, session.timeout_ms, session.at)).collect();
+        list.sort_unstable();
+        list
+    }
+
+    fn end_after(&self, now_ms: u64, timeout_ms: u64) -> u64 {
+        ((now_ms + timeout_ms) / self.tick_ms + 1) * self.tick_ms
+    }
+}
+
+fn leave(ending: &mut BTreeMap<u64, BTreeSet<i64>>, ends: u64, id: i64) {
+    if let Some(ids) = ending.get_mut(&ends) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            ending.remove(&ends);
+        }
+    }
+}
+
+/// What a client must show to come back to its session: made of the id, so that any
+/// of the servers can check it, and of a secret.
+pub(super) fn password(id: i64, secret: u64) -> [u8; 16] {
+    let mut random = fastrand::Rng::with_seed(secret ^ id.cast_unsigned());
+    let mut password = [0; 16];
+    random.fill(&mut password);
+    password
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_ends_with_the_tick_after_its_timeout() {
+        let mut sessions = Sessions::new(500);
+        sessions.open(1, 1000, 0, 100);
+        assert_eq!(sessions.next_end(), Some(1500));
+        assert!(sessions.over(1499).is_empty());
+        assert_eq!(sessions.over(1500), [1]);
+        assert!(sessions.touch(1, 1000, 600));
+        assert!(sessions.over(1999).is_empty());
+        assert_eq!(sessions.over(2000), [1]);
+        // Never before the timeout is over, on the dot included.
+        assert!(sessions.touch(1, 1000, 1000));
+        assert_eq!(sessions.next_end(), Some(2500));
+    }
+
+    #[test]
+    fn a_closing_session_is_neither_touched_nor_served() {
+        let mut sessions = Sessions::new(500);
+        sessions.open(1, 1000, 0, 0);
+        assert_eq!(sessions.check(1, 0), Ok(()));
+        assert_eq!(sessions.check(1, 1), Err(Code::SESSION_MOVED));
+        assert_eq!(sessions.check(2, 0), Err(Code::UNKNOWN_SESSION));
+        assert!(sessions.begin_to_close(1));
+        assert!(!sessions.begin_to_close(1));
+        assert!(!sessions.touch(1, 1000, 0));
+        assert_eq!(sessions.check(1, 0), Err(Code::SESSION_EXPIRED));
+        assert_eq!(sessions.next_end(), None);
+        sessions.remove(1);
+        assert_eq!(sessions.len(), 0);
+    }
+
+    #[test]
+    fn passwords_differ_by_id_and_secret() {
+        assert_eq!(password(1, 2), password(1, 2));
+        assert_ne!(password(1, 2), password(2, 2));
+        assert_ne!(password(1, 2), password(1, 3));
+    }
+}

@@ -1,0 +1,268 @@
+//! The znodes of one server, and the transactions that change them.
+
+mod acl;
+mod hash_order;
+mod node;
+pub(crate) mod path;
+mod txn;
+mod watches;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+pub(crate) use acl::{Acl, Id, check, permission, settle, without_hashes};
+pub(crate) use hash_order::HashOrder;
+pub(crate) use node::{LONGEST_TTL, Node, Owner, Stat};
+pub(crate) use txn::{Change, Outcome, Txn};
+pub(crate) use watches::{Event, Mode, Notice, Watcher, Watches};
+
+use crate::embedded::code::Code;
+
+/// The znodes that are always there.
+const RESERVED: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
+
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    /// The root has the empty path here; `/` is another name of it.
+    nodes: HashMap<String, Node>,
+    ephemerals: HashMap<i64, HashOrder<String>>,
+    /// Those that end by themselves.
+    mortal: BTreeSet<String>,
+    zxid: i64,
+}
+
+impl Tree {
+    pub(crate) fn new() -> Self {
+        let mut tree =
+            Self { nodes: HashMap::new(), ephemerals: HashMap::new(), mortal: BTreeSet::new(), zxid: 0 };
+        for (path, acl, children) in [
+            ("", Acl::open(), &["zookeeper"][..]),
+            // In the order in which Apache ZooKeeper makes them.
+            ("/zookeeper", Acl::open(), &["quota", "config"]),
+            ("/zookeeper/quota", Acl::open(), &[]),
+            ("/zookeeper/config", Acl::read_only(), &[]),
+        ] {
+            let mut node = Node::new(Some(Arc::from([].as_slice())), acl, Owner::Nobody, 0, 0);
+            if path == "/zookeeper/config" {
+                // Apache ZooKeeper sets its access list without saying which version that makes.
+                node.aversion = -1;
+            }
+            for child in children {
+                node.children.insert((*child).to_owned());
+            }
+            tree.nodes.insert(path.to_owned(), node);
+        }
+        tree
+    }
+
+    /// The last transaction.
+    pub(crate) fn zxid(&self) -> i64 {
+        self.zxid
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<&Node> {
+        self.nodes.get(if path == "/" { "" } else { path })
+    }
+
+    pub(crate) fn find(&self, path: &str) -> Result<&Node, Code> {
+        self.get(path).ok_or(Code::NO_NODE)
+    }
+
+    pub(crate) fn is_reserved(path: &str) -> bool {
+        RESERVED.contains(&path)
+    }
+
+    /// Counted as Apache ZooKeeper does, the root twice.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len() + 1
+    }
+
+    /// How many znodes are below a path.
+    pub(crate) fn count_below(&self, path: &str) -> usize {
+        match path {
+            "/" => self.nodes.len() - 1,
+            "" => self.nodes.len(),
+            path => {
+                let below =
+                    |other: &String| other.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+                self.nodes.keys().filter(|other| below(other)).count()
+            }
+        }
+    }
+
+    pub(crate) fn ephemerals(&self, session: i64) -> Vec<String> {
+        self.ephemerals.get(&session).map(HashOrder::cloned_order).unwrap_or_default()
+    }
+
+    pub(crate) fn ephemerals_len(&self) -> usize {
+        self.ephemerals.values().map(HashOrder::len).sum()
+    }
+
+    /// About how many bytes paths and data take.
+    pub(crate) fn data_size(&self) -> usize {
+        self.nodes
+            .iter()
+            .map(|(path, node)| path.len() + node.data.as_ref().map_or(0, |data| data.len()))
+            .sum()
+    }
+
+    /// Containers that have had children and have none, and znodes whose time to
+    /// live is over.
+    pub(crate) fn ended(&self, time: i64) -> Vec<String> {
+        let is_over = |path: &&String| {
+            let Some(node) = self.get(path).filter(|node| node.children.is_empty()) else {
+                return false;
+            };
+            match node.owner {
+                Owner::Container => node.created_children > 0,
+                Owner::Ttl(ttl) => time - node.mtime > ttl,
+                Owner::Nobody | Owner::Session(_) => false,
+            }
+        };
+        self.mortal.iter().filter(is_over).cloned().collect()
+    }
+
+    /// Whether anything may end by itself.
+    pub(crate) fn has_mortals(&self) -> bool {
+        !self.mortal.is_empty()
+    }
+
+    /// Carries a transaction out. What watches are to tell is added to `notices`.
+    pub(crate) fn apply(&mut self, txn: &Txn, watches: &mut Watches, notices: &mut Vec<Notice>) -> Outcome {
+        let outcome = self.apply_change(txn, &txn.change, watches, notices);
+        self.zxid = txn.zxid;
+        outcome
+    }
+
+    fn apply_change(
+        &mut self,
+        txn: &Txn,
+        change: &Change,
+        watches: &mut Watches,
+        notices: &mut Vec<Notice>,
+    ) -> Outcome {
+        match change {
+            Change::OpenSession => Outcome::Done,
+            Change::CloseSession(paths) => {
+                for path in paths {
+                    self.delete(path, txn.zxid, watches, notices);
+                }
+                self.ephemerals.remove(&txn.session);
+                Outcome::Done
+            }
+            Change::Create { path, data, acl, owner, created_children, with_stat } => {
+                let node = Node::new(data.clone(), Arc::clone(acl), *owner, txn.zxid, txn.time);
+                let stat = node.stat();
+                self.create(path, node, *created_children, watches, notices);
+                if *with_stat {
+                    Outcome::CreatedWithStat(path.clone(), stat)
+                } else {
+                    Outcome::Created(path.clone())
+                }
+            }
+            Change::Delete(path) => {
+                self.delete(path, txn.zxid, watches, notices);
+                Outcome::Deleted
+            }
+            Change::SetData { path, data, version } => {
+                let Some(node) = self.get_mut(path) else {
+                    return Outcome::Failed(Code::NO_NODE);
+                };
+                node.data.clone_from(data);
+                node.version = *version;
+                node.mzxid = txn.zxid;
+                node.mtime = txn.time;
+                let (stat, acl) = (node.stat(), Arc::clone(&node.acl));
+                watches.data_changed(path, &acl, notices);
+                Outcome::Set(stat)
+            }
+            Change::SetAcl { path, acl, version } => {
+                let Some(node) = self.get_mut(path) else {
+                    return Outcome::Failed(Code::NO_NODE);
+                };
+                node.acl = Arc::clone(acl);
+                node.aversion = *version;
+                Outcome::Set(node.stat())
+            }
+            Change::Checked => Outcome::Checked,
+            Change::Nothing(code) => Outcome::Failed(*code),
+            Change::Multi(changes) => Outcome::Multi(self.apply_multi(txn, changes, watches, notices)),
+        }
+    }
+
+    fn apply_multi(
+        &mut self,
+        txn: &Txn,
+        changes: &[Change],
+        watches: &mut Watches,
+        notices: &mut Vec<Notice>,
+    ) -> Vec<Outcome> {
+        let failed = changes.iter().position(|change| matches!(change, Change::Nothing(_)));
+        let Some(failed) = failed else {
+            return changes.iter().map(|change| self.apply_change(txn, change, watches, notices)).collect();
+        };
+        let outcome = |(index, change): (usize, &Change)| match change {
+            Change::Nothing(code) => Outcome::Failed(*code),
+            _ if index < failed => Outcome::Failed(Code::OK),
+            _ => Outcome::Failed(Code::RUNTIME_INCONSISTENCY),
+        };
+        changes.iter().enumerate().map(outcome).collect()
+    }
+
+    fn get_mut(&mut self, path: &str) -> Option<&mut Node> {
+        self.nodes.get_mut(if path == "/" { "" } else { path })
+    }
+
+    fn create(
+        &mut self,
+        path: &str,
+        node: Node,
+        created_children: i32,
+        watches: &mut Watches,
+        notices: &mut Vec<Notice>,
+    ) {
+        let Ok(parent) = path::parent(path) else { return };
+        let Some(above) = self.get_mut(parent) else { return };
+        above.created_children = created_children;
+        above.pzxid = node.czxid;
+        above.children.insert(path::name(path).to_owned());
+        let parent_acl = Arc::clone(&above.acl);
+        let acl = Arc::clone(&node.acl);
+        match node.owner {
+            Owner::Nobody => {}
+            Owner::Session(session) => {
+                let owned = self.ephemerals.entry(session).or_insert_with(|| HashOrder::with_capacity(16));
+                owned.insert(path.to_owned());
+            }
+            Owner::Container | Owner::Ttl(_) => {
+                self.mortal.insert(path.to_owned());
+            }
+        }
+        self.nodes.insert(path.to_owned(), node);
+        watches.created(path, &acl, parent, &parent_acl, notices);
+    }
+
+    fn delete(&mut self, path: &str, zxid: i64, watches: &mut Watches, notices: &mut Vec<Notice>) {
+        let Ok(parent) = path::parent(path) else { return };
+        let Some(node) = self.nodes.remove(path) else { return };
+        match node.owner {
+            Owner::Nobody => {}
+            Owner::Session(session) => {
+                if let Some(owned) = self.ephemerals.get_mut(&session) {
+                    owned.remove(&path.to_owned());
+                }
+            }
+            Owner::Container | Owner::Ttl(_) => {
+                self.mortal.remove(path);
+            }
+        }
+        let Some(above) = self.get_mut(parent) else { return };
+        above.children.remove(&path::name(path).to_owned());
+        above.pzxid = zxid;
+        let parent_acl = Arc::clone(&above.acl);
+        watches.deleted(path, &node.acl, parent, &parent_acl, notices);
+    }
+}
+
+#[cfg(test)]
+mod tests;

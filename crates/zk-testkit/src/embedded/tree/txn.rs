@@ -1,0 +1,62 @@
+//! What is in the log: a change that has been found possible, or the reason why
+//! it is none.
+
+use std::sync::Arc;
+
+use super::acl::Acl;
+use super::node::{Owner, Stat};
+use crate::embedded::code::Code;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Txn {
+    pub(crate) zxid: i64,
+    /// Milliseconds since 1970.
+    pub(crate) time: i64,
+    pub(crate) session: i64,
+    pub(crate) change: Change,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    OpenSession,
+    /// With the ephemerals to delete, in their order.
+    CloseSession(Vec<String>),
+    Create {
+        path: String,
+        data: Option<Arc<[u8]>>,
+        acl: Arc<[Acl]>,
+        owner: Owner,
+        created_children: i32,
+        /// Whether the client is to be told the stat.
+        with_stat: bool,
+    },
+    Delete(String),
+    SetData {
+        path: String,
+        data: Option<Arc<[u8]>>,
+        version: i32,
+    },
+    SetAcl {
+        path: String,
+        acl: Arc<[Acl]>,
+        version: i32,
+    },
+    /// A version was as expected.
+    Checked,
+    Nothing(Code),
+    /// All or, if one of them is `Nothing`, none.
+    Multi(Vec<Change>),
+}
+
+/// What a transaction came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    Created(String),
+    CreatedWithStat(String, Stat),
+    Deleted,
+    Set(Stat),
+    Checked,
+    Failed(Code),
+    Multi(Vec<Outcome>),
+}
