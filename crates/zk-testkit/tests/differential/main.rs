@@ -6,9 +6,11 @@
 //! `ZK_TESTKIT_SEED` replays those of a run that failed.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
-mod client;
+mod edges;
 mod program;
 mod run;
+#[path = "../wire/mod.rs"]
+mod wire;
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -28,14 +30,14 @@ struct Both {
     _server: TestServer,
 }
 
-fn both() -> Both {
+fn both(tick: Duration) -> Both {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let tick = Duration::from_secs(2);
     let ensemble = runtime
         .block_on(
             Ensemble::builder()
                 .servers(1)
                 .tick_time(tick)
+                .setting("4lw.commands.whitelist", "*")
                 .jvm_flag("-Dzookeeper.extendedTypesEnabled=true")
                 .jvm_flag(format!("-Dznode.container.checkIntervalMs={}", NEVER.as_millis()))
                 .start(),
@@ -66,16 +68,19 @@ fn seconds() -> u64 {
     }
 }
 
-#[test]
-fn random_programs_see_the_same() {
-    let both = both();
-    let seed = seed();
-    println!("ZK_TESTKIT_SEED={seed} replays these programs");
+/// Some programs, the same for the same seed.
+fn runner(seed: u64) -> TestRunner {
+    println!("ZK_TESTKIT_SEED={seed} replays what follows");
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_be_bytes());
-    let config = Config { cases: 20, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let mut runner = TestRunner::new_with_rng(config, rng);
+    let config = Config { cases: 50, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+#[test]
+fn random_programs_see_the_same() {
+    let both = both(Duration::from_secs(2));
+    let mut seed = seed();
     let until = Instant::now() + Duration::from_secs(seconds());
     let (programs, steps) = (Cell::new(0_u32), Cell::new(0));
     let failed = Cell::new(false);
@@ -100,8 +105,12 @@ fn random_programs_see_the_same() {
         }
     };
     let mut outcome = Ok(());
-    while outcome.is_ok() && Instant::now() < until {
-        outcome = runner.run(&program::program(), compare);
+    while Instant::now() < until {
+        outcome = runner(seed).run(&program::program(), compare);
+        if outcome.is_err() {
+            break;
+        }
+        seed = seed.wrapping_add(1);
     }
     println!("{} programs, {} steps", programs.get(), steps.get());
     match outcome {

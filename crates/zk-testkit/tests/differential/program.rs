@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::client::Body;
+use crate::wire::Body;
 
 /// How many clients there are.
 pub(crate) const CLIENTS: usize = 3;

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 
-use crate::client::{Body, Client, EVENT_XID, Fields, Frame};
 use crate::program::{Ask, CLIENTS, Password, Step};
+use crate::wire::{Body, Client, EVENT_XID, Fields, Frame};
 
 const TIMEOUT_MS: i32 = 20_000;
 const PING: i32 = 11;
@@ -35,6 +35,8 @@ struct Run {
     address: SocketAddr,
     root: String,
     clients: Vec<Client>,
+    /// Sessions that nobody is connected to, with their passwords.
+    left: Vec<(i64, Vec<u8>)>,
     /// Every session that there was, in order of appearance.
     sessions: Vec<i64>,
     /// The zxid at which the program began.
@@ -49,6 +51,7 @@ impl Run {
             address,
             root: root.to_owned(),
             clients: Vec::new(),
+            left: Vec::new(),
             sessions: Vec::new(),
             began: 0,
             last: 0,
@@ -74,8 +77,13 @@ impl Run {
         Ok(run)
     }
 
-    /// Leaves no session behind, so that the next program begins alike.
+    /// Leaves no session behind that would expire in the middle of a later program.
     fn end(&mut self) {
+        for (session, password) in std::mem::take(&mut self.left) {
+            if let Ok(client) = Client::connect(self.address, TIMEOUT_MS, session, &password, self.last) {
+                self.clients.push(client);
+            }
+        }
         for client in &mut self.clients {
             if let Ok(xid) = client.ask(CLOSE, &Body::default()) {
                 let _ = client.frames_to(xid);
@@ -115,6 +123,8 @@ impl Run {
                 let mut back = self.connect(session, &right)?;
                 if back.session == 0 {
                     self.seen.push(format!("  closed by the server: {}", back.is_closed()));
+                    right[0] ^= 1;
+                    self.left.push((session, right));
                     back = self.connect(0, &[0; 16])?;
                 }
                 self.clients[*index] = back;

@@ -45,7 +45,10 @@ impl Cluster {
         let Queued { xid, op: code, body, who } = queued;
         let origin = Origin { connection, xid };
         if !op::is_known(code) {
-            self.say(connection, Outgoing::Frame(reply_frame(xid, 0, Code::UNIMPLEMENTED, &Answer::Nothing)));
+            self.say(
+                connection,
+                Outgoing::Frame(reply_frame(xid, -1, Code::UNIMPLEMENTED, &Answer::Nothing)),
+            );
             self.end(connection, Ending::Orderly);
             return;
         }

@@ -118,8 +118,22 @@ impl Writer {
         }
     }
 
+    /// Apache ZooKeeper writes what is beyond the first plane as two surrogates, which
+    /// is no UTF-8; a client is to see the same here.
     pub(crate) fn string(&mut self, value: &str) {
-        self.buffer(Some(value.as_bytes()));
+        if value.bytes().all(|byte| byte < 0xf0) {
+            self.buffer(Some(value.as_bytes()));
+            return;
+        }
+        let mut bytes = Vec::new();
+        for character in value.chars() {
+            let mut units = [0; 2];
+            match character.encode_utf16(&mut units) {
+                [high, low] => bytes.extend([*high, *low].into_iter().flat_map(surrogate)),
+                _ => bytes.extend(character.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        self.buffer(Some(&bytes));
     }
 
     pub(crate) fn list<T>(&mut self, values: &[T], mut element: impl FnMut(&mut Self, &T)) {
@@ -128,6 +142,11 @@ impl Writer {
             element(self, value);
         }
     }
+}
+
+fn surrogate(unit: u16) -> [u8; 3] {
+    let [high, low] = unit.to_be_bytes();
+    [0xe0 | high >> 4, 0x80 | (high & 0x0f) << 2 | low >> 6, 0x80 | low & 0x3f]
 }
 
 /// Nothing here grows beyond what came in as frames, which are far smaller.

@@ -1,12 +1,14 @@
 //! A client that hides nothing: it writes requests field by field and gives back what
 //! comes, frame by frame.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// For an answer. Long, as a busy machine is slow.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Client {
     stream: TcpStream,
@@ -94,6 +96,70 @@ impl Client {
         Ok(client)
     }
 
+    /// A new session of ten seconds.
+    pub(crate) fn new(address: SocketAddr) -> io::Result<Self> {
+        let client = Self::connect(address, 10_000, 0, &[0; 16], 0)?;
+        assert_ne!(client.session, 0);
+        Ok(client)
+    }
+
+    /// The error of a reply; events before it are dropped.
+    pub(crate) fn do_it(&mut self, code: i32, body: &Body) -> io::Result<i32> {
+        Ok(self.reply(code, body)?.error)
+    }
+
+    /// The reply; events before it are dropped.
+    pub(crate) fn reply(&mut self, code: i32, body: &Body) -> io::Result<Frame> {
+        let xid = self.ask(code, body)?;
+        Ok(self.frames_to(xid)?.pop().expect("the reply"))
+    }
+
+    pub(crate) fn create(&mut self, path: &str, flags: i32) -> io::Result<i32> {
+        self.do_it(1, &create(path, flags))
+    }
+
+    pub(crate) fn exists(&mut self, path: &str) -> io::Result<bool> {
+        Ok(self.do_it(3, &Body::default().string(path).bool(false))? == 0)
+    }
+
+    pub(crate) fn set(&mut self, path: &str, data: &str) -> io::Result<i32> {
+        self.do_it(5, &Body::default().string(path).string(data).int(-1))
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        let reply = self.reply(4, &Body::default().string(path).bool(false))?;
+        Ok((reply.error == 0).then(|| Fields(&reply.body).buffer()).flatten())
+    }
+
+    pub(crate) fn ping(&mut self) -> io::Result<()> {
+        self.do_it(11, &Body::default()).map(|_| ())
+    }
+
+    /// Adds the events that have come.
+    pub(crate) fn ping_for_events(&mut self, events: &mut Vec<Frame>) -> io::Result<()> {
+        let xid = self.ask(11, &Body::default())?;
+        events.extend(self.frames_to(xid)?.into_iter().filter(|frame| frame.xid == EVENT_XID));
+        Ok(())
+    }
+
+    /// Comes back to the session, at any server.
+    pub(crate) fn back_at(&self, address: SocketAddr, seen: i64) -> io::Result<Self> {
+        Self::connect(address, self.timeout_ms, self.session, &self.password, seen)
+    }
+
+    /// How long an answer may take.
+    pub(crate) fn patience(&mut self, patience: Duration) {
+        self.stream.set_read_timeout(Some(patience)).unwrap();
+    }
+
+    /// Whether a frame comes within a moment.
+    pub(crate) fn is_silent(&mut self) -> bool {
+        self.patience(Duration::from_millis(150));
+        let read = self.stream.peek(&mut [0]);
+        self.patience(PATIENCE);
+        read.is_err_and(|error| matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut))
+    }
+
     /// Sends a request and doesn't wait.
     pub(crate) fn ask(&mut self, code: i32, body: &Body) -> io::Result<i32> {
         let xid = match code {
@@ -139,6 +205,11 @@ impl Client {
             || self.stream.peek(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
     }
 
+    /// The bare connection.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         let mut bytes = u32::try_from(frame.len()).unwrap().to_be_bytes().to_vec();
         bytes.extend(frame);
@@ -152,6 +223,29 @@ impl Client {
         self.stream.read_exact(&mut frame)?;
         Ok(frame)
     }
+}
+
+/// What a server says to a four-letter word.
+pub(crate) fn word(address: SocketAddr, word: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(word.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// How many frames a server has received.
+pub(crate) fn received(address: SocketAddr) -> io::Result<usize> {
+    let answer = word(address, "mntr")?;
+    let line = answer.lines().find_map(|line| line.strip_prefix("zk_packets_received\t"));
+    line.and_then(|count| count.parse().ok()).ok_or_else(|| io::Error::other(answer))
+}
+
+/// The body of a `create` that everyone may do everything with.
+pub(crate) fn create(path: &str, flags: i32) -> Body {
+    let acl = Body::default().string(path).string("data").int(1).int(31);
+    acl.string("world").string("anyone").int(flags)
 }
 
 /// Reads a frame's fields; a frame that is too short fails the test.
@@ -184,6 +278,7 @@ impl Fields<'_> {
     }
 
     pub(crate) fn string(&mut self) -> String {
-        String::from_utf8(self.buffer().unwrap_or_default()).unwrap()
+        let bytes = self.buffer().unwrap_or_default();
+        String::from_utf8(bytes).unwrap_or_else(|error| format!("{:x?}", error.as_bytes()))
     }
 }
