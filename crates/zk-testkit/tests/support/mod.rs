@@ -1,6 +1,8 @@
 //! The smallest client that can make and read a znode: what the proxy does can
 //! be seen byte by byte, with no library that repairs it.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 use std::io;
 use std::net::SocketAddr;
 
@@ -8,10 +10,15 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const CREATE: i32 = 1;
+const DELETE: i32 = 2;
+const CREATE_CONTAINER: i32 = 19;
+/// The flags of a container.
+const CONTAINER: i32 = 4;
 const EXISTS: i32 = 3;
 const PING: i32 = 11;
 const PING_XID: i32 = -2;
 const ALL_PERMISSIONS: i32 = 31;
+const PERSISTENT: i32 = 0;
 const SESSION_TIMEOUT_MS: i32 = 10_000;
 
 pub(crate) struct RawClient {
@@ -47,16 +54,21 @@ impl RawClient {
         self.reply_to(xid).await
     }
 
+    pub(crate) async fn create_container(&mut self, path: &str) -> io::Result<Reply> {
+        let xid = self.request(CREATE_CONTAINER, &create_body(path, CONTAINER)).await?;
+        self.reply_to(xid).await
+    }
+
+    pub(crate) async fn delete(&mut self, path: &str) -> io::Result<Reply> {
+        let mut body = bytes(path.as_bytes());
+        body.extend((-1_i32).to_be_bytes()); // any version
+        let xid = self.request(DELETE, &body).await?;
+        self.reply_to(xid).await
+    }
+
     /// Sends the request and doesn't wait for the reply.
     pub(crate) async fn send_create(&mut self, path: &str) -> io::Result<i32> {
-        let mut body = bytes(path.as_bytes());
-        body.extend(bytes(b"data"));
-        body.extend(1_i32.to_be_bytes()); // one entry of the access list
-        body.extend(ALL_PERMISSIONS.to_be_bytes());
-        body.extend(bytes(b"world"));
-        body.extend(bytes(b"anyone"));
-        body.extend(0_i32.to_be_bytes()); // persistent
-        self.request(CREATE, &body).await
+        self.request(CREATE, &create_body(path, PERSISTENT)).await
     }
 
     pub(crate) async fn exists(&mut self, path: &str) -> io::Result<bool> {
@@ -106,6 +118,17 @@ impl RawClient {
         self.stream.read_exact(&mut frame).await?;
         Ok(frame)
     }
+}
+
+fn create_body(path: &str, flags: i32) -> Vec<u8> {
+    let mut body = bytes(path.as_bytes());
+    body.extend(bytes(b"data"));
+    body.extend(1_i32.to_be_bytes()); // one entry of the access list
+    body.extend(ALL_PERMISSIONS.to_be_bytes());
+    body.extend(bytes(b"world"));
+    body.extend(bytes(b"anyone"));
+    body.extend(flags.to_be_bytes());
+    body
 }
 
 /// A length and then the bytes: a frame, a string or a buffer.

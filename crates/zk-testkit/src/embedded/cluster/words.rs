@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::connection::{Ending, Outgoing};
 use super::{Cluster, millis};
 
-const WORDS: [&[u8; 4]; 9] =
-    [b"ruok", b"srvr", b"stat", b"mntr", b"cons", b"conf", b"isro", b"wchs", b"dump"];
+const WORDS: [&[u8; 4]; 10] =
+    [b"ruok", b"srvr", b"stat", b"mntr", b"cons", b"conf", b"isro", b"wchs", b"dump", b"envi"];
 /// The release whose behaviour this is, and what it really is.
 const VERSION: &str = concat!("3.8.0-zk-testkit-", env!("CARGO_PKG_VERSION"), ", built on no particular day");
 const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
@@ -28,6 +28,8 @@ impl Cluster {
             b"cons" => format!("{}\n", self.cons(at, connection)),
             b"conf" => self.conf(at),
             b"isro" => "rw".to_owned(),
+            // kazoo asks it for the version.
+            b"envi" => format!("Environment:\nzookeeper.version={VERSION}\nhost.name=localhost\n"),
             b"wchs" => format!("Total watches:{}\n", self.replicas[at].watches.count()),
             _ => self.dump(),
         };

@@ -1,0 +1,224 @@
+//! Whatever is sent to the test server, it neither panics nor keeps anything.
+//!
+//! `ZK_TESTKIT_FUZZ_SECONDS` sets for how long (default 3 for each test),
+//! `ZK_TESTKIT_SEED` replays a run.
+#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
+
+mod wire;
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use wire::{Body, Client, create, word};
+use zk_testkit::TestServer;
+
+const SOON: Duration = Duration::from_secs(15);
+
+/// All that the server knows.
+const CODES: &[i32] = &[
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 21, 22, 100, 101, 103, 104, 105, 106, 107,
+    -11,
+];
+
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// A panic in a task of the server would go unseen otherwise.
+fn count_panics() {
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::SeqCst);
+        say(info);
+    }));
+}
+
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !so() {
+        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// It serves, and nothing is left of what was done to it.
+fn is_well(server: &TestServer, files: usize) {
+    until("all connections are gone", || server.connections() == 0);
+    until("all sockets are closed", || open_files() <= files);
+    assert_eq!(PANICS.load(Ordering::SeqCst), 0, "something panicked");
+    assert_eq!(word(server.addresses()[0], "ruok").unwrap(), "imok");
+    let mut client = Client::new(server.addresses()[0]).unwrap();
+    assert_eq!(client.create("/well-", 2).unwrap(), 0);
+}
+
+fn random() -> fastrand::Rng {
+    let seed = match std::env::var("ZK_TESTKIT_SEED") {
+        Ok(seed) => seed.parse().expect("ZK_TESTKIT_SEED is a number"),
+        Err(_) => fastrand::u64(..),
+    };
+    println!("ZK_TESTKIT_SEED={seed} replays this");
+    fastrand::Rng::with_seed(seed)
+}
+
+fn time_is_up(began: Instant) -> bool {
+    let seconds = std::env::var("ZK_TESTKIT_FUZZ_SECONDS").map_or(3, |text| text.parse().expect("a number"));
+    began.elapsed() > Duration::from_secs(seconds)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn bytes_without_sense() {
+    count_panics();
+    let server = TestServer::start().await.unwrap();
+    let files = open_files();
+    let (mut random, began, mut sent) = (random(), Instant::now(), 0);
+    while !time_is_up(began) {
+        let mut stream = TcpStream::connect(server.addresses()[0]).unwrap();
+        let mut bytes: Vec<u8> = (0..random.usize(..200)).map(|_| random.u8(..)).collect();
+        // Most lengths would be far too large; now and then one that fits.
+        if random.bool() && bytes.len() > 4 {
+            let length = u32::try_from(random.usize(..bytes.len())).unwrap();
+            bytes[..4].copy_from_slice(&length.to_be_bytes());
+        }
+        let _ = stream.write_all(&bytes);
+        sent += 1;
+    }
+    println!("{sent} connections");
+    is_well(&server, files);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn requests_without_sense() {
+    count_panics();
+    let server = TestServer::builder().servers(3).start().await.unwrap();
+    let files = open_files();
+    let (mut random, began, mut sent) = (random(), Instant::now(), 0);
+    while !time_is_up(began) {
+        let at = random.usize(..3);
+        let Ok(client) = Client::new(server.addresses()[at]) else { continue };
+        let mut stream = client.into_stream();
+        for _ in 0..random.usize(..20) {
+            let code = random.choice(CODES).copied().unwrap_or_default();
+            let mut body = sensible(&mut random);
+            for _ in 0..random.usize(..4) {
+                if !body.is_empty() {
+                    let at = random.usize(..body.len());
+                    let any = random.u8(..);
+                    body[at] = random.choice([0, 1, 0xff, 0x7f, b'/', any]).unwrap_or(any);
+                }
+            }
+            body.truncate(body.len().saturating_sub(random.usize(..4)));
+            let mut frame = u32::try_from(body.len() + 8).unwrap().to_be_bytes().to_vec();
+            frame.extend(random.i32(..).to_be_bytes());
+            frame.extend(code.to_be_bytes());
+            frame.extend(body);
+            let _ = stream.write_all(&frame);
+            sent += 1;
+        }
+        // What it says must not block it.
+        stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let _ = stream.read(&mut [0; 4096]);
+    }
+    println!("{sent} requests");
+    for session in server.sessions() {
+        let _ = server.expire_session(session.id);
+    }
+    is_well(&server, files);
+    assert!((0..3).all(|at| server.zxid(at) == server.zxid(0)));
+}
+
+/// Something that some request could be.
+fn sensible(random: &mut fastrand::Rng) -> Vec<u8> {
+    let path = random.choice(["/a", "/a/b", "/", "", "a", "/zookeeper", "/a\0"]).unwrap();
+    let body = Body::default();
+    let body = match random.usize(..6) {
+        0 => create(path, random.i32(-1..8)),
+        1 => body.string(path).int(random.i32(-1..3)),
+        2 => body.string(path).buffer(Some(b"data")).int(-1),
+        3 => body.long(random.i64(..5)).strings(&[path.to_owned()]).strings(&[]).strings(&[]).strings(&[]),
+        4 => {
+            let mut body = body.int(random.choice([1, 2, 5, 13, 15]).unwrap()).bool(false).int(-1);
+            body.0.extend(create(path, 0).0);
+            body.int(-1).bool(true).int(-1)
+        }
+        _ => body.int(random.i32(..)).string("digest").string("ann:1"),
+    };
+    body.0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_thousand_connections_opened_and_dropped() {
+    const AT_ONCE: usize = 200;
+    count_panics();
+    let server = TestServer::start().await.unwrap();
+    let files = open_files();
+    for round in 0..5 {
+        let streams: Vec<TcpStream> =
+            (0..AT_ONCE).map(|_| TcpStream::connect(server.addresses()[0]).unwrap()).collect();
+        if round % 2 == 0 {
+            until("all are accepted", || server.connections() == AT_ONCE);
+        }
+        drop(streams);
+    }
+    is_well(&server, files);
+    assert!(server.sessions().len() <= 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn half_a_handshake_and_half_a_frame() {
+    count_panics();
+    let server = TestServer::start().await.unwrap();
+    let address = server.addresses()[0];
+    let files = open_files();
+    let hello = |address: SocketAddr, bytes: &[u8]| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    };
+    let whole = Body::default().int(0).long(0).int(4000).long(0).buffer(Some(&[0; 16])).bool(false).0;
+    let mut framed = u32::try_from(whole.len()).unwrap().to_be_bytes().to_vec();
+    framed.extend(whole);
+    let mut halves: Vec<TcpStream> = (1..framed.len()).map(|end| hello(address, &framed[..end])).collect();
+    let mut client = Client::new(address).unwrap();
+    client.ping().unwrap();
+    // The other halves, later.
+    for (stream, end) in halves.iter_mut().zip(1..) {
+        stream.write_all(&framed[end..]).unwrap();
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).unwrap();
+        assert_eq!(u32::from_be_bytes(length), 37, "an answer to a handshake in two parts, cut at {end}");
+    }
+    // A length that promises what never comes.
+    let mut promise = client.into_stream();
+    promise.write_all(&0xf_ffff_u32.to_be_bytes()).unwrap();
+    drop((halves, promise));
+    is_well(&server, files);
+}
+
+#[tokio::test]
+async fn only_loopback_is_listened_on() {
+    for ip in [[0, 0, 0, 0], [10, 0, 0, 1], [128, 0, 0, 1]] {
+        let refused = TestServer::builder().ip(ip).start().await.unwrap_err();
+        assert!(refused.to_string().contains("loopback only"), "{refused}");
+    }
+    let refused = TestServer::builder().ip(std::net::Ipv6Addr::UNSPECIFIED).start().await.unwrap_err();
+    assert!(refused.to_string().contains("loopback only"), "{refused}");
+    let server = TestServer::builder().ip([127, 0, 0, 2]).start().await.unwrap();
+    assert!(server.connect_string().starts_with("127.0.0.2:"));
+    let taken = TestServer::builder().ip([127, 0, 0, 2]).base_port(server.addresses()[0].port());
+    let refused = taken.start().await.unwrap_err();
+    assert!(refused.to_string().contains("in use"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn dropping_it_ends_everything() {
+    let server = TestServer::start().await.unwrap();
+    let address = server.addresses()[0];
+    let mut client = Client::new(address).unwrap();
+    drop(server);
+    until("its connections are gone", || client.ping().is_err());
+    until("nobody listens", || TcpStream::connect(address).is_err());
+}
