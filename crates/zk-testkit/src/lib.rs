@@ -11,6 +11,7 @@ mod links;
 mod ports;
 mod proxy;
 mod server;
+mod servers;
 mod warden;
 
 pub use admin::Mode;
@@ -22,3 +23,4 @@ pub use error::Error;
 pub use ports::PortReservation;
 pub use proxy::{Loss, Lost, Op, Proxy, Which};
 pub use server::Server;
+pub use servers::{ServerKind, Servers};

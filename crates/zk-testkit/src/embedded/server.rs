@@ -131,7 +131,9 @@ impl TestServer {
     // Sessions and connections.
 
     /// Ends a session as if its timeout had passed: its ephemerals are deleted, its
-    /// connection is closed, and its client hears of it when it comes back.
+    /// connection is closed, and its client hears of it when it comes back. Servers
+    /// without a majority end nothing; once they have one again, every session is given
+    /// its timeout anew.
     ///
     /// # Errors
     /// [`Error::NoSession`].

@@ -18,10 +18,11 @@ type Look = fn(SocketAddr) -> Vec<String>;
 #[test]
 fn the_edges_are_the_same() {
     let both = both(TICK);
-    let looks: [(&str, Look); 11] = [
+    let looks: [(&str, Look); 12] = [
         ("a check alone", a_check_alone),
         ("unknown requests", unknown_requests),
         ("identities that are refused", refused_identities),
+        ("access lists without ids", missing_ids),
         ("the timeouts that are granted", granted_timeouts),
         ("clients that have seen more", ahead),
         ("handshakes of old clients", old_handshake),
@@ -90,6 +91,16 @@ fn refused_identities(address: SocketAddr) -> Vec<String> {
         format!("{scheme}: {} {} {} {}", frame.xid, frame.zxid, frame.error, client.is_closed())
     });
     asks.to_vec()
+}
+
+fn missing_ids(address: SocketAddr) -> Vec<String> {
+    let asks = ["world", "digest", "ip", "auth", "sasl", "nonesuch"].map(|scheme| {
+        let mut client = client(address);
+        let ask = Body::default().string("/missing-id").buffer(None);
+        client.ask(1, &ask.int(1).int(31).string(scheme).int(-1).int(1)).unwrap();
+        [vec![scheme.to_owned()], seen_before_pong(&mut client)].concat()
+    });
+    asks.concat()
 }
 
 fn granted_timeouts(address: SocketAddr) -> Vec<String> {

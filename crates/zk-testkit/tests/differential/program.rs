@@ -109,6 +109,9 @@ pub(crate) enum Ask {
     Short(Box<Ask>, usize),
 }
 
+/// Stands for a string that is missing.
+const NULL: &str = "(null)";
+
 pub(crate) type Acl = Vec<(i32, &'static str, &'static str)>;
 
 impl Ask {
@@ -192,7 +195,8 @@ fn absolute(root: &str, path: &str) -> String {
 
 fn with_acl(body: Body, acl: &Acl) -> Body {
     let body = body.int(i32::try_from(acl.len()).unwrap());
-    acl.iter().fold(body, |body, (permissions, scheme, id)| body.int(*permissions).string(scheme).string(id))
+    let text = |body: Body, text: &str| if text == NULL { body.int(-1) } else { body.string(text) };
+    acl.iter().fold(body, |body, (permissions, scheme, id)| text(text(body.int(*permissions), scheme), id))
 }
 
 /// Often the few that are there, sometimes what must be refused.
@@ -238,6 +242,8 @@ fn acl() -> BoxedStrategy<Acl> {
         Just((0, "world", "anyone")),
         Just((31, "auth", "")),
         Just((12, "auth", "whoever")),
+        Just((31, "auth", NULL)),
+        Just((31, "ip", NULL)),
         Just((31, "digest", "ann:UmMI5EFCwI7K8FvyS8VvQuLtZRs=")),
         Just((16, "digest", "bob:none")),
         Just((31, "ip", "127.0.0.1")),
@@ -251,6 +257,8 @@ fn acl() -> BoxedStrategy<Acl> {
         Just(vec![(31, "ip", "1.2.3.4/99")]),
         Just(vec![(31, "sasl", "ann")]),
         Just(vec![(31, "", "")]),
+        Just(vec![(31, NULL, NULL)]),
+        Just(vec![(31, "nonesuch", NULL)]),
     ];
     prop_oneof![
         16 => Just(vec![(31, "world", "anyone")]),

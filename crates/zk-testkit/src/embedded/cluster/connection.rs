@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
+
 use crate::embedded::tree::{HashOrder, Id};
 use crate::proxy::Doom;
 
@@ -14,7 +16,7 @@ pub(super) struct Connection {
     pub(super) at: usize,
     pub(super) peer: IpAddr,
     /// Bytes that are no whole frame yet, or must wait.
-    pub(super) input: Vec<u8>,
+    pub(super) input: BytesMut,
     pub(super) stage: Stage,
     identities: HashOrder<Id>,
     who: Arc<[Id]>,
@@ -60,7 +62,7 @@ pub(super) enum Stage {
 pub(super) struct Queued {
     pub(super) xid: i32,
     pub(super) op: i32,
-    pub(super) body: Vec<u8>,
+    pub(super) body: Bytes,
     /// Who the client was when it asked.
     pub(super) who: Arc<[Id]>,
 }
@@ -85,7 +87,7 @@ impl Connection {
         let mut connection = Self {
             at,
             peer,
-            input: Vec::new(),
+            input: BytesMut::new(),
             stage: Stage::Hello,
             identities: HashOrder::with_capacity(16),
             who: Arc::new([]),

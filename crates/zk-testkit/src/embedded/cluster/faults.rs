@@ -75,7 +75,7 @@ impl Cluster {
         // A majority found itself again: it has a leader, who gives every session time to come back.
         if !leader_served {
             self.replicas[self.leader].serving = true;
-            self.sessions.touch_all(millis(self.shown()));
+            self.sessions.start_anew(millis(self.shown()));
         }
         let tree = self.replicas[self.leader].tree.clone();
         for (index, replica) in self.replicas.iter_mut().enumerate() {
@@ -90,7 +90,7 @@ impl Cluster {
     /// False if there is no such session.
     pub(crate) fn expire_session(&mut self, now: Duration, session: i64) -> bool {
         self.now = now;
-        let expired = self.expire(session);
+        let expired = self.sessions.end_now(session);
         self.run();
         expired
     }
@@ -110,7 +110,7 @@ impl Cluster {
     }
 
     /// At once, whatever was still to be said.
-    fn reset(&mut self, connection: u64) {
+    pub(super) fn reset(&mut self, connection: u64) {
         if let Some(held) = self.connections.get_mut(&connection) {
             held.output.clear();
             held.black_hole = false;
@@ -164,7 +164,7 @@ impl Cluster {
                 replica.tree = tree.clone();
                 replica.serving = true;
             }
-            self.sessions.touch_all(millis(self.shown()));
+            self.sessions.start_anew(millis(self.shown()));
         }
         self.run();
     }

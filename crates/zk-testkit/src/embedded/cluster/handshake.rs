@@ -1,5 +1,7 @@
 //! Bytes to frames, and a connection's first frame.
 
+use bytes::{Bytes, BytesMut};
+
 use super::connection::{Ending, Outgoing, Queued, Stage};
 use super::replica::{Ask, Forward, Origin};
 use super::{Cluster, millis, sessions, words};
@@ -18,8 +20,11 @@ impl Cluster {
         loop {
             let Some(held) = self.connections.get_mut(&connection) else { return };
             if !held.hears() {
-                if held.input.len() > MOST_WAITING || held.stage == Stage::Over {
-                    held.input = Vec::new();
+                if held.stage == Stage::Over {
+                    held.input = BytesMut::new();
+                } else if held.input.len() > MOST_WAITING {
+                    // A network, too, gives up in the end; bytes in the middle are never lost alone.
+                    self.reset(connection);
                 }
                 return;
             }
@@ -36,9 +41,9 @@ impl Cluster {
             if held.input.len() < PREFIX + length {
                 return;
             }
-            let frame: Vec<u8> = held.input.drain(..PREFIX + length).skip(PREFIX).collect();
+            let frame = held.input.split_to(PREFIX + length).freeze().slice(PREFIX..);
             if held.input.is_empty() {
-                held.input = Vec::new();
+                held.input = BytesMut::new();
             }
             held.received += 1;
             let at = held.at;
@@ -51,7 +56,7 @@ impl Cluster {
         }
     }
 
-    fn frame(&mut self, connection: u64, frame: &[u8]) {
+    fn frame(&mut self, connection: u64, frame: &Bytes) {
         let Some(held) = self.connections.get(&connection) else { return };
         match held.stage {
             Stage::Hello => self.hello(connection, frame),
@@ -66,7 +71,7 @@ impl Cluster {
                     op::SASL => self.refuse_identity(connection, xid),
                     _ => {
                         let at = held.at;
-                        let queued = Queued { xid, op: code, body: frame[8..].to_vec(), who: held.who() };
+                        let queued = Queued { xid, op: code, body: frame.slice(8..), who: held.who() };
                         if self.touch(at, session, timeout_ms) {
                             self.enqueue(connection, queued);
                         }

@@ -86,7 +86,7 @@ impl Cluster {
 
     /// Commits a transaction: it is on its way to every server, and carried out by
     /// all that it reaches at once.
-    fn log(&mut self, session: i64, change: Change, from: Option<(usize, Origin)>, size: usize) {
+    pub(super) fn log(&mut self, session: i64, change: Change, from: Option<(usize, Origin)>, size: usize) {
         if !self.take_space(size + TXN_OVERHEAD) {
             return;
         }
@@ -188,14 +188,12 @@ impl Cluster {
         }
     }
 
-    /// Ends a session and all that it owns. False if there is none.
-    pub(super) fn expire(&mut self, session: i64) -> bool {
-        if !self.sessions.begin_to_close(session) {
-            return false;
+    /// Ends a session and all that it owns.
+    fn expire(&mut self, session: i64) {
+        if self.sessions.begin_to_close(session) {
+            let paths = self.replicas[self.leader].tree.ephemerals(session);
+            self.log(session, Change::CloseSession(paths), None, 0);
         }
-        let paths = self.replicas[self.leader].tree.ephemerals(session);
-        self.log(session, Change::CloseSession(paths), None, 0);
-        true
     }
 
     fn end_mortals(&mut self) {

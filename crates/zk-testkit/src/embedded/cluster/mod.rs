@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use clock::Clock;
 pub(crate) use connection::Ending;
 use connection::{Connection, Outgoing, Queued, Stage};
@@ -227,8 +228,11 @@ impl Cluster {
     }
 
     fn next_by_clock(&self) -> Option<Duration> {
-        let ends = self.sessions.next_end().filter(|_| self.has_majority());
-        let checks = self.replicas[self.leader].tree.has_mortals().then_some(self.next_container_check);
+        // Without a majority neither can be done, however long ago its time came.
+        let can_log = self.has_majority();
+        let ends = self.sessions.next_end().filter(|_| can_log);
+        let mortals = can_log && self.replicas[self.leader].tree.has_mortals();
+        let checks = mortals.then_some(self.next_container_check);
         let limit = self.settings.tick * self.settings.sync_limit;
         let cut = self.replicas.iter().filter(|replica| replica.serving);
         let cut = cut.filter_map(|replica| replica.link.cut_since);
@@ -293,7 +297,7 @@ impl Cluster {
         }
         held.stage = Stage::Over;
         held.queue.clear();
-        held.input = Vec::new();
+        held.input = BytesMut::new();
         let at = held.at;
         self.replicas[at].watches.forget(connection);
         self.say(connection, Outgoing::Close(ending));
@@ -346,4 +350,51 @@ impl Cluster {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::tree::{Acl, Change, Owner};
+
+    /// Otherwise whoever keeps the time would turn in circles.
+    #[test]
+    fn what_cannot_be_done_is_not_due() {
+        let hour = Duration::from_secs(3600);
+        let mut cluster = Cluster::new(Settings {
+            servers: 3,
+            tick: Duration::from_millis(500),
+            sync_limit: 10,
+            min_timeout: Duration::from_secs(1),
+            max_timeout: Duration::from_secs(10),
+            max_frame: 1000,
+            ttl_enabled: true,
+            container_check: Duration::from_secs(60),
+            seed: 1,
+            started_ms: 0,
+            ports: vec![1, 2, 3],
+        });
+        let change = Change::Create {
+            path: "/box".to_owned(),
+            data: None,
+            acl: Acl::open(),
+            owner: Owner::Container,
+            created_children: 1,
+            with_stat: false,
+        };
+        cluster.log(0, change, None, 0);
+        cluster.sessions.open(7, 1000, 0, 0);
+        assert!(cluster.next_deadline().is_some());
+        for server in [1, 2] {
+            cluster.switch(Duration::ZERO, Switch::Isolate(server), true);
+        }
+        // They give up, and then wait for the others for however long it takes.
+        for now in [hour / 2, hour] {
+            cluster.tick(now);
+            assert!(cluster.next_deadline().is_none_or(|at| at > now));
+        }
+        assert_eq!(cluster.sessions().len(), 1);
+        cluster.switch(hour, Switch::Isolate(1), false);
+        assert!(cluster.next_deadline().is_some_and(|at| at > hour), "it has its timeout anew");
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::embedded::code::Code;
-use crate::embedded::tree::{self, Acl, Change, Id, LONGEST_TTL, Owner, Tree, path, permission};
+use crate::embedded::tree::{self, Acl, Change, Id, LONGEST_TTL, Owner, Tree, Wanted, path, permission};
 use crate::embedded::wire::{Create, CreateKind, MultiOp, Request};
 
 /// Who asks.
@@ -154,7 +154,7 @@ impl Draft<'_> {
         Ok(Change::SetData { path: path.to_owned(), data: data.map(Arc::from), version })
     }
 
-    fn set_acl(&mut self, path: &str, acl: &[Acl], version: i32) -> Result<Change, Code> {
+    fn set_acl(&mut self, path: &str, acl: &[Wanted], version: i32) -> Result<Change, Code> {
         path::check(path)?;
         let acl = tree::settle(acl, self.asking.who)?;
         let known = self.find(path)?;
@@ -186,6 +186,10 @@ impl Draft<'_> {
                 MultiOp::Check { path, version } => self.check(path, *version),
                 MultiOp::GetData { .. } | MultiOp::GetChildren { .. } => return Err(Code::MARSHALLING_ERROR),
             };
+            // Where Apache ZooKeeper stumbles, none of the parts has an answer.
+            if matches!(change, Err(Code::MARSHALLING_ERROR)) {
+                return Err(Code::MARSHALLING_ERROR);
+            }
             failed = change.is_err();
             changes.push(change.unwrap_or_else(Change::Nothing));
         }

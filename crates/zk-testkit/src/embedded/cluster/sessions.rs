@@ -30,14 +30,14 @@ impl Sessions {
     }
 
     pub(super) fn open(&mut self, id: i64, timeout_ms: u64, at: usize, now_ms: u64) {
-        let ends = self.end_after(now_ms, timeout_ms);
+        let ends = end_after(self.tick_ms, now_ms, timeout_ms);
         self.by_id.insert(id, Session { timeout_ms, ends, closing: false, at });
         self.ending.entry(ends).or_default().insert(id);
     }
 
     /// Its client was heard of. False if there is no such session, or no longer.
     pub(super) fn touch(&mut self, id: i64, timeout_ms: u64, now_ms: u64) -> bool {
-        let ends = self.end_after(now_ms, timeout_ms);
+        let ends = end_after(self.tick_ms, now_ms, timeout_ms);
         let Some(session) = self.by_id.get_mut(&id).filter(|session| !session.closing) else {
             return false;
         };
@@ -50,12 +50,26 @@ impl Sessions {
         true
     }
 
-    /// Everyone was heard of just now.
-    pub(super) fn touch_all(&mut self, now_ms: u64) {
-        let all: Vec<(i64, u64)> = self.by_id.iter().map(|(id, session)| (*id, session.timeout_ms)).collect();
-        for (id, timeout_ms) in all {
-            self.touch(id, timeout_ms, now_ms);
+    /// Somebody leads anew, and knows of sessions what is in the log: everyone was heard
+    /// of just now, and nobody whose end was not logged is about to end.
+    pub(super) fn start_anew(&mut self, now_ms: u64) {
+        self.ending.clear();
+        for (id, session) in &mut self.by_id {
+            session.closing = false;
+            session.ends = end_after(self.tick_ms, now_ms, session.timeout_ms);
+            self.ending.entry(session.ends).or_default().insert(*id);
         }
+    }
+
+    /// Its time is over now, if there is such a session.
+    pub(super) fn end_now(&mut self, id: i64) -> bool {
+        let Some(session) = self.by_id.get_mut(&id).filter(|session| !session.closing) else {
+            return false;
+        };
+        leave(&mut self.ending, session.ends, id);
+        session.ends = 0;
+        self.ending.entry(0).or_default().insert(id);
+        true
     }
 
     /// Its client has come to that server. False as with [`touch`](Self::touch).
@@ -114,10 +128,10 @@ impl Sessions {
         list.sort_unstable();
         list
     }
+}
 
-    fn end_after(&self, now_ms: u64, timeout_ms: u64) -> u64 {
-        ((now_ms + timeout_ms) / self.tick_ms + 1) * self.tick_ms
-    }
+fn end_after(tick_ms: u64, now_ms: u64, timeout_ms: u64) -> u64 {
+    ((now_ms + timeout_ms) / tick_ms + 1) * tick_ms
 }
 
 fn leave(ending: &mut BTreeMap<u64, BTreeSet<i64>>, ends: u64, id: i64) {
@@ -171,6 +185,20 @@ mod tests {
         assert_eq!(sessions.next_end(), None);
         sessions.remove(1);
         assert_eq!(sessions.len(), 0);
+    }
+
+    #[test]
+    fn an_end_that_was_not_logged_is_forgotten() {
+        let mut sessions = Sessions::new(500);
+        sessions.open(1, 1000, 0, 0);
+        sessions.open(2, 1000, 0, 0);
+        assert!(sessions.begin_to_close(1));
+        sessions.start_anew(100);
+        assert_eq!(sessions.check(1, 0), Ok(()));
+        assert_eq!(sessions.next_end(), Some(1500));
+        assert_eq!(sessions.over(1500), [1, 2]);
+        assert!(sessions.end_now(2) && !sessions.end_now(3));
+        assert_eq!(sessions.over(100), [2]);
     }
 
     #[test]

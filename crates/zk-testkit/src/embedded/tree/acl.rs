@@ -90,28 +90,64 @@ pub(crate) fn check(list: &[Acl], wanted: i32, who: &[Id]) -> Result<(), Code> {
     if list.is_empty() || may { Ok(()) } else { Err(Code::NO_AUTH) }
 }
 
+/// An entry as a client wants it. An id may be missing (kazoo's `auth` has none), and
+/// Apache ZooKeeper stumbles over that only where it looks at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) permissions: i32,
+    pub(crate) scheme: Option<String>,
+    pub(crate) id: Option<String>,
+}
+
+impl Wanted {
+    /// Whether an earlier entry is the same.
+    fn is_double_of(&self, earlier: &Self) -> Result<bool, Code> {
+        if self.permissions != earlier.permissions {
+            return Ok(false);
+        }
+        let scheme = self.scheme.as_ref().ok_or(Code::MARSHALLING_ERROR)?;
+        if Some(scheme) != earlier.scheme.as_ref() {
+            return Ok(false);
+        }
+        let id = self.id.as_ref().ok_or(Code::MARSHALLING_ERROR)?;
+        Ok(Some(id) == earlier.id.as_ref())
+    }
+}
+
 /// The list as it is kept: without doubles, `auth` replaced by whom the client has
 /// proved to be.
-pub(crate) fn settle(list: &[Acl], who: &[Id]) -> Result<Arc<[Acl]>, Code> {
-    let mut settled = Vec::new();
-    for (index, entry) in list.iter().enumerate() {
-        if list[..index].contains(entry) {
-            continue;
+pub(crate) fn settle(list: &[Wanted], who: &[Id]) -> Result<Arc<[Acl]>, Code> {
+    let mut single: Vec<&Wanted> = Vec::new();
+    for entry in list {
+        let mut is_double = false;
+        for earlier in &single {
+            is_double = is_double || entry.is_double_of(earlier)?;
         }
-        match entry.id.scheme.as_str() {
-            _ if entry.is_for_anyone() => settled.push(entry.clone()),
+        if !is_double {
+            single.push(entry);
+        }
+    }
+    let mut settled = Vec::new();
+    for entry in single {
+        let permissions = entry.permissions;
+        let id = || entry.id.as_deref().ok_or(Code::MARSHALLING_ERROR);
+        let scheme = entry.scheme.as_deref().unwrap_or_default();
+        match scheme {
+            "world" if id()? == "anyone" => {}
             "auth" => {
                 let before = settled.len();
                 let proved = who.iter().filter(|id| id.scheme == "digest");
-                settled.extend(proved.map(|id| Acl { permissions: entry.permissions, id: id.clone() }));
+                settled.extend(proved.map(|id| Acl { permissions, id: id.clone() }));
                 if settled.len() == before {
                     return Err(Code::INVALID_ACL);
                 }
+                continue;
             }
-            "digest" if is_digest(&entry.id.id) => settled.push(entry.clone()),
-            "ip" if ip_range(&entry.id.id).is_some() => settled.push(entry.clone()),
+            "digest" if is_digest(id()?) => {}
+            "ip" if ip_range(id()?).is_some() => {}
             _ => return Err(Code::INVALID_ACL),
         }
+        settled.push(Acl { permissions, id: Id::new(scheme, id()?) });
     }
     if settled.is_empty() { Err(Code::INVALID_ACL) } else { Ok(settled.into()) }
 }
@@ -163,8 +199,8 @@ fn ip_matches(address: &str, range: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn entry(permissions: i32, scheme: &str, id: &str) -> Acl {
-        Acl { permissions, id: Id::new(scheme, id) }
+    fn entry(permissions: i32, scheme: &str, id: &str) -> Wanted {
+        Wanted { permissions, scheme: Some(scheme.to_owned()), id: Some(id.to_owned()) }
     }
 
     #[test]
@@ -199,7 +235,8 @@ mod tests {
         assert_eq!(check(&settled, permission::READ, &who), Ok(()));
         assert_eq!(check(&settled, permission::WRITE, &who), Err(Code::NO_AUTH));
         assert_eq!(check(&settled, permission::READ, &who[..1]), Err(Code::NO_AUTH));
-        assert_eq!(without_hashes(&settled), [entry(1, "digest", "ann:x")]);
+        let shown = Acl { permissions: 1, id: Id::new("digest", "ann:x") };
+        assert_eq!(without_hashes(&settled), [shown]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod watches;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-pub(crate) use acl::{Acl, Id, check, permission, settle, without_hashes};
+pub(crate) use acl::{Acl, Id, Wanted, check, permission, settle, without_hashes};
 pub(crate) use hash_order::HashOrder;
 pub(crate) use node::{LONGEST_TTL, Node, Owner, Stat};
 pub(crate) use txn::{Change, Outcome, Txn};

@@ -1,7 +1,7 @@
 //! What clients ask for.
 
 use super::{Malformed, Reader};
-use crate::embedded::tree::{Acl, Id};
+use crate::embedded::tree::Wanted;
 
 /// The numbers of `ZooDefs.OpCode`.
 pub(crate) mod op {
@@ -58,7 +58,7 @@ pub(crate) struct Create {
     pub(crate) kind: CreateKind,
     pub(crate) path: String,
     pub(crate) data: Option<Vec<u8>>,
-    pub(crate) acl: Vec<Acl>,
+    pub(crate) acl: Vec<Wanted>,
     pub(crate) flags: i32,
     /// Milliseconds; -1 where the request has none.
     pub(crate) ttl: i64,
@@ -100,7 +100,7 @@ pub(crate) enum Request {
     },
     SetAcl {
         path: String,
-        acl: Vec<Acl>,
+        acl: Vec<Wanted>,
         version: i32,
     },
     GetChildren {
@@ -240,11 +240,13 @@ fn create(kind: CreateKind, reader: &mut Reader<'_>) -> Result<Create, Malformed
 }
 
 /// A missing list is as good as an empty one: neither is accepted.
-fn acl(reader: &mut Reader<'_>) -> Result<Vec<Acl>, Malformed> {
+fn acl(reader: &mut Reader<'_>) -> Result<Vec<Wanted>, Malformed> {
     let entry = |reader: &mut Reader<'_>| {
-        let permissions = reader.int()?;
-        let id = Id { scheme: reader.string()?, id: reader.string()? };
-        Ok(Acl { permissions, id })
+        Ok(Wanted {
+            permissions: reader.int()?,
+            scheme: reader.nullable_string()?,
+            id: reader.nullable_string()?,
+        })
     };
     Ok(reader.list(entry)?.unwrap_or_default())
 }

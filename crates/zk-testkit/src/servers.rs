@@ -1,0 +1,67 @@
+//! One test, two servers.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::{Ensemble, Error, TestServer};
+
+/// Which servers a test is to run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ServerKind {
+    /// Apache ZooKeeper, as [`Ensemble`] starts it.
+    #[default]
+    Apache,
+    /// The [`TestServer`] in this process.
+    InProcess,
+}
+
+/// Servers of either kind, for tests that are to hold on both.
+///
+/// What only one of them can do is done to the value inside.
+#[derive(Debug)]
+pub enum Servers {
+    /// Apache ZooKeeper.
+    Apache(Box<Ensemble>),
+    /// The server in this process.
+    InProcess(TestServer),
+}
+
+impl Servers {
+    /// Starts servers of that kind with that `tickTime`, and otherwise with the
+    /// defaults of [`Ensemble::builder`] and [`TestServer::builder`], which are alike.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what was started.
+    pub async fn start(kind: ServerKind, servers: usize, tick: Duration) -> Result<Self, Error> {
+        Ok(match kind {
+            ServerKind::Apache => {
+                let ensemble = Ensemble::builder().servers(servers).tick_time(tick).start().await?;
+                Self::Apache(Box::new(ensemble))
+            }
+            ServerKind::InProcess => {
+                Self::InProcess(TestServer::builder().servers(servers).tick_time(tick).start().await?)
+            }
+        })
+    }
+
+    /// What a client is given: `127.0.0.1:p1,127.0.0.1:p2,...`.
+    #[must_use]
+    pub fn connect_string(&self) -> String {
+        match self {
+            Self::Apache(ensemble) => ensemble.connect_string(),
+            Self::InProcess(server) => server.connect_string(),
+        }
+    }
+
+    /// Where clients connect, in the order of the servers.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        match self {
+            Self::Apache(ensemble) => ensemble.addresses(),
+            Self::InProcess(server) => server.addresses(),
+        }
+    }
+}
