@@ -12,5 +12,16 @@ pub mod shell;
 pub mod strategy;
 pub mod time;
 
+/// What is said of this crate elsewhere, for its snippets to be compiled.
+#[cfg(all(doctest, feature = "shell"))]
+mod guides {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/from-curator.md")]
+    struct FromCurator;
+    #[doc = include_str!("../../../docs/from-kazoo.md")]
+    struct FromKazoo;
+}
+
 pub use ids::{Ballot, MemberId, SiteId};
 pub use time::{Now, Time};
