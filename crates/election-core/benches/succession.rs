@@ -167,6 +167,8 @@ impl Party {
             until(other, |status| status.current.as_ref().is_some_and(|c| c.ready_ms.is_some())).await;
             until(other, |status| status.elected.as_ref().is_some_and(|e| e.succession.len() == 3)).await;
         }
+        // Proving a lease takes a beat and a tick, which the first in line has behind it.
+        until(&members[1].1, |status| status.work_until.is_some_and(|until| BootTime::now() < until)).await;
         Self { members }
     }
 
@@ -185,7 +187,8 @@ impl Party {
         let status = until(next, |status| status.leads_now()).await;
         let took = BootTime::now().duration_since(gone);
         let elected = status.elected.expect("a decision");
-        assert_eq!(elected.sentence.contains("being first in line"), count == 1, "{}", elected.sentence);
+        // Who is first in line becomes the elector as well, and may find itself in office already.
+        assert_eq!(elected.sentence.contains("in line"), count == 1, "{}", elected.sentence);
         drop(lost);
         for (session, election) in self.members {
             election.leave().await;
