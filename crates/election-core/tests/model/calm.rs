@@ -9,10 +9,10 @@ use std::{collections::HashSet, sync::Mutex};
 use crate::{settings::Setting, steps::Step, world::World};
 
 /// More steps than any recovery takes.
-const STEPS: usize = 1500;
+const STEPS: usize = 800;
 
 /// More ticks than all timeouts of a recovery together.
-const TICKS: u32 = 60;
+const TICKS: u32 = 30;
 
 /// States from which it is known that somebody leads in the end.
 #[derive(Debug, Default)]

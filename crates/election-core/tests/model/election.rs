@@ -16,7 +16,7 @@ use crate::{
 type Holds = fn(&Election, &World) -> bool;
 
 /// Every invariant, as the word before the colon of its sentence.
-const INVARIANTS: [(&str, Holds); 11] = [
+const INVARIANTS: [(&str, Holds); 12] = [
     ("at most one", |_, w| w.keeps("at most one")),
     ("fencing", |_, w| w.keeps("fencing")),
     ("one decision per term", |_, w| w.keeps("one decision per term")),
@@ -24,6 +24,7 @@ const INVARIANTS: [(&str, Holds); 11] = [
     ("requests once", |_, w| w.keeps("requests once")),
     ("a successor follows a leader", |_, w| w.keeps("a successor follows a leader")),
     ("leads as decided", |_, w| w.keeps("leads as decided")),
+    ("never on one site's word", |_, w| w.keeps("never on one")),
     ("one life", |_, w| w.keeps("one life")),
     ("place is its owner's", |_, w| w.keeps("place is its owner's")),
     ("blames the right one", |_, w| w.keeps("blames the right one")),

@@ -2,7 +2,7 @@
 
 use election_core::record::RequestKind;
 
-use crate::settings::{Ask, Fault, Setting, Start, THREE};
+use crate::settings::{Ask, Fault, Setting, Start, THREE, THREE_TWO_EAST};
 
 /// Whatever can go wrong by itself.
 pub(crate) const ANY: &[Fault] = &[
@@ -20,12 +20,19 @@ pub(crate) const ANY: &[Fault] = &[
 
 const JOB: &[Fault] = &[Fault::JobFails, Fault::JobHangs, Fault::JobEnds, Fault::Leave, Fault::Clock];
 
-const MOVE: &[Ask] = &[Ask { kind: RequestKind::Switchover, to: None, force: false }];
-const MOVES: &[Ask] = &[
-    Ask { kind: RequestKind::Failover, to: Some("b"), force: false },
-    Ask { kind: RequestKind::Switchover, to: Some("a"), force: false },
-];
-const FORCE: &[Ask] = &[Ask { kind: RequestKind::Failover, to: None, force: true }];
+/// An operator's request.
+pub(crate) const fn ask(kind: RequestKind, to: Option<&'static str>, force: bool) -> Ask {
+    Ask { kind, to, force }
+}
+
+pub(crate) const MOVE: &[Ask] = &[ask(RequestKind::Switchover, None, false)];
+pub(crate) const FAILOVER: &[Ask] = &[ask(RequestKind::Failover, None, false)];
+pub(crate) const FORCE: &[Ask] = &[ask(RequestKind::Failover, None, true)];
+const MOVES: &[Ask] =
+    &[ask(RequestKind::Failover, Some("b"), false), ask(RequestKind::Switchover, Some("a"), false)];
+
+pub(crate) const TO_B_THEN_FORCE: &[Ask] =
+    &[ask(RequestKind::Switchover, Some("b"), false), ask(RequestKind::Failover, Some("a"), true)];
 
 /// Those of an ordinary test run: each takes seconds.
 pub(crate) fn short() -> Vec<Setting> {
@@ -39,9 +46,14 @@ pub(crate) fn short() -> Vec<Setting> {
         Setting { asks: MOVE, ..Setting::new("a switchover and a fault", 1, 0, &[Crash, Freeze]) },
         Setting { asks: MOVES, ..Setting::new("two requests, out of turn", 0, 1, &[]) },
         Setting { asks: FORCE, ..Setting::new("force and a fault", 1, 0, &[Crash, Freeze]) },
+        Setting {
+            start: Start::Nothing,
+            restored: true,
+            ..Setting::new("restored from a copy, a fault", 1, 0, &[Crash])
+        },
         Setting { members: THREE, ..Setting::new("three members, a fault", 1, 0, ANY) },
         Setting {
-            members: THREE,
+            members: THREE_TWO_EAST,
             suspicion: true,
             ..Setting::new("a leader that two have lost", 1, 0, &[Crash, Freeze])
         },
@@ -64,7 +76,7 @@ pub(crate) fn long() -> Vec<Setting> {
         Setting { asks: FORCE, ..Setting::new("force and any fault", 1, 0, ANY) },
         Setting { members: THREE, ..Setting::new("three members, a fault, out of turn", 1, 1, ANY) },
         Setting {
-            members: THREE,
+            members: THREE_TWO_EAST,
             suspicion: true,
             ..Setting::new("members that two have lost", 2, 0, &[Crash, Freeze])
         },

@@ -2,9 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+pub(crate) use election_core::engine::Leftovers;
 use election_core::{
     MemberId, SiteId,
-    engine::{Config, Leftovers, OnPause, Policy, Profile, Recipe, Rule, TakeoverLimit},
+    engine::{Config, OnPause, Policy, Profile, Recipe, Rule, TakeoverLimit},
     paths::Paths,
     record::{RequestKind, Target},
 };
@@ -102,6 +103,8 @@ pub(crate) struct Setting {
     /// How often something may overtake what is to happen before it.
     pub(crate) overtakes: u8,
     pub(crate) kinds: &'static [Fault],
+    /// If there are any, the faults are these, in this order: a fault and its member.
+    pub(crate) script: &'static [(Fault, usize)],
     /// What operators ask for, one after the other, at any time.
     pub(crate) asks: &'static [Ask],
     pub(crate) leftovers: Leftovers,
@@ -109,6 +112,9 @@ pub(crate) struct Setting {
     pub(crate) broken: &'static [&'static str],
     /// Members that can't reach a leader may put it out of office.
     pub(crate) suspicion: bool,
+    /// The ensemble was restored from a copy: the resource has seen newer tokens than any
+    /// czxid to come, and an operator has raised the base.
+    pub(crate) restored: bool,
     pub(crate) without: Option<Rule>,
     pub(crate) without_outside: Option<Outside>,
     /// Whether to look, from every state, whether somebody leads in the end.
@@ -116,6 +122,8 @@ pub(crate) struct Setting {
 }
 
 pub(crate) const TWO: &[(&str, &str)] = &[("a", "east"), ("b", "west")];
+pub(crate) const TWINS: &[(&str, &str)] = &[("a", "east"), ("b", "east")];
+pub(crate) const THREE_TWO_EAST: &[(&str, &str)] = &[("a", "east"), ("b", "east"), ("c", "west")];
 pub(crate) const THREE: &[(&str, &str)] = &[("a", "east"), ("b", "west"), ("c", "west")];
 
 impl Setting {
@@ -127,10 +135,12 @@ impl Setting {
             faults,
             overtakes,
             kinds,
+            script: &[],
             asks: &[],
             leftovers: Leftovers::Wait,
             broken: &[],
             suspicion: false,
+            restored: false,
             without: None,
             without_outside: None,
             liveness: true,

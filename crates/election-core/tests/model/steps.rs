@@ -202,6 +202,12 @@ impl World {
         if self.faults == 0 || self.calm {
             return;
         }
+        if let Some((fault, m)) = setting.script.get(usize::from(setting.faults - self.faults)) {
+            if self.members[*m].runs() && can(*fault, &self.members[*m]) {
+                steps.push(Step::Fault(*fault, *m));
+            }
+            return;
+        }
         for fault in setting.kinds {
             match fault {
                 Fault::Clock => steps.push(Step::Fault(*fault, 0)),
@@ -441,6 +447,7 @@ impl World {
                 unanswered.insert(record.ballot);
             }
         }
+        unanswered.iter().for_each(|suspect| self.has_lost(m, suspect));
         self.feed(setting, m, Event::Probed { unanswered });
     }
 

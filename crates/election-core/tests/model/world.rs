@@ -2,26 +2,34 @@
 //! be remembered of the past to judge the present.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     hash::{Hash, Hasher},
     sync::Arc,
 };
 
 use election_core::{
-    Now, Time,
-    engine::{Action, AppEvent, Engine, Event, OpId, Outcome, Request, Watched},
-    record::{Current, Elected, Record, Request as Ordered},
+    Ballot, Now, SiteId, Time,
+    engine::{Action, AppEvent, Engine, Event, OpId, Outcome, Request, Watched, raise_tokens},
+    record::{Cause, Current, Elected, Record, Request as Ordered},
 };
 
 use crate::{
     canon::Canon,
     invariants::{
-        Verdict, a_successor_follows_a_leader::Tenures, at_most_one, blames_the_right_one::Chances,
-        exclusions_end, fencing::Fencing, leads_as_decided::Mandates, one_decision_per_term::Decisions,
-        one_life, place_is_its_owners, requests_once::Requests,
+        Verdict,
+        a_successor_follows_a_leader::Tenures,
+        at_most_one,
+        blames_the_right_one::Chances,
+        exclusions_end,
+        fencing::Fencing,
+        leads_as_decided::Mandates,
+        never_on_one_sites_word::{self, Witness},
+        one_decision_per_term::Decisions,
+        one_life, place_is_its_owners,
+        requests_once::Requests,
     },
     process::{Answer, Client, Job, Link, Member, Phase, Process},
-    server::Server,
+    server::{Server, Tree},
     settings::{LEASE, MEMORY, Outside, Setting, TICK},
 };
 
@@ -29,6 +37,9 @@ use crate::{
 const BEGIN: Time = Time::from_millis(1_000_000_000);
 const WALL_MS: u64 = 1_700_000_000_000;
 const HOUR_MS: u64 = 3_600_000;
+
+/// The newest token that the resource has seen of an ensemble that is gone.
+const RESTORED: u64 = 1 << 36;
 
 /// The resource that the job works on.
 #[derive(Clone, Debug, Default, Hash)]
@@ -47,6 +58,8 @@ pub(crate) struct Past {
     tenures: Tenures,
     fencing: Fencing,
     requests: Requests,
+    /// Who has ever lost whom.
+    lost: BTreeMap<Ballot, BTreeSet<usize>>,
     chances: Chances,
 }
 
@@ -86,7 +99,7 @@ impl PartialEq for World {
 
 impl World {
     pub(crate) fn new(setting: &Setting) -> Self {
-        Self {
+        let mut world = Self {
             now: BEGIN,
             hours: 0,
             server: Arc::new(Server::new()),
@@ -99,7 +112,20 @@ impl World {
             asked: 0,
             broken: None,
             calm: false,
+        };
+        if setting.restored {
+            world.restore(setting);
         }
+        world
+    }
+
+    fn restore(&mut self, setting: &Setting) {
+        self.store.highest = RESTORED;
+        let path = setting.paths().elected();
+        let raised = raise_tokens(None, None, RESTORED, "operator", WALL_MS).expect("a base");
+        let data = raised.expect("a higher one").encode(&path).expect("a record");
+        let create = Request::Create { path, data, ephemeral: false };
+        let _ = self.server().apply(0, &Tree::default(), &create);
     }
 
     pub(crate) fn fingerprint(&self) -> u64 {
@@ -198,7 +224,7 @@ impl World {
                 let life = self.members[m].life;
                 let past = Arc::make_mut(&mut self.past);
                 let fenced = past.fencing.granted(setting.exclusive(), m, life, token);
-                let led = past.mandates.enters(grant.nomination.term, &grant.ballot);
+                let led = past.mandates.enters(setting.exclusive(), grant.nomination.term, &grant.ballot);
                 self.require(fenced.and(led));
                 let broken = setting.broken.contains(&setting.members[m].0);
                 self.begin(m, Phase::TakingOver, Answer::TakenOver);
@@ -405,6 +431,7 @@ impl World {
                     .decisions
                     .stands(elected)
                     .and_then(|()| past.requests.decision(elected))
+                    .and_then(|()| witnessed(setting, elected, &past.lost))
                     .and_then(|()| past.tenures.decided(elected))
                     .and_then(|()| exclusions_end::check(elected, unix_ms, span, 0));
             }
@@ -420,6 +447,13 @@ impl World {
             verdict = verdict.and(past.requests.written(&name, &request));
         }
         self.require(verdict);
+    }
+
+    /// `m` has not reached `suspect`.
+    pub(crate) fn has_lost(&mut self, m: usize, suspect: &Ballot) {
+        if !self.past.lost.get(suspect).is_some_and(|by| by.contains(&m)) {
+            Arc::make_mut(&mut self.past).lost.entry(suspect.clone()).or_default().insert(m);
+        }
     }
 
     fn member_of(&self, setting: &Setting, session: i64) -> Option<&'static str> {
@@ -465,4 +499,17 @@ impl World {
             }
         }
     }
+}
+
+/// Whoever is put out of office was lost by enough others.
+fn witnessed(setting: &Setting, elected: &Elected, lost: &BTreeMap<Ballot, BTreeSet<usize>>) -> Verdict {
+    let suspect = match (&elected.previous, elected.named()) {
+        (Some(suspect), None) if elected.cause == Cause::Suspected => &suspect.ballot,
+        _ => return Ok(()),
+    };
+    let site = |m: usize| SiteId::new(setting.members[m].1).expect("a site");
+    let by = lost.get(suspect).into_iter().flatten();
+    let witnesses: Vec<_> = by.map(|m| Witness { host: *m, site: site(*m) }).collect();
+    let sites = (0..setting.members.len()).map(site).collect();
+    never_on_one_sites_word::check(suspect, &witnesses, &sites)
 }

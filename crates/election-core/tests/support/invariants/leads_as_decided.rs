@@ -3,7 +3,9 @@
 //!
 //! The failures: a restarted process takes a decision about its predecessor for its
 //! own (weak point V7 of the published algorithm); a leader that was superseded while
-//! it waited takes over under the old decision (V22, etcd-io/etcd#11456).
+//! it waited takes over under the old decision (V22, etcd-io/etcd#11456). Where the place
+//! of somebody alive may be taken, a process that stood still between reading the decision
+//! and acting on it can be late; then the resource refuses it.
 
 use std::collections::BTreeMap;
 
@@ -27,16 +29,16 @@ impl Mandates {
     }
 
     /// `ballot` enters leadership in `term`.
-    pub(crate) fn enters(&mut self, term: u64, ballot: &Ballot) -> Verdict {
+    pub(crate) fn enters(&mut self, exclusive: bool, term: u64, ballot: &Ballot) -> Verdict {
         let named = self.named.get(&term).cloned().flatten();
         if named.as_ref().map(|n| &n.ballot) != Some(ballot) {
             return Err(format!("leads as decided: {ballot} leads in term {term}, which names {named:?}"));
         }
-        if term < self.led {
+        if term < self.led && exclusive {
             let led = self.led;
             return Err(format!("leads as decided: {ballot} leads in term {term} after term {led} was led"));
         }
-        self.led = term;
+        self.led = self.led.max(term);
         Ok(())
     }
 }

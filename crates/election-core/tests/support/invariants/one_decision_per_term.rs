@@ -18,6 +18,11 @@ pub(crate) struct Decisions {
 impl Decisions {
     pub(crate) fn stands(&mut self, elected: &Elected) -> Verdict {
         let named = elected.named().cloned();
+        if let Some((last, _)) = self.named.last_key_value()
+            && elected.term < *last
+        {
+            return Err(format!("one decision per term: term {} stands after term {last}", elected.term));
+        }
         if let Some(known) = self.named.get(&elected.term) {
             if *known != named {
                 let term = elected.term;
