@@ -240,7 +240,8 @@ async fn connect(driver: DriverKind, address: SocketAddr) -> Session {
 }
 
 /// One run: sessions by a follower, which is cut off until they have expired, and what they believed meanwhile.
-async fn one_cut(network: &Network, follower: usize, observer: &Session, run: usize) {
+/// Whether it showed what reads are worth; leases are judged in any case.
+async fn one_cut(network: &Network, follower: usize, observer: &Session, run: usize) -> bool {
     let address = network.address(follower);
     let (mut leases, mut readers, mut sessions) = (Vec::new(), Vec::new(), Vec::new());
     for driver in DriverKind::ALL {
@@ -273,9 +274,17 @@ async fn one_cut(network: &Network, follower: usize, observer: &Session, run: us
         );
         println!("run {run}, server {follower}, {driver}: the lease ended {before:?} before the session");
     }
+    let mut shown = true;
     for (driver, mut reads, expiry) in readers {
         // Expired, and still answered: reads don't tell. Were they to, this test would not see the fault.
         let expired = soon("the expiry", expiry).await.unwrap();
+        let took = expired.duration_since(started);
+        if took > TIMEOUT + 4 * TICK {
+            // The others stumbled themselves. By then the session has left its server, which shows nothing.
+            println!("run {run}: the ensemble took {took:?} to expire the session of {driver}");
+            shown = false;
+            continue;
+        }
         let told = soon("a read after the end", reads.wait_for(|answered| *answered > expired)).await;
         let told =
             *told.unwrap_or_else(|_| panic!("run {run}, {driver}: no read was answered after the end"));
@@ -295,6 +304,7 @@ async fn one_cut(network: &Network, follower: usize, observer: &Session, run: us
     .await;
     // A session is a write: it is made only once the server hears of the others again.
     connect(DriverKind::default(), address).await.close(Duration::from_secs(5)).await;
+    shown
 }
 
 /// Three servers that serve, those that follow first and the leader last. `None` on a machine that can't do it.
@@ -326,8 +336,11 @@ async fn a_lease_is_over_by_its_margin_before_the_ensemble_expires_the_session()
     let Some((network, [one, two, leader])) = network().await else { return };
     let observer = common::builder(DriverKind::default(), network.address(leader)).tick_time(TICK);
     let observer = observer.connect().await.unwrap();
-    for run in 0..CUTS {
-        one_cut(&network, [one, two][run % 2], &observer, run).await;
+    let (mut shown, mut run) = (0, 0);
+    while shown < CUTS {
+        assert!(run < CUTS + 5, "of {run} runs {shown} showed sessions that expired in time");
+        shown += usize::from(one_cut(&network, [one, two][run % 2], &observer, run).await);
+        run += 1;
     }
 }
 
