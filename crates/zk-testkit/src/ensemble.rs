@@ -203,12 +203,14 @@ impl Ensemble {
         }
     }
 
-    /// Freezes a server by SIGSTOP: its connections stay open, nothing is answered.
+    /// Freezes a server by SIGSTOP: its connections stay open, nothing is answered. It stands still
+    /// when this returns, which blocks for as long as the machine needs for that, commonly less than
+    /// a millisecond.
     ///
     /// # Errors
-    /// [`Error::NotRunning`].
+    /// [`Error::NotRunning`]; [`Error::Io`] if it does not stand still within 10 s.
     pub fn pause(&self, index: usize) -> Result<(), Error> {
-        self.server(index).signal(Signal::SIGSTOP)
+        self.server(index).freeze()
     }
 
     /// Lets a frozen server go on, by SIGCONT.

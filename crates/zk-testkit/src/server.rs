@@ -16,6 +16,8 @@ use crate::{Error, Installation};
 
 /// How often a process is looked at while its end is awaited.
 const LOOK: Duration = Duration::from_millis(5);
+/// What a stop by SIGSTOP may take on the busiest machine.
+const FREEZES_WITHIN: Duration = Duration::from_secs(10);
 /// Lines of the log that an error shows.
 const TAIL_LINES: usize = 25;
 
@@ -199,6 +201,24 @@ impl Server {
             .context(|| format!("cannot send {signal} to server {}, pid {pid}", self.index))
     }
 
+    /// SIGSTOP, and wait until it has taken hold: on a busy machine a thread may run on for a while after the signal
+    /// was sent. Blocks for that long.
+    pub(crate) fn freeze(&self) -> Result<(), Error> {
+        self.signal(Signal::SIGSTOP)?;
+        let Some(pid) = self.pid() else {
+            return Err(Error::NotRunning { server: self.index });
+        };
+        let deadline = Instant::now() + FREEZES_WITHIN;
+        while !stands_still(pid) {
+            if Instant::now() >= deadline {
+                return Err(std::io::Error::from(std::io::ErrorKind::TimedOut))
+                    .context(|| format!("server {}, pid {pid}, goes on after SIGSTOP", self.index));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
     /// Waits for the process to be gone; false if it is still there at the deadline.
     pub(crate) async fn gone_by(&self, deadline: Instant) -> bool {
         while self.pid().is_some() {
@@ -257,6 +277,19 @@ pub(crate) struct Launch {
     pub(crate) jvm_flags: Vec<String>,
     pub(crate) log_level: String,
     pub(crate) logback: PathBuf,
+}
+
+/// Whether each of the threads of a process is stopped, or has ended.
+fn stands_still(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    threads.flatten().all(|thread| {
+        // One that has ended meanwhile has no such file. The state follows the name, which is in parentheses.
+        let Ok(stat) = fs::read_to_string(thread.path().join("stat")) else { return true };
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        matches!(state, Some('T' | 't' | 'X' | 'Z'))
+    })
 }
 
 /// Whether `pid` is a server whose configuration is in `dir`.
