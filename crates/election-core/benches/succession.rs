@@ -28,7 +28,12 @@ use zk_testkit::Ensemble;
 
 const TICK: Duration = Duration::from_millis(500);
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
+/// In the order in which they come: the first one leads and is the elector, the second one is
+/// the next elector, and the third one is the first in line.
 const MEMBERS: [&str; 4] = ["m-1", "m-2", "m-3", "m-4"];
+const PREFERENCE: [&str; 4] = ["m-1", "m-3", "m-2", "m-4"];
+const ELECTOR: usize = 1;
+const FIRST_IN_LINE: usize = 2;
 const ROUND_TRIPS: usize = 300;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -147,7 +152,7 @@ impl Party {
                     "/bench",
                     name,
                     Profile::new(member.parse().expect("an id"), "east".parse().expect("a site")),
-                    Recipe::Elector(Arc::new(ByName)),
+                    Recipe::Elector(Arc::new(Preferred)),
                 )
                 .expect("a configuration")
             };
@@ -168,13 +173,21 @@ impl Party {
             until(other, |status| status.elected.as_ref().is_some_and(|e| e.succession.len() == 3)).await;
         }
         // Proving a lease takes a beat and a tick, which the first in line has behind it.
-        until(&members[1].1, |status| status.work_until.is_some_and(|until| BootTime::now() < until)).await;
+        until(&members[FIRST_IN_LINE].1, |status| {
+            status.work_until.is_some_and(|until| BootTime::now() < until)
+        })
+        .await;
         Self { members }
     }
 
     /// Loses the first so many at once; answers how long it takes until somebody is READY.
     async fn lose(mut self, count: usize) -> Duration {
-        let lost: Vec<_> = self.members.drain(..count).collect();
+        // Whoever is left, by their places at first; the later ones are taken out first.
+        let (lost, next): (&[usize], _) = match count {
+            1 => (&[0], FIRST_IN_LINE - 1),
+            _ => (&[FIRST_IN_LINE, 0], ELECTOR - 1),
+        };
+        let lost: Vec<_> = lost.iter().map(|place| self.members.remove(*place)).collect();
         let closing = lost.iter().map(|(session, _)| {
             let session = session.clone();
             tokio::spawn(async move { session.close(PATIENCE).await })
@@ -183,11 +196,11 @@ impl Party {
             closed.await.expect("a session closes");
         }
         let gone = BootTime::now();
-        let (_, next) = &self.members[0];
+        let (_, next) = &self.members[next];
         let status = until(next, |status| status.leads_now()).await;
         let took = BootTime::now().duration_since(gone);
         let elected = status.elected.expect("a decision");
-        // Who is first in line becomes the elector as well, and may find itself in office already.
+        // Its own commit, or the word of the elector who found it in office.
         assert_eq!(elected.sentence.contains("in line"), count == 1, "{}", elected.sentence);
         drop(lost);
         for (session, election) in self.members {
@@ -222,15 +235,15 @@ impl Handler for Instantly {
     async fn stop(&self, _: &StopOrder) {}
 }
 
-/// By the members' names.
+/// By the order that is preferred.
 #[derive(Debug)]
-struct ByName;
+struct Preferred;
 
-impl Strategy for ByName {
+impl Strategy for Preferred {
     fn rank(&self, round: &Round<'_>) -> Ranking {
         let mut order: Vec<_> =
             round.candidates.iter().map(|m| Ranked { named: m.named(), reasons: Vec::new() }).collect();
-        order.sort_by(|a, b| a.named.member.cmp(&b.named.member));
+        order.sort_by_key(|r| PREFERENCE.iter().position(|name| *name == r.named.member.as_str()));
         Ranking { order, ..Ranking::default() }
     }
 }
