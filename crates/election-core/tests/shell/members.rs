@@ -1,7 +1,6 @@
 //! Members in this process, and what they did.
 
 use std::{
-    future::Future,
     net::SocketAddr,
     sync::{
         Arc, Mutex, OnceLock,
@@ -209,8 +208,8 @@ impl World {
             policy: self.policy(),
             leftovers: Leftovers::Wait,
         };
-        let (end, ending) = watch::channel(None);
-        let app = App { member, fate, stints: Arc::clone(&self.stints), ending };
+        let (end, _) = watch::channel(None);
+        let app = App { member, fate, stints: Arc::clone(&self.stints), end: end.clone() };
         let election = Election::join(session.clone(), config, app);
         Member { election, session, proxy: None, end }
     }
@@ -309,7 +308,7 @@ struct App {
     member: String,
     fate: Fate,
     stints: Stints,
-    ending: watch::Receiver<Option<String>>,
+    end: watch::Sender<Option<String>>,
 }
 
 impl Handler for App {
@@ -329,14 +328,12 @@ impl Handler for App {
         Ok(())
     }
 
-    fn lead(&self, _: &Leadership) -> impl Future<Output = Failure> + Send {
-        let mut ending = self.ending.clone();
-        async move {
-            match ending.wait_for(Option::is_some).await.map(|why| why.clone()) {
-                Ok(why) => Failure::new(why.unwrap_or_default()),
-                Err(_) => std::future::pending().await,
-            }
-        }
+    async fn lead(&self, _: &Leadership) -> Failure {
+        let mut ending = self.end.subscribe();
+        let why = ending.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        // That was one leadership's end, and not the next one's.
+        self.end.send_replace(None);
+        Failure::new(why.unwrap_or_default())
     }
 
     async fn stop(&self, order: &StopOrder) {
