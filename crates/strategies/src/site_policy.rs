@@ -189,7 +189,7 @@ mod tests {
             for failback in [Failback::Manual, Failback::Auto] {
                 for cause in Cause::ALL {
                     let pipeline = match (cause, on_failure, failback) {
-                        (Cause::Startup | Cause::MemberJoined, ..)
+                        (Cause::Startup | Cause::MemberJoined | Cause::TokensRaised, ..)
                         | (Cause::BetterCandidate, _, Failback::Auto) => {
                             "site-order incumbent priority oldest-ballot"
                         }
