@@ -91,6 +91,7 @@ async fn an_unseen_leader(world: &World) {
     wait_for("east-1 leads", SOON, || east.leads()).await;
     let other = world.join("east-2", "east").await;
     let west = world.join("west-1", "west").await;
+    wait_for("west-1 stands before west-2", SOON, || west.status().ballot.is_some()).await;
     let far = world.join("west-2", "west").await;
     wait_for("west-1 is next in line", SOON, || west.is_next()).await;
     let of_one_site = Probes::of(&[&west, &far]);
