@@ -12,6 +12,7 @@ mod invariants;
 mod mutants;
 mod narrate;
 mod process;
+mod published;
 mod runs;
 mod server;
 mod settings;
