@@ -135,6 +135,7 @@ transcripts! {
     single_first_election,
     single_restart_with_leftovers,
     suspected_leader,
+    suspected_elector_comes_back,
     seen_by_one_site,
     suspected_and_nobody_else,
     suspected_while_held,

@@ -21,11 +21,23 @@ pub(super) struct Elector {
     pub(super) watchdog: Watchdog,
     pub(super) op: Option<(OpId, Pending)>,
     pub(super) retry_at: Option<Time>,
-    /// The request for whose refusal everything was just read once more.
-    pub(super) checked: Option<String>,
+    /// For which step everything was just read once more.
+    pub(super) checked: Option<Grave>,
 }
 
-/// What is read once more before a request is refused, in this order.
+/// A step that can't be taken back, so that what it rests on is read once more before it
+/// is taken. Each znode is watched by itself: an elector that was frozen, or cut off for a
+/// moment, can see a decision that another member made meanwhile before it sees the place
+/// or the members that this was made for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Grave {
+    /// A request is refused.
+    Refusal(String),
+    /// Whoever stands in this place is put out of office, while this decision stands.
+    Ouster { decision: Option<i32>, place: Option<Meta> },
+}
+
+/// What is read once more before a grave step, in this order.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) enum Check {
     Elected,
@@ -35,7 +47,7 @@ pub(super) enum Check {
 
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Pending {
-    Check(String, Check),
+    Check(Grave, Check),
     Decision(Box<Elected>),
     ReadElected,
     Vacate,
@@ -88,6 +100,14 @@ impl Engine {
 
     fn carry_out(&mut self, verdict: Verdict) {
         let paths = self.config.paths.clone();
+        // It serves the pass that follows it, and none after that.
+        let checked = self.elector.as_mut().and_then(|elector| elector.checked.take());
+        if let Some(step) = self.grave(&verdict)
+            && checked.as_ref() != Some(&step)
+        {
+            let request = Request::Get { path: paths.elected() };
+            return self.elector_perform(request, Pending::Check(step, Check::Elected));
+        }
         let (request, pending) = match verdict {
             Verdict::Wait { reason, sentence, loud } => {
                 self.sentence.clone_from(&sentence);
@@ -95,7 +115,7 @@ impl Engine {
                 self.note(level, NoteKind::Skipped(reason), sentence);
                 return;
             }
-            Verdict::Write(elected, version) => {
+            Verdict::Write(elected, version) | Verdict::Depose(elected, version) => {
                 let path = paths.elected();
                 match (elected.encode(&path), version) {
                     (Ok(data), Some(version)) => {
@@ -116,13 +136,7 @@ impl Engine {
                     Pending::Vacate,
                 )
             }
-            Verdict::Refuse(name, version, request) if self.has_checked(&name) => {
-                return self.carry_out(Verdict::Answer(name, version, request));
-            }
-            Verdict::Refuse(name, ..) => {
-                (Request::Get { path: paths.elected() }, Pending::Check(name, Check::Elected))
-            }
-            Verdict::Answer(name, version, request) => {
+            Verdict::Answer(name, version, request) | Verdict::Refuse(name, version, request) => {
                 let path = paths.request(&name);
                 match request.encode(&path) {
                     Ok(data) => (Request::Set { path, data, version }, Pending::Answer(name, request)),
@@ -175,7 +189,7 @@ impl Engine {
                     Pending::ReadElected,
                 );
             }
-            (Pending::Check(name, check), outcome) => self.checked(name, check, outcome),
+            (Pending::Check(step, check), outcome) => self.checked(step, check, outcome),
             (Pending::ReadElected, Outcome::Got(node)) => self.see_elected(node.as_ref()),
             (Pending::Vacate, Outcome::Ok | Outcome::Missing | Outcome::Stale | Outcome::Unknown(_)) => {
                 self.elector_perform(
@@ -200,31 +214,38 @@ impl Engine {
         true
     }
 
-    fn has_checked(&self, name: &str) -> bool {
-        self.elector.as_ref().is_some_and(|e| e.checked.as_deref() == Some(name))
+    /// What there is to check before this verdict is carried out.
+    fn grave(&self, verdict: &Verdict) -> Option<Grave> {
+        let place = self.view.current.meta();
+        match verdict {
+            Verdict::Refuse(name, ..) => Some(Grave::Refusal(name.clone())),
+            Verdict::Depose(_, decision) => Some(Grave::Ouster { decision: *decision, place }),
+            Verdict::Vacate { decision, .. } => Some(Grave::Ouster { decision: Some(*decision), place }),
+            _ => None,
+        }
     }
 
-    /// One reading of those before a refusal. What differs from the view goes into it,
-    /// and the next pass may find that there is nothing to refuse.
-    fn checked(&mut self, name: String, check: Check, outcome: &Outcome) {
+    /// One reading of those before a grave step. What differs from the view goes into it,
+    /// and the next pass may find that there is no reason for the step.
+    fn checked(&mut self, step: Grave, check: Check, outcome: &Outcome) {
         let paths = self.config.paths.clone();
         match (check, outcome) {
             (Check::Elected, Outcome::Got(node)) => {
                 self.see_elected(node.as_ref());
                 let request = Request::Get { path: paths.current() };
-                self.elector_perform(request, Pending::Check(name, Check::Current));
+                self.elector_perform(request, Pending::Check(step, Check::Current));
             }
             (Check::Current, Outcome::Got(node)) => {
                 self.see_current(node.as_ref());
                 self.office_saw_place(node.as_ref());
                 let request = Request::Children { path: paths.nodes() };
-                self.elector_perform(request, Pending::Check(name, Check::Members));
+                self.elector_perform(request, Pending::Check(step, Check::Members));
             }
             (Check::Members, Outcome::Names(names)) => {
                 let same = names.len() == self.view.member_nodes.len()
                     && names.iter().all(|name| self.view.member_nodes.contains(name));
                 match &mut self.elector {
-                    Some(elector) if same => elector.checked = Some(name),
+                    Some(elector) if same => elector.checked = Some(step),
                     // The watch is about to tell.
                     _ => self.elector_later("the membership has changed and is being read"),
                 }

@@ -38,14 +38,14 @@ pub(super) enum Verdict {
     },
     /// Compare-and-set `leader/elected`; `None` as version means create it.
     Write(Box<Elected>, Option<i32>),
+    /// The same, and it puts someone out of office who does not know it yet.
+    Depose(Box<Elected>, Option<i32>),
     /// Delete `leader/current` in this version: it belongs to an excluded ballot. Only
     /// while the decision has that version.
     Vacate { place: i32, decision: i32 },
     /// Compare-and-set a request.
     Answer(String, i32, Box<Request>),
-    /// The same with a refusal. That is final, so what it rests on is read once more
-    /// before it is written: an elector that was frozen can see a request before it
-    /// sees the member that came meanwhile, or the leader that became READY.
+    /// The same with a refusal.
     Refuse(String, i32, Box<Request>),
     /// Remove a request that ended long ago.
     Trim(String),

@@ -99,6 +99,9 @@ impl Engine {
         if let Some(session) = self.session_of(epoch) {
             session.paused_since.get_or_insert(now);
             self.tell_work_until();
+            if let Some(elector) = &mut self.elector {
+                elector.checked = None;
+            }
         }
     }
 

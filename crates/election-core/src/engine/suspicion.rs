@@ -123,7 +123,7 @@ impl Facts<'_> {
         let suspects: Vec<_> = self.suspects().collect();
         let question = self.question(noticed);
         let why = match question.depose(&holder, &what, &suspects, self.current.is_some()) {
-            Ok(next) => return Verdict::Write(Box::new(next), Some(meta.version)),
+            Ok(next) => return Verdict::Depose(Box::new(next), Some(meta.version)),
             Err(Undecided::Held { sentence, until_ms }) => {
                 watchdog.wake_at(self.time_of(until_ms));
                 sentence

@@ -72,16 +72,21 @@ async fn a_lost_host(world: &World) {
     );
     let (elected, _) = snapshot.elected.as_ref().expect("there is a decision");
     assert_eq!((elected.term, elected.cause), (3, Cause::Suspected), "{}", elected.sentence);
-    assert!(west.status().fencing_token > old_token, "the resource can tell them apart");
+    let token = west.status().fencing_token;
+    assert!(token > old_token, "the resource can tell them apart");
     wait_for("east-1 has stopped by its lease", SOON, || !east.leads()).await;
     east.proxy().black_hole(false);
     let _ = east.proxy().cut().await;
     wait_for("east-1 stands by again", SOON, || matches!(east.status().role, Role::Standby | Role::Excluded))
         .await;
-    // The old elector is back with what it saw before it was lost, and may put west-1 out
-    // of office for a moment: it has read the decision again, and not yet the place.
-    wait_for("west-1 leads on", SOON, || west.leads()).await;
-    assert!(west.status().fencing_token > old_token);
+    // The old elector knows the new decision now, and leaves the new leader alone.
+    wait_for("east-1 knows who leads", SOON, || {
+        east.status().current.is_some_and(|current| current.member.as_str() == "west-1")
+    })
+    .await;
+    assert_eq!((west.leads(), west.status().fencing_token), (true, token));
+    let (elected, _) = world.snapshot().await.elected.expect("there is a decision");
+    assert_eq!(elected.term, 3, "{}", elected.sentence);
 }
 
 /// A leader that lives, and that its peers can't reach: it sees its place gone, and

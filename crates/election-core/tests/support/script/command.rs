@@ -81,10 +81,15 @@ impl Stage {
             ["cut", name] => self.member(name).map(|m| m.connected = false),
             ["hold", "operations", "of", name] => self.member(name).map(|m| m.holds_operations = true),
             ["hold", "watches", "of", name] => self.member(name).map(|m| m.holds_watches = true),
+            ["hold", "the", "watch", "of", name, "on", path] => {
+                let path = self.absolute(path);
+                self.member(name).map(|m| _ = m.unread.insert(path))
+            }
             ["let", "operations", "of", name, "go"] => self.member(name).map(|m| m.holds_operations = false),
             ["let", "go", name] => self.member(name).map(|m| {
                 m.holds_operations = false;
                 m.holds_watches = false;
+                m.unread.clear();
             }),
             ["lose", what @ ("reply" | "request"), name, verb, path] => {
                 self.losses.push(Loss {
@@ -212,6 +217,7 @@ impl Stage {
             frozen: false,
             holds_operations: false,
             holds_watches: false,
+            unread: BTreeSet::new(),
             inbox: VecDeque::new(),
             watched: BTreeMap::new(),
         };

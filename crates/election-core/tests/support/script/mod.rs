@@ -5,7 +5,7 @@ mod command;
 mod words;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt::Write as _,
     sync::Arc,
     time::Duration,
@@ -47,6 +47,8 @@ struct Member {
     holds_operations: bool,
     /// Its watches have fired, and are not read yet.
     holds_watches: bool,
+    /// Those of these znodes alone have fired, and are not read yet.
+    unread: BTreeSet<String>,
     inbox: VecDeque<Event>,
     watched: BTreeMap<Watched, Option<Versions>>,
 }
@@ -242,7 +244,13 @@ impl Stage {
                     |name: &String, held: fn(&Member) -> bool| self.members.get(name).is_some_and(held);
                 match pending {
                     Pending::Operation { member, .. } => !held(member, |m| m.holds_operations),
-                    Pending::Watch { member, .. } => !held(member, |m| m.holds_watches),
+                    Pending::Watch { member, watched } => {
+                        !held(member, |m| m.holds_watches)
+                            && !matches!(watched, Watched::Node(path) if self
+                                .members
+                                .get(member)
+                                .is_some_and(|m| m.unread.contains(path)))
+                    }
                 }
             });
             let Some(pending) = ready.and_then(|at| self.pending.remove(at)) else {
