@@ -22,7 +22,7 @@ use zk_session::{
     Recovery, Session, SessionState, sleep_until,
 };
 
-for_each_driver!(
+on_each_server!(
     each_future_can_be_dropped_at_each_of_its_polls,
     a_thousand_dropped_operations_leave_room_for_others,
     what_is_dropped_by_a_timeout_happens_at_most_once,

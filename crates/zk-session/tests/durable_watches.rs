@@ -17,8 +17,8 @@ use common::{Bed, PATIENCE, builder_for, soon, wait_state};
 use tokio::time::sleep;
 use zk_session::{Children, CreateMode, DriverKind, Epoch, Node, Observed, Session, SessionState};
 
-for_each_driver!(
-    watches_tell_the_history_in_order_and_never_miss_its_end,
+on_each_server!(
+    watches_tell_the_history_in_order_and_never_miss_its_end;
     watches_tell_the_history_whatever_server_they_are_moved_to,
 );
 

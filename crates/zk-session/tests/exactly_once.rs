@@ -11,7 +11,7 @@ use common::Bed;
 use zk_session::{CreateMode, DriverKind, MultiOp, Recovery, Session, SessionId};
 use zk_testkit::{Loss, Lost, Proxy, Which};
 
-for_each_driver!(
+on_each_server!(
     every_operation_happens_once_whichever_answer_is_lost,
     every_operation_happens_once_whichever_request_is_lost,
 );

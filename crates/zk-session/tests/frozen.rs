@@ -19,7 +19,7 @@ use zk_testkit::Op;
 const ADDRESS: &str = "ZK_SESSION_TEST_ADDRESS";
 const DRIVER: &str = "ZK_SESSION_TEST_DRIVER";
 
-for_each_driver!(a_frozen_process_finds_its_session_over_before_it_does_anything);
+on_each_server!(a_frozen_process_finds_its_session_over_before_it_does_anything);
 
 /// Writes as long as its lease is valid, and prints the time of each write that it was allowed.
 #[test]

@@ -10,7 +10,7 @@ use common::{Bed, PATIENCE, TIMEOUT, soon, wait_for, wait_state};
 use zk_session::{BootTime, DriverKind, Epoch, Lease, SessionState, lease_margin, sleep_until};
 use zk_testkit::Op;
 
-for_each_driver!(
+on_each_server!(
     a_lease_is_given_by_beats_and_grows,
     nobody_beats_unless_a_lease_is_kept,
     a_lease_ends_in_a_black_hole_before_the_server_expires_the_session,

@@ -8,7 +8,7 @@ use common::{Bed, PATIENCE, eventually, soon};
 use zk_session::{CreateMode, DriverKind, OpError, Recovery};
 use zk_testkit::{Op, Which};
 
-for_each_driver!(
+on_each_server!(
     znodes_are_created_read_changed_and_deleted,
     refusals_say_what_and_where,
     a_chroot_is_put_before_each_path,

@@ -13,7 +13,7 @@ use zk_session::{
 };
 use zk_testkit::{Installation, Op};
 
-for_each_driver!(
+on_each_server!(
     nobody_else_gets_at_what_the_creator_keeps_to_itself,
     everybody_may_read_what_is_shown_to_the_world,
     by_default_what_is_created_is_open,

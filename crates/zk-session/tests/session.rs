@@ -11,7 +11,7 @@ use zk_session::{
     CloseOutcome, ConnectError, CreateMode, DriverKind, Epoch, InactiveReason, OpError, Session, SessionState,
 };
 
-for_each_driver!(
+on_each_server!(
     a_session_is_made_and_closed,
     the_servers_bound_is_granted_not_what_was_asked,
     a_cut_pauses_and_the_same_session_resumes,
@@ -23,7 +23,7 @@ for_each_driver!(
     closing_in_a_black_hole_is_bounded,
     dropping_the_last_handle_closes_the_session,
     an_unreachable_server_is_named_in_time,
-    a_silent_server_is_named_in_time,
+    a_silent_server_is_named_in_time;
     a_session_survives_the_loss_of_its_server,
 );
 

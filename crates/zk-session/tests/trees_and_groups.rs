@@ -12,7 +12,7 @@ use common::{Bed, PATIENCE, soon};
 use zk_session::{Acl, CreateMode, DriverKind, MultiOp, MultiResult, OpError, Session, UnknownCause};
 use zk_testkit::{Op, Which};
 
-for_each_driver!(
+on_each_server!(
     a_tree_is_deleted_to_its_root,
     a_tree_is_deleted_whatever_reply_is_lost,
     a_tree_that_took_the_place_of_the_one_meant_is_spared,

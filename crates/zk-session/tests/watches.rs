@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{Bed, PATIENCE, TIMEOUT, eventually, soon, wait_for, wait_state};
 use zk_session::{CreateMode, DriverKind, Epoch, HeldStatus, OpError, Session, SessionId, SessionState};
 
-for_each_driver!(
+on_each_server!(
     data_is_told_once_and_after_each_change,
     children_are_told_once_and_after_each_change,
     what_changed_during_a_cut_is_told,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use zk_session::{DriverKind, Session, SessionBuilder, SessionState};
-use zk_testkit::{Ensemble, Proxy};
+use zk_testkit::{Proxy, ServerKind, Servers};
 
 /// The servers' tick.
 pub const TICK: Duration = Duration::from_millis(500);
@@ -24,14 +24,14 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server, a proxy in front of it and a builder for sessions through the proxy. Every test has its own.
 pub struct Bed {
-    pub ensemble: Ensemble,
+    pub ensemble: Servers,
     pub proxy: Proxy,
     pub driver: DriverKind,
 }
 
 impl Bed {
     pub async fn start(driver: DriverKind) -> Self {
-        let ensemble = Ensemble::builder().servers(1).tick_time(TICK).start().await.unwrap();
+        let ensemble = Servers::start(server_kind(), 1, TICK).await.unwrap();
         let proxy = Proxy::start(ensemble.addresses()[0]).await.unwrap();
         Self { ensemble, proxy, driver }
     }
@@ -50,6 +50,15 @@ impl Bed {
     pub async fn observer(&self) -> Session {
         builder(DriverKind::default(), self.ensemble.addresses()[0]).connect().await.unwrap()
     }
+}
+
+tokio::task_local! {
+    /// Which servers a test's bed has; Apache ZooKeeper unless it is said.
+    pub static SERVERS: ServerKind;
+}
+
+fn server_kind() -> ServerKind {
+    SERVERS.try_with(|kind| *kind).unwrap_or_default()
 }
 
 pub fn builder(driver: DriverKind, address: SocketAddr) -> SessionBuilder {
@@ -162,24 +171,40 @@ impl std::io::Write for Captured {
     }
 }
 
-/// Each test for each driver that is compiled in.
+/// Each test for each driver that is compiled in, on Apache ZooKeeper.
 #[macro_export]
 macro_rules! for_each_driver {
     ($($name:ident),+ $(,)?) => {
         #[cfg(feature = "zookeeper-client")]
-        mod zookeeper_client {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                $crate::common::log();
-                super::$name(zk_session::DriverKind::ZookeeperClient).await;
-            })+
-        }
+        $crate::tests_on!(zookeeper_client, ZookeeperClient, Apache, $($name),+);
         #[cfg(feature = "zookeeper-async")]
-        mod zookeeper_async {
+        $crate::tests_on!(zookeeper_async, ZookeeperAsync, Apache, $($name),+);
+    };
+}
+
+/// Each test for each driver, on Apache ZooKeeper and on the server in this process. For tests whose only servers are
+/// those of [`Bed`]. What stands after a semicolon runs on Apache ZooKeeper alone.
+#[macro_export]
+macro_rules! on_each_server {
+    ($($name:ident),+ $(; $($real:ident),+)? $(,)?) => {
+        $crate::for_each_driver!($($name,)+ $($($real,)+)?);
+        #[cfg(feature = "zookeeper-client")]
+        $crate::tests_on!(zookeeper_client_in_process, ZookeeperClient, InProcess, $($name),+);
+        #[cfg(feature = "zookeeper-async")]
+        $crate::tests_on!(zookeeper_async_in_process, ZookeeperAsync, InProcess, $($name),+);
+    };
+}
+
+/// Each test for one driver and one kind of servers, in a module of that name.
+#[macro_export]
+macro_rules! tests_on {
+    ($module:ident, $driver:ident, $servers:ident, $($name:ident),+) => {
+        mod $module {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
                 $crate::common::log();
-                super::$name(zk_session::DriverKind::ZookeeperAsync).await;
+                let test = super::$name(zk_session::DriverKind::$driver);
+                $crate::common::SERVERS.scope(zk_testkit::ServerKind::$servers, test).await;
             })+
         }
     };
