@@ -203,6 +203,30 @@ impl Ensemble {
         }
     }
 
+    /// Stops and starts every running server, one after the other, the leader last, as an
+    /// operator would for an upgrade: the next one only when the one before serves again,
+    /// for which each is given `within`. With three servers there is a quorum all the time.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop), [`start_server`](Self::start_server) and
+    /// [`wait_server_serving`](Self::wait_server_serving); the servers after it are then as
+    /// they were.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave one server stopped.
+    pub async fn rolling_restart(&self, within: Duration) -> Result<(), Error> {
+        let leader = self.leader().await;
+        let mut order: Vec<usize> = (0..self.servers.len()).collect();
+        order.retain(|index| self.servers[*index].pid().is_some());
+        order.sort_by_key(|index| Some(*index) == leader);
+        for index in order {
+            self.stop(index).await?;
+            self.start_server(index).await?;
+            self.wait_server_serving(index, within).await?;
+        }
+        Ok(())
+    }
+
     /// Freezes a server by SIGSTOP: its connections stay open, nothing is answered. It stands still
     /// when this returns, which blocks for as long as the machine needs for that, commonly less than
     /// a millisecond.

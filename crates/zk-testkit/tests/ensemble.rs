@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use zk_session::{CreateMode, Session};
 use zk_testkit::{Ensemble, Error, Mode, PortReservation};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -71,6 +72,27 @@ async fn a_stopped_majority_takes_the_service_away() {
     ensemble.start_server(0).await.unwrap();
     ensemble.wait_serving(SOON).await.unwrap();
     assert!(ensemble.leader().await.is_some());
+}
+
+#[tokio::test]
+async fn a_rolling_restart_keeps_every_session() {
+    let ensemble = Ensemble::start(3).await.unwrap();
+    let before: Vec<_> = ensemble.servers().iter().map(|server| server.pid()).collect();
+    let session = Session::builder(ensemble.connect_string())
+        .session_timeout(Duration::from_secs(10))
+        .connect()
+        .await
+        .unwrap();
+    let incarnation = session.active().await.unwrap();
+    incarnation.create("/kept", "by its session", CreateMode::Ephemeral).await.unwrap();
+
+    ensemble.rolling_restart(SOON).await.unwrap();
+
+    let after: Vec<_> = ensemble.servers().iter().map(|server| server.pid()).collect();
+    assert!(before.iter().zip(&after).all(|(old, new)| new.is_some() && old != new), "{before:?} {after:?}");
+    assert!(!incarnation.is_over(), "its session is still the same");
+    assert!(session.get("/kept").await.unwrap().is_some());
+    assert_eq!(session.active().await.unwrap().session_id(), incarnation.session_id());
 }
 
 #[tokio::test]

@@ -146,6 +146,40 @@ impl TestServerBuilder {
         Ok(TestServer::assemble(shared, addresses, tasks))
     }
 
+    /// Starts it on a thread of its own, for tests and programs that have no tokio
+    /// runtime, or that block theirs. The thread ends with the server. There is no
+    /// virtual time for it.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), zk_testkit::Error> {
+    /// let server = zk_testkit::TestServer::builder().start_on_thread()?;
+    /// std::net::TcpStream::connect(server.addresses()[0]).expect("it listens");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), and [`Error::Io`] if there can be no thread.
+    pub fn start_on_thread(self) -> Result<TestServer, Error> {
+        let (tell, started) = std::sync::mpsc::sync_channel(1);
+        let (end, ended) = tokio::sync::oneshot::channel();
+        let serve = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = match runtime.context(|| "cannot make a tokio runtime".to_owned()) {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(tell.send(Err(error))),
+            };
+            runtime.block_on(async {
+                // Without a receiver the server is dropped here, and `ended` resolves.
+                let _ = tell.send(self.start().await.map(|server| server.on_thread(end)));
+                let _ = ended.await;
+            });
+        };
+        let thread = std::thread::Builder::new().name("zookeeper".to_owned()).spawn(serve);
+        thread.context(|| "cannot start a thread".to_owned())?;
+        started.recv().unwrap_or_else(|_| Err(Error::Settings("the server's thread has ended".to_owned())))
+    }
+
     fn check(&self) -> Result<(), Error> {
         let refuse = |what: String| Err(Error::Settings(what));
         if !self.ip.is_loopback() {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::builder::TestServerBuilder;
@@ -20,8 +21,9 @@ use crate::{Error, Loss, Which};
 /// methods that take a server's index panic if there is none, as a slice does.
 ///
 /// It works on the tokio runtime that it was started on, in that runtime's time: with
-/// tokio's clock paused, sessions expire in virtual time. It ends when it is dropped,
-/// with all its connections.
+/// tokio's clock paused, sessions expire in virtual time. Without a runtime it works
+/// [on a thread of its own](TestServerBuilder::start_on_thread). It ends when it is
+/// dropped, with all its connections.
 ///
 /// # The three-server shape
 /// With [`servers(3)`](TestServerBuilder::servers) there are three ports and one log.
@@ -34,6 +36,8 @@ pub struct TestServer {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
     tasks: Vec<JoinHandle<()>>,
+    /// Its thread, if it has one of its own, ends when this is dropped.
+    thread: Option<oneshot::Sender<()>>,
 }
 
 /// A session of a [`TestServer`].
@@ -72,7 +76,13 @@ impl TestServer {
         addresses: Vec<SocketAddr>,
         tasks: Vec<JoinHandle<()>>,
     ) -> Self {
-        Self { shared, addresses, tasks }
+        Self { shared, addresses, tasks, thread: None }
+    }
+
+    /// The same, with a thread that ends with it.
+    pub(super) fn on_thread(mut self, end: oneshot::Sender<()>) -> Self {
+        self.thread = Some(end);
+        self
     }
 
     /// What a client is given: `127.0.0.1:p1,127.0.0.1:p2,...`.
@@ -297,5 +307,6 @@ impl Drop for TestServer {
         for task in &self.tasks {
             task.abort();
         }
+        drop(self.thread.take());
     }
 }
