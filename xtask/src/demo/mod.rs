@@ -6,6 +6,7 @@ mod http;
 mod ledger;
 mod narrator;
 mod operator;
+mod servers;
 mod stage;
 mod summary;
 mod sweep;
@@ -13,19 +14,19 @@ mod worker;
 
 use std::process::ExitCode;
 
-use crate::packages;
+use crate::cli::DemoArgs;
 use narrator::Narrator;
+use servers::Servers;
 use stage::{Programs, Stage};
 
 /// Plays the demo. Success only if everything held that it shows.
-pub(crate) async fn run(keep: bool) -> anyhow::Result<ExitCode> {
-    packages::ensure_zookeeper().await?;
+pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     eprintln!("building dr-worker and ledger (the first time this takes some minutes)");
     let programs = Programs::build().await?;
 
     let mut narrator = Narrator::start();
     // Dropping it, on Ctrl-C too, ends every process and removes every file.
-    let mut stage = Stage::set(programs, &narrator).await?;
+    let mut stage = Stage::set(programs, Servers::start(args.real, &narrator).await?)?;
     let played = acts::play(&mut stage, &mut narrator).await;
     match &played {
         Ok(summary) => print!("\n{summary}"),
@@ -34,7 +35,7 @@ pub(crate) async fn run(keep: bool) -> anyhow::Result<ExitCode> {
             eprintln!("the demo FAILED after {}: {error:#}", narrator.time());
         }
     }
-    if keep {
+    if args.keep {
         print!("\n{}", stage.what_to_try()?);
         // Until Ctrl-C.
         std::future::pending::<()>().await;

@@ -7,19 +7,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tempfile::TempDir;
-use zk_testkit::{Ensemble, PortReservation};
+use zk_testkit::PortReservation;
 
 use super::ledger::Ledger;
-use super::narrator::Narrator;
 use super::operator::{self, Operator};
+use super::servers::{self, Servers};
 use super::sweep;
 use super::worker::{JOB, Status, Worker};
 use crate::cargo;
 
 const SITES: [&str; 2] = ["east", "west"];
 const WORKERS_PER_SITE: u32 = 2;
-/// ZooKeeper's tick here: short, so that short sessions are granted.
-const TICK: Duration = Duration::from_millis(500);
 /// For workers that were asked to end. A job is given two seconds of it.
 const END_WITHIN: Duration = Duration::from_secs(10);
 /// For guards and jobs after their workers have ended.
@@ -40,7 +38,7 @@ impl Programs {
     }
 }
 
-/// The ensemble, the workers, their files.
+/// The servers, the workers, their files.
 ///
 /// Dropping it ends every process and removes every file; [`strike`](Self::strike)
 /// does the same and tells whether anything was left behind.
@@ -50,7 +48,7 @@ pub(crate) struct Stage {
     pub(crate) ledger: Ledger,
     pub(crate) operator: Operator,
     programs: Programs,
-    ensemble: Ensemble,
+    servers: Servers,
     dir: TempDir,
     _ports: PortReservation,
 }
@@ -67,17 +65,9 @@ pub(crate) struct Leader {
 }
 
 impl Stage {
-    /// Starts the ensemble, and no worker yet.
-    pub(crate) async fn set(programs: Programs, narrator: &Narrator) -> anyhow::Result<Self> {
+    /// Takes the servers, and starts no worker yet.
+    pub(crate) fn set(programs: Programs, servers: Servers) -> anyhow::Result<Self> {
         let dir = tempfile::Builder::new().prefix("dr-demo-").tempdir().context("no temporary directory")?;
-        narrator.say("starting three ZooKeeper servers on this machine");
-        let ensemble = Ensemble::builder().servers(3).tick_time(TICK).start().await?;
-        let leader = ensemble
-            .leader()
-            .await
-            .map_or_else(String::new, |leader| format!("; server {} leads their quorum", leader + 1));
-        narrator.say(format!("they serve at {}{leader}", ensemble.connect_string()));
-
         let count = SITES.len() * WORKERS_PER_SITE as usize;
         let ports = PortReservation::take(count)?;
         let mut free = ports.ports().iter().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, *port)));
@@ -93,11 +83,11 @@ impl Stage {
             ledger: Ledger::new(&programs.ledger, &orders, dir.path()),
             operator: Operator {
                 program: programs.dr_worker.clone(),
-                options: options(&[config("base.toml")], &shared_settings(&ensemble)),
+                options: options(&[config("base.toml")], &shared_settings(&servers)),
             },
             workers,
             programs,
-            ensemble,
+            servers,
             dir,
             _ports: ports,
         })
@@ -109,7 +99,7 @@ impl Stage {
 
     /// Starts the workers of a site that do not run.
     pub(crate) fn start_site(&mut self, site: &str) -> anyhow::Result<()> {
-        let shared = shared_settings(&self.ensemble);
+        let shared = shared_settings(&self.servers);
         let job = toml_array(&self.ledger.job());
         let dir = self.dir.path().to_owned();
         for worker in self.workers.iter_mut().filter(|worker| worker.site == site && worker.pid().is_none()) {
@@ -195,7 +185,7 @@ impl Stage {
         let script = script.display();
 
         let mut text =
-            format!("It goes on running until Ctrl-C.\n\n  ZooKeeper  {}\n", self.ensemble.connect_string());
+            format!("It goes on running until Ctrl-C.\n\n  ZooKeeper  {}\n", self.servers.connect_string());
         for worker in &self.workers {
             text.push_str(&format!(
                 "  {:<10} http://{}/status  log {}\n",
@@ -246,10 +236,10 @@ fn config(file: &str) -> PathBuf {
 }
 
 /// What differs from the files in `config/`, which are written for real machines.
-fn shared_settings(ensemble: &Ensemble) -> Vec<String> {
+fn shared_settings(servers: &Servers) -> Vec<String> {
     vec![
-        format!("zookeeper.connect={}", ensemble.connect_string()),
-        format!("zookeeper.tick_time={}ms", TICK.as_millis()),
+        format!("zookeeper.connect={}", servers.connect_string()),
+        format!("zookeeper.tick_time={}ms", servers::TICK.as_millis()),
         // Shorter than in production, so that nobody has to wait for it long.
         "zookeeper.session_timeout=6s".to_owned(),
         // Shows three levels: another worker of the site, the other site, an operator.
