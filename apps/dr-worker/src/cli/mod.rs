@@ -2,6 +2,8 @@
 
 mod config;
 mod contest;
+#[cfg(feature = "dev")]
+mod dev;
 mod election;
 mod history;
 mod list;
@@ -77,6 +79,10 @@ enum Verb {
     /// Make every fencing token from now on newer than one, after the ensemble was restored from
     /// a copy: zxids, and the tokens made from them, go back then.
     RaiseToken(tokens::RaiseTokenArguments),
+    /// Start a stand-in for ZooKeeper and one worker in this process, for a first look. Not for
+    /// production: the server keeps nothing, and ends with the worker.
+    #[cfg(feature = "dev")]
+    Dev(dev::DevArguments),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigVerb),
@@ -96,6 +102,18 @@ enum ConfigVerb {
     Show,
 }
 
+impl Verb {
+    /// Whether it runs until it is ended.
+    fn is_daemon(&self) -> bool {
+        match self {
+            Self::Run => true,
+            #[cfg(feature = "dev")]
+            Self::Dev(_) => true,
+            _ => false,
+        }
+    }
+}
+
 impl Global {
     fn sources(&self) -> Sources {
         Sources::with_environment(self.paths.clone(), self.sets.clone())
@@ -112,7 +130,7 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::Usage } else { ExitCode::Done };
         }
     };
-    let usual = if matches!(arguments.verb, Verb::Run) { Usual::Daemon } else { Usual::Command };
+    let usual = if arguments.verb.is_daemon() { Usual::Daemon } else { Usual::Command };
     logging::init(arguments.global.levels.clone(), usual);
     let dispatched = panic::catch_unwind(|| dispatch(&arguments));
     let error = match dispatched {
@@ -139,6 +157,8 @@ fn dispatch(arguments: &Arguments) -> Result<(), Error> {
         Verb::Failover(failover) => block_on(request::failover(failover, &global.sources(), global.output)),
         Verb::History(history) => block_on(history::run(history, &global.sources(), global.output)),
         Verb::RaiseToken(raise) => block_on(tokens::raise(raise, &global.sources(), global.output)),
+        #[cfg(feature = "dev")]
+        Verb::Dev(dev) => dev::run(dev, global),
         Verb::Config(ConfigVerb::Check) => config::check(&global.sources()),
         Verb::Config(ConfigVerb::Show) => config::show(&global.sources(), global.output),
         Verb::Completions { shell } => {

@@ -73,8 +73,13 @@ pub(crate) struct Running {
 impl Running {
     /// Starts it, with `http.listen` at a port that the system chooses.
     pub(crate) fn start(command: &mut Command) -> Self {
+        Self::start_as(command, &["run"])
+    }
+
+    /// The same with another verb, and what belongs to it.
+    pub(crate) fn start_as(command: &mut Command, verb: &[&str]) -> Self {
         set(command, &["http.listen=127.0.0.1:0"]);
-        let mut child = command.arg("run").stderr(Stdio::piped()).spawn().expect("dr-worker can be started");
+        let mut child = command.args(verb).stderr(Stdio::piped()).spawn().expect("dr-worker can be started");
         let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut text = String::new();
         let port = loop {

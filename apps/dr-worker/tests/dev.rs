@@ -1,0 +1,50 @@
+//! `dev`: a server and a worker in one process.
+
+#![cfg(feature = "dev")]
+
+mod support;
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use support::{Outcome, Running, dr_worker, set, taken_port, until};
+use zk_testkit::PortReservation;
+
+#[test]
+fn it_leads_and_other_commands_find_it_and_nothing_stays() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let token = dir.path().join("token");
+    let script = format!("echo $DR_FENCING_TOKEN > {}; exec sleep 600", token.display());
+    let reserved = PortReservation::take(1).expect("a port");
+    let port = reserved.ports()[0].to_string();
+    let mut command = dr_worker();
+    command.env("TMPDIR", dir.path());
+    let mut worker =
+        Running::start_as(&mut command, &["dev", "--port", &port, "--", "/bin/sh", "-c", &script]);
+    until("the job runs with a token", || {
+        fs::read_to_string(&token).is_ok_and(|text| text.trim().parse::<u64>().is_ok_and(|token| token > 0))
+    });
+    until("it leads", || worker.code("/leader") == 200);
+
+    let mut list = dr_worker();
+    set(&mut list, &[&format!("zookeeper.connect=127.0.0.1:{port}")]);
+    let listed = Outcome::of(list.args(["--output", "json", "list"]));
+    listed.assert(0, &[]);
+    let listed: Value = serde_json::from_str(&listed.stdout).expect("an object");
+    assert_eq!(listed["leader"]["member"], "dev-1", "{listed}");
+    assert_eq!(listed["election"], "dev", "{listed}");
+
+    worker.signal(Signal::SIGTERM);
+    assert!(worker.ended().success());
+    let left: Vec<_> =
+        fs::read_dir(dir.path()).expect("it is there").flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left, ["token"], "the worker's own files are removed");
+}
+
+#[test]
+fn a_port_in_use_is_said() {
+    let (_taken, port) = taken_port();
+    let port = port.to_string();
+    Outcome::of(dr_worker().args(["dev", "--port", &port])).assert(1, &["is in use", &port]);
+}
