@@ -320,10 +320,11 @@ impl Engine {
             }
             (Step::Place(ballot), Outcome::Names(names)) => self.found_ballots(ballot, names),
             (Step::Standing(_), Outcome::Changed { version, .. }) => {
+                // A watch may have been quicker, and have told of what came after it already.
                 if let (Some((_, known)), Some(written)) =
-                    (&mut self.registration.stands, self.node_written.take())
+                    (&self.registration.stands, self.node_written.take())
+                    && known < version
                 {
-                    *known = *version;
                     self.registration.stands = Some((written, *version));
                 }
             }

@@ -76,7 +76,7 @@ over_both_drivers! {
         wait_for("east-1 leads", SOON, || east.leads()).await;
         let request = world.ask(RequestKind::Switchover, Target::Member("west-1".parse().unwrap()), false).await;
         assert!(matches!(request.state, RequestState::Done { ref leader, .. } if leader.as_str() == "west-1"), "{request:?}");
-        assert!(west.leads());
+        wait_for("west-1 knows that it leads", SOON, || west.leads()).await;
         assert_eq!(east.status().role, Role::Standby);
         world.no_overlap();
         let again = world.ask(RequestKind::Switchover, Target::Member("west-1".parse().unwrap()), false).await;
@@ -158,7 +158,7 @@ over_both_drivers! {
         wait_for("east-1 is stepping down", SOON, || east.status().role == Role::SteppingDown).await;
         let forced = world.ask(RequestKind::Failover, Target::Site("west".parse().unwrap()), true).await;
         assert!(matches!(forced.state, RequestState::Done { ref leader, .. } if leader.as_str() == "west-1"), "{forced:?}");
-        assert!(west.leads());
+        wait_for("west-1 knows that it leads", SOON, || west.leads()).await;
         let plain = world.request(&plain).await;
         assert!(plain.state.is_final(), "{plain:?}");
     }
@@ -248,7 +248,7 @@ over_both_drivers! {
         session.set(&path, good.data, None).await.unwrap();
         let request = world.ask(RequestKind::Switchover, Target::Any, false).await;
         assert!(matches!(request.state, RequestState::Done { .. }), "{request:?}");
-        assert!(west.leads());
+        wait_for("west-1 knows that it leads", SOON, || west.leads()).await;
     }
 
     /// The history says who led when, and why.

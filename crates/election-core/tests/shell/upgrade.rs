@@ -30,7 +30,8 @@ async fn upgrade(world: &World) {
     wait_for("west-1 is next in line", SOON, || new.is_next()).await;
     let moved = world.ask(RequestKind::Switchover, Target::Any, false).await;
     assert!(matches!(moved.state, RequestState::Done { .. }), "{moved:?}");
-    assert!(new.leads());
+    // The elector can know that it is READY before the new leader itself does.
+    wait_for("west-1 leads", SOON, || new.leads()).await;
     assert_eq!(format().await, Some(VERSION));
 
     // The old one is replaced by a new one: a new elector, and nobody else to think of.
@@ -39,7 +40,7 @@ async fn upgrade(world: &World) {
     wait_for("the new east-1 is next in line", SOON, || replaced.is_next()).await;
     let moved = world.ask(RequestKind::Switchover, Target::Any, false).await;
     assert!(matches!(moved.state, RequestState::Done { .. }), "{moved:?}");
-    assert!(replaced.leads());
+    wait_for("the new east-1 leads", SOON, || replaced.leads()).await;
     assert_eq!(format().await, Some(NEWEST));
 
     // Somebody goes back: what stands is written anew, so that it can be read.

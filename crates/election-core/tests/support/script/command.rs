@@ -81,6 +81,7 @@ impl Stage {
             ["cut", name] => self.member(name).map(|m| m.connected = false),
             ["hold", "operations", "of", name] => self.member(name).map(|m| m.holds_operations = true),
             ["hold", "watches", "of", name] => self.member(name).map(|m| m.holds_watches = true),
+            ["hold", "replies", "to", name] => self.member(name).map(|m| m.holds_replies = true),
             ["hold", "the", "watch", "of", name, "on", path] => {
                 let path = self.absolute(path);
                 self.member(name).map(|m| _ = m.unread.insert(path))
@@ -89,6 +90,7 @@ impl Stage {
             ["let", "go", name] => self.member(name).map(|m| {
                 m.holds_operations = false;
                 m.holds_watches = false;
+                m.holds_replies = false;
                 m.unread.clear();
             }),
             ["lose", what @ ("reply" | "request"), name, verb, path] => {
@@ -217,6 +219,7 @@ impl Stage {
             frozen: false,
             holds_operations: false,
             holds_watches: false,
+            holds_replies: false,
             unread: BTreeSet::new(),
             inbox: VecDeque::new(),
             watched: BTreeMap::new(),

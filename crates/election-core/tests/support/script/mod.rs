@@ -47,6 +47,8 @@ struct Member {
     holds_operations: bool,
     /// Its watches have fired, and are not read yet.
     holds_watches: bool,
+    /// Its operations are applied, and the replies are on their way.
+    holds_replies: bool,
     /// Those of these znodes alone have fired, and are not read yet.
     unread: BTreeSet<String>,
     inbox: VecDeque<Event>,
@@ -66,6 +68,7 @@ struct Loss {
 enum Pending {
     Operation { member: String, session: i64, op: OpId, request: Request },
     Watch { member: String, watched: Watched },
+    Reply { member: String, event: Event },
 }
 
 /// The stage.
@@ -244,6 +247,7 @@ impl Stage {
                     |name: &String, held: fn(&Member) -> bool| self.members.get(name).is_some_and(held);
                 match pending {
                     Pending::Operation { member, .. } => !held(member, |m| m.holds_operations),
+                    Pending::Reply { member, .. } => !held(member, |m| m.holds_replies),
                     Pending::Watch { member, watched } => {
                         !held(member, |m| m.holds_watches)
                             && !matches!(watched, Watched::Node(path) if self
@@ -261,6 +265,7 @@ impl Stage {
                     self.operation(&member, session, op, &request)?;
                 }
                 Pending::Watch { member, watched } => self.read_watch(&member, watched)?,
+                Pending::Reply { member, event } => self.feed(&member, event)?,
             }
         }
         if steps.is_some() {
@@ -304,7 +309,12 @@ impl Stage {
             }
         };
         self.changed(&applied.changed);
-        self.feed(name, Event::Done { op, outcome })
+        let event = Event::Done { op, outcome };
+        if self.members.get(name).is_some_and(|member| member.holds_replies) {
+            self.pending.push_back(Pending::Reply { member: name.to_owned(), event });
+            return Ok(());
+        }
+        self.feed(name, event)
     }
 
     fn read_watch(&mut self, name: &str, watched: Watched) -> Result<(), String> {
