@@ -377,6 +377,7 @@ fn the_job_gets_nothing_of_the_worker_that_it_must_not_have() {
         "DR_JOB=orders",
         "DR_MEMBER=east-1",
         "DR_SITE=east",
+        "DR_SLOT=0",
         "DR_TERM=7",
         "DR_FENCING_TOKEN=42",
         "DR_CAUSE=startup",

@@ -62,9 +62,23 @@ impl Paths {
         format!("{}/leader/elected", self.base)
     }
 
-    /// The place of the leader.
-    pub fn current(&self) -> String {
-        format!("{}/leader/current", self.base)
+    /// The place of the leader of `slot`: `leader/current` for the first, which in most
+    /// elections is the only one, and `leader/current-1` and so on for the others.
+    ///
+    /// A slot has the same place however many there are, so that an election that grows
+    /// or shrinks never has two places for one leadership.
+    pub fn place(&self, slot: usize) -> String {
+        match slot {
+            0 => format!("{}/leader/current", self.base),
+            slot => format!("{}/leader/current-{slot}", self.base),
+        }
+    }
+
+    /// The slot whose place `path` is.
+    pub fn slot_of(&self, path: &str) -> Option<usize> {
+        let rest = path.strip_prefix(&self.base)?.strip_prefix("/leader/current")?;
+        let slot = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
+        (self.place(slot) == path).then_some(slot)
     }
 
     /// The parent of the leader's place.
@@ -125,5 +139,18 @@ mod tests {
         assert!(Paths::new("dr", "orders").is_err());
         assert!(Paths::new("/dr//x", "orders").is_err());
         assert!(Paths::new("/dr", "a/b").is_err());
+    }
+
+    #[test]
+    fn a_slot_has_one_place() {
+        let paths = Paths::new("/dr", "orders").unwrap();
+        assert_eq!(paths.place(0), "/dr/orders/leader/current");
+        assert_eq!(paths.place(2), "/dr/orders/leader/current-2");
+        for slot in [0, 1, 15] {
+            assert_eq!(paths.slot_of(&paths.place(slot)), Some(slot));
+        }
+        for other in ["elected", "current-0", "current-01", "current-", "currently", "current-1/x"] {
+            assert_eq!(paths.slot_of(&format!("/dr/orders/leader/{other}")), None, "{other}");
+        }
     }
 }

@@ -7,8 +7,8 @@
 use std::fmt;
 
 use crate::{
-    ids::{Ballot, MemberId},
-    record::{Cause, Control, Elected, Exclusion, MemberRecord, Named, Previous},
+    ids::Ballot,
+    record::{Cause, Control, Exclusion, MemberRecord, Named, Previous},
 };
 
 /// Decides who should lead.
@@ -33,6 +33,8 @@ pub struct Round<'a> {
     pub incumbent: Option<&'a Ballot>,
     /// The leader that failed, when [`Cause::is_failure`].
     pub failed: Option<&'a Previous>,
+    /// Who leads the other slots of the election: not a candidate for this one.
+    pub others: &'a [Named],
     /// Who may not be named for a while.
     pub exclusions: &'a [Exclusion],
     /// Standing orders.
@@ -61,6 +63,26 @@ impl Ranking {
     pub fn refusal(&self, ballot: &Ballot) -> Option<&Refused> {
         self.refused.iter().find(|r| r.named.ballot == *ballot)
     }
+}
+
+/// Fills so many slots, one after the other: ranks for each of them the candidates
+/// that lead no other, those that were chosen before included. The best of each
+/// ranking is who is chosen; where nobody is left the order is empty.
+///
+/// As pure as the strategy that it asks.
+pub fn choose(strategy: &dyn Strategy, round: &Round<'_>, vacant: usize) -> Vec<Ranking> {
+    let mut others = round.others.to_vec();
+    let mut candidates = round.candidates.to_vec();
+    let mut chosen = Vec::with_capacity(vacant);
+    for _ in 0..vacant {
+        let ranking = strategy.rank(&Round { candidates: &candidates, others: &others, ..round.clone() });
+        if let Some(best) = ranking.first() {
+            candidates.retain(|c| c.ballot != best.named.ballot);
+            others.push(best.named.clone());
+        }
+        chosen.push(ranking);
+    }
+    chosen
 }
 
 /// A candidate that may lead.
@@ -95,17 +117,5 @@ impl Named {
     /// This member as the one that led before.
     pub fn as_previous(&self) -> Previous {
         Previous { member: self.member.clone(), ballot: self.ballot.clone(), site: self.site.clone() }
-    }
-}
-
-impl Elected {
-    /// The place of `member` in the line of succession, by ballot.
-    pub fn place_in_line(&self, ballot: &Ballot) -> Option<usize> {
-        self.succession.iter().position(|n| n.ballot == *ballot)
-    }
-
-    /// Whether any incarnation of `member` is named.
-    pub fn names_member(&self, member: &MemberId) -> bool {
-        self.named().is_some_and(|n| n.member == *member)
     }
 }

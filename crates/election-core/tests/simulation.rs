@@ -53,6 +53,8 @@ fn add(total: &mut Summary, one: &Summary) {
     total.virtual_ms += one.virtual_ms;
     total.terms += one.terms;
     total.leaderships += one.leaderships;
+    total.other_slots += one.other_slots;
+    total.resized += one.resized;
     total.successions += one.successions;
     total.sessions += one.sessions;
     total.resumed += one.resumed;
@@ -83,6 +85,8 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("jobs that their guard ended", total.guard_kills),
     ];
     let with_an_elector = [
+        ("leaderships of other slots than the first", total.other_slots),
+        ("elections that got more or fewer slots", total.resized),
         ("successions", total.successions),
         ("requests that were carried out", total.requests_done as u64),
         ("places that were vacated", total.vacated),

@@ -147,4 +147,11 @@ transcripts! {
     hold,
     rolling_upgrade,
     history_is_bounded,
+    slots_first_election,
+    slots_leader_lost,
+    slots_two_lost_at_once,
+    slots_rolling_upgrade,
+    slots_switchover,
+    slots_too_few_members,
+    slots_more_of_them,
 }

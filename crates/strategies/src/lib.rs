@@ -10,7 +10,7 @@ mod words;
 
 pub use pipeline::Pipeline;
 pub use rules::Rules;
-pub use site_policy::{Failback, OnLeaderFailure, PolicyError, SitePolicy};
+pub use site_policy::{Failback, OnLeaderFailure, PolicyError, SitePolicy, Spread};
 pub use stage::{Comparison, Filter, Standing};
 
 #[cfg(test)]

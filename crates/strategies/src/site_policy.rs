@@ -10,7 +10,7 @@ use crate::{
     rules::Rules,
     stages::{
         FailedLast, Healthy, Incumbent, NotExcluded, OldestBallot, OtherSite, Priority, SameSite, SiteOpen,
-        SiteOrder,
+        SiteOrder, Spread as SpreadStage,
     },
 };
 
@@ -26,6 +26,8 @@ pub struct SitePolicy {
     pub on_leader_failure: OnLeaderFailure,
     /// Whether it returns by itself to a more preferred site.
     pub failback: Failback,
+    /// Whether the leaders of several slots are spread over the sites.
+    pub spread: Spread,
 }
 
 /// Where leadership goes when the leader fails.
@@ -52,6 +54,18 @@ pub enum Failback {
     /// It returns. After how long is the engine's to decide
     /// (`election_core::Policy::better_after`), not the strategy's.
     Auto,
+}
+
+/// Where the leaders of several slots stand. With one slot it changes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spread {
+    /// Each where it is best by itself: all of them in the most preferred site, while
+    /// that has members enough.
+    #[default]
+    None,
+    /// Over the sites, before any other preference of sites.
+    Sites,
 }
 
 /// Why a [`SitePolicy`] makes no sense.
@@ -105,16 +119,31 @@ impl SitePolicy {
         Pipeline::new().filter(Healthy).filter(Priority).filter(NotExcluded).filter(SiteOpen)
     }
 
+    fn spread(&self, pipeline: Pipeline) -> Pipeline {
+        match self.spread {
+            Spread::None => pipeline,
+            Spread::Sites => pipeline.compare(SpreadStage::new(self.sites.iter().cloned())),
+        }
+    }
+
     fn site_order(&self) -> SiteOrder {
         SiteOrder::new(self.sites.iter().cloned())
     }
 
     fn by_site(&self) -> Pipeline {
-        Self::fit().compare(self.site_order()).compare(Incumbent).compare(Priority).compare(OldestBallot)
+        self.spread(Self::fit())
+            .compare(self.site_order())
+            .compare(Incumbent)
+            .compare(Priority)
+            .compare(OldestBallot)
     }
 
     fn after_failure(&self) -> Pipeline {
-        let pipeline = Self::fit();
+        let pipeline = match self.spread {
+            Spread::None => Self::fit(),
+            // It is not the one that failed, though it be the last of its site.
+            Spread::Sites => self.spread(Self::fit().compare(FailedLast)),
+        };
         let pipeline = match self.on_leader_failure {
             // The failed one is among the last by its site already.
             OnLeaderFailure::OtherSite => pipeline.compare(OtherSite).compare(FailedLast),
@@ -126,14 +155,14 @@ impl SitePolicy {
 
     /// Without a place for the incumbent: the move is ordered.
     fn planned_move(&self) -> Pipeline {
-        Self::fit().compare(self.site_order()).compare(Priority).compare(OldestBallot)
+        self.spread(Self::fit()).compare(self.site_order()).compare(Priority).compare(OldestBallot)
     }
 
     fn better_candidate(&self) -> Pipeline {
         match self.failback {
             // Nobody is ever better than the incumbent.
-            Failback::Manual => Self::fit()
-                .compare(Incumbent)
+            Failback::Manual => self
+                .spread(Self::fit().compare(Incumbent))
                 .compare(self.site_order())
                 .compare(Priority)
                 .compare(OldestBallot),
@@ -151,7 +180,7 @@ mod tests {
     #[test]
     fn reads_the_keys_of_a_configuration() {
         let policy: SitePolicy = toml::from_str(
-            "sites = ['east', 'west']\non_leader_failure = 'same-site-first'\nfailback = 'auto'",
+            "sites = ['east', 'west']\non_leader_failure = 'same-site-first'\nfailback = 'auto'\nspread = 'sites'",
         )
         .unwrap();
         assert_eq!(
@@ -160,6 +189,7 @@ mod tests {
                 sites: sites(["east", "west"]),
                 on_leader_failure: OnLeaderFailure::SameSiteFirst,
                 failback: Failback::Auto,
+                spread: Spread::Sites,
             }
         );
         assert_eq!(toml::from_str::<SitePolicy>("").unwrap(), SitePolicy::default());
@@ -181,7 +211,7 @@ mod tests {
         let fit = "healthy priority not-excluded site-open";
         let rules = |on_leader_failure, failback| {
             let sites = sites(["east", "west"]);
-            SitePolicy { sites, on_leader_failure, failback }.rules()
+            SitePolicy { sites, on_leader_failure, failback, spread: Spread::None }.rules()
         };
         for on_failure in
             [OnLeaderFailure::OtherSite, OnLeaderFailure::PreferOrder, OnLeaderFailure::SameSiteFirst]
@@ -189,7 +219,10 @@ mod tests {
             for failback in [Failback::Manual, Failback::Auto] {
                 for cause in Cause::ALL {
                     let pipeline = match (cause, on_failure, failback) {
-                        (Cause::Startup | Cause::MemberJoined | Cause::TokensRaised, ..)
+                        (
+                            Cause::Startup | Cause::MemberJoined | Cause::TokensRaised | Cause::SlotsChanged,
+                            ..,
+                        )
                         | (Cause::BetterCandidate, _, Failback::Auto) => {
                             "site-order incumbent priority oldest-ballot"
                         }
@@ -212,6 +245,32 @@ mod tests {
                     let expected = format!("{fit} {pipeline} member-id");
                     assert_eq!(stages.join(" "), expected, "{cause} {on_failure:?}");
                 }
+            }
+        }
+    }
+    #[test]
+    fn spreading_goes_before_every_other_preference_of_sites() {
+        let of = |failback| SitePolicy {
+            sites: sites(["east", "west"]),
+            failback,
+            spread: Spread::Sites,
+            ..SitePolicy::default()
+        };
+        let ahead = |failback, cause| {
+            let rules = of(failback).rules();
+            let stages = rules.pipeline(cause).stages().skip_while(|stage| *stage != "site-open").skip(1);
+            stages.take(3).collect::<Vec<_>>().join(" ")
+        };
+        for failback in [Failback::Manual, Failback::Auto] {
+            for cause in Cause::ALL {
+                let expected = match (cause, failback) {
+                    // A leader that is to stay is not moved for the sake of spreading either.
+                    (Cause::BetterCandidate, Failback::Manual) => "incumbent spread site-order",
+                    _ if cause.is_failure() => "failed-last spread other-site",
+                    (Cause::Switchover, _) => "spread site-order priority",
+                    _ => "spread site-order incumbent",
+                };
+                assert_eq!(ahead(failback, cause), expected, "{cause} {failback:?}");
             }
         }
     }

@@ -12,7 +12,7 @@ use election_core::{
     strategy::{Ranking, Strategy as _},
 };
 use proptest::{prelude::*, sample::subsequence};
-use strategies::{Failback, OnLeaderFailure, Pipeline, SitePolicy, stages};
+use strategies::{Failback, OnLeaderFailure, Pipeline, SitePolicy, Spread, stages};
 use support::{NOW_MS, View, ballot, exclusion, member, previous, sites};
 
 const SITES: [&str; 4] = ["east", "west", "north", "south"];
@@ -77,6 +77,7 @@ prop_compose! {
         members in prop::collection::vec(any_member(), 0..9),
         incumbent in prop::option::of(0..BALLOTS),
         failed in prop::option::of(("[a-f]", any_site(), 0..BALLOTS)),
+        others in prop::collection::vec(any_member(), 0..4),
         exclusions in prop::collection::vec(any_exclusion(), 0..4),
         control in any_control(),
     ) -> View {
@@ -86,6 +87,7 @@ prop_compose! {
             members,
             incumbent: incumbent.map(ballot),
             failed: failed.map(|(id, site, sequence)| previous(&id, site, sequence)),
+            others: others.iter().map(MemberRecord::named).collect(),
             exclusions,
             control,
         }
@@ -101,15 +103,16 @@ prop_compose! {
             OnLeaderFailure::SameSiteFirst,
         ][..]),
         failback in prop::sample::select(&[Failback::Manual, Failback::Auto][..]),
+        spread in prop::sample::select(&[Spread::None, Spread::Sites][..]),
     ) -> SitePolicy {
-        SitePolicy { sites: support::sites(sites), on_leader_failure, failback }
+        SitePolicy { sites: support::sites(sites), on_leader_failure, failback, spread }
     }
 }
 
 /// Any stages in any order.
 fn any_pipeline() -> impl Strategy<Value = Pipeline> {
-    let stages: Vec<usize> = (0..11).collect();
-    (subsequence(stages, 0..=11).prop_shuffle(), any_sites()).prop_map(|(chosen, order)| {
+    let stages: Vec<usize> = (0..12).collect();
+    (subsequence(stages, 0..=12).prop_shuffle(), any_sites()).prop_map(|(chosen, order)| {
         chosen.into_iter().fold(Pipeline::new(), |pipeline, stage| match stage {
             0 => pipeline.filter(stages::Healthy),
             1 => pipeline.filter(stages::Priority),
@@ -121,6 +124,7 @@ fn any_pipeline() -> impl Strategy<Value = Pipeline> {
             7 => pipeline.compare(stages::FailedLast),
             8 => pipeline.compare(stages::Incumbent),
             9 => pipeline.compare(stages::Priority),
+            10 => pipeline.compare(stages::Spread::new(sites(order.iter().copied()))),
             _ => pipeline.compare(stages::OldestBallot),
         })
     })
@@ -289,6 +293,10 @@ proptest! {
         if any(&|named| named.ballot != leader.ballot) {
             prop_assert_ne!(&first.named.ballot, &leader.ballot);
         }
+        // Where other slots are led from goes before where it failed.
+        if policy.spread == Spread::Sites && !view.others.is_empty() {
+            return Ok(());
+        }
         let elsewhere = any(&|named| named.site != leader.site);
         let beside = any(&|n| n.site == leader.site && n.ballot != leader.ballot);
         match policy.on_leader_failure {
@@ -314,6 +322,7 @@ proptest! {
             let named = |site: &&&str| why.contains(&format!("site {site} "));
             let site = SITES.iter().find(named).unwrap();
             prop_assert!(ranking.order.iter().all(|r| r.named.site.as_str() != *site));
+            prop_assert!(view.others.iter().all(|other| other.site.as_str() != *site));
             prop_assert!(view.control.drained.iter().all(|s| s.as_str() != *site));
         }
     }

@@ -97,6 +97,7 @@ impl Stage {
             sites: sites(named["sites"].split(',')),
             on_leader_failure: word(named["on_leader_failure"]),
             failback: word(named["failback"]),
+            spread: named.get("spread").map_or_else(Default::default, |spread| word(spread)),
         };
     }
 
@@ -129,6 +130,14 @@ impl Stage {
     fn rank(&mut self, cause: &str, named: &BTreeMap<&str, &str>) -> String {
         let mut view = self.view.clone();
         view.cause = word::<Cause>(cause);
+        // `others=east-1@east,west-1@west`: who leads the other slots.
+        let others = named.get("others").into_iter().flat_map(|all| all.split(','));
+        for text in others {
+            let (name, site) = text.split_once('@').unwrap();
+            let number = self.by_name[name];
+            view.members.retain(|m| m.member.as_str() != name);
+            view.others.push(member(name, site, number).named());
+        }
         view.incumbent = named.get("incumbent").map(|name| support::ballot(self.by_name[*name]));
         // `failed=east-1@east`: it may be gone, so its site is said here.
         view.failed = named.get("failed").map(|text| {

@@ -13,7 +13,7 @@ use election_core::{
     engine::{Policy, Profile, QueueFormat, Recipe, TakeoverLimit},
     shell::{Election, ElectionConfig, Failure, Handler, Leadership, StopOrder},
 };
-use strategies::{Failback, OnLeaderFailure, SitePolicy};
+use strategies::{Failback, OnLeaderFailure, SitePolicy, Spread};
 use tokio::task::JoinHandle;
 use zk_session::Session;
 
@@ -101,6 +101,7 @@ fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
                 sites: vec![SITE.parse()?],
                 on_leader_failure: OnLeaderFailure::PreferOrder,
                 failback: Failback::Manual,
+                spread: Spread::None,
             };
             Recipe::Elector(policy.strategy())
         }

@@ -66,7 +66,8 @@ async fn until_ready(
 ) -> Result<Current, Error> {
     loop {
         let snapshot = operator.observer().await?.snapshot(paths).await?;
-        let office = snapshot.current.map(|office| office.record).filter(|office| office.term > old.term);
+        let first = snapshot.offices.into_iter().next().flatten();
+        let office = first.map(|office| office.record).filter(|office| office.term > old.term);
         match office {
             Some(new) if new.status == Status::Ready => return Ok(new),
             _ if BootTime::now() < by => tokio::time::sleep(LOOK).await,

@@ -47,12 +47,13 @@ fn print(history: &History) -> Result<(), Error> {
         output::say(format_args!("{}: nobody has led yet", history.election));
         return Ok(());
     }
+    let several = history.leaderships.iter().any(|row| row.slot > 0);
     let rows: Vec<_> = history
         .leaderships
         .iter()
         .map(|row| {
             let phases = &row.phases;
-            let cells = vec![
+            let mut cells = vec![
                 row.term.to_string(),
                 output::moment(row.ready_ms),
                 row.member.to_string(),
@@ -65,12 +66,18 @@ fn print(history: &History) -> Result<(), Error> {
                 output::span(phases.acquire_ms),
                 output::span(phases.takeover_ms),
             ];
+            if several {
+                cells.insert(1, row.slot.to_string());
+            }
             (cells, Accent::None)
         })
         .collect();
-    let heading = [
+    let mut heading = vec![
         "TERM", "READY", "LEADER", "SITE", "CAUSE", "BEFORE", "TOKEN", "DECIDE", "RELEASE", "ACQUIRE",
         "TAKEOVER",
     ];
+    if several {
+        heading.insert(1, "SLOT");
+    }
     output::print(output::table(&heading, &rows))
 }

@@ -4,7 +4,7 @@ use std::{
 };
 
 use election_core::{
-    record::{Mode, RequestState, Status, Target},
+    record::{Mode, Outgoing, RequestState, Status, Target},
     shell::ReadError,
 };
 use owo_colors::OwoColorize as _;
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     config::Sources,
     error::Error,
-    view::{Cluster, MemberRole, OpenRequest},
+    view::{Cluster, Leader, MemberRole, OpenRequest},
 };
 
 /// Between two looks of `--watch`.
@@ -114,8 +114,12 @@ fn print(clusters: &[Cluster], how: Output, watch: bool) -> Result<(), Error> {
 /// All that is worth knowing of an election.
 fn describe(cluster: &Cluster) -> String {
     let mut lines = vec![headline(cluster)];
+    let mut decisions: Vec<_> =
+        cluster.slots.iter().map(|slot| format!("  {}: {}", slot.cause, slot.sentence)).collect();
+    // The first decision is about all slots at once.
+    decisions.dedup();
+    lines.extend(decisions);
     if let Some(elected) = &cluster.elected {
-        lines.push(format!("  {}: {}", elected.cause, elected.sentence));
         for exclusion in &elected.exclusions {
             lines.push(format!(
                 "  {} is not elected until {}: {}",
@@ -125,6 +129,7 @@ fn describe(cluster: &Cluster) -> String {
             ));
         }
     }
+    let several = cluster.slots.len() > 1;
     let rows: Vec<_> = cluster
         .members
         .iter()
@@ -137,7 +142,7 @@ fn describe(cluster: &Cluster) -> String {
                 MemberRole::Standby => Accent::None,
             };
             let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-            let cells = vec![
+            let mut cells = vec![
                 format!("{}{}", member.member, if member.elector { " *" } else { "" }),
                 member.site.to_string(),
                 member.role.to_string(),
@@ -147,13 +152,19 @@ fn describe(cluster: &Cluster) -> String {
                 or_dash(member.address.clone()),
                 or_dash(member.http.clone()),
             ];
+            if several {
+                cells.insert(3, or_dash(member.slot.map(|slot| slot.to_string())));
+            }
             (cells, accent)
         })
         .collect();
     if rows.is_empty() {
         lines.push("  nobody takes part".to_owned());
     } else {
-        let heading = ["MEMBER", "SITE", "ROLE", "TERM", "HEALTH", "NEXT", "ADDRESS", "HTTP"];
+        let mut heading = vec!["MEMBER", "SITE", "ROLE", "TERM", "HEALTH", "NEXT", "ADDRESS", "HTTP"];
+        if several {
+            heading.insert(3, "SLOT");
+        }
         lines.push(output::table(&heading, &rows));
         lines.extend(footnote(cluster.recipe).map(|note| note.dimmed().to_string()));
     }
@@ -173,7 +184,7 @@ fn footnote(recipe: &str) -> Option<&'static str> {
 }
 
 fn headline(cluster: &Cluster) -> String {
-    let leader = match &cluster.leader {
+    let in_office = |leader: &Option<Leader>| match leader {
         Some(leader) => {
             let status = match leader.status {
                 Status::Ready => "leads",
@@ -183,6 +194,13 @@ fn headline(cluster: &Cluster) -> String {
             format!("{} ({}) {status}{token}", leader.member, leader.site)
         }
         None => "nobody leads".to_owned(),
+    };
+    let leader = match &cluster.slots[..] {
+        [] | [_] => in_office(&cluster.leader),
+        slots => {
+            let all = slots.iter().map(|slot| format!("slot {}: {}", slot.slot, in_office(&slot.leader)));
+            all.collect::<Vec<_>>().join("; ")
+        }
     };
     let mode = match cluster.mode {
         Mode::Auto => String::new(),
@@ -204,7 +222,22 @@ fn request_line(request: &OpenRequest) -> String {
         RequestState::Done { term, leader, .. } => format!("done in term {term}: {leader} leads"),
         RequestState::Failed { reason, .. } => format!("failed: {reason}"),
     };
-    format!("  request {}, {}{}: {outcome}", request.id, request.kind.as_str(), target(&request.to))
+    format!(
+        "  request {}, {}{}{}: {outcome}",
+        request.id,
+        request.kind.as_str(),
+        outgoing(&request.from),
+        target(&request.to)
+    )
+}
+
+/// ` from ...`, or nothing.
+pub(super) fn outgoing(from: &Outgoing) -> String {
+    match from {
+        Outgoing::Only => String::new(),
+        Outgoing::Member(member) => format!(" from {member}"),
+        Outgoing::Slot(slot) => format!(" of slot {slot}"),
+    }
 }
 
 /// ` to ...`, or nothing.

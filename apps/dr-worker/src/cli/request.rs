@@ -5,7 +5,7 @@ use std::time::Duration;
 use election_core::{
     MemberId, SiteId,
     paths::Paths,
-    record::{Request, RequestKind, RequestState, Target},
+    record::{Outgoing, Request, RequestKind, RequestState, Target},
     shell::{
         Layout,
         operator::{self, Ticket},
@@ -17,7 +17,7 @@ use zk_session::BootTime;
 use super::{
     Output, contest,
     election::{Operator, asker},
-    list::target,
+    list::{outgoing, target},
     output,
 };
 use crate::{config::Sources, error::Error};
@@ -37,6 +37,12 @@ pub(super) struct Move {
     /// Where it should be led from.
     #[arg(long, value_name = "SITE")]
     to_site: Option<SiteId>,
+    /// Which leader is to be replaced, where there are several.
+    #[arg(long, value_name = "MEMBER", conflicts_with = "slot")]
+    from: Option<MemberId>,
+    /// The leader of which slot is to be replaced, counted from 0.
+    #[arg(long, value_name = "SLOT")]
+    slot: Option<usize>,
     /// Why, for the records.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -94,8 +100,13 @@ async fn ask(
         (None, Some(site)) => Target::Site(site.clone()),
         (None, None) => Target::Any,
     };
+    let from = match (&wanted.from, wanted.slot) {
+        (Some(member), _) => Outgoing::Member(member.clone()),
+        (None, Some(slot)) => Outgoing::Slot(slot),
+        (None, None) => Outgoing::Only,
+    };
     let operator = Operator::connect(sources).await?;
-    let request = operator::new_request(kind, to, force, wanted.reason.clone(), asker());
+    let request = operator::new_request(kind, from, to, force, wanted.reason.clone(), asker());
     let result = carry_out(&operator, wanted, &request, how).await;
     operator.close().await;
     result
@@ -134,10 +145,11 @@ async fn carry_out(operator: &Operator, wanted: &Move, request: &Request, how: O
 impl Underway<'_> {
     fn say_asked(&self, waits: bool) {
         output::say(format_args!(
-            "request {}: {} of {}{}",
+            "request {}: {} of {}{}{}",
             self.ticket.name,
             self.request.kind.as_str(),
             self.job,
+            outgoing(&self.request.from),
             target(&self.request.to)
         ));
         if !waits {
@@ -196,7 +208,8 @@ impl Underway<'_> {
     /// Does the elector's part, for no elector does.
     async fn carry_out_here(&self) -> Result<(), Error> {
         let snapshot = self.operator.observer().await?.snapshot(&self.paths).await?;
-        if let Some(office) = snapshot.current.as_ref().filter(|_| !self.request.force) {
+        let slot = snapshot.slot_for(self.request).map_err(|why| self.failed(&why))?;
+        if let Some(office) = snapshot.office(slot).filter(|_| !self.request.force) {
             return Err(self.goes_on(format!(
                 "no elector has looked at it, and {} still holds leadership; with --force it is taken from it",
                 office.record.member

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use election_core::{SiteId, engine::Policy};
+use election_core::{SiteId, engine::Policy, record::MAX_SLOTS};
 use strategies::SitePolicy;
 
 use super::{parse::choice, reader::Section};
@@ -37,6 +37,10 @@ pub struct PolicyConfig {
     pub fast_failover: bool,
     /// How long a member must have gone unanswered before another one says so.
     pub suspect_after: Duration,
+    /// How many members lead at once.
+    pub slots: u32,
+    /// Where the leaders of several slots stand.
+    pub spread: Spread,
 }
 
 /// At most so many takeovers in so long.
@@ -83,6 +87,17 @@ choice! {
     later: []
 }
 
+choice! {
+    /// Where the leaders of several slots stand.
+    pub enum Spread {
+        /// Each where it is best by itself.
+        None = "none",
+        /// Over the sites, before any other preference of sites.
+        Sites = "sites",
+    }
+    later: []
+}
+
 impl Default for PolicyConfig {
     fn default() -> Self {
         let seconds = Duration::from_secs;
@@ -101,6 +116,8 @@ impl Default for PolicyConfig {
             exclusion: seconds(300),
             fast_failover: false,
             suspect_after: Duration::from_millis(500),
+            slots: 1,
+            spread: Spread::None,
         }
     }
 }
@@ -140,6 +157,10 @@ impl PolicyConfig {
                 Failback::Manual => strategies::Failback::Manual,
                 Failback::Auto => strategies::Failback::Auto,
             },
+            spread: match self.spread {
+                Spread::None => strategies::Spread::None,
+                Spread::Sites => strategies::Spread::Sites,
+            },
         }
     }
 
@@ -147,6 +168,7 @@ impl PolicyConfig {
     /// resource checks tokens.
     pub fn engine(&self, stop_budget: Duration, fenced: bool) -> Policy {
         Policy {
+            slots: self.slots as usize,
             on_pause: match self.on_pause {
                 OnPause::Stop => election_core::engine::OnPause::Stop,
                 OnPause::Keep => election_core::engine::OnPause::Keep { max_pause: None },
@@ -214,9 +236,17 @@ impl PolicyConfig {
             exclusion: section.duration("exclusion", base.exclusion, any),
             fast_failover: section.or("fast_failover", base.fast_failover),
             suspect_after: section.duration("suspect_after", base.suspect_after, SHORTEST_SUSPICION..=DAY),
+            slots: section.or("slots", base.slots),
+            spread: section.or("spread", base.spread),
         };
-        if section.or("slots", 1_u32) != 1 {
-            section.problem("slots", "more leaders than one are not supported by this version; valid: 1");
+        // What a job has from [policy] is complained of there.
+        let own = policy.slots != base.slots;
+        if own && !(1..=MAX_SLOTS).contains(&(policy.slots as usize)) {
+            let slots = policy.slots;
+            section.problem(
+                "slots",
+                format!("{slots} leaders at once are not possible; valid: 1 to {MAX_SLOTS}"),
+            );
         }
         section.not_yet(&["failback_windows"]);
         policy

@@ -168,7 +168,7 @@ fn text_from_outside_becomes_what_is_asked_for() {
 fn everything_wrong_is_reported_at_once_each_with_its_place() {
     let text = "[node]\nsit = \"east\"\n[zookeeper]\nconnect = \"zk1:2181\"\nsession_timeout = 10\n\
                 [policy]\nfailback = \"soon\"\n[job.orders]\ncommand = [\"x\", 3]\n";
-    let given = Given::file(text).variable("DR_WORKER__POLICY__COOLDOWN", "soon").set("policy.slots=2");
+    let given = Given::file(text).variable("DR_WORKER__POLICY__COOLDOWN", "soon").set("policy.slots=17");
     let problems = given.problems();
     let expected = [
         ("worker.toml:1:", "node.site: it is missing"),
@@ -179,7 +179,7 @@ fn everything_wrong_is_reported_at_once_each_with_its_place() {
             "environment variable DR_WORKER__POLICY__COOLDOWN: policy.cooldown: expected a duration",
             "found \"soon\"",
         ),
-        ("--set policy.slots=2: policy.slots: more leaders than one are not supported", "valid: 1"),
+        ("--set policy.slots=17: policy.slots: 17 leaders at once are not possible", "valid: 1 to 16"),
         ("worker.toml:9:17: job.orders.command: element 2: expected a string", "found the integer 3"),
     ];
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
@@ -246,7 +246,6 @@ fn what_this_version_cannot_do_is_refused_not_ignored() {
         ("policy.failback_windows", "[]", "not supported by this version"),
         ("zookeeper.tls", "{ ca_file = \"x\" }", "not supported by this version"),
         ("http.token_file", "x", "not supported by this version"),
-        ("job.orders.policy.slots", "3", "not supported by this version; valid: 1"),
     ] {
         let set = format!("{key}={value}");
         let given = Given::file(SMALL).set(&set);

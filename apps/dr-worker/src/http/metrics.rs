@@ -126,9 +126,23 @@ fn read_states(worker: &Worker) {
     for job in worker.jobs() {
         let name = || job.slot.name().to_owned();
         let status = job.election.status_now();
-        gauge!("dr_leader", "job" => name()).set(is(status.leads_now()));
+        let led = status.slot.filter(|_| status.leads_now());
+        let token = status.fencing_token.unwrap_or(0) as f64;
+        match status.in_office.len() {
+            0 | 1 => {
+                gauge!("dr_leader", "job" => name()).set(is(led.is_some()));
+                gauge!("dr_fencing_token", "job" => name()).set(token);
+            }
+            slots => {
+                for slot in 0..slots {
+                    let label = slot.to_string();
+                    gauge!("dr_leader", "job" => name(), "slot" => label.clone()).set(is(led == Some(slot)));
+                    let token = if status.slot == Some(slot) { token } else { 0.0 };
+                    gauge!("dr_fencing_token", "job" => name(), "slot" => label).set(token);
+                }
+            }
+        }
         gauge!("dr_term", "job" => name()).set(status.term as f64);
-        gauge!("dr_fencing_token", "job" => name()).set(status.fencing_token.unwrap_or(0) as f64);
         let process = job.slot.process();
         for state in PROCESS_STATES {
             gauge!("dr_process_state", "job" => name(), "state" => state.as_str())

@@ -87,6 +87,7 @@ fn yes_or_no(worker: &Worker, job: &Job, status: &ElectionStatus, yes: bool) -> 
         "member": worker.node().id,
         "site": worker.node().site,
         "role": status.role.as_str(),
+        "slot": status.slot,
         "term": status.term,
         "fencing_token": status.fencing_token,
         "lease_remaining_ms": remaining.and_then(|ms| u64::try_from(ms).ok()),

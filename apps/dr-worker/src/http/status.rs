@@ -24,24 +24,33 @@ struct Status<'a> {
 #[derive(Serialize)]
 struct JobStatus {
     role: &'static str,
+    /// The slot that it leads, or is on its way to or from.
+    slot: Option<usize>,
     term: u64,
     fencing_token: Option<u64>,
     process: ProcessStatus,
     elector: bool,
+    /// Of the first slot, which mostly is the only one.
     leader: Option<MemberId>,
+    /// Of all slots.
+    leaders: Vec<Option<MemberId>>,
     note: String,
 }
 
 pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
     let jobs = worker.jobs().iter().map(|job| {
         let status = job.election.status_now();
+        let leaders: Vec<_> =
+            status.in_office.into_iter().map(|current| current.map(|current| current.member)).collect();
         let shown = JobStatus {
             role: status.role.as_str(),
+            slot: status.slot,
             term: status.term,
             fencing_token: status.fencing_token,
             process: job.slot.process(),
             elector: status.is_elector,
-            leader: status.current.map(|current| current.member),
+            leader: leaders.first().cloned().flatten(),
+            leaders,
             note: status.note,
         };
         (job.slot.name(), shown)

@@ -11,6 +11,9 @@ pub struct JobEnv {
     pub member: String,
     /// `DR_SITE`: this member's site.
     pub site: String,
+    /// `DR_SLOT`: which of the job's leaderships this is, counted from 0. What several of them write to keeps
+    /// the tokens of each apart.
+    pub slot: usize,
     /// `DR_TERM`: the term of the decision.
     pub term: u64,
     /// `DR_FENCING_TOKEN`: what the job claims at its store before anything else.
@@ -24,10 +27,11 @@ pub struct JobEnv {
 }
 
 /// The names that [`JobEnv`] sets. Configuration may not.
-pub(crate) const RESERVED: [&str; 8] = [
+pub(crate) const RESERVED: [&str; 9] = [
     "DR_JOB",
     "DR_MEMBER",
     "DR_SITE",
+    "DR_SLOT",
     "DR_TERM",
     "DR_FENCING_TOKEN",
     "DR_CAUSE",
@@ -38,13 +42,14 @@ pub(crate) const RESERVED: [&str; 8] = [
 impl JobEnv {
     /// The variables, on top of those that the job's configuration sets.
     ///
-    /// All eight are always set: a shell job under `set -u` must not trip over the first leadership
+    /// All nine are always set: a shell job under `set -u` must not trip over the first leadership
     /// ever, nor see what the worker's own environment says.
     pub(crate) fn over(&self, configured: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let values = [
             self.job.clone(),
             self.member.clone(),
             self.site.clone(),
+            self.slot.to_string(),
             self.term.to_string(),
             self.fencing_token.to_string(),
             self.cause.clone(),
@@ -71,6 +76,7 @@ mod tests {
             job: "orders".into(),
             member: "east-1".into(),
             site: "east".into(),
+            slot: 1,
             term: 7,
             fencing_token: 0x2_0000_0006,
             cause: "leader lost".into(),
@@ -83,6 +89,7 @@ mod tests {
         assert_eq!(value("DR_JOB"), Some("orders"));
         assert_eq!(value("DR_MEMBER"), Some("east-1"));
         assert_eq!(value("DR_SITE"), Some("east"));
+        assert_eq!(value("DR_SLOT"), Some("1"));
         assert_eq!(value("DR_TERM"), Some("7"));
         assert_eq!(value("DR_FENCING_TOKEN"), Some("8589934598"));
         assert_eq!(value("DR_CAUSE"), Some("leader lost"));

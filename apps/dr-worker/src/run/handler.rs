@@ -31,6 +31,7 @@ impl JobHandler {
             job: self.slot.name().to_owned(),
             member: self.slot.member.clone(),
             site: self.slot.site.clone(),
+            slot: nomination.slot,
             term: nomination.term,
             fencing_token,
             cause: nomination.cause.as_str().to_owned(),
@@ -99,7 +100,7 @@ impl Handler for JobHandler {
         slot.left();
     }
 
-    async fn leader_changed(&self, leader: Option<&Current>) {
+    async fn leader_changed(&self, slot: usize, leader: Option<&Current>) {
         if self.slot.spec.hooks.on_leader_changed.is_none() {
             return;
         }
@@ -107,6 +108,7 @@ impl Handler for JobHandler {
             job: self.slot.name().to_owned(),
             member: self.slot.member.clone(),
             site: self.slot.site.clone(),
+            slot,
             term: leader.map_or(0, |l| l.term),
             ..JobEnv::default()
         };

@@ -4,8 +4,8 @@ use election_core::{
     Ballot, MemberId, SiteId,
     paths::Paths,
     record::{
-        Cause, Control, Current, Elected, Exclusion, Health, MemberRecord, Mode, RecordError, Request,
-        RequestKind, RequestState, Status, Target,
+        Cause, Control, Current, Elected, Exclusion, Health, MemberRecord, Mode, Outgoing, RecordError,
+        Request, RequestKind, RequestState, Status, Target,
     },
     shell::{Layout, Snapshot},
 };
@@ -26,10 +26,12 @@ pub struct Cluster {
     pub term: u64,
     /// Who decides.
     pub elector: Option<MemberId>,
-    /// Who is in office.
+    /// Who is in office for the first slot, which mostly is the only one.
     pub leader: Option<Leader>,
-    /// The decision.
+    /// The decision; of several slots, what it says of the first.
     pub elected: Option<Standing>,
+    /// Every slot: what was decided of it, and who is in office.
+    pub slots: Vec<SlotRow>,
     /// Everyone who takes part, oldest ballot first.
     pub members: Vec<Member>,
     /// Whether the elector decides on its own.
@@ -63,6 +65,29 @@ pub struct Leader {
     pub ready_ms: Option<u64>,
     /// Where its work can be reached.
     pub endpoint: Option<String>,
+}
+
+/// One slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SlotRow {
+    /// Counted from 0.
+    pub slot: usize,
+    /// Who should lead; nobody while the place is vacated or nobody can.
+    pub member: Option<MemberId>,
+    /// Where it stands.
+    pub site: Option<SiteId>,
+    /// The term in which the slot was decided.
+    pub term: u64,
+    /// Why.
+    pub cause: Cause,
+    /// The decision in words.
+    pub sentence: String,
+    /// Who follows if the leader vanishes, first in line first.
+    pub succession: Vec<MemberId>,
+    /// The operator's request that was carried out.
+    pub request: Option<String>,
+    /// Who is in office.
+    pub leader: Option<Leader>,
 }
 
 /// The decision.
@@ -103,6 +128,8 @@ pub struct Member {
     pub role: MemberRole,
     /// Which incarnation of it.
     pub ballot: Ballot,
+    /// The slot that it leads, or is named for.
+    pub slot: Option<usize>,
     /// The term that it leads in, or is named in.
     pub term: Option<u64>,
     /// `healthy`, or why not.
@@ -111,7 +138,7 @@ pub struct Member {
     pub address: Option<String>,
     /// Where its HTTP endpoints are.
     pub http: Option<String>,
-    /// Its place in the line of succession: 1 is next.
+    /// Its place in the line of succession: 1 is next; the best of the lines of several slots.
     pub next: Option<usize>,
     /// Whether it is the elector.
     pub elector: bool,
@@ -156,6 +183,8 @@ pub struct OpenRequest {
     pub kind: RequestKind,
     /// Who or where should lead then.
     pub to: Target,
+    /// Which leader it is about.
+    pub from: Outgoing,
     /// Whether leadership is to be taken from a leader that won't let go.
     pub force: bool,
     /// Why, in the operator's words.
@@ -174,6 +203,7 @@ impl OpenRequest {
             id,
             kind: request.kind,
             to: request.to,
+            from: request.from,
             force: request.force,
             reason: request.reason,
             by: request.by,
@@ -201,18 +231,23 @@ impl From<RecordError> for Unreadable {
 impl Cluster {
     /// What a snapshot of the election says, at `unix_ms`.
     pub fn new(root: &str, election: &str, snapshot: Snapshot, unix_ms: u64) -> Self {
-        let fencing_token = snapshot.fencing_token();
         let elector = snapshot.elector().cloned();
         let elected = snapshot.elected.as_ref().map(|(elected, _)| elected);
-        let office = snapshot.current.as_ref().map(|office| &office.record);
-        let in_office = office.filter(|_| snapshot.layout != Layout::Elector).map_or(0, |office| office.term);
+        let offices: Vec<_> =
+            snapshot.offices.iter().map(|office| office.as_ref().map(|office| &office.record)).collect();
+        let first = offices.first().copied().flatten();
+        let in_office = first.filter(|_| snapshot.layout != Layout::Elector).map_or(0, |office| office.term);
         let term = elected.map_or(in_office, |e| e.term);
+        let slots = elected.into_iter().flat_map(|e| (0..e.slots.len()).map(move |slot| (e, slot)));
+        let slots = slots.map(|(elected, slot)| slot_of(elected, slot, leader_of(&snapshot, slot))).collect();
         let mut members: Vec<_> = snapshot
             .members
             .iter()
             .map(|member| {
-                let role = role_of(&member.ballot, elected, office, unix_ms);
-                member_of(member, role, elected.map_or(term, |e| e.term), elected, snapshot.lowest.as_ref())
+                let role = role_of(&member.ballot, elected, &offices, unix_ms);
+                let slot = place_of(&member.ballot, elected, &offices);
+                let term = slot.map(|slot| elected.map_or(term, |e| e.term_of(slot)));
+                member_of(member, role, slot.zip(term), elected, snapshot.lowest.as_ref())
             })
             .collect();
         if snapshot.layout == Layout::Queue {
@@ -227,18 +262,9 @@ impl Cluster {
             recipe: snapshot.layout.as_str(),
             term,
             elector,
-            leader: office.map(|current| Leader {
-                member: current.member.clone(),
-                site: current.site.clone(),
-                ballot: current.ballot.clone(),
-                term: current.term,
-                status: current.status,
-                fencing_token,
-                since_ms: current.since_ms,
-                ready_ms: current.ready_ms,
-                endpoint: current.endpoint.clone(),
-            }),
+            leader: leader_of(&snapshot, 0),
             elected: elected.map(standing_of),
+            slots,
             members,
             mode,
             drained,
@@ -259,12 +285,56 @@ impl Cluster {
     }
 }
 
-fn role_of(ballot: &Ballot, elected: Option<&Elected>, office: Option<&Current>, unix_ms: u64) -> MemberRole {
-    let named = elected.and_then(Elected::named).is_some_and(|named| named.ballot == *ballot);
+fn leader_of(snapshot: &Snapshot, slot: usize) -> Option<Leader> {
+    let current = &snapshot.office(slot)?.record;
+    Some(Leader {
+        member: current.member.clone(),
+        site: current.site.clone(),
+        ballot: current.ballot.clone(),
+        term: current.term,
+        status: current.status,
+        fencing_token: snapshot.fencing_token(slot),
+        since_ms: current.since_ms,
+        ready_ms: current.ready_ms,
+        endpoint: current.endpoint.clone(),
+    })
+}
+
+fn slot_of(elected: &Elected, slot: usize, leader: Option<Leader>) -> SlotRow {
+    let given = elected.given(slot);
+    SlotRow {
+        slot,
+        member: elected.named(slot).map(|n| n.member.clone()),
+        site: elected.named(slot).map(|n| n.site.clone()),
+        term: given.term,
+        cause: given.cause,
+        sentence: given.sentence,
+        succession: elected.line_of(slot).iter().map(|n| n.member.clone()).collect(),
+        request: given.request,
+        leader,
+    }
+}
+
+/// The slot that a member is in office or named for: the place comes first, for a member
+/// lets go of one before it takes another.
+fn place_of(ballot: &Ballot, elected: Option<&Elected>, offices: &[Option<&Current>]) -> Option<usize> {
+    let holds = offices.iter().position(|office| office.is_some_and(|current| current.ballot == *ballot));
+    holds.or_else(|| elected?.slot_of(ballot))
+}
+
+fn role_of(
+    ballot: &Ballot,
+    elected: Option<&Elected>,
+    offices: &[Option<&Current>],
+    unix_ms: u64,
+) -> MemberRole {
+    let slot = place_of(ballot, elected, offices);
+    let named = slot.is_some() && elected.and_then(|e| e.slot_of(ballot)) == slot;
+    let office = slot.and_then(|slot| offices.get(slot).copied().flatten());
     match office.filter(|current| current.ballot == *ballot) {
         Some(current) => {
             // A successor goes into office for the term that it is about to write.
-            let successor = elected.is_none_or(|e| current.term > e.term);
+            let successor = elected.is_none_or(|e| slot.is_some_and(|slot| current.term > e.term_of(slot)));
             match current.status {
                 _ if !named && !successor => MemberRole::SteppingDown,
                 Status::Ready => MemberRole::Leader,
@@ -280,31 +350,33 @@ fn role_of(ballot: &Ballot, elected: Option<&Elected>, office: Option<&Current>,
 fn member_of(
     member: &MemberRecord,
     role: MemberRole,
-    term: u64,
+    slot_and_term: Option<(usize, u64)>,
     elected: Option<&Elected>,
     lowest: Option<&Ballot>,
 ) -> Member {
-    let leads = matches!(role, MemberRole::Leader | MemberRole::TakingOver | MemberRole::SteppingDown);
+    let lines = elected.into_iter().flat_map(|e| (0..e.slots.len()).map(move |slot| (e, slot)));
+    let next = lines.filter_map(|(e, slot)| e.place_in_line(slot, &member.ballot)).min();
     Member {
         member: member.member.clone(),
         site: member.site.clone(),
         role,
         ballot: member.ballot.clone(),
-        term: leads.then_some(term),
+        slot: slot_and_term.map(|(slot, _)| slot),
+        term: slot_and_term.map(|(_, term)| term),
         health: match &member.health {
             Health::Healthy => "healthy".to_owned(),
             Health::Unhealthy { reason } => reason.clone(),
         },
         address: member.address.clone(),
         http: member.http.clone(),
-        next: elected.and_then(|e| e.place_in_line(&member.ballot)).map(|place| place + 1),
+        next: next.map(|place| place + 1),
         elector: lowest == Some(&member.ballot),
         software: member.software.clone(),
     }
 }
 
 fn standing_of(elected: &Elected) -> Standing {
-    let named = elected.named();
+    let named = elected.named(0);
     Standing {
         member: named.map(|n| n.member.clone()),
         site: named.map(|n| n.site.clone()),
@@ -349,7 +421,7 @@ mod tests {
     }
 
     fn role(ballot: &str, elected: Option<&Elected>, office: Option<&Current>) -> MemberRole {
-        role_of(&Ballot::new(ballot).unwrap(), elected, office, 50)
+        role_of(&Ballot::new(ballot).unwrap(), elected, &[office], 50)
     }
 
     #[test]
@@ -376,7 +448,7 @@ mod tests {
     fn an_exclusion_counts_until_its_end() {
         let with = elected(2, B, &[A]);
         assert_eq!(role(A, Some(&with), None), MemberRole::Excluded);
-        assert_eq!(role_of(&Ballot::new(A).unwrap(), Some(&with), None, 100), MemberRole::Standby);
+        assert_eq!(role_of(&Ballot::new(A).unwrap(), Some(&with), &[None], 100), MemberRole::Standby);
         assert_eq!(role(A, None, None), MemberRole::Standby);
     }
 }

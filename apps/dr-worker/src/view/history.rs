@@ -26,6 +26,8 @@ pub struct HistoryRow {
     pub member: MemberId,
     /// Where it stood.
     pub site: SiteId,
+    /// Which slot it led, counted from 0.
+    pub slot: usize,
     /// Which incarnation of it.
     pub ballot: Ballot,
     /// The fencing token of this leadership.
@@ -59,6 +61,7 @@ impl From<HistoryEntry> for HistoryRow {
             term: entry.term,
             member: entry.member,
             site: entry.site,
+            slot: entry.slot,
             ballot: entry.ballot,
             fencing_token: entry.fencing_token,
             cause: entry.cause,

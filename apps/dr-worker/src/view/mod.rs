@@ -3,5 +3,5 @@
 mod cluster;
 mod history;
 
-pub use cluster::{Cluster, Leader, Member, MemberRole, OpenRequest, Standing, Unreadable};
+pub use cluster::{Cluster, Leader, Member, MemberRole, OpenRequest, SlotRow, Standing, Unreadable};
 pub use history::{History, HistoryRow};

@@ -160,6 +160,7 @@ pub fn env() -> JobEnv {
         job: "orders".into(),
         member: "east-1".into(),
         site: "east".into(),
+        slot: 0,
         term: 7,
         fencing_token: 42,
         cause: "startup".into(),

@@ -34,14 +34,15 @@ pub(super) enum Grave {
     /// A request is refused.
     Refusal(String),
     /// Whoever stands in this place is put out of office, while this decision stands.
-    Ouster { decision: Option<i32>, place: Option<Meta> },
+    Ouster { slot: usize, decision: Option<i32>, place: Option<Meta> },
 }
 
 /// What is read once more before a grave step, in this order.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) enum Check {
     Elected,
-    Current,
+    /// The place of this slot, and of all after it.
+    Place(usize),
     Members,
 }
 
@@ -50,8 +51,8 @@ pub(super) enum Pending {
     Check(Grave, Check),
     Decision(Box<Elected>),
     ReadElected,
-    Vacate,
-    ReadCurrent,
+    Vacate(usize),
+    ReadPlace(usize),
     Answer(String, Box<crate::record::Request>),
     Trim(String),
 }
@@ -115,7 +116,7 @@ impl Engine {
                 self.note(level, NoteKind::Skipped(reason), sentence);
                 return;
             }
-            Verdict::Write(elected, version) | Verdict::Depose(elected, version) => {
+            Verdict::Write(elected, version) | Verdict::Depose(_, elected, version) => {
                 let path = paths.elected();
                 match (elected.encode(&path), version) {
                     (Ok(data), Some(version)) => {
@@ -128,13 +129,10 @@ impl Engine {
                     (Err(error), _) => return self.elector_later(&error.to_string()),
                 }
             }
-            Verdict::Vacate { place, decision } => {
-                let (path, unchanged) = (paths.current(), paths.elected());
-                let version = place;
-                (
-                    Request::DeleteWhile { path, version, unchanged, unchanged_version: decision },
-                    Pending::Vacate,
-                )
+            Verdict::Vacate { slot, place: version, decision: unchanged_version } => {
+                let (path, unchanged) = (paths.place(slot), paths.elected());
+                let request = Request::DeleteWhile { path, version, unchanged, unchanged_version };
+                (request, Pending::Vacate(slot))
             }
             Verdict::Answer(name, version, request) | Verdict::Refuse(name, version, request) => {
                 let path = paths.request(&name);
@@ -191,15 +189,18 @@ impl Engine {
             }
             (Pending::Check(step, check), outcome) => self.checked(step, check, outcome),
             (Pending::ReadElected, Outcome::Got(node)) => self.see_elected(node.as_ref()),
-            (Pending::Vacate, Outcome::Ok | Outcome::Missing | Outcome::Stale | Outcome::Unknown(_)) => {
+            (
+                Pending::Vacate(slot),
+                Outcome::Ok | Outcome::Missing | Outcome::Stale | Outcome::Unknown(_),
+            ) => {
                 self.elector_perform(
-                    Request::Get { path: self.config.paths.current() },
-                    Pending::ReadCurrent,
+                    Request::Get { path: self.config.paths.place(slot) },
+                    Pending::ReadPlace(slot),
                 );
             }
-            (Pending::ReadCurrent, Outcome::Got(node)) => {
-                self.see_current(node.as_ref());
-                self.office_saw_place(node.as_ref());
+            (Pending::ReadPlace(slot), Outcome::Got(node)) => {
+                self.see_place(slot, node.as_ref());
+                self.office_saw_place(slot, node.as_ref());
             }
             // Known before the watch brings it.
             (Pending::Answer(name, request), Outcome::Changed { version, mzxid }) => {
@@ -216,11 +217,13 @@ impl Engine {
 
     /// What there is to check before this verdict is carried out.
     fn grave(&self, verdict: &Verdict) -> Option<Grave> {
-        let place = self.view.current.meta();
+        let ouster = |slot: usize, decision: Option<i32>| {
+            Some(Grave::Ouster { slot, decision, place: self.view.place(slot).meta() })
+        };
         match verdict {
             Verdict::Refuse(name, ..) => Some(Grave::Refusal(name.clone())),
-            Verdict::Depose(_, decision) => Some(Grave::Ouster { decision: *decision, place }),
-            Verdict::Vacate { decision, .. } => Some(Grave::Ouster { decision: Some(*decision), place }),
+            Verdict::Depose(slot, _, decision) => ouster(*slot, *decision),
+            Verdict::Vacate { slot, decision, .. } => ouster(*slot, Some(*decision)),
             _ => None,
         }
     }
@@ -232,14 +235,19 @@ impl Engine {
         match (check, outcome) {
             (Check::Elected, Outcome::Got(node)) => {
                 self.see_elected(node.as_ref());
-                let request = Request::Get { path: paths.current() };
-                self.elector_perform(request, Pending::Check(step, Check::Current));
+                let request = Request::Get { path: paths.place(0) };
+                self.elector_perform(request, Pending::Check(step, Check::Place(0)));
             }
-            (Check::Current, Outcome::Got(node)) => {
-                self.see_current(node.as_ref());
-                self.office_saw_place(node.as_ref());
-                let request = Request::Children { path: paths.nodes() };
-                self.elector_perform(request, Pending::Check(step, Check::Members));
+            (Check::Place(slot), Outcome::Got(node)) => {
+                self.see_place(slot, node.as_ref());
+                self.office_saw_place(slot, node.as_ref());
+                let (request, check) = match slot + 1 {
+                    next if next < self.slots_watched() => {
+                        (Request::Get { path: paths.place(next) }, Check::Place(next))
+                    }
+                    _ => (Request::Children { path: paths.nodes() }, Check::Members),
+                };
+                self.elector_perform(request, Pending::Check(step, check));
             }
             (Check::Members, Outcome::Names(names)) => {
                 let same = names.len() == self.view.member_nodes.len()
@@ -267,7 +275,7 @@ impl Engine {
         // A watch may have been quicker, and have read what came after it already.
         if self.view.elected.meta().is_none_or(|known| known.mzxid <= meta.mzxid) {
             self.view.elected = Known::Present(elected, meta);
-            self.remember_tenure();
+            self.remember_tenures();
         }
     }
 }

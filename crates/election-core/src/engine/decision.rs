@@ -3,20 +3,17 @@
 
 use crate::{
     engine::{
+        elector::is_vacated,
         policy::Policy,
         rules::{Rule, Rules},
     },
     ids::Ballot,
     record::{
-        Cause, Control, Elected, Exclusion, MemberRecord, NEWEST, Named, Previous, Request, RequestKind,
-        Target, VERSION,
+        Cause, Control, Elected, Exclusion, MAX_SLOTS, MemberRecord, NEWEST, Named, Previous, Request,
+        RequestKind, Slot, Target, VERSION, WITH_SLOTS,
     },
-    strategy::{Ranking, Refused, Round, Strategy},
+    strategy::{Ranked, Ranking, Refused, Round, Strategy, choose},
 };
-
-/// How many stand in the line of succession: more can hardly vanish at once, and
-/// the record is read by every member.
-const LINE: usize = 8;
 
 /// What a decision is made from.
 pub(super) struct Question<'a> {
@@ -28,8 +25,10 @@ pub(super) struct Question<'a> {
     pub(super) members: &'a [MemberRecord],
     pub(super) control: &'a Control,
     pub(super) elected: Option<&'a Elected>,
-    /// Who holds `leader/current`.
-    pub(super) holder: Option<&'a Ballot>,
+    /// Which slot it is about.
+    pub(super) slot: usize,
+    /// Who holds the leaders' places, by slot.
+    pub(super) holders: &'a [Option<&'a Ballot>],
     /// The newest format that whoever decides writes.
     pub(super) newest: u32,
     pub(super) rules: Rules,
@@ -57,7 +56,7 @@ pub(super) enum Undecided {
 pub(super) type Ordered<'a> = Option<(&'a str, &'a Request)>;
 
 impl Question<'_> {
-    /// Names the next leader.
+    /// Names the next leader of the slot.
     pub(super) fn decide(
         &self,
         cause: Cause,
@@ -86,14 +85,59 @@ impl Question<'_> {
         if let (Cause::Startup, Some(better)) = (cause, &ranking.worth_waiting) {
             return Err(Undecided::WorthWaiting(better.clone()));
         }
-        let mut sentence = format!("{what}: {} of site {} leads", chosen.named.member, chosen.named.site);
-        if !chosen.reasons.is_empty() {
-            sentence = format!("{sentence} ({})", chosen.reasons.join("; "));
-        }
+        let mut sentence = format!("{what}: {}", leads(chosen));
         if dropped {
             sentence.push_str("; the exclusions were dropped, for nobody else was left");
         }
         Ok(self.name(cause, sentence, &chosen.named, exclusions, ordered))
+    }
+
+    /// Makes as many slots as the policy wants, and names leaders for all new ones at
+    /// once: for the very first decision, and when the policy has been changed.
+    pub(super) fn resize(&self, cause: Cause, what: &str) -> Result<Elected, Undecided> {
+        let exclusions = self.living_exclusions();
+        let known = self.elected.map_or(0, |e| e.slots.len());
+        let vacant = self.slots().saturating_sub(known);
+        let (candidates, others) = (self.candidates(None, None), self.others(None));
+        let round = Round {
+            cause,
+            unix_ms: self.unix_ms,
+            candidates: &candidates,
+            incumbent: None,
+            failed: None,
+            others: &others,
+            exclusions: &exclusions,
+            control: self.control,
+        };
+        let rankings = choose(self.strategy, &round, vacant);
+        if let Some(ranking) = rankings.first().filter(|r| self.elected.is_none() && r.order.is_empty()) {
+            return Err(Undecided::Nobody(nobody(ranking)));
+        }
+        let waits = rankings.iter().find_map(|r| r.worth_waiting.as_ref());
+        if let (Cause::Startup, Some(better)) = (cause, waits) {
+            return Err(Undecided::WorthWaiting(better.clone()));
+        }
+        let mut sentence = what.to_owned();
+        let mut next = self.next_term(cause, String::new(), exclusions, None);
+        next.slots.resize_with(self.slots(), Slot::default);
+        next.previous = None;
+        if self.format() < WITH_SLOTS {
+            // Its leader takes its office up anew, in a term that all can read.
+            next.slots.iter_mut().for_each(|slot| slot.given = None);
+            // A place that is being vacated goes on being vacated.
+            next.previous = self.elected.and_then(|e| e.led_before(0));
+        }
+        for (slot, ranking) in (known..).zip(&rankings) {
+            next.slots[slot] = ranking.first().map_or_else(Slot::default, |best| best.named.clone().into());
+            let who = ranking.first().map_or_else(|| nobody(ranking), leads);
+            let separator = if slot == known { ':' } else { ';' };
+            match self.slots() {
+                1 => sentence = format!("{sentence}{separator} {who}"),
+                _ => sentence = format!("{sentence}{separator} slot {slot}: {who}"),
+            }
+        }
+        next.sentence = sentence;
+        Ok(self.with_lines(next))
     }
 
     /// Takes the place from a leader that won't let go: nobody is named, and the
@@ -120,7 +164,8 @@ impl Question<'_> {
         let exclusions = suspects.iter().map(|named| self.exclusion(named, reason()));
         let decided = self.decide(Cause::Suspected, what, exclusions, None)?;
         // The exclusions were dropped: it is the last who may lead.
-        if decided.excluded(&holder.ballot, self.unix_ms).is_none() || decided.named() == Some(holder) {
+        let stays = decided.named(self.slot) == Some(holder);
+        if decided.excluded(&holder.ballot, self.unix_ms).is_none() || stays {
             return Err(Undecided::Nobody("nobody else may lead".to_owned()));
         }
         if !in_office {
@@ -139,14 +184,15 @@ impl Question<'_> {
         ordered: Ordered<'_>,
     ) -> Elected {
         let mut elected = self.next_term(cause, sentence, exclusions, ordered);
+        elected.slots[self.slot] = Slot::default();
         elected.previous = Some(holder.as_previous());
-        elected
+        self.with_lines(elected)
     }
 
     /// The place is being vacated: naming the next belongs to the takeover that began
     /// with that, so it is neither limited nor counted again.
     fn is_vacated(&self) -> bool {
-        self.elected.is_some_and(|e| e.named().is_none())
+        self.elected.is_some_and(|e| is_vacated(e, self.slot))
     }
 
     /// Names the successor that already stands in office.
@@ -156,47 +202,16 @@ impl Question<'_> {
         self.name(Cause::LeaderLost, sentence, successor, self.living_exclusions(), None)
     }
 
-    /// The same term with the line of succession and the exclusions as they should
-    /// be now, if they differ.
-    pub(super) fn refresh(&self, elected: &Elected) -> Option<Elected> {
-        let leader = elected.named()?;
-        let mut exclusions = self.living_exclusions();
-        for member in self.members {
-            let known = member.gave_up.as_ref().filter(|_| self.rules.keep(Rule::ExclusionsInDecision));
-            let Some(gave_up) = known else {
-                continue;
-            };
-            let until_ms = gave_up.at_ms.saturating_add(ms(self.policy.exclusion));
-            // Dropped exclusions of the one who is named now must not come back.
-            let stands =
-                until_ms > self.unix_ms && member.ballot != leader.ballot && gave_up.term < elected.term;
-            if stands && !exclusions.iter().any(|e| e.ballot == member.ballot) {
-                exclusions.push(Exclusion {
-                    member: member.member.clone(),
-                    ballot: member.ballot.clone(),
-                    until_ms,
-                    reason: format!("{}: {}", gave_up.cause, gave_up.reason),
-                });
-            }
-        }
-        let succession = self.line(leader, &exclusions);
-        // An exclusion that has merely run out goes with the next decision.
-        let news = exclusions.iter().any(|e| !elected.exclusions.contains(e));
-        if succession == elected.succession && !news {
-            return None;
-        }
-        Some(Elected { succession, exclusions, ..elected.clone() })
-    }
-
     /// Who would lead if an elective move were allowed.
     pub(super) fn rank_elective(&self, incumbent: &Ballot) -> Ranking {
         let exclusions = self.living_exclusions();
         self.strategy.rank(&Round {
             cause: Cause::BetterCandidate,
             unix_ms: self.unix_ms,
-            candidates: &self.standing().cloned().collect::<Vec<_>>(),
+            candidates: &self.candidates(Some(self.slot), None),
             incumbent: Some(incumbent),
             failed: None,
+            others: &self.others(Some(self.slot)),
             exclusions: &exclusions,
             control: self.control,
         })
@@ -215,7 +230,7 @@ impl Question<'_> {
         }
     }
 
-    fn living_exclusions(&self) -> Vec<Exclusion> {
+    pub(super) fn living_exclusions(&self) -> Vec<Exclusion> {
         let all = self.elected.map(|e| e.exclusions.as_slice()).unwrap_or_default();
         all.iter().filter(|e| e.until_ms > self.unix_ms).cloned().collect()
     }
@@ -225,7 +240,31 @@ impl Question<'_> {
         ordered?;
         // Who holds the place, not who is named: the one who is named may still be
         // waiting for it, and is then as good a target as anyone.
-        self.holder.cloned().or_else(|| self.elected?.named().map(|n| n.ballot.clone()))
+        let holder = self.holders.get(self.slot).copied().flatten();
+        holder.or_else(|| self.elected?.named(self.slot).map(|n| &n.ballot)).cloned()
+    }
+
+    /// Who may be asked to lead `slot`, or a new one: a member has one slot at most, and
+    /// lets go of the place of one before it gets another.
+    fn candidates(&self, slot: Option<usize>, leaving: Option<&Ballot>) -> Vec<MemberRecord> {
+        let elsewhere = |ballot: &Ballot| {
+            let Some(elected) = self.elected else { return false };
+            let holders = self.holders.iter().enumerate().filter(|(_, holder)| **holder == Some(ballot));
+            holders.map(|(slot, _)| slot).chain(elected.slot_of(ballot)).any(|other| Some(other) != slot)
+        };
+        let free = |m: &&MemberRecord| Some(&m.ballot) != leaving && !elsewhere(&m.ballot);
+        self.standing().filter(free).cloned().collect()
+    }
+
+    /// Who leads the slots other than `slot`, and lives.
+    fn others(&self, slot: Option<usize>) -> Vec<Named> {
+        let leaders = self.elected.into_iter().flat_map(Elected::leaders);
+        let others = leaders.filter(|(other, n)| Some(*other) != slot && self.lives(n));
+        others.map(|(_, n)| n.clone()).collect()
+    }
+
+    pub(super) fn lives(&self, named: &Named) -> bool {
+        self.members.iter().any(|m| m.ballot == named.ballot)
     }
 
     fn rank(
@@ -234,8 +273,9 @@ impl Question<'_> {
         exclusions: Vec<Exclusion>,
         leaving: Option<&Ballot>,
     ) -> (Ranking, Vec<Exclusion>, bool) {
-        let candidates: Vec<_> = self.standing().filter(|m| Some(&m.ballot) != leaving).cloned().collect();
-        let named = self.elected.and_then(Elected::named);
+        let slot = Some(self.slot);
+        let (candidates, others) = (self.candidates(slot, leaving), self.others(slot));
+        let named = self.elected.and_then(|e| e.named(self.slot));
         let failed = if cause.is_failure() { self.failed() } else { None };
         let incumbent = named
             .filter(|n| !cause.is_failure() && candidates.iter().any(|m| m.ballot == n.ballot))
@@ -247,6 +287,7 @@ impl Question<'_> {
                 candidates: &candidates,
                 incumbent: incumbent.as_ref(),
                 failed: failed.as_ref(),
+                others: &others,
                 exclusions,
                 control: self.control,
             })
@@ -263,6 +304,11 @@ impl Question<'_> {
         (ranking, exclusions, false)
     }
 
+    /// How many slots there are to be: one, while a member stands who knows no others.
+    pub(super) fn slots(&self) -> usize {
+        if self.format() >= WITH_SLOTS { self.policy.slots.clamp(1, MAX_SLOTS) } else { 1 }
+    }
+
     /// The newest format that all members read.
     pub(super) fn format(&self) -> u32 {
         let all = self.members.iter().map(|m| m.reads);
@@ -270,7 +316,7 @@ impl Question<'_> {
     }
 
     /// Everyone who may be asked at all.
-    fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
+    pub(super) fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
         self.members.iter().filter(|m| m.withdrawn.is_none())
     }
 
@@ -283,8 +329,7 @@ impl Question<'_> {
     }
 
     fn failed(&self) -> Option<Previous> {
-        let elected = self.elected?;
-        elected.named().map(Named::as_previous).or_else(|| elected.previous.clone())
+        self.elected?.led_before(self.slot)
     }
 
     fn name(
@@ -295,11 +340,9 @@ impl Question<'_> {
         exclusions: Vec<Exclusion>,
         ordered: Ordered<'_>,
     ) -> Elected {
-        let succession = self.line(chosen, &exclusions);
         let mut next = self.next_term(cause, sentence, exclusions, ordered);
-        next.slots = vec![Some(chosen.clone())];
-        next.succession = succession;
-        next
+        next.slots[self.slot] = chosen.clone().into();
+        self.with_lines(next)
     }
 
     fn next_term(
@@ -314,10 +357,14 @@ impl Question<'_> {
             attempts.push(self.unix_ms);
         }
         let request = ordered.map(|(name, _)| name.to_owned());
+        // All other slots stay as they are.
+        let mut slots = self.elected.map(Elected::carried).unwrap_or_default();
+        if slots.len() <= self.slot {
+            slots.resize_with(self.slots().max(self.slot + 1), Slot::default);
+        }
         Elected {
             v: self.format(),
             term: self.elected.map_or(0, |e| e.term) + 1,
-            slots: vec![None],
             succession: Vec::new(),
             exclusions,
             attempts,
@@ -326,32 +373,16 @@ impl Question<'_> {
                 .filter(|_| self.rules.keep(Rule::TokenBaseKept))
                 .map_or(0, |e| e.token_base),
             cause: cause.in_format(self.format()),
-            sentence,
+            sentence: about(self.slot, slots.len(), sentence),
+            slots,
             decided_by: self.decider.to_owned(),
             decided_at_ms: self.unix_ms,
             noticed_at_ms: self.noticed_at_ms,
-            last_request: request.clone().or_else(|| self.elected.and_then(|e| e.last_request.clone())),
+            // Another slot can have decided a later one meanwhile.
+            last_request: request.clone().max(self.elected.and_then(|e| e.last_request.clone())),
             request,
             previous: self.failed(),
         }
-    }
-
-    /// Who follows if `leader` vanishes, ranked under that assumption.
-    fn line(&self, leader: &Named, exclusions: &[Exclusion]) -> Vec<Named> {
-        if self.control.mode != crate::record::Mode::Auto {
-            return Vec::new();
-        }
-        let others: Vec<_> = self.standing().filter(|m| m.ballot != leader.ballot).cloned().collect();
-        let ranking = self.strategy.rank(&Round {
-            cause: Cause::LeaderLost,
-            unix_ms: self.unix_ms,
-            candidates: &others,
-            incumbent: None,
-            failed: Some(&leader.as_previous()),
-            exclusions,
-            control: self.control,
-        });
-        ranking.order.into_iter().map(|r| r.named).take(LINE).collect()
     }
 
     fn recent_attempts(&self) -> Vec<u64> {
@@ -391,29 +422,9 @@ pub(super) fn check_limit(policy: &Policy, elected: Option<&Elected>, unix_ms: u
     })
 }
 
-/// Commits a succession: what a successor writes before it acts.
-pub(super) fn succeed(elected: &Elected, me: &Named, unix_ms: u64, policy: &Policy) -> Elected {
-    let gone = elected.named();
-    let window = ms(policy.max_takeovers.within);
-    let mut attempts = elected.attempts.clone();
-    attempts.retain(|at| at.saturating_add(window) > unix_ms);
-    attempts.push(unix_ms);
-    let whom = gone.map_or("the leader".to_owned(), |n| n.member.to_string());
-    Elected {
-        term: elected.term + 1,
-        slots: vec![Some(me.clone())],
-        succession: elected.succession.iter().filter(|n| n.ballot != me.ballot).cloned().collect(),
-        exclusions: elected.exclusions.iter().filter(|e| e.until_ms > unix_ms).cloned().collect(),
-        attempts,
-        cause: Cause::LeaderLost,
-        sentence: format!("{whom} vanished: {} of site {} leads, being first in line", me.member, me.site),
-        decided_by: me.member.to_string(),
-        decided_at_ms: unix_ms,
-        noticed_at_ms: unix_ms,
-        request: None,
-        previous: gone.map(Named::as_previous),
-        ..elected.clone()
-    }
+/// A sentence about one slot of so many.
+pub(super) fn about(slot: usize, slots: usize, sentence: String) -> String {
+    if slots > 1 { format!("slot {slot}: {sentence}") } else { sentence }
 }
 
 /// The cause that a request stands for.
@@ -428,8 +439,21 @@ pub(super) const fn cause_of(kind: RequestKind) -> Cause {
 const fn counts(cause: Cause) -> bool {
     !matches!(
         cause,
-        Cause::Startup | Cause::MemberJoined | Cause::Switchover | Cause::Failover | Cause::TokensRaised
+        Cause::Startup
+            | Cause::MemberJoined
+            | Cause::Switchover
+            | Cause::Failover
+            | Cause::TokensRaised
+            | Cause::SlotsChanged
     )
+}
+
+fn leads(chosen: &Ranked) -> String {
+    let Ranked { named, reasons } = chosen;
+    match reasons[..] {
+        [] => format!("{} of site {} leads", named.member, named.site),
+        _ => format!("{} of site {} leads ({})", named.member, named.site, reasons.join("; ")),
+    }
 }
 
 fn fits(wanted: &Target, named: &Named) -> bool {
@@ -467,6 +491,6 @@ fn unfit(wanted: &Target, ranking: &Ranking) -> String {
     }
 }
 
-fn ms(duration: std::time::Duration) -> u64 {
+pub(super) fn ms(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    decision::{Question, Undecided},
+    decision::{Question, Undecided, about},
     policy::Policy,
     rules::{Rule, Rules},
     view::{Known, Meta, View},
@@ -38,11 +38,11 @@ pub(super) enum Verdict {
     },
     /// Compare-and-set `leader/elected`; `None` as version means create it.
     Write(Box<Elected>, Option<i32>),
-    /// The same, and it puts someone out of office who does not know it yet.
-    Depose(Box<Elected>, Option<i32>),
-    /// Delete `leader/current` in this version: it belongs to an excluded ballot. Only
-    /// while the decision has that version.
-    Vacate { place: i32, decision: i32 },
+    /// The same for this slot, and it puts someone out of office who does not know it yet.
+    Depose(usize, Box<Elected>, Option<i32>),
+    /// Delete the place of this slot in this version: it belongs to an excluded ballot.
+    /// Only while the decision has that version.
+    Vacate { slot: usize, place: i32, decision: i32 },
     /// Compare-and-set a request.
     Answer(String, i32, Box<Request>),
     /// The same with a refusal.
@@ -58,7 +58,10 @@ pub(super) struct Facts<'a> {
     pub(super) policy: &'a Policy,
     pub(super) strategy: &'a dyn Strategy,
     pub(super) elected: Option<(&'a Elected, Meta)>,
-    pub(super) current: Option<(&'a Current, Meta)>,
+    /// The leaders' places, by slot.
+    pub(super) places: Vec<&'a Known<Current>>,
+    /// Who holds them.
+    pub(super) holders: Vec<Option<&'a Ballot>>,
     pub(super) members: &'a [MemberRecord],
     pub(super) requests: &'a BTreeMap<String, (Request, Meta)>,
     pub(super) control: &'a Control,
@@ -66,6 +69,18 @@ pub(super) struct Facts<'a> {
     /// The newest format that this member writes.
     pub(super) newest: u32,
     pub(super) rules: Rules,
+}
+
+/// The slot that is looked at, and the decision that it stands in.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    pub(super) slot: usize,
+    pub(super) elected: &'a Elected,
+    pub(super) meta: Meta,
+    /// The term in which the slot was decided.
+    pub(super) term: u64,
+    /// Who holds its place.
+    pub(super) current: Option<(&'a Current, Meta)>,
 }
 
 /// Makes a pass over what was read, if enough was.
@@ -97,19 +112,19 @@ pub(super) fn pass(
         Known::Present(elected, meta) => Some((elected, *meta)),
         Known::Unreadable(error, _) => return loud("unreadable", error.to_string()),
     };
-    let current = match &view.current {
-        Known::Unread => return quiet("reading", "the leader's place is being read"),
-        Known::Absent => None,
-        Known::Present(current, meta) => Some((current, *meta)),
-        Known::Unreadable(error, _) => return loud("unreadable", error.to_string()),
-    };
+    let slots = policy.slots.max(elected.map_or(0, |(e, _)| e.slots.len()));
+    let places: Vec<_> = (0..slots).map(|slot| view.place(slot)).collect();
+    if places.contains(&&Known::Unread) {
+        return quiet("reading", "the leader's place is being read");
+    }
     Facts {
         now,
         me,
         policy,
         strategy,
         elected,
-        current,
+        holders: places.iter().map(|place| place.record().map(|c| &c.ballot)).collect(),
+        places,
         members,
         requests,
         control,
@@ -120,12 +135,16 @@ pub(super) fn pass(
     .pass(watchdog)
 }
 
-impl Facts<'_> {
+impl<'a> Facts<'a> {
     fn pass(&self, watchdog: &mut Watchdog) -> Verdict {
         if let Some((elected, meta)) = self.elected {
             // Somebody has come, or come back, who can't read it: a leader among them would
             // not even hear that another one is named.
-            let format = self.question(0).format();
+            let format = self.question(0, 0).format();
+            let plain = elected.slots.len() == 1 && elected.slots.iter().all(|slot| slot.given.is_none());
+            if elected.v > format && !plain {
+                return self.resize(elected, meta, watchdog);
+            }
             if elected.v > format {
                 return Verdict::Write(Box::new(elected.clone().in_format(format)), Some(meta.version));
             }
@@ -134,7 +153,9 @@ impl Facts<'_> {
             let nothing = quiet("observe", "the mode is observe: nothing is decided");
             return match self.elected {
                 // A line that was decided before would still be followed.
-                Some((elected, meta)) if !elected.succession.is_empty() => {
+                Some((elected, meta))
+                    if elected.leaders().any(|(slot, _)| !elected.line_of(slot).is_empty()) =>
+                {
                     self.refresh(elected, meta, nothing)
                 }
                 _ => nothing,
@@ -146,13 +167,37 @@ impl Facts<'_> {
         let Some((elected, meta)) = self.elected else {
             return self.first(watchdog);
         };
-        let verdict = match elected.named() {
-            None => self.vacated(elected, meta, watchdog),
-            Some(named) => self.named(elected, meta, named, watchdog),
-        };
+        if let Some(verdict) = self.requested(elected, watchdog) {
+            return verdict;
+        }
+        if elected.slots.len() != self.question(0, 0).slots() && self.control.mode == Mode::Auto {
+            return self.resize(elected, meta, watchdog);
+        }
+        let verdicts = (0..elected.slots.len()).map(|slot| self.look_at(slot, elected, meta, watchdog));
+        let verdict = most_urgent(elected, verdicts.collect());
         match verdict {
             Verdict::Wait { .. } => self.trim().unwrap_or(verdict),
             verdict => verdict,
+        }
+    }
+
+    fn look_at(&self, slot: usize, elected: &Elected, meta: Meta, watchdog: &mut Watchdog) -> Verdict {
+        if let Known::Unreadable(error, _) = self.places[slot] {
+            return loud("unreadable", error.to_string());
+        }
+        let at = At { slot, elected, meta, term: elected.term_of(slot), current: self.current(slot) };
+        match elected.named(slot) {
+            None if is_vacated(elected, slot) => self.vacated(at, watchdog),
+            None => self.empty(at, watchdog),
+            Some(named) => self.named(at, named, watchdog),
+        }
+    }
+
+    /// Who holds the place of `slot`.
+    pub(super) fn current(&self, slot: usize) -> Option<(&'a Current, Meta)> {
+        match self.places.get(slot)? {
+            Known::Present(current, meta) => Some((current, *meta)),
+            _ => None,
         }
     }
 
@@ -160,16 +205,21 @@ impl Facts<'_> {
 
     /// Nobody has ever been named.
     fn first(&self, watchdog: &mut Watchdog) -> Verdict {
-        let noticed = watchdog.noticed(0, "startup", self.now);
+        if let Some(Known::Unreadable(error, _)) =
+            self.places.iter().find(|p| matches!(p, Known::Unreadable(..)))
+        {
+            return loud("unreadable", error.to_string());
+        }
+        let noticed = watchdog.noticed(0, 0, "startup", self.now);
         let began = watchdog.first_pass(self.now);
         if self.control.mode == Mode::Manual {
             if let Some((name, request, place)) = self.next_request(None) {
-                return self.carry_out(None, name, request, place, watchdog);
+                return self.carry_out(name, request, place, watchdog);
             }
             return quiet("manual", "the mode is manual: nobody is named until an operator asks for it");
         }
-        let question = self.question(noticed);
-        match question.decide(Cause::Startup, "the first decision", None, None) {
+        let question = self.question(0, noticed);
+        match question.resize(Cause::Startup, "the first decision") {
             Err(Undecided::WorthWaiting(why)) => {
                 let due = began + self.policy.startup_wait;
                 if self.now.time < due {
@@ -178,143 +228,150 @@ impl Facts<'_> {
                 }
                 let patient = Impatient(self.strategy);
                 let question = Question { strategy: &patient, ..question };
-                self.write(question.decide(Cause::Startup, "the first decision", None, None), None, watchdog)
+                self.write(question.resize(Cause::Startup, "the first decision"), None, watchdog)
             }
             decided => self.write(decided, None, watchdog),
         }
     }
 
+    /// There are to be more slots, or fewer.
+    fn resize(&self, elected: &Elected, meta: Meta, watchdog: &mut Watchdog) -> Verdict {
+        let noticed = watchdog.noticed(0, elected.term, "slots", self.now);
+        let what =
+            format!("the slots are {} now, and were {}", self.question(0, 0).slots(), elected.slots.len());
+        self.write(self.question(0, noticed).resize(Cause::SlotsChanged, &what), Some(meta), watchdog)
+    }
+
+    /// The slot had no candidate so far.
+    fn empty(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
+        if self.control.mode == Mode::Manual {
+            return quiet("manual", "the mode is manual: nobody is named until an operator asks for it");
+        }
+        let noticed = watchdog.noticed(at.slot, at.term, "empty", self.now);
+        let decided =
+            self.question(at.slot, noticed).decide(Cause::MemberJoined, "it had no leader", None, None);
+        self.write(decided, Some(at.meta), watchdog)
+    }
+
     /// The place has been, or is being, taken from a leader by force.
-    fn vacated(&self, elected: &Elected, meta: Meta, watchdog: &mut Watchdog) -> Verdict {
-        let noticed = watchdog.noticed(elected.term, "vacated", self.now);
-        if let Some((current, place)) = self.current {
+    fn vacated(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
+        let noticed = watchdog.noticed(at.slot, at.term, "vacated", self.now);
+        if let Some((current, place)) = at.current {
             // The second step. The version alone proves nothing, for every znode
             // begins at 0: the ballot recorded in it must be the excluded one.
-            let excluded = elected.exclusions.iter().any(|e| e.ballot == current.ballot);
+            let excluded = at.elected.exclusions.iter().any(|e| e.ballot == current.ballot);
             if excluded || !self.rules.keep(Rule::VacateExcludedOnly) {
-                return Verdict::Vacate { place: place.version, decision: meta.version };
+                return Verdict::Vacate { slot: at.slot, place: place.version, decision: at.meta.version };
             }
             let sentence =
                 format!("{} stands in office though nobody is named; waiting for it to go", current.member);
-            watchdog.phase(elected.term, Phase::Release, None, self.now);
+            watchdog.phase(at.slot, at.term, Phase::Release, None, self.now);
             return quiet("release", sentence);
         }
-        let ordered = elected.request.as_deref().and_then(|name| self.request(name));
-        let question = self.question(noticed);
-        let decided = question.decide(elected.cause, "the place was vacated", None, ordered);
+        let given = at.elected.given(at.slot);
+        let ordered = given.request.as_deref().and_then(|name| self.request(name));
+        let question = self.question(at.slot, noticed);
+        let decided = question.decide(given.cause, "the place was vacated", None, ordered);
         let decided = match (decided, ordered) {
             // The target vanished after the place was taken: somebody must lead.
             (Err(Undecided::TargetUnfit(_)), Some((name, request))) => {
                 let anyone = Request { to: Target::Any, ..request.clone() };
-                question.decide(elected.cause, "the target vanished meanwhile", None, Some((name, &anyone)))
+                question.decide(given.cause, "the target vanished meanwhile", None, Some((name, &anyone)))
             }
             (decided, _) => decided,
         };
-        self.write(decided, Some(meta), watchdog)
+        self.write(decided, Some(at.meta), watchdog)
     }
 
-    fn named(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
-        if let Some((name, request, place)) = self.next_request(Some(elected)) {
-            return self.carry_out(Some((elected, meta)), name, request, place, watchdog);
-        }
+    fn named(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         if self.control.mode == Mode::Manual {
             let sentence = "the mode is manual: only what an operator asks for is carried out";
             // No line stands in this mode, so that nobody steps in either.
-            return self.refresh(elected, meta, quiet("manual", sentence));
+            return self.refresh(at.elected, at.meta, quiet("manual", sentence));
         }
-        self.suspicion(elected, meta, named, watchdog, |watchdog| self.judged(elected, meta, named, watchdog))
+        self.suspicion(at, named, watchdog, |watchdog| self.judged(at, named, watchdog))
     }
 
     /// What the one who is named says of itself.
-    fn judged(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+    fn judged(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         let Some(member) = self.members.iter().find(|m| self.rules.same(named, &m.member, &m.ballot)) else {
             if self.is_spoiled(named) {
                 // Its session lives, and it writes its record anew.
-                return self.in_phase(elected, meta, named, watchdog);
+                return self.in_phase(at, named, watchdog);
             }
-            return self.lost(elected, meta, named, watchdog);
+            return self.lost(at, named, watchdog);
         };
-        if let Some(gave_up) = member.gave_up.as_ref().filter(|g| g.term == elected.term) {
+        if let Some(gave_up) = member.gave_up.as_ref().filter(|g| g.term == at.term) {
             let what = format!("{} gave up term {} ({})", named.member, gave_up.term, gave_up.reason);
             let reason = format!("{}: {}", gave_up.cause, gave_up.reason);
-            return self.exclude(elected, meta, gave_up.cause, &what, reason, watchdog);
+            return self.exclude(at, gave_up.cause, &what, reason, watchdog);
         }
         if let Health::Unhealthy { reason } = &member.health {
-            let noticed = watchdog.noticed(elected.term, "unhealthy", self.now);
+            let noticed = watchdog.noticed(at.slot, at.term, "unhealthy", self.now);
             let what = format!("{} is not healthy ({reason})", named.member);
-            match self.question(noticed).decide(Cause::Unhealthy, &what, None, None) {
-                Ok(decided) if decided.named() != Some(named) => {
-                    return Verdict::Write(Box::new(decided), Some(meta.version));
+            match self.question(at.slot, noticed).decide(Cause::Unhealthy, &what, None, None) {
+                Ok(decided) if decided.named(at.slot) != Some(named) => {
+                    return Verdict::Write(Box::new(decided), Some(at.meta.version));
                 }
                 Err(Undecided::Held { until_ms, .. }) => watchdog.wake_at(self.time_of(until_ms)),
                 _ => self.wake_at_exclusions_end(watchdog),
             }
             // Somebody unwell is better than nobody.
-            return match self.in_phase(elected, meta, named, watchdog) {
+            return match self.in_phase(at, named, watchdog) {
                 Verdict::Wait { sentence, .. } => {
                     loud("unhealthy", format!("{what}, and nobody else may lead now; {sentence}"))
                 }
                 verdict => verdict,
             };
         }
-        self.in_phase(elected, meta, named, watchdog)
+        self.in_phase(at, named, watchdog)
     }
 
     /// The one who is named is there, and takes its way into office.
-    fn in_phase(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
-        match self.current {
-            None => self.acquiring(elected, meta, named, watchdog),
+    fn in_phase(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        match at.current {
+            None => self.acquiring(at, named, watchdog),
             // The same member in an earlier term ends that first, as anyone would.
             Some((current, _))
-                if !self.rules.same(named, &current.member, &current.ballot)
-                    || current.term != elected.term =>
+                if !self.rules.same(named, &current.member, &current.ballot) || current.term != at.term =>
             {
-                self.releasing(elected, meta, named, current, watchdog)
+                self.releasing(at, named, current, watchdog)
             }
-            Some((current, _)) if current.status == Status::Progress => {
-                self.taking_over(elected, meta, named, watchdog)
-            }
-            Some((current, _)) => self.serving(elected, meta, named, current, watchdog),
+            Some((current, _)) if current.status == Status::Progress => self.taking_over(at, named, watchdog),
+            Some((current, _)) => self.serving(at, named, current, watchdog),
         }
     }
 
     /// The one who is named is not there any more.
-    fn lost(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
-        let noticed = watchdog.noticed(elected.term, "lost", self.now);
-        let question = self.question(noticed);
-        if let Some((current, _)) = self.current {
+    fn lost(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        let noticed = watchdog.noticed(at.slot, at.term, "lost", self.now);
+        let question = self.question(at.slot, noticed);
+        if let Some((current, _)) = at.current {
             let holder = self.members.iter().find(|m| m.ballot == current.ballot);
             // A successor that has not committed yet is named, not fought.
-            if let Some(holder) = holder.filter(|h| elected.place_in_line(&h.ballot).is_some()) {
-                return Verdict::Write(Box::new(question.confirm(&holder.named())), Some(meta.version));
+            if let Some(holder) = holder.filter(|h| at.elected.place_in_line(at.slot, &h.ballot).is_some()) {
+                return Verdict::Write(Box::new(question.confirm(&holder.named())), Some(at.meta.version));
             }
         }
         let what = format!("{} of site {} vanished", named.member, named.site);
-        self.write(question.decide(Cause::LeaderLost, &what, None, None), Some(meta), watchdog)
+        self.write(question.decide(Cause::LeaderLost, &what, None, None), Some(at.meta), watchdog)
     }
 
     /// The place is free, and the one who is named has not created it.
-    fn acquiring(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+    fn acquiring(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         let limit = self.policy.acquire_timeout;
-        let waited = watchdog.phase(elected.term, self.timer(Phase::Acquire), Some(limit), self.now);
+        let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Acquire), Some(limit), self.now);
         if waited < limit {
             return quiet("acquire", format!("{} is named and is to create its place", named.member));
         }
         let what = format!("{} did not create its place within {limit:?}", named.member);
-        self.exclude(elected, meta, Cause::TakeoverFailed, &what, what.clone(), watchdog)
+        self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog)
     }
 
     /// Somebody else is still in office.
-    fn releasing(
-        &self,
-        elected: &Elected,
-        meta: Meta,
-        named: &Named,
-        current: &Current,
-        watchdog: &mut Watchdog,
-    ) -> Verdict {
+    fn releasing(&self, at: At<'_>, named: &Named, current: &Current, watchdog: &mut Watchdog) -> Verdict {
         let limit = self.policy.release_timeout;
-        let waited = watchdog.phase(elected.term, self.timer(Phase::Release), Some(limit), self.now);
+        let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Release), Some(limit), self.now);
         if waited < limit {
             let sentence = if current.ballot == named.ballot {
                 format!("{} is named anew, and is to end term {} first", named.member, current.term)
@@ -325,7 +382,7 @@ impl Facts<'_> {
         }
         if !self.rules.keep(Rule::TimerPerPhase) {
             let what = format!("{} did not take over within {limit:?}", named.member);
-            return self.exclude(elected, meta, Cause::TakeoverFailed, &what, what.clone(), watchdog);
+            return self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog);
         }
         // Not the new leader's fault, so nobody is excluded for it; and taking the
         // place would give up 'at most one', so that is left to an operator.
@@ -340,39 +397,32 @@ impl Facts<'_> {
     }
 
     /// The one who is named holds its place in PROGRESS.
-    fn taking_over(&self, elected: &Elected, meta: Meta, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+    fn taking_over(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         let limit = self.policy.takeover_timeout;
-        let waited = watchdog.phase(elected.term, self.timer(Phase::Takeover), Some(limit), self.now);
+        let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Takeover), Some(limit), self.now);
         if waited < limit || !self.rules.keep(Rule::TakeoverTimeout) {
             return self.refresh(
-                elected,
-                meta,
+                at.elected,
+                at.meta,
                 quiet("takeover", format!("{} is taking over", named.member)),
             );
         }
         let what = format!("{} did not take over within {limit:?}", named.member);
-        self.exclude(elected, meta, Cause::TakeoverFailed, &what, what.clone(), watchdog)
+        self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog)
     }
 
     /// All is as it was decided.
-    fn serving(
-        &self,
-        elected: &Elected,
-        meta: Meta,
-        named: &Named,
-        current: &Current,
-        watchdog: &mut Watchdog,
-    ) -> Verdict {
-        let tenure = watchdog.phase(elected.term, Phase::Serving, None, self.now);
-        let question = self.question(self.now.unix_ms);
+    fn serving(&self, at: At<'_>, named: &Named, current: &Current, watchdog: &mut Watchdog) -> Verdict {
+        let tenure = watchdog.phase(at.slot, at.term, Phase::Serving, None, self.now);
+        let question = self.question(at.slot, self.now.unix_ms);
         let ranking = question.rank_elective(&named.ballot);
         let better = ranking.first().filter(|first| first.named.ballot != named.ballot);
         let Some(better) = better else {
-            watchdog.nobody_better();
-            return self.refresh(elected, meta, quiet("steady", format!("{} leads", current.member)));
+            watchdog.nobody_better(at.slot);
+            return self.refresh(at.elected, at.meta, quiet("steady", format!("{} leads", current.member)));
         };
-        let so_far = watchdog.better(elected.term, &better.named.ballot, self.now);
-        let since_failover = elected.attempts.last().map(|at| self.now.unix_ms.saturating_sub(*at));
+        let so_far = watchdog.better(at.slot, at.term, &better.named.ballot, self.now);
+        let since_failover = at.elected.attempts.last().map(|at| self.now.unix_ms.saturating_sub(*at));
         let cooldown = since_failover
             .map_or(Duration::ZERO, |ago| self.policy.cooldown.saturating_sub(Duration::from_millis(ago)));
         let waits = [
@@ -387,19 +437,19 @@ impl Facts<'_> {
                 "{} leads; {} would be better ({reason} is not over)",
                 current.member, better.named.member
             );
-            return self.refresh(elected, meta, quiet(reason, sentence));
+            return self.refresh(at.elected, at.meta, quiet(reason, sentence));
         }
         if let Some(why) = self.holds(&named.ballot) {
             let sentence = format!("{} leads, and does not hand over now: {why}", current.member);
-            return self.refresh(elected, meta, quiet("held-by-leader", sentence));
+            return self.refresh(at.elected, at.meta, quiet("held-by-leader", sentence));
         }
-        let noticed = watchdog.noticed(elected.term, "better", self.now);
+        let noticed = watchdog.noticed(at.slot, at.term, "better", self.now);
         let what = format!("{} has been better for {:?}", better.named.member, self.policy.better_after);
-        match self.question(noticed).decide(Cause::BetterCandidate, &what, None, None) {
-            Ok(decided) if decided.named() == Some(named) => {
-                self.refresh(elected, meta, quiet("steady", format!("{} leads", current.member)))
+        match self.question(at.slot, noticed).decide(Cause::BetterCandidate, &what, None, None) {
+            Ok(decided) if decided.named(at.slot) == Some(named) => {
+                self.refresh(at.elected, at.meta, quiet("steady", format!("{} leads", current.member)))
             }
-            decided => self.write(decided, Some(meta), watchdog),
+            decided => self.write(decided, Some(at.meta), watchdog),
         }
     }
 
@@ -413,21 +463,21 @@ impl Facts<'_> {
 
     fn exclude(
         &self,
-        elected: &Elected,
-        meta: Meta,
+        at: At<'_>,
         cause: Cause,
         what: &str,
         reason: String,
         watchdog: &mut Watchdog,
     ) -> Verdict {
-        let noticed = watchdog.noticed(elected.term, "exclude", self.now);
-        let question = self.question(noticed);
-        let exclusion: Option<Exclusion> = elected.named().map(|named| question.exclusion(named, reason));
-        self.write(question.decide(cause, what, exclusion, None), Some(meta), watchdog)
+        let noticed = watchdog.noticed(at.slot, at.term, "exclude", self.now);
+        let question = self.question(at.slot, noticed);
+        let named = at.elected.named(at.slot);
+        let exclusion: Option<Exclusion> = named.map(|named| question.exclusion(named, reason));
+        self.write(question.decide(cause, what, exclusion, None), Some(at.meta), watchdog)
     }
 
     fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Verdict) -> Verdict {
-        match self.question(self.now.unix_ms).refresh(elected) {
+        match self.question(0, self.now.unix_ms).refresh(elected) {
             Some(refreshed) => Verdict::Write(Box::new(refreshed), Some(meta.version)),
             None => otherwise,
         }
@@ -464,7 +514,7 @@ impl Facts<'_> {
         self.now.time + Duration::from_millis(unix_ms.saturating_sub(self.now.unix_ms) + 1)
     }
 
-    pub(super) fn question(&self, noticed_at_ms: u64) -> Question<'_> {
+    pub(super) fn question(&self, slot: usize, noticed_at_ms: u64) -> Question<'_> {
         Question {
             unix_ms: self.now.unix_ms,
             noticed_at_ms,
@@ -474,7 +524,8 @@ impl Facts<'_> {
             members: self.members,
             control: self.control,
             elected: self.elected.map(|(e, _)| e),
-            holder: self.current.map(|(c, _)| &c.ballot),
+            slot,
+            holders: &self.holders,
             newest: self.newest,
             rules: self.rules,
         }
@@ -484,6 +535,38 @@ impl Facts<'_> {
     fn timer(&self, phase: Phase) -> Phase {
         if self.rules.keep(Rule::TimerPerPhase) { phase } else { Phase::Takeover }
     }
+}
+
+/// Whether the slot has been, or is being, taken from somebody by force.
+pub(super) fn is_vacated(elected: &Elected, slot: usize) -> bool {
+    elected.named(slot).is_none() && elected.given(slot).previous.is_some()
+}
+
+/// Of what is to be done for each slot, the one thing to do now: a decision before the
+/// refreshing of a line, the lowest slot first. What only waits is told of all slots.
+fn most_urgent(elected: &Elected, verdicts: Vec<Verdict>) -> Verdict {
+    let urgency = |verdict: &Verdict| match verdict {
+        Verdict::Wait { .. } => 2,
+        Verdict::Write(next, _) if next.term == elected.term => 1,
+        _ => 0,
+    };
+    let slots = verdicts.len();
+    let mut waits = Vec::new();
+    let mut first: Option<Verdict> = None;
+    for (slot, verdict) in verdicts.into_iter().enumerate() {
+        match verdict {
+            Verdict::Wait { reason, sentence, loud } => {
+                waits.push((reason, about(slot, slots, sentence), loud))
+            }
+            verdict if first.as_ref().is_some_and(|f| urgency(f) <= urgency(&verdict)) => {}
+            verdict => first = Some(verdict),
+        }
+    }
+    let alarm = waits.iter().find(|(.., loud)| *loud).or_else(|| waits.iter().find(|(r, ..)| *r != "steady"));
+    let reason = alarm.or(waits.first()).map_or("nothing", |(reason, ..)| *reason);
+    let loud = waits.iter().any(|(.., loud)| *loud);
+    let sentences: Vec<_> = waits.into_iter().map(|(_, sentence, _)| sentence).collect();
+    first.unwrap_or_else(|| Verdict::Wait { reason, sentence: sentences.join("; "), loud })
 }
 
 /// A strategy that has waited long enough.

@@ -37,7 +37,7 @@ impl Hash for Engine {
             keeps_lease,
             told_until,
             watched,
-            leader: _,
+            leaders: _,
             last_note: _,
             sentence: _,
         } = self;

@@ -320,8 +320,8 @@ pub enum Action {
     WorkUntil(Time),
     /// End whatever was begun, in time before the last `WorkUntil`; answer with `Stopped`.
     Stop(StopReason),
-    /// Another leader, or none, stands in `leader/current`.
-    LeaderChanged(Option<Current>),
+    /// Another leader, or none, stands in the place of this slot.
+    LeaderChanged(usize, Option<Current>),
     /// Something worth a line in the log.
     Note(Note),
     /// This member's part is over; nothing follows.
@@ -331,6 +331,8 @@ pub enum Action {
 /// Who is to lead, and why; known before the place is free.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Nomination {
+    /// Which slot it is to lead; 0 where there is only one.
+    pub slot: usize,
     /// The term.
     pub term: u64,
     /// Why leadership changes.
@@ -363,7 +365,7 @@ pub enum StopReason {
     LeaseEnds,
     /// The session is over.
     SessionOver,
-    /// The place in `leader/current` is gone.
+    /// The own place in office is gone.
     PlaceLost,
     /// The own ballot is gone.
     BallotLost,

@@ -40,6 +40,7 @@ mod requests;
 mod rules;
 mod session;
 mod standing;
+mod succession;
 mod suspicion;
 mod tokens;
 mod verification;
@@ -56,6 +57,7 @@ pub use operator::{ForceStep, force_step};
 pub use policy::{OnPause, Policy, TakeoverLimit, Timing, TimingError};
 pub use recipe::{QueueFormat, Recipe};
 pub use registration::Leftovers;
+pub use requests::slot_of;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;
 pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
@@ -63,7 +65,7 @@ pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 use crate::{
     ids::{Ballot, MemberId, SiteId},
     paths::Paths,
-    record::{Current, Elected, GaveUp, Health, NEWEST},
+    record::{Current, Elected, GaveUp, Health, MAX_SLOTS, NEWEST},
     time::{Now, Time},
 };
 use chronicle::Chronicle;
@@ -207,14 +209,16 @@ pub struct Engine {
     /// What the guard of the work was told last.
     told_until: Option<Time>,
     watched: Vec<Watched>,
-    leader: Option<Current>,
+    /// Who was told of last, by slot.
+    leaders: Vec<Option<Current>>,
     last_note: Option<(NoteKind, String)>,
     sentence: String,
 }
 
 impl Engine {
     /// A member that has not begun yet.
-    pub fn new(config: Config, now: Now) -> Self {
+    pub fn new(mut config: Config, now: Now) -> Self {
+        config.policy.slots = config.policy.slots.clamp(1, MAX_SLOTS);
         Self {
             config,
             rules: Rules::default(),
@@ -241,7 +245,7 @@ impl Engine {
             keeps_lease: false,
             told_until: None,
             watched: Vec::new(),
-            leader: None,
+            leaders: Vec::new(),
             last_note: None,
             sentence: String::new(),
         }
@@ -385,9 +389,14 @@ impl Engine {
         self.view.elected.record()
     }
 
-    /// Who is in office as last read.
-    pub fn current(&self) -> Option<&Current> {
-        self.view.current.record()
+    /// Who is in office as last read, by slot; at least as many as there are slots.
+    pub fn in_office(&self) -> impl Iterator<Item = Option<&Current>> {
+        (0..self.slots_watched()).map(|slot| self.view.place(slot).record())
+    }
+
+    /// The slot that this member leads, or is on its way to or from.
+    pub fn slot(&self) -> Option<usize> {
+        (!self.office_is_idle()).then_some(self.office.slot)
     }
 
     /// The fencing token of the leadership that is held.
@@ -412,10 +421,12 @@ impl Engine {
         let paths = &self.config.paths;
         if path == paths.elected() {
             self.see_elected(node);
-        } else if path == paths.current() {
-            self.verification.watch_told(node);
-            self.see_current(node);
-            self.office_saw_place(node);
+        } else if let Some(slot) = paths.slot_of(path) {
+            if slot < self.slots_watched() {
+                self.verification.watch_told(slot, node);
+                self.see_place(slot, node);
+                self.office_saw_place(slot, node);
+            }
         } else if path == paths.control() {
             self.view.control = Known::read(path, node);
         } else {
@@ -445,19 +456,55 @@ impl Engine {
             let text = error.to_string();
             self.note(Level::Warn, NoteKind::Trouble, text);
         }
-        self.remember_tenure();
+        self.remember_tenures();
     }
 
-    fn see_current(&mut self, node: Option<&Node>) {
-        let known = self.read_place(&self.place_path(), node);
-        self.view.see_current(known, node);
-        self.verification.compare(self.view.current.meta(), self.now.time);
-        self.remember_tenure();
-        let leader = self.view.current.record().cloned();
-        if leader != self.leader {
-            self.leader.clone_from(&leader);
-            self.actions.push_back(Action::LeaderChanged(leader));
+    fn see_place(&mut self, slot: usize, node: Option<&Node>) {
+        let known = self.read_place(&self.place_path_of(slot), node);
+        self.view.see_place(slot, known, node);
+        self.verification.compare(slot, self.view.place(slot).meta(), self.now.time);
+        self.remember_tenures();
+        self.tell_leader(slot, self.view.place(slot).record().cloned());
+    }
+
+    fn place_path_of(&self, slot: usize) -> String {
+        if self.is_contest() { self.place_path() } else { self.config.paths.place(slot) }
+    }
+
+    fn tell_leader(&mut self, slot: usize, leader: Option<Current>) {
+        if self.leaders.len() <= slot {
+            self.leaders.resize_with(slot + 1, || None);
         }
+        if self.leaders[slot] != leader {
+            self.leaders[slot].clone_from(&leader);
+            self.actions.push_back(Action::LeaderChanged(slot, leader));
+        }
+    }
+
+    /// How many places are watched: those of all slots that the decision has or is to
+    /// have, and the one that this member itself is not done with.
+    fn slots_watched(&self) -> usize {
+        if self.is_contest() {
+            return 1;
+        }
+        let decided = match &self.view.elected {
+            Known::Present(elected, _) => elected.slots.len(),
+            Known::Absent => 0,
+            // As many as there were.
+            Known::Unread | Known::Unreadable(..) => self.view.places().count(),
+        };
+        let own = self.slot().map_or(0, |slot| slot + 1);
+        decided.min(MAX_SLOTS).max(self.config.policy.slots).max(own)
+    }
+
+    /// The slots from this one on are gone: nothing is read of them any more.
+    fn forget_slots(&mut self, from: usize) {
+        self.view.forget_places(from);
+        self.verification.forget(from);
+        for slot in from..self.leaders.len() {
+            self.tell_leader(slot, None);
+        }
+        self.leaders.truncate(from);
     }
 
     fn done(&mut self, op: OpId, outcome: &Outcome) {
@@ -501,11 +548,13 @@ impl Engine {
         let Some(epoch) = self.session_epoch() else {
             return;
         };
+        let slots = self.slots_watched();
+        self.forget_slots(slots);
         let paths = &self.config.paths;
         let mut watched = self.registration.watched(self);
         if self.registration.ballot().is_some() {
             watched.push(Watched::Node(paths.elected()));
-            watched.push(Watched::Node(paths.current()));
+            watched.extend((0..slots).map(|slot| Watched::Node(paths.place(slot))));
         }
         if self.watches_membership() {
             watched.push(Watched::Node(paths.control()));
@@ -523,7 +572,9 @@ impl Engine {
     /// and a tick, which a takeover would otherwise wait for.
     fn settle_lease(&mut self) {
         let first_in_line = match (self.registration.ballot(), self.view.elected.record()) {
-            (Some(ballot), Some(elected)) => elected.place_in_line(ballot) == Some(0),
+            (Some(ballot), Some(elected)) => {
+                (0..elected.slots.len()).any(|slot| elected.place_in_line(slot, ballot) == Some(0))
+            }
             _ => false,
         };
         let contends = self.is_contest() && self.contest_keeps_lease();

@@ -4,6 +4,7 @@
 use super::{
     decision::{Question, Undecided},
     policy::Policy,
+    requests::slot_of,
     rules::Rules,
 };
 use crate::{
@@ -16,9 +17,11 @@ use crate::{
 pub enum ForceStep {
     /// Compare-and-set the decision.
     Write(Box<Elected>),
-    /// Delete `leader/current` in this version, and only while the decision has the
+    /// Delete the leader's place in this version, and only while the decision has the
     /// version in which it was read.
     Vacate {
+        /// Which slot's.
+        slot: usize,
         /// The version that must stand.
         version: i32,
     },
@@ -32,7 +35,8 @@ pub enum ForceStep {
 ///
 /// Level-triggered: call it again after each step, and after every lost race, with
 /// what is read then. Each step is a compare-and-set, so an elector that wakes up
-/// meanwhile and does the same does no harm.
+/// meanwhile and does the same does no harm. `current` is who holds each slot's place,
+/// and the version of its record.
 #[allow(clippy::too_many_arguments)]
 pub fn force_step(
     name: &str,
@@ -44,9 +48,21 @@ pub fn force_step(
     members: &[MemberRecord],
     control: &Control,
     elected: Option<&Elected>,
-    current: Option<(&Current, i32)>,
+    current: &[Option<(&Current, i32)>],
 ) -> ForceStep {
-    let holder = current.map(|(c, _)| &c.ballot);
+    let holders: Vec<_> = current.iter().map(|c| c.map(|(c, _)| &c.ballot)).collect();
+    let ours = elected.and_then(|e| Some((e, e.slot_for(name)?)));
+    let slot = match ours {
+        Some((_, slot)) => slot,
+        None => {
+            let offices: Vec<_> = current.iter().map(|c| c.map(|(c, _)| c)).collect();
+            match slot_of(request, elected, &offices) {
+                Ok(slot) => slot,
+                Err(why) => return ForceStep::Refused(why),
+            }
+        }
+    };
+    let current = current.get(slot).copied().flatten();
     let question = Question {
         unix_ms,
         noticed_at_ms: unix_ms,
@@ -56,19 +72,19 @@ pub fn force_step(
         members,
         control,
         elected,
-        holder,
+        slot,
+        holders: &holders,
         newest: NEWEST,
         rules: Rules::default(),
     };
     let ordered = Some((name, request));
-    let ours = elected.filter(|e| e.request.as_deref() == Some(name));
-    if let Some(elected) = ours {
-        match (elected.named(), current) {
+    if let Some((elected, _)) = ours {
+        match (elected.named(slot), current) {
             (Some(_), _) => return ForceStep::Named,
             (None, Some((current, version)))
                 if elected.exclusions.iter().any(|e| e.ballot == current.ballot) =>
             {
-                return ForceStep::Vacate { version };
+                return ForceStep::Vacate { slot, version };
             }
             (None, Some((current, _))) => {
                 return ForceStep::Refused(format!("{} has taken the place meanwhile", current.member));
@@ -89,7 +105,7 @@ pub fn force_step(
         Err(Undecided::Held { sentence, .. }) => return ForceStep::Refused(sentence),
     };
     // Without force a leader that lives is named away, and lets go by itself.
-    let holder = current.filter(|(c, _)| decided.named().is_some_and(|n| n.ballot != c.ballot));
+    let holder = current.filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
     match holder.filter(|_| request.force) {
         Some((current, _)) => ForceStep::Write(Box::new(question.vacate(&current.named(), ordered))),
         None => ForceStep::Write(Box::new(decided)),

@@ -5,6 +5,9 @@ use std::{fmt, time::Duration};
 /// How an election behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
+    /// How many members lead at once, each in a slot of its own: 1 to
+    /// [`MAX_SLOTS`](crate::record::MAX_SLOTS); anything else counts as the nearest of them.
+    pub slots: usize,
     /// What a leader does when its connection is lost.
     pub on_pause: OnPause,
     /// How long the work may need to end, killing included. A leader begins to
@@ -53,6 +56,7 @@ impl Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
+            slots: 1,
             on_pause: OnPause::Stop,
             stop_budget: Duration::from_secs(2),
             takeover_timeout: Duration::from_secs(60),

@@ -69,10 +69,12 @@ enum Step {
     },
     LookAtPlace {
         leftover: Leftover,
+        slot: usize,
         decision: Option<i32>,
     },
     RemovePlace {
         leftover: Leftover,
+        slot: usize,
         version: i32,
         decision: Option<i32>,
     },
@@ -200,14 +202,14 @@ impl Engine {
                 self.check_duplicate();
                 return;
             }
-            Step::LookAtPlace { .. } => Request::Get { path: paths.current() },
+            Step::LookAtPlace { slot, .. } => Request::Get { path: paths.place(slot) },
             Step::ReadElected { .. } => Request::Get { path: paths.elected() },
-            Step::RemovePlace { version, decision: Some(unchanged_version), .. } => {
-                let (path, unchanged) = (paths.current(), paths.elected());
+            Step::RemovePlace { slot, version, decision: Some(unchanged_version), .. } => {
+                let (path, unchanged) = (paths.place(slot), paths.elected());
                 Request::DeleteWhile { path, version, unchanged, unchanged_version }
             }
-            Step::RemovePlace { version, decision: None, .. } => {
-                Request::Delete { path: paths.current(), version: Some(version) }
+            Step::RemovePlace { slot, version, decision: None, .. } => {
+                Request::Delete { path: paths.place(slot), version: Some(version) }
             }
             Step::RemoveBallot { leftover } => match leftover.ballot {
                 Some(ballot) => Request::Delete { path: paths.ballot(&ballot), version: None },
@@ -283,10 +285,10 @@ impl Engine {
             (Step::LookForNode, Outcome::Got(node)) => self.found_node(node.as_ref()),
             (Step::ReadElected { leftover }, Outcome::Got(node)) => {
                 let decision = node.as_ref().map(|n| n.version);
-                self.registration.step = Step::LookAtPlace { leftover, decision };
+                self.registration.step = Step::LookAtPlace { leftover, slot: 0, decision };
             }
-            (Step::LookAtPlace { leftover, decision }, Outcome::Got(node)) => {
-                self.found_place(leftover, decision, node.as_ref());
+            (Step::LookAtPlace { leftover, slot, decision }, Outcome::Got(node)) => {
+                self.found_place(leftover, slot, decision, node.as_ref());
             }
             (Step::RemovePlace { leftover, .. }, Outcome::Ok | Outcome::Missing) => {
                 self.registration.step = Step::RemoveBallot { leftover };
@@ -396,14 +398,17 @@ impl Engine {
         self.end(EndReason::DuplicateMember { member, path });
     }
 
-    fn found_place(&mut self, leftover: Leftover, decision: Option<i32>, node: Option<&Node>) {
-        let path = self.config.paths.current();
+    fn found_place(&mut self, leftover: Leftover, slot: usize, decision: Option<i32>, node: Option<&Node>) {
+        let path = self.config.paths.place(slot);
         let current = node.and_then(|n| Current::decode(&path, &n.data).ok().map(|c| (c, n)));
         self.registration.step = match current {
             Some((current, node))
                 if node.owner == leftover.owner && Some(&current.ballot) == leftover.ballot.as_ref() =>
             {
-                Step::RemovePlace { leftover, version: node.version, decision }
+                Step::RemovePlace { leftover, slot, version: node.version, decision }
+            }
+            _ if slot + 1 < self.config.policy.slots => {
+                Step::LookAtPlace { leftover, slot: slot + 1, decision }
             }
             _ => Step::RemoveBallot { leftover },
         };

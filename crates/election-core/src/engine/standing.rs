@@ -9,10 +9,7 @@ use super::{
     io::{Level, NoteKind, StopReason, Wish},
     office::State,
 };
-use crate::{
-    record::{Cause, Named},
-    time::Time,
-};
+use crate::{record::Cause, time::Time};
 
 /// How long a reason may be, in characters.
 const REASON: usize = 500;
@@ -87,10 +84,10 @@ impl Engine {
             return;
         };
         let Some(elected) = self.view.elected.record() else { return };
-        let named = elected.named().is_some_and(|n: &Named| n.ballot == *ballot);
-        let said = self.gave_up.as_ref().is_some_and(|g| g.term == elected.term);
-        if named && !said && self.office_is_idle() {
-            let (term, reason) = (elected.term, reason.clone());
+        let Some(term) = elected.slot_of(ballot).map(|slot| elected.term_of(slot)) else { return };
+        let said = self.gave_up.as_ref().is_some_and(|g| g.term == term);
+        if !said && self.office_is_idle() {
+            let reason = reason.clone();
             self.note(Level::Info, NoteKind::Office, format!("refuses term {term}: {reason}"));
             self.refuse(term, reason);
         }

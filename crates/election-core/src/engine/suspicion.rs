@@ -21,15 +21,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Engine,
     decision::Undecided,
-    elector::{Facts, Verdict, loud},
+    elector::{At, Facts, Verdict, loud},
     policy::Policy,
     rules::{Rule, Rules},
-    view::Meta,
     watchdog::Watchdog,
 };
 use crate::{
     ids::{Ballot, SiteId},
-    record::{Elected, MemberRecord, Named, Unreached, WITH_SUSPICION},
+    record::{MemberRecord, Named, Unreached, WITH_SUSPICION},
     time::Now,
 };
 
@@ -100,15 +99,14 @@ impl Facts<'_> {
     /// `otherwise` is the verdict without suspicion.
     pub(super) fn suspicion(
         &self,
-        elected: &Elected,
-        meta: Meta,
+        at: At<'_>,
         named: &Named,
         watchdog: &mut Watchdog,
         otherwise: impl FnOnce(&mut Watchdog) -> Verdict,
     ) -> Verdict {
-        let holder = self.current.map_or_else(|| named.clone(), |(current, _)| current.named());
+        let holder = at.current.map_or_else(|| named.clone(), |(current, _)| current.named());
         // A member of an older format would not know why.
-        let understood = self.question(0).format() >= WITH_SUSPICION;
+        let understood = self.question(at.slot, 0).format() >= WITH_SUSPICION;
         let lost = if self.policy.may_suspect() && understood {
             witnesses(self.members, &holder.ballot, &holder.site, self.rules)
         } else {
@@ -119,11 +117,13 @@ impl Facts<'_> {
         };
         let names: Vec<_> = lost.iter().map(|m| m.member.as_str()).collect();
         let what = format!("{} is not reached by {}", holder.member, names.join(", "));
-        let noticed = watchdog.noticed(elected.term, "suspected", self.now);
-        let suspects: Vec<_> = self.suspects().collect();
-        let question = self.question(noticed);
-        let why = match question.depose(&holder, &what, &suspects, self.current.is_some()) {
-            Ok(next) => return Verdict::Depose(Box::new(next), Some(meta.version)),
+        let noticed = watchdog.noticed(at.slot, at.term, "suspected", self.now);
+        // Those that lead another slot are looked at there.
+        let here = |named: &Named| at.elected.slot_of(&named.ballot).is_none_or(|slot| slot == at.slot);
+        let suspects: Vec<_> = self.suspects().filter(here).collect();
+        let question = self.question(at.slot, noticed);
+        let why = match question.depose(&holder, &what, &suspects, at.current.is_some()) {
+            Ok(next) => return Verdict::Depose(at.slot, Box::new(next), Some(at.meta.version)),
             Err(Undecided::Held { sentence, until_ms }) => {
                 watchdog.wake_at(self.time_of(until_ms));
                 sentence

@@ -6,7 +6,7 @@
 //! refuses it. So somebody who knows the newest token that a resource has seen says so
 //! here, and every later leadership has a newer one.
 
-use crate::record::{Cause, Elected, VERSION};
+use crate::record::{Cause, Elected, Given, Slot, VERSION};
 
 /// The largest base. With any czxid on top the token still fits into 64 signed bits,
 /// which is what databases keep.
@@ -24,11 +24,11 @@ pub struct NoSuchToken {
 }
 
 /// The decision that raises the base, so that every leadership from then on has a token
-/// above `above`; `None` if that is so already. `leads` is the token of whoever is in
-/// office.
+/// above `above`; `None` if that is so already. `in_office` is the lowest token of those in
+/// office, if every slot has somebody.
 ///
-/// It is the next term, naming whoever was named before: that one takes its office up
-/// anew, for the token that it has may be too old.
+/// It is the next term in all slots, naming whoever was named before: each takes its
+/// office up anew, for the token that it has may be too old.
 ///
 /// # Errors
 /// When the base would be too large.
@@ -51,7 +51,7 @@ pub fn raise_tokens(
         return Ok(Some(Elected {
             v: VERSION,
             term: 1,
-            slots: vec![None],
+            slots: vec![Slot::default()],
             succession: Vec::new(),
             exclusions: Vec::new(),
             attempts: Vec::new(),
@@ -67,12 +67,31 @@ pub fn raise_tokens(
             previous: None,
         }));
     };
-    let previous = elected.named().map(|named| named.as_previous()).or_else(|| elected.previous.clone());
+    // As all members read it.
+    let (term, cause) = (elected.term + 1, Cause::TokensRaised.in_format(elected.v));
+    // By this a slot that is being vacated is told from one that has no candidate.
+    let before = |slot: usize| elected.led_before(slot);
+    let previous = before(0);
+    let anew = |(slot, as_it_was): (usize, &Slot)| {
+        let own = before(slot) != previous;
+        let given = own.then(|| {
+            Box::new(Given {
+                term,
+                cause,
+                sentence: sentence.clone(),
+                decided_at_ms: unix_ms,
+                noticed_at_ms: unix_ms,
+                request: None,
+                previous: before(slot),
+            })
+        });
+        Slot { given, ..as_it_was.clone() }
+    };
     Ok(Some(Elected {
-        term: elected.term + 1,
+        term,
+        slots: elected.slots.iter().enumerate().map(anew).collect(),
         token_base: above,
-        // As all members read it.
-        cause: Cause::TokensRaised.in_format(elected.v),
+        cause,
         sentence,
         decided_by: by.to_owned(),
         decided_at_ms: unix_ms,
@@ -86,4 +105,60 @@ pub fn raise_tokens(
 /// The token of a leadership.
 pub fn fencing_token(czxid: i64, base: u64) -> u64 {
     u64::try_from(czxid).unwrap_or(0).saturating_add(base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        engine::elector::is_vacated,
+        ids::Ballot,
+        record::{Named, Previous, WITH_SLOTS},
+    };
+
+    fn who(member: &str) -> Named {
+        let ballot = Ballot::new(format!("{member}-0000000001")).unwrap();
+        Named { member: member.parse().unwrap(), ballot, site: "east".parse().unwrap() }
+    }
+
+    fn given(term: u64, previous: Option<Previous>) -> Option<Box<Given>> {
+        let sentence = "it was so".to_owned();
+        let (decided_at_ms, noticed_at_ms) = (1, 1);
+        let cause = Cause::Failover;
+        Some(Box::new(Given { term, cause, sentence, decided_at_ms, noticed_at_ms, request: None, previous }))
+    }
+
+    /// Whatever was under way in a slot goes on, in the next term.
+    #[test]
+    fn every_slot_begins_a_term_and_stays_what_it_was() {
+        let empty = Slot::default;
+        let mut elected = raise_tokens(None, None, 1, "ann", 1).unwrap().unwrap();
+        elected.v = WITH_SLOTS;
+        elected.term = 9;
+        let led = Slot { given: given(7, None), ..who("a").into() };
+        let vacated = Slot { given: given(8, Some(who("b").as_previous())), ..empty() };
+        let vacant = Slot { given: given(6, None), ..empty() };
+        for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let all = [&led, &vacated, &vacant];
+            elected.slots = order.map(|slot: usize| all[slot].clone()).to_vec();
+            elected.previous = None;
+            let raised = raise_tokens(Some(&elected), None, 5, "ann", 2).unwrap().unwrap();
+            for (slot, was) in order.into_iter().enumerate() {
+                assert_eq!(raised.term_of(slot), 10, "{order:?}");
+                assert_eq!(raised.named(slot), all[was].named.as_ref());
+                assert_eq!(is_vacated(&raised, slot), was == 1, "{order:?} {slot}");
+                assert_eq!(raised.given(slot).cause, Cause::TokensRaised);
+            }
+            let led = order.iter().position(|was| *was == 0).unwrap();
+            assert_eq!(raised.given(led).previous, Some(who("a").as_previous()));
+        }
+    }
+
+    #[test]
+    fn once_is_enough_and_too_much_is_refused() {
+        let elected = raise_tokens(None, None, 5, "ann", 1).unwrap().unwrap();
+        assert_eq!(raise_tokens(Some(&elected), None, 5, "ann", 2), Ok(None));
+        assert_eq!(raise_tokens(Some(&elected), Some(7), 6, "ann", 2), Ok(None));
+        assert!(raise_tokens(Some(&elected), None, MAX_TOKEN_BASE + 1, "ann", 2).is_err());
+    }
 }

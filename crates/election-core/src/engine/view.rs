@@ -75,7 +75,8 @@ impl<T> Known<T> {
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct View {
     pub(super) elected: Known<Elected>,
-    pub(super) current: Known<Current>,
+    /// The leaders' places, by slot.
+    places: Vec<Known<Current>>,
     pub(super) control: Known<Control>,
     /// Lowest ballot first. Only the elector's.
     pub(super) members: Option<Vec<MemberRecord>>,
@@ -102,11 +103,30 @@ impl View {
         };
     }
 
-    /// The place was read, and `known` is what was made of it.
-    pub(super) fn see_current(&mut self, known: Known<Current>, node: Option<&Node>) {
-        if !self.current.is_newer_than(node) {
-            self.current = known;
+    /// The place of the leader of `slot`.
+    pub(super) fn place(&self, slot: usize) -> &Known<Current> {
+        self.places.get(slot).unwrap_or(&Known::Unread)
+    }
+
+    /// All places that were read.
+    pub(super) fn places(&self) -> impl Iterator<Item = (usize, &Known<Current>)> {
+        self.places.iter().enumerate()
+    }
+
+    /// The place was read, and `seen` is what was made of it.
+    pub(super) fn see_place(&mut self, slot: usize, seen: Known<Current>, node: Option<&Node>) {
+        if self.places.len() <= slot {
+            self.places.resize_with(slot + 1, Known::default);
         }
+        let known = &mut self.places[slot];
+        if !known.is_newer_than(node) {
+            *known = seen;
+        }
+    }
+
+    /// Forgets the places of slots that there are not any more: nobody watches them.
+    pub(super) fn forget_places(&mut self, from: usize) {
+        self.places.truncate(from);
     }
 
     pub(super) fn see_members(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {

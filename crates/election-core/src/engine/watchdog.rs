@@ -50,12 +50,19 @@ impl<K: PartialEq, T: Copy> Since<K, T> {
 /// grants whole timeouts rather than guess what the former one has seen.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Watchdog {
+    slots: Vec<Memory>,
+    first_pass: Since<(), Time>,
+    wake: Option<Time>,
+}
+
+/// What is remembered of one slot. All terms in here are those in which the slot was
+/// decided, so that what happens to other slots begins nothing anew.
+#[derive(Clone, Debug, Default, Hash)]
+struct Memory {
     phase: Option<Current>,
     /// By the wall clock, for it is only told.
     trigger: Since<(u64, &'static str), u64>,
     better: Since<(u64, Ballot), Time>,
-    first_pass: Since<(), Time>,
-    wake: Option<Time>,
 }
 
 /// The phase of a term, and what earlier ones of that term have taken. A candidate
@@ -85,10 +92,24 @@ impl Watchdog {
         self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
     }
 
-    /// The term is in this phase; how long it has been in it altogether, and asks to
+    fn slot(&mut self, slot: usize) -> &mut Memory {
+        if self.slots.len() <= slot {
+            self.slots.resize_with(slot + 1, Memory::default);
+        }
+        &mut self.slots[slot]
+    }
+
+    /// The term of a slot is in this phase; how long it has been in it altogether, and asks to
     /// be woken when `limit` is over.
-    pub(super) fn phase(&mut self, term: u64, phase: Phase, limit: Option<Duration>, now: Now) -> Duration {
-        let known = self.phase.take().filter(|known| known.term == term);
+    pub(super) fn phase(
+        &mut self,
+        slot: usize,
+        term: u64,
+        phase: Phase,
+        limit: Option<Duration>,
+        now: Now,
+    ) -> Duration {
+        let known = self.slot(slot).phase.take().filter(|known| known.term == term);
         let mut current = known.unwrap_or(Current { term, phase, since: now.time, spent: Vec::new() });
         if current.phase != phase {
             let took = now.time.since(current.since);
@@ -107,24 +128,24 @@ impl Watchdog {
         if let Some(limit) = limit.filter(|limit| *limit > took) {
             self.wake_at(now.time + (limit - took));
         }
-        self.phase = Some(current);
+        self.slot(slot).phase = Some(current);
         took
     }
 
     /// There is something to decide in `term`; when that was noticed first.
-    pub(super) fn noticed(&mut self, term: u64, what: &'static str, now: Now) -> u64 {
-        self.trigger.note((term, what), now.unix_ms)
+    pub(super) fn noticed(&mut self, slot: usize, term: u64, what: &'static str, now: Now) -> u64 {
+        self.slot(slot).trigger.note((term, what), now.unix_ms)
     }
 
     /// Somebody else is better; how long that has been so.
-    pub(super) fn better(&mut self, term: u64, ballot: &Ballot, now: Now) -> Duration {
-        let since = self.better.note((term, ballot.clone()), now.time);
+    pub(super) fn better(&mut self, slot: usize, term: u64, ballot: &Ballot, now: Now) -> Duration {
+        let since = self.slot(slot).better.note((term, ballot.clone()), now.time);
         now.time.since(since)
     }
 
     /// Nobody else is better.
-    pub(super) fn nobody_better(&mut self) {
-        self.better = Since(None);
+    pub(super) fn nobody_better(&mut self, slot: usize) {
+        self.slot(slot).better = Since(None);
     }
 
     /// When this elector made its first pass.

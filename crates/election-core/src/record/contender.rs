@@ -53,6 +53,7 @@ impl Contender {
     /// This contender as the one in office: its term is its fencing token.
     pub fn in_office(&self, ballot: Ballot, czxid: i64) -> Current {
         Current {
+            slot: 0,
             v: VERSION,
             member: self.member.clone(),
             ballot,

@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Ballot, MemberId, SiteId};
 
-/// The leader's own place in `leader/current`: ephemeral, made by the leader's session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+/// The leader's own place, `leader/current` or that of another slot: ephemeral, made by the leader's session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Current {
     /// Format version.
     pub v: u32,
@@ -13,6 +13,9 @@ pub struct Current {
     pub ballot: Ballot,
     /// Where it stands.
     pub site: SiteId,
+    /// Which slot it leads.
+    #[serde(default, skip_serializing_if = "super::is_first")]
+    pub slot: usize,
     /// The term that it was created for. A successor that has not committed yet
     /// writes the term that it is going to commit.
     pub term: u64,
@@ -31,7 +34,7 @@ pub struct Current {
     pub ready_ms: Option<u64>,
 }
 
-/// How far the one in `leader/current` is.
+/// How far the one in office is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Status {
     /// Taking over.

@@ -2,6 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::Slot;
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// The decision in `leader/elected`. Written by compare-and-set only.
@@ -11,9 +12,10 @@ pub struct Elected {
     pub v: u32,
     /// Grows by one with each decision.
     pub term: u64,
-    /// Who should lead each slot; nobody in a slot that is being vacated or has no candidate.
-    pub slots: Vec<Option<Named>>,
-    /// Who follows, first in line first, if the leader vanishes.
+    /// Who should lead each slot.
+    pub slots: Vec<Slot>,
+    /// Who follows, first in line first, if a leader vanishes; a slot can have a line
+    /// of its own.
     #[serde(default)]
     pub succession: Vec<Named>,
     /// Who may not be named for a while.
@@ -50,11 +52,6 @@ pub struct Elected {
 }
 
 impl Elected {
-    /// Who is named for the first slot.
-    pub fn named(&self) -> Option<&Named> {
-        self.slots.first().and_then(Option::as_ref)
-    }
-
     /// The same, as a program reads it that knows this format.
     #[must_use]
     pub(crate) fn in_format(self, format: u32) -> Self {
@@ -92,7 +89,7 @@ pub struct Exclusion {
 }
 
 /// The leader before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Previous {
     /// Its id.
     pub member: MemberId,
@@ -130,6 +127,8 @@ pub enum Cause {
     /// An operator has raised the base of the tokens; whoever leads takes its office up
     /// anew.
     TokensRaised,
+    /// The number of slots has been changed.
+    SlotsChanged,
 }
 
 impl Cause {
@@ -138,12 +137,13 @@ impl Cause {
         match self {
             Self::Suspected if format < 2 => Self::LeaderLost,
             Self::TokensRaised if format < 2 => Self::Switchover,
+            Self::SlotsChanged if format < 2 => Self::MemberJoined,
             cause => cause,
         }
     }
 
     /// Every cause, in the order of its definition.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Startup,
         Self::MemberJoined,
         Self::LeaderLost,
@@ -155,6 +155,7 @@ impl Cause {
         Self::Failover,
         Self::BetterCandidate,
         Self::TokensRaised,
+        Self::SlotsChanged,
     ];
 
     /// The word for it in records, metrics and the job's environment.
@@ -171,6 +172,7 @@ impl Cause {
             Self::Failover => "failover",
             Self::BetterCandidate => "better-candidate",
             Self::TokensRaised => "tokens-raised",
+            Self::SlotsChanged => "slots-changed",
         }
     }
 

@@ -16,6 +16,9 @@ pub struct HistoryEntry {
     pub ballot: Ballot,
     /// Where it stands.
     pub site: SiteId,
+    /// Which slot it leads.
+    #[serde(default, skip_serializing_if = "super::is_first")]
+    pub slot: usize,
     /// The fencing token of this leadership.
     pub fencing_token: u64,
     /// Why leadership changed.

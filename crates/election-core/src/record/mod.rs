@@ -10,7 +10,7 @@
 //! | format | adds |
 //! |---|---|
 //! | 1 | |
-//! | 2 | the causes `suspected` and `tokens-raised` |
+//! | 2 | the causes `suspected`, `tokens-raised` and `slots-changed`; several slots, each with the decision that it rests on |
 //!
 //! Each member says in its record, which any program reads, up to which format it
 //! [reads](MemberRecord::reads); the elector writes the newest one that all members
@@ -25,6 +25,7 @@ mod elected;
 mod history;
 mod member;
 mod request;
+mod slot;
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -34,7 +35,8 @@ pub use current::{Current, Status};
 pub use elected::{Cause, Elected, Exclusion, Named, Previous};
 pub use history::{HistoryEntry, Phases};
 pub use member::{GaveUp, Health, MemberRecord, Unreached};
-pub use request::{Request, RequestKind, RequestState, Target};
+pub use request::{Outgoing, Request, RequestKind, RequestState, Target};
+pub use slot::{Given, MAX_SLOTS, Slot};
 
 /// The largest record that is read or written, in bytes.
 ///
@@ -50,6 +52,9 @@ pub const NEWEST: u32 = 2;
 
 /// Since when leaders are deposed because others can't reach them.
 pub(crate) const WITH_SUSPICION: u32 = 2;
+
+/// Since when an election can have several slots, each with a term of its own.
+pub(crate) const WITH_SLOTS: u32 = 2;
 
 /// A record that can't be used. It takes its znode out of account and never
 /// stops a process.
@@ -117,6 +122,12 @@ fn version() -> u32 {
     VERSION
 }
 
+/// The first slot is the only one of most elections: it goes without saying.
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_first(slot: &usize) -> bool {
+    *slot == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,11 +168,12 @@ mod tests {
     /// What an older program reads must not change under it.
     #[test]
     fn what_a_format_can_not_say_is_said_otherwise() {
+        const ADDED: [Cause; 3] = [Cause::Suspected, Cause::TokensRaised, Cause::SlotsChanged];
         for cause in Cause::ALL {
             assert_eq!(cause.in_format(NEWEST), cause);
             let older = cause.in_format(VERSION);
             assert_eq!(older.in_format(VERSION), older);
-            assert!(![Cause::Suspected, Cause::TokensRaised].contains(&older), "{cause}");
+            assert!(!ADDED.contains(&older), "{cause}");
         }
     }
 

@@ -14,6 +14,9 @@ pub struct Request {
     /// Who or where should lead then.
     #[serde(default)]
     pub to: Target,
+    /// Which leader it is about.
+    #[serde(default, skip_serializing_if = "Outgoing::is_only")]
+    pub from: Outgoing,
     /// Take leadership from a leader that won't let go. Two may then act for a
     /// moment: the resource must check tokens.
     #[serde(default)]
@@ -60,6 +63,27 @@ pub enum Target {
     Member(MemberId),
     /// The best of this site.
     Site(SiteId),
+}
+
+/// Which leader is to be replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outgoing {
+    /// The only one that there is; in a failover with several slots, the only one that
+    /// has no READY leader.
+    #[default]
+    Only,
+    /// The one that this member leads, or is named for.
+    Member(MemberId),
+    /// The leader of this slot, counted from 0.
+    Slot(usize),
+}
+
+impl Outgoing {
+    /// Whether it names none in particular.
+    pub const fn is_only(&self) -> bool {
+        matches!(self, Self::Only)
+    }
 }
 
 /// How far a request is.

@@ -51,7 +51,7 @@ impl Observer {
                 return Ok(Some(layout));
             }
         }
-        let path = paths.current();
+        let path = paths.place(0);
         let single = self.read(&path).await?.is_some_and(|node| {
             // A leader under an elector says more of itself than a contender does.
             Current::decode(&path, &node.data).is_err() && Contender::decode(&path, &node.data).is_ok()
@@ -90,7 +90,7 @@ impl Observer {
             };
             if index == 0 {
                 let record = contender.in_office(ballot.clone(), node.czxid);
-                snapshot.current = Some(Office { record, version: node.version, czxid: node.czxid });
+                snapshot.offices = vec![Some(Office { record, version: node.version, czxid: node.czxid })];
             }
             snapshot.members.push(as_member(contender, ballot));
         }
@@ -99,7 +99,7 @@ impl Observer {
 
     async fn places(&self, paths: &Paths, layout: Layout) -> Result<Vec<(String, Ballot, Node)>, OpError> {
         if layout != Layout::Queue {
-            let path = paths.current();
+            let path = paths.place(0);
             let node = self.read(&path).await?;
             let ballot = node.as_ref().and_then(|node| Ballot::of_session(node.owner));
             return Ok(node.zip(ballot).map(|(node, ballot)| (path, ballot, node)).into_iter().collect());
@@ -119,7 +119,7 @@ impl Observer {
 pub(super) fn place_of(paths: &Paths, layout: Layout, ballot: &Ballot) -> String {
     match layout {
         Layout::Queue => format!("{}/{ballot}", paths.queue()),
-        Layout::Elector | Layout::Single => paths.current(),
+        Layout::Elector | Layout::Single => paths.place(0),
     }
 }
 

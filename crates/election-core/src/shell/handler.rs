@@ -42,10 +42,10 @@ pub trait Handler: Send + Sync + 'static {
     /// more; by [`StopOrder::by`] everything must have ended.
     fn stop(&self, order: &StopOrder) -> impl Future<Output = ()> + Send;
 
-    /// Another member, or nobody, stands in office. Intermediate leaders may be
-    /// left out; the calls come one after the other.
-    fn leader_changed(&self, leader: Option<&Current>) -> impl Future<Output = ()> + Send {
-        let _ = leader;
+    /// Another member, or nobody, stands in office for `slot` (0, unless the election has
+    /// several). Intermediate leaders may be left out; the calls come one after the other.
+    fn leader_changed(&self, slot: usize, leader: Option<&Current>) -> impl Future<Output = ()> + Send {
+        let _ = (slot, leader);
         async {}
     }
 }
@@ -104,7 +104,13 @@ impl Leadership {
         self.nomination.term
     }
 
-    /// Grows with every leadership; for whatever the work writes to.
+    /// Which of the election's slots; 0 where it has only one.
+    pub fn slot(&self) -> usize {
+        self.nomination.slot
+    }
+
+    /// Grows with every leadership of a slot; for whatever the work writes to. What is
+    /// written to by several slots keeps the tokens of each apart.
     pub fn fencing_token(&self) -> u64 {
         self.fencing_token
     }

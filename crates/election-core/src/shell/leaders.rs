@@ -1,21 +1,30 @@
 //! Following who leads, without standing in the election.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    sync::{Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use zk_session::{BootTime, Closed, DataWatch, Epoch, Incarnation, Node, Observed, Session, sleep_until};
+use zk_session::{
+    BootTime, Children, ChildrenWatch, Closed, DataWatch, Epoch, Incarnation, Node, Observed, Session,
+    sleep_until,
+};
 
 use super::observer::ReadError;
 use crate::{
     engine::fencing_token,
     ids::{Ballot, MemberId, SiteId},
     paths::Paths,
-    record::{Contender, Current, Elected, Record, Status},
+    record::{Contender, Current, Elected, MAX_SLOTS, Record, Status},
 };
 
 /// After how long something that could not be read is read again.
 const RETRY: Duration = Duration::from_millis(200);
-
-type Seen = Observed<Option<Node>>;
 
 /// A leadership as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,9 +34,11 @@ pub struct Leader {
     pub member: MemberId,
     /// Where it stands.
     pub site: SiteId,
+    /// Which of the election's slots it leads; 0 where there is only one.
+    pub slot: usize,
     /// In which term.
     pub term: u64,
-    /// With which fencing token.
+    /// With which fencing token: newer than those of all leaderships of the slot before.
     pub fencing_token: u64,
     /// Where its work can be reached.
     pub endpoint: Option<String>,
@@ -35,13 +46,25 @@ pub struct Leader {
     pub ready_ms: Option<u64>,
 }
 
-/// Who leads an election and its changes: for clients that want to find the leader.
-/// It costs one watch, no lease, and nothing that the members notice.
+/// Who leads a slot now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaderChange {
+    /// Which slot; 0 where there is only one.
+    pub slot: usize,
+    /// Who serves; `None` while nobody does: the place is free, or whoever holds it
+    /// still takes over.
+    pub leader: Option<Leader>,
+}
+
+/// Who leads an election and its changes: for clients that want to find the leader, or
+/// the leaders of all slots where there are several. It costs two watches, and one more
+/// for each further slot; no lease, and nothing that the members notice.
 ///
-/// The stream never goes back: once a leadership was seen, no leadership with an older
-/// token is told any more, whatever a server that lags behind answers. What it tells can
-/// be late, though: the leader may have gone since. Whoever writes to something on the
-/// leader's behalf passes the fencing token along.
+/// The stream never goes back: once a leadership was seen, no leadership of its slot with
+/// an older token is told any more, whatever a server that lags behind answers. What it
+/// tells can be late, though: the leader may have gone since. Whoever writes to something
+/// on the leader's behalf passes the fencing token along.
 ///
 /// After the ensemble was restored from a copy its leaderships have older tokens, so none
 /// of them is told until an operator has raised the base of the tokens.
@@ -52,14 +75,29 @@ pub struct Leader {
 pub struct Leaders {
     session: Session,
     paths: Paths,
-    place: DataWatch,
+    /// Which places there are.
+    places: Awaited<ChildrenWatch, Observed<Option<Children>>>,
+    slots: BTreeMap<usize, Slot>,
+}
+
+/// One slot, from when its place was there first; the first one in any case.
+#[derive(Debug)]
+struct Slot {
+    place: Awaited<DataWatch, Observed<Option<Node>>>,
     /// What was seen and is not told yet, kept here so that nothing is lost to a caller
     /// who doesn't wait for it.
-    pending: Option<Seen>,
+    pending: Option<Observed<Option<Node>>>,
     /// The session that the last value was read on.
     epoch: Option<Epoch>,
     newest: u64,
     told: Option<Option<Leader>>,
+}
+
+impl Slot {
+    fn new(session: &Session, paths: &Paths, slot: usize) -> Self {
+        let place = session.watch_data(paths.place(slot));
+        Self { place: Awaited::new(place), pending: None, epoch: None, newest: 0, told: None }
+    }
 }
 
 impl Leaders {
@@ -68,42 +106,39 @@ impl Leaders {
     pub fn follow(session: &Session, paths: Paths) -> Self {
         Self {
             session: session.clone(),
-            place: session.watch_data(paths.current()),
+            places: Awaited::new(session.watch_children(paths.leader())),
+            slots: BTreeMap::from([(0, Slot::new(session, &paths, 0))]),
             paths,
-            pending: None,
-            epoch: None,
-            newest: 0,
-            told: None,
         }
     }
 
-    /// Who serves: at the first call now, later after a change. `None` while nobody
-    /// does: the place is free, or whoever holds it still takes over.
+    /// Who leads a slot: of the first at the first call or soon after, of another one once
+    /// it has had a leader; later after a change.
     ///
-    /// Leaderships between the last one told and the newest may be left out.
+    /// Leaderships between the last one told and the newest may be left out. A slot that
+    /// was taken away has no leader, like one that lacks one.
     ///
     /// # Errors
     /// When the session was closed.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost.
-    pub async fn next(&mut self) -> Result<Option<Leader>, Closed> {
+    pub async fn next(&mut self) -> Result<LeaderChange, Closed> {
         loop {
-            let seen = match self.pending.clone() {
-                Some(seen) => seen,
-                None => self.pending.insert(self.place.next().await?).clone(),
+            let pending = self.slots.iter().find_map(|(slot, s)| Some((*slot, s.pending.clone()?)));
+            let Some((slot, seen)) = pending else {
+                self.look().await?;
+                continue;
             };
             let session = self.session.active().await?;
-            match self.read(&session, &seen).await {
+            match self.read(&session, slot, &seen).await {
                 Ok(found) => {
-                    self.pending = None;
-                    self.epoch = Some(seen.epoch);
-                    if let Some(news) = self.judge(found) {
-                        return Ok(news);
+                    if let Some(leader) = self.judge(slot, seen.epoch, found) {
+                        return Ok(LeaderChange { slot, leader });
                     }
                 }
                 Err(ReadError::Record(error)) => {
-                    self.pending = None;
+                    self.slots.entry(slot).and_modify(|s| s.pending = None);
                     tracing::warn!(%error, "who leads can't be told");
                 }
                 Err(error) => {
@@ -114,15 +149,50 @@ impl Leaders {
         }
     }
 
-    /// The last one told.
-    pub fn last(&self) -> Option<&Leader> {
-        self.told.as_ref()?.as_ref()
+    /// Who leads this slot, as told last.
+    pub fn last(&self, slot: usize) -> Option<&Leader> {
+        self.slots.get(&slot)?.told.as_ref()?.as_ref()
+    }
+
+    /// All who lead, as told last, lowest slot first.
+    pub fn all(&self) -> impl Iterator<Item = &Leader> {
+        self.slots.values().filter_map(|slot| slot.told.as_ref()?.as_ref())
+    }
+
+    /// Waits until something is seen at one of the places, or another place.
+    async fn look(&mut self) -> Result<(), Closed> {
+        poll_fn(|context| {
+            while let Poll::Ready(seen) = self.places.poll(context) {
+                let names = seen?.value.map(|children| children.names).unwrap_or_default();
+                let slots = names
+                    .iter()
+                    .filter_map(|name| self.paths.slot_of(&format!("{}/{name}", self.paths.leader())));
+                for slot in slots.filter(|slot| *slot < MAX_SLOTS) {
+                    self.slots.entry(slot).or_insert_with(|| Slot::new(&self.session, &self.paths, slot));
+                }
+            }
+            let mut seen = Poll::Pending;
+            for slot in self.slots.values_mut() {
+                if let Poll::Ready(news) = slot.place.poll(context) {
+                    slot.pending = Some(news?);
+                    seen = Poll::Ready(Ok(()));
+                }
+            }
+            seen
+        })
+        .await
     }
 
     /// Who holds the place, by its record, and with which token.
-    async fn read(&self, session: &Incarnation, seen: &Seen) -> Result<Option<(Current, u64)>, ReadError> {
-        let path = self.paths.current();
-        let node = if self.epoch.is_some_and(|known| known != seen.epoch) {
+    async fn read(
+        &self,
+        session: &Incarnation,
+        slot: usize,
+        seen: &Observed<Option<Node>>,
+    ) -> Result<Option<(Current, u64)>, ReadError> {
+        let path = self.paths.place(slot);
+        let known = self.slots.get(&slot).and_then(|s| s.epoch);
+        let node = if known.is_some_and(|known| known != seen.epoch) {
             // Another session can begin on a server that lags behind the last one's.
             session.barrier().await?;
             session.get(&path).await?
@@ -156,26 +226,78 @@ impl Leaders {
     }
 
     /// What is to be told of it, if it is news.
-    fn judge(&mut self, found: Option<(Current, u64)>) -> Option<Option<Leader>> {
+    fn judge(&mut self, slot: usize, epoch: Epoch, found: Option<(Current, u64)>) -> Option<Option<Leader>> {
+        let known = self.slots.get_mut(&slot)?;
+        known.pending = None;
+        known.epoch = Some(epoch);
         if let Some((_, token)) = &found {
-            if *token < self.newest {
+            if *token < known.newest {
                 return None;
             }
-            self.newest = *token;
+            known.newest = *token;
         }
         let serving = found.filter(|(current, _)| current.status == Status::Ready);
         let leader = serving.map(|(current, fencing_token)| Leader {
             member: current.member,
             site: current.site,
+            slot,
             term: current.term,
             fencing_token,
             endpoint: current.endpoint,
             ready_ms: current.ready_ms,
         });
-        if self.told.as_ref() == Some(&leader) {
+        if known.told.as_ref() == Some(&leader) {
             return None;
         }
-        self.told = Some(leader.clone());
+        known.told = Some(leader.clone());
         Some(leader)
+    }
+}
+
+type Next<W, T> = Pin<Box<dyn Future<Output = (W, Result<T, Closed>)> + Send>>;
+
+/// A watch and its next value, to be polled beside others: what was begun is kept until
+/// it has come.
+struct Awaited<W, T> {
+    /// Behind a lock that nobody takes, for it can't be shared without.
+    next: Mutex<Next<W, T>>,
+}
+
+/// What can be waited for again and again.
+trait Watching<T>: Sized {
+    fn value(self) -> impl Future<Output = (Self, Result<T, Closed>)> + Send + 'static;
+}
+
+impl Watching<Observed<Option<Node>>> for DataWatch {
+    async fn value(mut self) -> (Self, Result<Observed<Option<Node>>, Closed>) {
+        let seen = self.next().await;
+        (self, seen)
+    }
+}
+
+impl Watching<Observed<Option<Children>>> for ChildrenWatch {
+    async fn value(mut self) -> (Self, Result<Observed<Option<Children>>, Closed>) {
+        let seen = self.next().await;
+        (self, seen)
+    }
+}
+
+impl<T, W: Watching<T>> Awaited<W, T> {
+    fn new(watch: W) -> Self {
+        Self { next: Mutex::new(Box::pin(watch.value())) }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T, Closed>> {
+        let next = self.next.get_mut().unwrap_or_else(PoisonError::into_inner);
+        next.as_mut().poll(context).map(|(watch, value)| {
+            *self = Self::new(watch);
+            value
+        })
+    }
+}
+
+impl<W, T> fmt::Debug for Awaited<W, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Awaited").finish_non_exhaustive()
     }
 }

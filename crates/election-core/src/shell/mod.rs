@@ -21,7 +21,7 @@ mod work;
 pub use contests::Layout;
 pub use election::{Election, ElectionConfig, Ended, Hold};
 pub use handler::{Failure, Handler, Leadership, StopOrder};
-pub use leaders::{Leader, Leaders};
+pub use leaders::{Leader, LeaderChange, Leaders};
 pub use observer::{Observer, ReadError, Snapshot};
 pub use status::ElectionStatus;
 

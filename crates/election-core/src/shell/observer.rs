@@ -6,10 +6,12 @@ use zk_session::{Incarnation, OpError};
 
 use super::{contests::Layout, operations::tree};
 use crate::{
-    engine::{Node, fencing_token},
+    engine::{Node, fencing_token, slot_of},
     ids::{Ballot, MemberId},
     paths::Paths,
-    record::{Control, Current, Elected, HistoryEntry, MemberRecord, Record, RecordError, Request},
+    record::{
+        Control, Current, Elected, HistoryEntry, MAX_SLOTS, MemberRecord, Record, RecordError, Request,
+    },
 };
 
 /// An election as it was read at one moment; several reads, so no transaction.
@@ -23,8 +25,8 @@ pub struct Snapshot {
     pub lowest: Option<Ballot>,
     /// The decision, with the version of its data.
     pub elected: Option<(Elected, i32)>,
-    /// Who is in office.
-    pub current: Option<Office>,
+    /// Who is in office, by slot: as many as the decision has, one before the first.
+    pub offices: Vec<Option<Office>>,
     /// The standing orders, the default where there are none.
     pub control: Control,
     /// The operators' requests by name, oldest first.
@@ -33,7 +35,7 @@ pub struct Snapshot {
     pub unreadable: Vec<RecordError>,
 }
 
-/// Who holds `leader/current`.
+/// Who holds the place of a slot.
 #[derive(Clone, Debug)]
 pub struct Office {
     /// What the holder says.
@@ -51,9 +53,23 @@ impl Snapshot {
         self.members.iter().find(|m| m.ballot == *lowest).map(|m| &m.member)
     }
 
-    /// The fencing token of whoever is in office.
-    pub fn fencing_token(&self) -> Option<u64> {
-        let office = self.current.as_ref()?;
+    /// Who is in office for `slot`.
+    pub fn office(&self, slot: usize) -> Option<&Office> {
+        self.offices.get(slot)?.as_ref()
+    }
+
+    /// The slot that a request is about.
+    ///
+    /// # Errors
+    /// A sentence that says why it could be none, or several.
+    pub fn slot_for(&self, request: &Request) -> Result<usize, String> {
+        let offices: Vec<_> = self.offices.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
+        slot_of(request, self.elected.as_ref().map(|(e, _)| e), &offices)
+    }
+
+    /// The fencing token of whoever is in office for `slot`.
+    pub fn fencing_token(&self, slot: usize) -> Option<u64> {
+        let office = self.office(slot)?;
         let base = self.elected.as_ref().map_or(0, |(e, _)| e.token_base);
         Some(office.record.fencing_token.unwrap_or_else(|| fencing_token(office.czxid, base)))
     }
@@ -139,10 +155,13 @@ impl Observer {
             let elected = usable(Elected::decode(&paths.elected(), &node.data), unreadable);
             snapshot.elected = elected.map(|e| (e, node.version));
         }
-        if let Some(node) = self.read(&paths.current()).await? {
-            let record = usable(Current::decode(&paths.current(), &node.data), unreadable);
-            snapshot.current =
-                record.map(|record| Office { record, version: node.version, czxid: node.czxid });
+        let slots = snapshot.elected.as_ref().map_or(1, |(e, _)| e.slots.len()).clamp(1, MAX_SLOTS);
+        for place in (0..slots).map(|slot| paths.place(slot)) {
+            let node = self.read(&place).await?;
+            snapshot.offices.push(node.and_then(|node| {
+                let record = usable(Current::decode(&place, &node.data), unreadable)?;
+                Some(Office { record, version: node.version, czxid: node.czxid })
+            }));
         }
         if let Some(node) = self.read(&paths.control()).await? {
             snapshot.control =

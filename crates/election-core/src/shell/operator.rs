@@ -13,7 +13,10 @@ use super::{
 use crate::{
     engine::{ForceStep, NoSuchToken, Policy, fencing_token, force_step},
     paths::Paths,
-    record::{Current, Elected, Record, RecordError, Request, RequestKind, RequestState, Target, VERSION},
+    record::{
+        Current, Elected, MAX_SLOTS, Outgoing, Record, RecordError, Request, RequestKind, RequestState,
+        Target, VERSION,
+    },
     strategy::Strategy,
 };
 
@@ -52,6 +55,7 @@ impl From<zk_session::Closed> for OperatorError {
 /// A request that nobody has looked at yet.
 pub fn new_request(
     kind: RequestKind,
+    from: Outgoing,
     to: Target,
     force: bool,
     reason: Option<String>,
@@ -61,6 +65,7 @@ pub fn new_request(
         v: VERSION,
         id: uuid::Uuid::new_v4().to_string(),
         kind,
+        from,
         to,
         force,
         reason,
@@ -152,11 +157,15 @@ pub async fn force(
     for _ in 0..TRIES {
         let incarnation = session.active().await?;
         let snapshot = Observer::new(incarnation.clone()).snapshot(paths).await?;
-        let unusable =
-            snapshot.unreadable.iter().find(|e| e.path == paths.elected() || e.path == paths.current());
+        let unusable = snapshot
+            .unreadable
+            .iter()
+            .find(|e| e.path == paths.elected() || paths.slot_of(&e.path).is_some());
         if let Some(error) = unusable {
             return Err(error.clone().into());
         }
+        let offices: Vec<_> =
+            snapshot.offices.iter().map(|o| o.as_ref().map(|o| (&o.record, o.version))).collect();
         let step = force_step(
             &ticket.name,
             request,
@@ -167,7 +176,7 @@ pub async fn force(
             &snapshot.members,
             &snapshot.control,
             snapshot.elected.as_ref().map(|(e, _)| e),
-            snapshot.current.as_ref().map(|o| (&o.record, o.version)),
+            &offices,
         );
         let outcome = match step {
             ForceStep::Named => return Ok(()),
@@ -180,9 +189,9 @@ pub async fn force(
                     None => incarnation.create(&path, data, CreateMode::Persistent).await.map(drop),
                 }
             }
-            ForceStep::Vacate { version } => {
+            ForceStep::Vacate { slot, version } => {
                 let decision = snapshot.elected.as_ref().map_or(0, |(_, version)| *version);
-                delete_while(&incarnation, &paths.current(), version, &paths.elected(), decision).await
+                delete_while(&incarnation, &paths.place(slot), version, &paths.elected(), decision).await
             }
         };
         match outcome {
@@ -217,7 +226,7 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, Operato
         if snapshot.layout == Layout::Elector {
             return Err(OperatorError::Refused("an elector decides here, and is to be asked".to_owned()));
         }
-        let Some(office) = snapshot.current else {
+        let Some(office) = snapshot.offices.into_iter().next().flatten() else {
             return Err(OperatorError::Refused("nobody leads".to_owned()));
         };
         let path = place_of(paths, snapshot.layout, &office.record.ballot);
@@ -257,7 +266,7 @@ pub async fn raise_tokens(
     above: u64,
     by: &str,
 ) -> Result<Raised, OperatorError> {
-    let (path, place) = (paths.elected(), paths.current());
+    let path = paths.elected();
     for _ in 0..TRIES {
         let incarnation = session.active().await?;
         incarnation.barrier().await?;
@@ -273,9 +282,14 @@ pub async fn raise_tokens(
         }
         let base = elected.as_ref().map_or(0, |e| e.token_base);
         // What can't be read has a token all the same, but whose is not known.
-        let node = observer.read(&place).await?;
-        let current = node.filter(|node| Current::decode(&place, &node.data).is_ok());
-        let token = current.map(|node| fencing_token(node.czxid, base));
+        let slots = elected.as_ref().map_or(1, |e| e.slots.len()).clamp(1, MAX_SLOTS);
+        let mut tokens = Vec::new();
+        for place in (0..slots).map(|slot| paths.place(slot)) {
+            let node = observer.read(&place).await?;
+            let current = node.filter(|node| Current::decode(&place, &node.data).is_ok());
+            tokens.push(current.map(|node| fencing_token(node.czxid, base)));
+        }
+        let token = tokens.into_iter().min().flatten();
         let raised = crate::engine::raise_tokens(elected.as_ref(), token, above, by, unix_ms())?;
         let Some(next) = raised else { return Ok(Raised::Already) };
         let data = next.encode(&path)?;

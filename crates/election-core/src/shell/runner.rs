@@ -260,7 +260,7 @@ impl<H: Handler> Runner<H> {
             Action::Lead => self.work.lead(),
             Action::WorkUntil(until) => self.work.work_until(to_boot(until)),
             Action::Stop(reason) => self.work.stop(reason),
-            Action::LeaderChanged(leader) => self.work.leader_changed(leader),
+            Action::LeaderChanged(slot, leader) => self.work.leader_changed(slot, leader),
             Action::Note(note) => self.note(&note),
             Action::End(EndReason::Left) => self.end = Some(Ended::Left),
             Action::End(EndReason::DuplicateMember { member, path }) => {

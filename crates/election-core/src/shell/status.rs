@@ -18,15 +18,18 @@ pub struct ElectionStatus {
     pub ballot: Option<Ballot>,
     /// Whether its ballot is the lowest.
     pub is_elector: bool,
-    /// The decision's term, or while that can't be read the term of who is in office;
-    /// 0 before the first.
+    /// The term in which the slot was decided that this member leads, or is on its way to
+    /// or from, and of the latest decision otherwise; while that can't be read the term of
+    /// who is in office; 0 before the first.
     pub term: u64,
     /// The fencing token of the leadership that this member holds.
     pub fencing_token: Option<u64>,
     /// The decision as last read.
     pub elected: Option<Elected>,
-    /// Who is in office, as last read.
-    pub current: Option<Current>,
+    /// Who is in office, by slot, as last read.
+    pub in_office: Vec<Option<Current>>,
+    /// The slot that this member leads, or is on its way to or from.
+    pub slot: Option<usize>,
     /// Until when a leader's work may go on.
     pub work_until: Option<BootTime>,
     /// What is being done, or why nothing is, in words.
@@ -35,15 +38,20 @@ pub struct ElectionStatus {
 
 impl ElectionStatus {
     pub(super) fn of(engine: &Engine) -> Self {
+        let in_office: Vec<_> = engine.in_office().map(|current| current.cloned()).collect();
+        let slot = engine.slot();
+        let term_of = |elected: &Elected| slot.map_or(elected.term, |slot| elected.term_of(slot));
+        let latest = in_office.iter().flatten().map(|current| current.term).max();
         Self {
             role: engine.role(),
             ballot: engine.ballot(),
             is_elector: engine.is_elector(),
             // A leader that goes on while `elected` holds garbage still has its term.
-            term: engine.elected().map(|e| e.term).or(engine.current().map(|c| c.term)).unwrap_or(0),
+            term: engine.elected().map(term_of).or(latest).unwrap_or(0),
             fencing_token: engine.fencing_token(),
             elected: engine.elected().cloned(),
-            current: engine.current().cloned(),
+            in_office,
+            slot,
             work_until: engine.work_until().map(to_boot),
             note: engine.sentence().to_owned(),
         }

@@ -1,6 +1,6 @@
 //! The application's calls, one at a time, each in a task of its own.
 
-use std::{future::Future, sync::Arc};
+use std::{collections::BTreeMap, future::Future, sync::Arc};
 
 use tokio::{
     sync::{mpsc, watch},
@@ -24,7 +24,7 @@ pub(super) struct Work<H> {
     work_until: watch::Sender<BootTime>,
     leadership: Option<Leadership>,
     term: u64,
-    leader: watch::Sender<Option<Current>>,
+    leaders: watch::Sender<Leaders>,
     telling: JoinHandle<()>,
 }
 
@@ -36,16 +36,8 @@ impl<H: Handler> Work<H> {
         panics: mpsc::UnboundedSender<&'static str>,
     ) -> Self {
         let handler = Arc::new(handler);
-        let (leader, mut leaders) = watch::channel(None);
-        let telling = tokio::spawn({
-            let handler = Arc::clone(&handler);
-            async move {
-                while leaders.changed().await.is_ok() {
-                    let leader = leaders.borrow_and_update().clone();
-                    handler.leader_changed(leader.as_ref()).await;
-                }
-            }
-        });
+        let (leaders, changes) = watch::channel(Leaders::new());
+        let telling = tokio::spawn(tell(Arc::clone(&handler), changes));
         let (work_until, _) = watch::channel(BootTime::from_duration(std::time::Duration::ZERO));
         Self {
             handler,
@@ -56,7 +48,7 @@ impl<H: Handler> Work<H> {
             work_until,
             leadership: None,
             term: 0,
-            leader,
+            leaders,
             telling,
         }
     }
@@ -127,8 +119,8 @@ impl<H: Handler> Work<H> {
         self.leadership = None;
     }
 
-    pub(super) fn leader_changed(&self, leader: Option<Current>) {
-        self.leader.send_replace(leader);
+    pub(super) fn leader_changed(&self, slot: usize, leader: Option<Current>) {
+        self.leaders.send_modify(|leaders| drop(leaders.insert(slot, leader)));
     }
 
     fn begin(&mut self, name: &'static str, call: impl Future<Output = AppEvent> + Send + 'static) {
@@ -156,6 +148,23 @@ impl<H> Drop for Work<H> {
         if let Some(call) = &self.call {
             call.abort.abort();
         }
+    }
+}
+
+/// Who is in office, by slot.
+type Leaders = BTreeMap<usize, Option<Current>>;
+
+/// Tells the application of each slot whose leader is another one than it was told of.
+async fn tell<H: Handler>(handler: Arc<H>, mut changes: watch::Receiver<Leaders>) {
+    let mut told = Leaders::new();
+    while changes.changed().await.is_ok() {
+        let leaders = changes.borrow_and_update().clone();
+        for (slot, leader) in &leaders {
+            if told.get(slot) != Some(leader) {
+                handler.leader_changed(*slot, leader.as_ref()).await;
+            }
+        }
+        told = leaders;
     }
 }
 

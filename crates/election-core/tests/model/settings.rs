@@ -162,6 +162,7 @@ impl Setting {
 
     pub(crate) fn policy(&self) -> Policy {
         Policy {
+            slots: 1,
             on_pause: OnPause::Stop,
             stop_budget: TICK,
             takeover_timeout: 2 * TICK,

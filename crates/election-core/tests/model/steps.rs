@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use election_core::{
     engine::{Event, Node, Request, Role, Watched},
-    record::{MemberRecord, Record, Request as Ordered, RequestState, Status, VERSION},
+    record::{MemberRecord, Outgoing, Record, Request as Ordered, RequestState, Status, VERSION},
 };
 
 use crate::{
@@ -501,6 +501,7 @@ impl World {
             id: self.asked.to_string(),
             kind: ask.kind,
             to: ask.target(),
+            from: Outgoing::Only,
             force: ask.force,
             reason: None,
             by: "operator".to_owned(),
@@ -529,7 +530,7 @@ impl World {
             .filter(|m| *m != leader)
             .all(|m| matches!(role(&self.members[m]), None | Some(Role::Standby | Role::Excluded)));
         let named =
-            elected.named().is_some_and(|n| n.ballot == current.ballot && elected.term == current.term);
+            elected.named(0).is_some_and(|n| n.ballot == current.ballot && elected.term == current.term);
         let own = current.member.as_str() == setting.members[leader].0 && current.status == Status::Ready;
         (works && rest && named && own).then_some(leader)
     }

@@ -249,7 +249,7 @@ impl World {
                     }
                 }
             }
-            Action::Lead | Action::LeaderChanged(_) | Action::Note(_) => {}
+            Action::Lead | Action::LeaderChanged(..) | Action::Note(_) => {}
             Action::End(_) => {
                 let member = self.member(m);
                 let session = member.client().filter(|c| c.link != Link::Over).map(|c| c.session);
@@ -418,7 +418,7 @@ impl World {
         let current = self.current(setting);
         let unix_ms = self.clock().unix_ms;
         let span = u64::try_from(setting.policy().exclusion.as_millis()).unwrap_or(u64::MAX);
-        let owner = self.server.get(&paths.current()).map(|n| n.owner);
+        let owner = self.server.get(&paths.place(0)).map(|n| n.owner);
         let writer = owner.and_then(|owner| self.member_of(setting, owner));
         let request = path.strip_prefix(&format!("{}/", paths.requests())).map(str::to_owned);
         let ordered = self.server.get(path).and_then(|n| Ordered::decode(path, &n.data).ok());
@@ -435,12 +435,12 @@ impl World {
                     .and_then(|()| past.tenures.decided(elected))
                     .and_then(|()| exclusions_end::check(elected, unix_ms, span, 0));
             }
-            if path == paths.elected() || path == paths.current() {
+            if path == paths.elected() || path == paths.place(0) {
                 verdict = verdict.and(past.chances.stands(elected, current.as_ref()));
             }
         }
-        if let Some(current) = current.filter(|_| path == paths.current()) {
-            past.tenures.holds(&current);
+        if let Some(current) = current.filter(|_| path == paths.place(0)) {
+            past.tenures.holds(0, &current);
             verdict = verdict.and(place_is_its_owners::check(&current, writer));
         }
         if let (Some(name), Some(request)) = (request, ordered) {
@@ -467,7 +467,7 @@ impl World {
     }
 
     pub(crate) fn current(&self, setting: &Setting) -> Option<Current> {
-        let path = setting.paths().current();
+        let path = setting.paths().place(0);
         Current::decode(&path, &self.server.get(&path)?.data).ok()
     }
 
@@ -503,7 +503,7 @@ impl World {
 
 /// Whoever is put out of office was lost by enough others.
 fn witnessed(setting: &Setting, elected: &Elected, lost: &BTreeMap<Ballot, BTreeSet<usize>>) -> Verdict {
-    let suspect = match (&elected.previous, elected.named()) {
+    let suspect = match (&elected.previous, elected.named(0)) {
         (Some(suspect), None) if elected.cause == Cause::Suspected => &suspect.ballot,
         _ => return Ok(()),
     };

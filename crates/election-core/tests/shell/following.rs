@@ -8,7 +8,7 @@ use std::{
 use election_core::{
     paths::Paths,
     record::{RequestKind, RequestState, Target},
-    shell::{Leader, Leaders},
+    shell::{Leader, LeaderChange, Leaders},
 };
 use zk_session::{DriverKind, Session};
 use zk_testkit::{Ensemble, Proxy};
@@ -20,7 +20,7 @@ use super::{
 
 /// Everything that one follower was told, in the order that it was told in.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<Option<Leader>>>>);
+struct Told(Arc<Mutex<Vec<LeaderChange>>>);
 
 impl Told {
     /// Follows in a task of its own, which ends with the test.
@@ -29,31 +29,41 @@ impl Told {
         let mut leaders = Leaders::follow(session, paths.clone());
         let to = told.clone();
         tokio::spawn(async move {
-            while let Ok(leader) = leaders.next().await {
-                to.0.lock().unwrap().push(leader);
+            while let Ok(change) = leaders.next().await {
+                assert_eq!(leaders.last(change.slot), change.leader.as_ref());
+                to.0.lock().unwrap().push(change);
             }
         });
         told
     }
 
+    /// Of the first slot.
     fn all(&self) -> Vec<Option<Leader>> {
-        self.0.lock().unwrap().clone()
+        self.of(0)
+    }
+
+    fn of(&self, slot: usize) -> Vec<Option<Leader>> {
+        let all = self.0.lock().unwrap();
+        all.iter().filter(|change| change.slot == slot).map(|change| change.leader.clone()).collect()
     }
 
     fn last_is(&self, member: &str) -> bool {
         self.all().last().is_some_and(|last| last.as_ref().is_some_and(|l| l.member.as_str() == member))
     }
 
-    /// Terms and tokens have only grown, and nothing was told twice.
+    /// In each slot terms and tokens have only grown, and nothing was told twice.
     fn assert_forwards(&self) {
-        let all = self.all();
-        let leaders: Vec<_> = all.iter().flatten().collect();
-        for pair in leaders.windows(2) {
-            assert!(pair[0].term <= pair[1].term, "an older term after a newer one: {pair:?}");
-            assert!(pair[0].fencing_token <= pair[1].fencing_token, "an older token: {pair:?}");
-        }
-        for pair in all.windows(2) {
-            assert_ne!(pair[0], pair[1], "told twice: {all:?}");
+        let slots = self.0.lock().unwrap().iter().map(|change| change.slot).max().unwrap_or(0);
+        for slot in 0..=slots {
+            let all = self.of(slot);
+            let leaders: Vec<_> = all.iter().flatten().collect();
+            for pair in leaders.windows(2) {
+                assert!(pair[0].term <= pair[1].term, "an older term after a newer one: {pair:?}");
+                assert!(pair[0].fencing_token <= pair[1].fencing_token, "an older token: {pair:?}");
+            }
+            for pair in all.windows(2) {
+                assert_ne!(pair[0], pair[1], "told twice: {all:?}");
+            }
         }
     }
 }
@@ -75,7 +85,7 @@ async fn each_leader_is_told(world: &World) {
     let all = told.all();
     let last = all.last().unwrap().clone().unwrap();
     let snapshot = world.snapshot().await;
-    assert_eq!(Some(last.fencing_token), snapshot.fencing_token());
+    assert_eq!(Some(last.fencing_token), snapshot.fencing_token(0));
     assert_eq!(last.term, snapshot.elected.unwrap().0.term);
     assert_eq!(last.endpoint.as_deref(), Some("west-1.example"));
     assert_eq!(last.site.as_str(), "west");
@@ -108,6 +118,44 @@ async fn a_lost_session(world: &World) {
     let _ = proxy.cut().await;
     wait_for("west-1 is told", SOON, || told.last_is("west-1")).await;
     told.assert_forwards();
+}
+
+/// The leaders of both slots are told, each with its slot, term, token and endpoint. When
+/// one is replaced, nothing is told of the other.
+async fn all_slots_are_told(world: &World) {
+    let told = Told::follow(world.operator(), world.paths());
+    wait_for("nobody leads yet", SOON, || told.all() == [None]).await;
+    let mut members = Vec::new();
+    for (member, site) in [("east-1", "east"), ("east-2", "east"), ("west-1", "west")] {
+        members.push(world.join(member, site).await);
+    }
+    let last = |slot: usize| told.of(slot).last().cloned().flatten();
+    wait_for("two leaders are told", SOON, || last(0).is_some() && last(1).is_some()).await;
+    let before = [last(0).unwrap(), last(1).unwrap()];
+    let snapshot = world.snapshot().await;
+    let elected = snapshot.elected.as_ref().unwrap();
+    for (slot, leader) in before.iter().enumerate() {
+        assert_eq!(leader.slot, slot);
+        assert_eq!(leader.term, elected.0.term_of(slot));
+        assert_eq!(Some(leader.fencing_token), snapshot.fencing_token(slot));
+        assert_eq!(leader.endpoint, Some(format!("{}.example", leader.member)));
+    }
+    let spare = members.iter().find(|m| before.iter().all(|l| l.member.as_str() != m.id())).unwrap();
+    let lost = members.iter().position(|m| before[1].member.as_str() == m.id()).unwrap();
+    let spare = spare.id().to_owned();
+    members.swap_remove(lost).election().leave().await;
+    wait_for("the spare is told", SOON, || last(1).is_some_and(|l| l.member.as_str() == spare)).await;
+    let after = last(1).unwrap();
+    assert!(after.term > before[1].term && after.fencing_token > before[1].fencing_token, "{after:?}");
+    // And nothing new of the first slot.
+    assert_eq!(told.all().iter().flatten().count(), 1, "{:?}", told.all());
+    told.assert_forwards();
+    // Who begins to follow now finds both.
+    let mut late = Leaders::follow(world.operator(), world.paths().clone());
+    while late.all().count() < 2 {
+        late.next().await.unwrap();
+    }
+    assert_eq!(late.all().cloned().collect::<Vec<_>>(), [before[0].clone(), after]);
 }
 
 /// Servers die, one at a time; the follower begins with a dead one in its list.
@@ -147,6 +195,16 @@ async fn a_follower_is_told_of_each_leader_with_zookeeper_client() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_is_told_of_each_leader_with_zookeeper_async() {
     each_leader_is_told(&World::start(DriverKind::ZookeeperAsync).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_is_told_of_all_slots_with_zookeeper_client() {
+    all_slots_are_told(&World::with_slots(DriverKind::ZookeeperClient, 2).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_is_told_of_all_slots_with_zookeeper_async() {
+    all_slots_are_told(&World::with_slots(DriverKind::ZookeeperAsync, 2).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

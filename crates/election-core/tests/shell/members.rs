@@ -12,7 +12,7 @@ use std::{
 use election_core::{
     engine::{Leftovers, Nomination, Policy, Profile, Recipe, TakeoverLimit},
     paths::Paths,
-    record::{Health, Request, RequestKind, Target},
+    record::{Health, Outgoing, Request, RequestKind, Target},
     shell::{
         Election, ElectionConfig, ElectionStatus, Failure, Handler, Leadership, Observer, Snapshot,
         StopOrder, operator,
@@ -45,6 +45,7 @@ pub(crate) enum Fate {
 #[derive(Clone, Debug)]
 struct Stint {
     member: String,
+    slot: usize,
     began: BootTime,
     ended: Option<BootTime>,
 }
@@ -61,6 +62,7 @@ pub(crate) struct World {
     /// Suspicion decides, and sessions last long.
     fast: bool,
     operator: Session,
+    slots: usize,
     stints: Stints,
 }
 
@@ -84,34 +86,45 @@ const LONG: Duration = Duration::from_secs(10);
 
 impl World {
     pub(crate) async fn start(driver: DriverKind) -> Self {
-        Self::start_as(driver, elector(), false).await
+        Self::start_as(driver, elector(), 1, false).await
     }
 
     pub(crate) async fn with_recipe(driver: DriverKind, recipe: Recipe) -> Self {
-        Self::start_as(driver, recipe, false).await
+        Self::start_as(driver, recipe, 1, false).await
+    }
+
+    /// So many members lead at once.
+    pub(crate) async fn with_slots(driver: DriverKind, slots: usize) -> Self {
+        Self::start_as(driver, elector(), slots, false).await
     }
 
     /// A world whose resource checks tokens, and whose sessions outlast their members
     /// by far.
     pub(crate) async fn start_fast(driver: DriverKind) -> Self {
-        Self::start_as(driver, elector(), true).await
+        Self::start_as(driver, elector(), 1, true).await
     }
 
-    async fn start_as(driver: DriverKind, recipe: Recipe, fast: bool) -> Self {
-        Self::of(ensemble().await, driver, recipe, fast).await
+    async fn start_as(driver: DriverKind, recipe: Recipe, slots: usize, fast: bool) -> Self {
+        Self::of(ensemble().await, driver, recipe, slots, fast).await
     }
 
     /// A world over an ensemble of its own.
     pub(crate) async fn over(ensemble: Ensemble, driver: DriverKind) -> Self {
-        Self::of(Arc::new(ensemble), driver, elector(), false).await
+        Self::of(Arc::new(ensemble), driver, elector(), 1, false).await
     }
 
-    async fn of(ensemble: Arc<Ensemble>, driver: DriverKind, recipe: Recipe, fast: bool) -> Self {
+    async fn of(
+        ensemble: Arc<Ensemble>,
+        driver: DriverKind,
+        recipe: Recipe,
+        slots: usize,
+        fast: bool,
+    ) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let root = format!("/t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let paths = Paths::new(&root, "orders").unwrap();
         let operator = connect(&ensemble.connect_string(), driver, TIMEOUT).await;
-        Self { ensemble, driver, recipe, root, paths, fast, operator, stints: Stints::default() }
+        Self { ensemble, driver, recipe, root, paths, fast, operator, slots, stints: Stints::default() }
     }
 
     pub(crate) fn ensemble(&self) -> &Ensemble {
@@ -144,6 +157,7 @@ impl World {
 
     pub(crate) fn policy(&self) -> Policy {
         Policy {
+            slots: self.slots,
             stop_budget: Duration::from_millis(500),
             takeover_timeout: Duration::from_secs(2),
             release_timeout: Duration::from_secs(5),
@@ -209,9 +223,9 @@ impl World {
             leftovers: Leftovers::Wait,
         };
         let (end, _) = watch::channel(None);
-        let app = App { member, fate, stints: Arc::clone(&self.stints), end: end.clone() };
+        let app = App { member: member.clone(), fate, stints: Arc::clone(&self.stints), end: end.clone() };
         let election = Election::join(session.clone(), config, app);
-        Member { election, session, proxy: None, end }
+        Member { id: member, election, session, proxy: None, end }
     }
 
     pub(crate) async fn snapshot(&self) -> Snapshot {
@@ -220,7 +234,14 @@ impl World {
     }
 
     pub(crate) fn request_for(&self, kind: RequestKind, to: Target, force: bool) -> Request {
-        operator::new_request(kind, to, force, Some("a test".to_owned()), "the test".to_owned())
+        operator::new_request(
+            kind,
+            Outgoing::Only,
+            to,
+            force,
+            Some("a test".to_owned()),
+            "the test".to_owned(),
+        )
     }
 
     pub(crate) async fn ask_only(&self, kind: RequestKind, to: Target, force: bool) -> operator::Ticket {
@@ -245,14 +266,21 @@ impl World {
             .expect("the request is there")
     }
 
-    /// No two members have acted at the same time.
+    /// No two members have acted in one slot at the same time.
     pub(crate) fn no_overlap(&self) {
         let mut stints = self.stints.lock().unwrap().clone();
-        stints.sort_by_key(|s| s.began);
-        for pair in stints.windows(2) {
+        stints.sort_by_key(|s| (s.slot, s.began));
+        for pair in stints.windows(2).filter(|pair| pair[0].slot == pair[1].slot) {
             let ended = pair[0].ended;
             assert!(ended.is_some_and(|ended| ended <= pair[1].began), "two acted at once: {pair:?}");
         }
+    }
+
+    /// How often a member has begun to act, and how often it has stopped.
+    pub(crate) fn begun_and_stopped(&self, member: &str) -> (usize, usize) {
+        let stints = self.stints.lock().unwrap();
+        let of = stints.iter().filter(|s| s.member == member);
+        (of.clone().count(), of.filter(|s| s.ended.is_some()).count())
     }
 }
 
@@ -263,6 +291,7 @@ pub(crate) async fn connect(connect_string: &str, driver: DriverKind, timeout: D
 
 /// A member and what it is made from.
 pub(crate) struct Member {
+    id: String,
     election: Election,
     session: Session,
     proxy: Option<Proxy>,
@@ -270,6 +299,10 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
     pub(crate) fn election(&self) -> &Election {
         &self.election
     }
@@ -290,8 +323,8 @@ impl Member {
         let status = self.status();
         let (Some(ballot), Some(elected)) = (status.ballot, status.elected) else { return false };
         let named_serves =
-            status.current.is_some_and(|c| elected.named().is_some_and(|n| n.ballot == c.ballot));
-        named_serves && elected.place_in_line(&ballot) == Some(0)
+            status.in_office[0].as_ref().is_some_and(|c| elected.slot_of(&c.ballot) == Some(0));
+        named_serves && elected.place_in_line(0, &ballot) == Some(0)
     }
 
     pub(crate) fn proxy(&self) -> &Proxy {
@@ -323,7 +356,12 @@ impl Handler for App {
             Fate::Lead | Fate::HangStopUntilUrgent => {}
         }
         assert!(leadership.is_valid(), "taken over without a lease");
-        let stint = Stint { member: self.member.clone(), began: BootTime::now(), ended: None };
+        let stint = Stint {
+            member: self.member.clone(),
+            slot: leadership.slot(),
+            began: BootTime::now(),
+            ended: None,
+        };
         self.stints.lock().unwrap().push(stint);
         Ok(())
     }

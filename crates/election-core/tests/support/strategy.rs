@@ -11,6 +11,20 @@ use election_core::{
 #[derive(Clone, Debug)]
 pub(crate) struct SiteOrder(pub(crate) Vec<SiteId>);
 
+/// Leaders spread over the sites before anything else.
+#[derive(Clone, Debug)]
+#[allow(dead_code, reason = "the model has one slot")]
+pub(crate) struct Spread(pub(crate) SiteOrder);
+
+impl Strategy for Spread {
+    fn rank(&self, round: &Round<'_>) -> Ranking {
+        let mut ranking = self.0.rank(round);
+        let others = |site: &SiteId| round.others.iter().filter(|n| n.site == *site).count();
+        ranking.order.sort_by_key(|ranked| others(&ranked.named.site));
+        ranking
+    }
+}
+
 impl SiteOrder {
     fn refusal(round: &Round<'_>, member: &MemberRecord) -> Option<(&'static str, String)> {
         if let Health::Unhealthy { reason } = &member.health {

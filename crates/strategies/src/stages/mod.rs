@@ -7,6 +7,7 @@
 //! | [`NotExcluded`] | filter | no exclusion of its ballot is in force |
 //! | [`SiteOpen`] | filter | its site is not drained |
 //! | [`SiteOrder`] | comparison | the sites in order, the operators' preferred one before them |
+//! | [`Spread`] | comparison | fewer leaders of other slots in its site |
 //! | [`OtherSite`] | comparison | another site than the failed leader's, if there is one |
 //! | [`SameSite`] | comparison | the failed leader's site, if anybody is left there |
 //! | [`FailedLast`] | comparison | the very incarnation that failed comes last |
@@ -26,6 +27,7 @@ mod priority;
 mod same_site;
 mod site_open;
 mod site_order;
+mod spread;
 
 pub use failed_last::FailedLast;
 pub use healthy::Healthy;
@@ -37,6 +39,7 @@ pub use priority::Priority;
 pub use same_site::SameSite;
 pub use site_open::SiteOpen;
 pub use site_order::SiteOrder;
+pub use spread::Spread;
 
 use election_core::{record::Previous, strategy::Round};
 

@@ -77,7 +77,9 @@ impl Comparison for SiteOrder {
         let control = round.control;
         let best =
             control.preferred_site.iter().chain(&self.sites).find(|site| !control.drained.contains(site))?;
-        if electable.iter().any(|candidate| candidate.site == *best) {
+        // With several slots, those that lead another one are candidates no more.
+        let leads = round.others.iter().any(|other| other.site == *best);
+        if leads || electable.iter().any(|candidate| candidate.site == *best) {
             return None;
         }
         let words = self.words(best, round);

@@ -4,7 +4,7 @@
 
 use election_core::{
     Ballot, MemberId, SiteId,
-    record::{Cause, Control, Exclusion, Health, MemberRecord, Previous, VERSION},
+    record::{Cause, Control, Exclusion, Health, MemberRecord, Named, Previous, VERSION},
     strategy::{Round, Strategy},
 };
 
@@ -19,6 +19,7 @@ pub struct View {
     pub members: Vec<MemberRecord>,
     pub incumbent: Option<Ballot>,
     pub failed: Option<Previous>,
+    pub others: Vec<Named>,
     pub exclusions: Vec<Exclusion>,
     pub control: Control,
 }
@@ -31,6 +32,7 @@ impl Default for View {
             members: Vec::new(),
             incumbent: None,
             failed: None,
+            others: Vec::new(),
             exclusions: Vec::new(),
             control: Control::default(),
         }
@@ -49,6 +51,7 @@ impl View {
             candidates: &self.members,
             incumbent: self.incumbent.as_ref(),
             failed: self.failed.as_ref(),
+            others: &self.others,
             exclusions: &self.exclusions,
             control: &self.control,
         }

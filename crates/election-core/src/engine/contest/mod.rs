@@ -239,7 +239,7 @@ impl Engine {
         let mut watched = Vec::new();
         match self.config.recipe {
             Recipe::Single if !self.contest.is_gone() => {
-                watched.push(Watched::Node(self.config.paths.current()));
+                watched.push(Watched::Node(self.config.paths.place(0)));
             }
             Recipe::Queue(_) => {
                 watched.extend(self.contest.own.iter().map(|own| Watched::Node(own.path.clone())));
@@ -254,7 +254,7 @@ impl Engine {
     pub(super) fn contest_saw(&mut self, path: &str, node: Option<&Node>) {
         let own = self.contest.own.as_ref().filter(|own| own.path == path);
         if self.queue_format().is_none() {
-            if path == self.config.paths.current() {
+            if path == self.config.paths.place(0) {
                 self.place_seen(node);
             }
         } else if let Some(own) = own {
@@ -273,9 +273,9 @@ impl Engine {
     }
 
     fn place_seen(&mut self, node: Option<&Node>) {
-        self.verification.watch_told(node);
-        self.see_current(node);
-        self.office_saw_place(node);
+        self.verification.watch_told(0, node);
+        self.see_place(0, node);
+        self.office_saw_place(0, node);
     }
 
     /// The one before has changed: it leads now, or it has gone.

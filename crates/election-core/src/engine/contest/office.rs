@@ -4,7 +4,7 @@
 use super::{Engine, FIRST_PAUSE, Step, Then};
 use crate::{
     engine::{
-        io::{Action, Level, Node, Nomination, NoteKind, StopReason},
+        io::{Level, Node, Nomination, NoteKind, StopReason},
         office::{Claim, Claiming, Stage},
         recipe::{QueueFormat, Recipe},
         view::Known,
@@ -19,7 +19,7 @@ impl Engine {
             (Recipe::Queue(_), Some(own)) => own.path.clone(),
             // Nothing is held then, and nobody asks.
             (Recipe::Queue(format), None) => format.parent(&self.config.paths),
-            _ => self.config.paths.current(),
+            _ => self.config.paths.place(self.office.slot),
         }
     }
 
@@ -51,6 +51,7 @@ impl Engine {
             member: member.member.clone(),
             ballot: self.ballot_at(path, node.owner)?,
             site: member.site.clone(),
+            slot: 0,
             term: u64::try_from(node.czxid).unwrap_or(0),
             status: if ready_ms.is_some() { Status::Ready } else { Status::Progress },
             endpoint: member.address.clone(),
@@ -75,16 +76,17 @@ impl Engine {
             (_, true, None) => "nobody stands before it in the queue any more".to_owned(),
         };
         let nomination = Nomination {
+            slot: 0,
             term: u64::try_from(own.node.czxid).unwrap_or(0),
             cause: if waited { Cause::LeaderLost } else { Cause::Startup },
             sentence,
             previous: self.contest.previous.take(),
         };
         // What a watch may have told of it before does not count as its word on this.
-        self.see_current(Some(&own.node));
-        let place = self.place(own.node.czxid, own.node.version);
+        self.see_place(0, Some(&own.node));
+        let place = self.place(own.node.czxid, own.node.version, nomination.term);
         let text = format!("may lead: {}", nomination.sentence);
-        self.claim(nomination, ballot, Claim::Entitled(place), false, text);
+        self.claim(nomination, ballot, Claim::Entitled(place), None, text);
     }
 
     /// Whether a claim in a contest still stands; `None` under an elector.
@@ -104,11 +106,11 @@ impl Engine {
 
     /// The place was read anew, for a watch had told something else.
     pub(in crate::engine) fn contest_looked(&mut self, node: Option<&Node>) {
-        self.see_current(node);
+        self.see_place(0, node);
         let own = self.contest.own.as_ref().map(|own| (own.node.czxid, own.node.owner));
         match node.filter(|n| Some((n.czxid, n.owner)) == own) {
             Some(node) => {
-                let place = self.place(node.czxid, node.version);
+                let place = self.place(node.czxid, node.version, u64::try_from(node.czxid).unwrap_or(0));
                 self.set_claim(Claim::Entitled(place));
                 self.advance_office();
             }
@@ -161,7 +163,7 @@ impl Engine {
         }
         let another = match self.config.recipe {
             Recipe::Queue(_) => true,
-            _ => self.view.current.meta().is_some_and(|m| m.owner != self.session_id()),
+            _ => self.view.place(0).meta().is_some_and(|m| m.owner != self.session_id()),
         };
         match self.contest.step {
             Step::First => {
@@ -182,7 +184,7 @@ impl Engine {
         self.contest.before = None;
         self.contest.has_waited = false;
         if self.queue_format().is_some() {
-            self.see_current(None);
+            self.see_place(0, None);
             self.verification = Default::default();
         }
         let served_long = served.is_some_and(|served| served >= self.config.policy.min_tenure);
@@ -218,9 +220,9 @@ impl Engine {
         let Some(own) = self.contest.own.clone() else { return };
         let known = self.read_place(&own.path, Some(&own.node));
         if let Known::Present(current, _) = known {
-            self.leader = Some(current.clone());
-            self.view.current = Known::Present(current, (&own.node).into());
-            self.actions.push_back(Action::LeaderChanged(self.leader.clone()));
+            let known = Known::Present(current.clone(), (&own.node).into());
+            self.view.see_place(0, known, Some(&own.node));
+            self.tell_leader(0, Some(current));
         }
     }
 }

@@ -100,7 +100,7 @@ impl Engine {
             return !again;
         }
         let session = self.session_id();
-        let next = match &self.view.current {
+        let next = match self.view.place(0) {
             Known::Absent => Step::Create,
             known if known.meta().is_some_and(|m| m.owner == session) => Step::Seek(Then::Stand),
             _ => return true,
@@ -113,7 +113,7 @@ impl Engine {
         let paths = self.config.paths.clone();
         let queue = self.queue_format();
         let children = |format: QueueFormat| Request::Children { path: format.parent(&paths) };
-        let place = || Request::Get { path: paths.current() };
+        let place = || Request::Get { path: paths.place(0) };
         let in_queue = |name: &str| format!("{}/{name}", queue.unwrap_or_default().parent(&paths));
         Some(match &self.contest.step {
             Step::MakeParents => Request::MakeParents(self.config.recipe.parents(&paths)),
@@ -149,7 +149,7 @@ impl Engine {
                     unique_prefix: true,
                 }
             }
-            None => Request::Create { path: self.config.paths.current(), data, ephemeral: true },
+            None => Request::Create { path: self.config.paths.place(0), data, ephemeral: true },
         })
     }
 
@@ -175,7 +175,7 @@ impl Engine {
             since_ms,
             ready_ms,
         };
-        match record.encode(&self.config.paths.current()) {
+        match record.encode(&self.config.paths.place(0)) {
             Ok(data) => Some(data),
             Err(error) => {
                 self.contest_later(&error.to_string());
@@ -290,8 +290,8 @@ impl Engine {
     }
 
     fn sought_place(&mut self, then: Then, node: Option<&Node>) {
-        self.see_current(node);
-        let path = self.config.paths.current();
+        self.see_place(0, node);
+        let path = self.config.paths.place(0);
         if let Some(node) = node.filter(|node| self.removes_leftovers() && self.is_of_this_member(node)) {
             let text = "removing what a former process of this member left behind".to_owned();
             self.note(Level::Info, NoteKind::Registration, text);
@@ -305,7 +305,7 @@ impl Engine {
             Some(node) => self.contest.step = Step::Drop(path, Some(node.version), then),
             None if then == Then::Stand && node.is_some() => {
                 self.contest.unanswered = false;
-                let text = match self.view.current.record() {
+                let text = match self.view.place(0).record() {
                     Some(current) => format!("waits for {} to let go", current.member),
                     None => "waits for whoever holds the place to let go".to_owned(),
                 };

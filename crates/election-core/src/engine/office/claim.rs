@@ -8,16 +8,17 @@ impl Engine {
         nomination: Nomination,
         ballot: Ballot,
         claim: Claim,
-        uncommitted: bool,
+        follows: Option<(u64, Ballot)>,
         text: String,
     ) {
         self.note(Level::Info, NoteKind::Office, text);
+        self.office.slot = nomination.slot;
         self.office.state = State::Claiming(Box::new(Claiming {
             nomination,
             ballot,
             prepared: Prepared::No,
             claim,
-            uncommitted,
+            follows,
             written: None,
         }));
         self.advance_claim();
@@ -37,7 +38,7 @@ impl Engine {
         if !self.session_is_active() {
             return;
         }
-        if claiming.prepared == Prepared::No && !claiming.uncommitted {
+        if claiming.prepared == Prepared::No && claiming.follows.is_none() {
             let nomination = claiming.nomination.clone();
             self.actions.push_back(Action::Prepare(nomination));
             self.set_prepared(Prepared::Running);
@@ -56,7 +57,7 @@ impl Engine {
             Claim::ReadPlace(None) => (Claim::ReadPlace as fn(_) -> _, Request::Get { path: current }),
             Claim::Looking(None) => (Claim::Looking as fn(_) -> _, Request::Get { path: current }),
             Claim::Waiting => {
-                match &self.view.current {
+                match self.own_place() {
                     Known::Absent => self.set_claim(Claim::Creating(None)),
                     known
                         if known.meta().is_some_and(|m| m.owner == self.session_id())
@@ -78,6 +79,15 @@ impl Engine {
                 return self.issue(Request::Get { path: elected_path }, |op| Claim::Rereading(op, place));
             }
             Claim::Committing(None, place) => return self.commit(place),
+            Claim::Restating(None, place) => {
+                match self.place_data(&nomination, &ballot, Status::Progress, None) {
+                    Some(data) => {
+                        let request = Request::Set { path: current, data, version: place.version };
+                        return self.issue(request, |op| Claim::Restating(op, place));
+                    }
+                    None => return,
+                }
+            }
             Claim::Entitled(place) => return self.enter(place),
             _ => return,
         };
@@ -100,18 +110,24 @@ impl Engine {
         let Some(elected) = self.view.elected.record() else {
             return Ok(());
         };
-        let named = elected.named().is_some_and(|n| self.is_me(n, &claiming.ballot));
-        if named && elected.term == claiming.nomination.term {
+        let slot = claiming.nomination.slot;
+        let named = elected.named(slot).is_some_and(|n| self.is_me(n, &claiming.ballot));
+        if named && elected.term_of(slot) == claiming.nomination.term {
             return Ok(());
         }
-        if claiming.uncommitted && elected.term + 1 == claiming.nomination.term && !named {
-            return Ok(());
+        if let Some((term, gone)) = &claiming.follows {
+            // Named by the elector in this or another term while stepping in: the claim
+            // goes on under that.
+            if named {
+                return Ok(());
+            }
+            // Nothing was decided of this slot yet, whatever was of others.
+            let waits = elected.named(slot).is_some_and(|n| n.ballot == *gone);
+            if waits && elected.term_of(slot) == *term && elected.slot_of(&claiming.ballot).is_none() {
+                return Ok(());
+            }
         }
-        // Named by the elector in this or another term while stepping in: the claim goes on under that.
-        if claiming.uncommitted && named {
-            return Ok(());
-        }
-        Err(moved_away(elected))
+        Err(moved_away(elected, slot))
     }
 
     /// The successor's commit, by compare-and-set on the decision that it read.
@@ -122,18 +138,21 @@ impl Engine {
         let Known::Present(elected, meta) = &self.view.elected else {
             return self.give_up_claim(StopReason::NotNamed("the decision can't be read".to_owned()));
         };
-        if elected.named().is_some_and(|n| n.ballot == claiming.ballot) {
+        let slot = claiming.nomination.slot;
+        if elected.named(slot).is_some_and(|n| n.ballot == claiming.ballot) {
             // The elector was quicker, and names this member. As for everyone who is
             // named, the decision is read once more now that the place is held.
             return self.adopt_decision(Claim::Rereading(None, place));
         }
         let me = self.named(&claiming.ballot);
-        let next = succeed(elected, &me, self.now.unix_ms, &self.config.policy);
+        let next = succeed(elected, slot, &me, self.now.unix_ms, &self.config.policy);
         let path = self.config.paths.elected();
         let version = self.rules.version(meta.version);
         match next.encode(&path) {
             Ok(data) => {
                 if let State::Claiming(claiming) = &mut self.office.state {
+                    // Later than what the place says, if another slot was decided meanwhile.
+                    claiming.nomination.term = next.term;
                     claiming.written = Some(Box::new(next));
                 }
                 self.issue(Request::Set { path, data, version }, |op| Claim::Committing(op, place));
@@ -147,15 +166,14 @@ impl Engine {
         let Some(elected) = self.view.elected.record() else {
             return;
         };
-        let adopted = nomination(elected);
+        let adopted = nomination(elected, self.office.slot);
         if let State::Claiming(claiming) = &mut self.office.state {
-            if claiming.nomination.term != adopted.term {
-                // The place says another term: it is made again for this one.
-                return self.give_up_claim(StopReason::NotNamed(moved_away(elected)));
-            }
+            claiming.claim = match then {
+                Claim::Entitled(place) if place.term != adopted.term => Claim::Restating(None, place),
+                then => then,
+            };
             claiming.nomination = adopted;
-            claiming.uncommitted = false;
-            claiming.claim = then;
+            claiming.follows = None;
         }
         self.advance_claim();
     }
@@ -189,7 +207,7 @@ impl Engine {
             return;
         };
         // Preparing may have taken long: is the place still there?
-        if self.view.current.meta().is_none_or(|m| m.czxid != place.czxid) {
+        if self.own_place().meta().is_none_or(|m| m.czxid != place.czxid) {
             self.set_claim(Claim::Looking(None));
             return self.advance_claim();
         }
@@ -244,9 +262,10 @@ impl Engine {
             return;
         };
         let hold = match &claiming.claim {
-            Claim::Rereading(_, place) | Claim::Committing(_, place) | Claim::Entitled(place) => {
-                Hold::Place(*place)
-            }
+            Claim::Rereading(_, place)
+            | Claim::Committing(_, place)
+            | Claim::Restating(_, place)
+            | Claim::Entitled(place) => Hold::Place(*place),
             Claim::Creating(Some(op)) => Hold::Creating(*op),
             Claim::Looking(_) => Hold::Unsure,
             Claim::Creating(None) | Claim::Waiting | Claim::ReadElected(_) | Claim::ReadPlace(_) => {
@@ -279,15 +298,15 @@ impl Engine {
                 Claim::ReadPlace(None)
             }
             (Claim::ReadPlace(_), Outcome::Got(node)) => {
-                self.see_current(node.as_ref());
+                self.see_place(self.office.slot, node.as_ref());
                 if node.is_some() {
                     return self.give_up_claim(StopReason::NotNamed("somebody holds the place".to_owned()));
                 }
                 Claim::Creating(None)
             }
             (Claim::Creating(_), Outcome::Created { czxid, .. }) => {
-                let place = self.place(*czxid, 0);
-                self.know_own_place(*czxid);
+                let place = self.place(*czxid, 0, self.claimed_term());
+                self.know_own_place(*czxid, 0, *czxid);
                 self.held_place(place)
             }
             (Claim::Creating(_), Outcome::Exists | Outcome::Unknown(_)) => Claim::Looking(None),
@@ -295,7 +314,7 @@ impl Engine {
                 return self.contest_looked(node.as_ref());
             }
             (Claim::Looking(_), Outcome::Got(node)) => {
-                self.see_current(node.as_ref());
+                self.see_place(self.office.slot, node.as_ref());
                 match node {
                     None => Claim::Creating(None),
                     Some(node) if self.may_adopt(node, session) => match self.found_own_place(node) {
@@ -318,6 +337,8 @@ impl Engine {
                 // The view has been brought up to date: `claim_stands` judges it.
                 if self.claim_is_uncommitted() {
                     Claim::Committing(None, place)
+                } else if place.term != self.claimed_term() {
+                    Claim::Restating(None, place)
                 } else {
                     Claim::Entitled(place)
                 }
@@ -328,6 +349,13 @@ impl Engine {
             // Lost the race, or an unknown outcome: what does the decision say?
             (Claim::Committing(_, place), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
                 Claim::Rereading(None, place)
+            }
+            (Claim::Restating(_, place), Outcome::Changed { version, mzxid }) => {
+                self.know_own_place(place.czxid, *version, *mzxid);
+                Claim::Entitled(Place { version: *version, term: self.claimed_term(), ..place })
+            }
+            (Claim::Restating(..), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
+                Claim::Looking(None)
             }
             (claim, Outcome::NotApplied(_) | Outcome::Unknown(_)) => claim.anew(),
             (claim, _) => {
@@ -340,7 +368,7 @@ impl Engine {
     }
 
     pub(in crate::engine) fn claim_is_uncommitted(&self) -> bool {
-        matches!(&self.office.state, State::Claiming(c) if c.uncommitted)
+        matches!(&self.office.state, State::Claiming(c) if c.follows.is_some())
     }
 
     /// The place was created: the decision is read again, on the same session,
@@ -354,20 +382,28 @@ impl Engine {
         }
     }
 
-    pub(in crate::engine) fn place(&self, czxid: i64, version: i32) -> Place {
-        let created_ms = self.now.unix_ms;
-        Place { czxid, version, free_ms: self.office.free_since_ms.unwrap_or(created_ms), created_ms }
+    /// The term that is being claimed.
+    fn claimed_term(&self) -> u64 {
+        match &self.office.state {
+            State::Claiming(claiming) => claiming.nomination.term,
+            _ => 0,
+        }
     }
 
-    /// What was just created is known before a watch tells it.
-    fn know_own_place(&mut self, czxid: i64) {
+    pub(in crate::engine) fn place(&self, czxid: i64, version: i32, term: u64) -> Place {
+        let created_ms = self.now.unix_ms;
+        Place { czxid, version, term, free_ms: self.free_since_ms().unwrap_or(created_ms), created_ms }
+    }
+
+    /// What was just written is known before a watch tells it.
+    fn know_own_place(&mut self, czxid: i64, version: i32, mzxid: i64) {
         let State::Claiming(claiming) = &self.office.state else {
             return;
         };
         let (nomination, ballot) = (claiming.nomination.clone(), claiming.ballot.clone());
         if let Some(data) = self.place_data(&nomination, &ballot, Status::Progress, None) {
             let owner = self.session_id();
-            self.see_current(Some(&Node { data, version: 0, czxid, mzxid: czxid, owner }));
+            self.see_place(self.office.slot, Some(&Node { data, version, czxid, mzxid, owner }));
         }
     }
 
@@ -383,13 +419,10 @@ impl Engine {
     /// A place of this session after a lost reply: the creation was applied. One of
     /// an earlier claim is never adopted, for that claim has ended.
     fn found_own_place(&mut self, node: &Node) -> Option<Claim> {
-        let place = self.place(node.czxid, node.version);
-        let path = self.place_path();
-        let of_term = Current::decode(&path, &node.data).ok().map(|c| c.term);
-        let State::Claiming(claiming) = &self.office.state else {
-            return None;
-        };
-        if of_term == Some(claiming.nomination.term) {
+        let of_term = Current::decode(&self.place_path(), &node.data).ok().map(|c| c.term);
+        let claimed = self.claimed_term();
+        let place = self.place(node.czxid, node.version, claimed);
+        if of_term == Some(claimed) {
             return Some(self.held_place(place));
         }
         self.set_claim(Claim::Entitled(place));
@@ -409,7 +442,7 @@ impl Engine {
             let text = format!("term {}: {}", written.term, written.sentence);
             self.view.elected = Known::Present(*written, meta);
             self.note(Level::Info, NoteKind::Decided, text);
-            self.remember_tenure();
+            self.remember_tenures();
         }
         let stands = match &self.office.state {
             State::Claiming(claiming) => self.claim_stands(claiming),
@@ -432,6 +465,7 @@ impl Claim {
             Self::Looking(_) => Self::Looking(None),
             Self::Rereading(_, place) => Self::Rereading(None, place),
             Self::Committing(_, place) => Self::Committing(None, place),
+            Self::Restating(_, place) => Self::Restating(None, place),
             other => other,
         }
     }

@@ -24,10 +24,16 @@ impl Engine {
             return self.stop(StopReason::BallotLost);
         }
         if let Some(elected) = self.view.elected.record() {
-            let mine = elected.named().is_some_and(|n| self.is_me(n, &held.grant.ballot));
-            let moved = !mine || elected.term != held.grant.nomination.term;
+            let slot = held.grant.nomination.slot;
+            let mine = elected.named(slot).is_some_and(|n| self.is_me(n, &held.grant.ballot));
+            let moved = !mine || elected.term_of(slot) != held.grant.nomination.term;
             if moved && self.rules.keep(Rule::StandDown) {
-                return self.stop(StopReason::NotNamed(moved_away(elected)));
+                return self.stop(StopReason::NotNamed(moved_away(elected, slot)));
+            }
+            // It leads on from a session that is over, and has been given another slot on
+            // the new one: it can have only one.
+            if let Some(other) = own.filter(|b| **b != held.grant.ballot).and_then(|b| elected.slot_of(b)) {
+                return self.stop(StopReason::NotNamed(moved_away(elected, other)));
             }
         }
         let waits = self.office.retry_at.is_some_and(|at| self.now.time < at);
@@ -71,7 +77,7 @@ impl Engine {
     /// of somebody's hand, or a late write of a leader that was put out by force;
     /// and in which version.
     pub(super) fn place_is_spoiled(&self, place: &Place, ballot: &Ballot, term: u64) -> Option<i32> {
-        let (spoiled, meta) = match &self.view.current {
+        let (spoiled, meta) = match self.own_place() {
             Known::Unreadable(_, meta) => (true, meta),
             // It says nothing but a name, and that in somebody else's format.
             Known::Present(..) if !self.announces() => return None,
@@ -100,7 +106,10 @@ impl Engine {
 
     /// A watch has read the place. What it read may be older than an own write, so
     /// a place that seems lost is read once more before anything is stopped.
-    pub(in crate::engine) fn office_saw_place(&mut self, node: Option<&Node>) {
+    pub(in crate::engine) fn office_saw_place(&mut self, slot: usize, node: Option<&Node>) {
+        if slot != self.office.slot {
+            return;
+        }
         let epoch = self.session_epoch();
         if let Some(held) = self.held_mut()
             && Some(held.epoch) == epoch
@@ -221,7 +230,7 @@ impl Engine {
             Hold::Place(place) => {
                 // Every znode's versions begin at 0, so the version alone doesn't tell
                 // the own place from the next one's.
-                let known = self.view.current.meta().is_some_and(|m| m.czxid == place.czxid);
+                let known = self.own_place().meta().is_some_and(|m| m.czxid == place.czxid);
                 Some(match self.decision_that_took_nothing(term) {
                     _ if !self.rules.keep(Rule::DeleteOwnOnly) => {
                         ReleaseStep::Delete(None, place.version, None)
@@ -236,14 +245,15 @@ impl Engine {
         self.office.state = step.map_or(State::Standby, |step| State::Releasing(Releasing { epoch, step }));
     }
 
-    /// The version of the decision as it is known, if no place of term `term` can have
-    /// been taken by force up to that: it takes a term that names nobody.
+    /// The version of the decision as it is known, if the own place of term `term` can't
+    /// have been taken by force up to that: it takes a term that names nobody.
     fn decision_that_took_nothing(&self, term: u64) -> Option<i32> {
         let Known::Present(elected, meta) = &self.view.elected else {
             return None;
         };
-        let next = elected.term == term + 1 && elected.named().is_some();
-        (elected.term == term || next).then_some(meta.version)
+        let slot = self.office.slot;
+        let next = elected.term == term + 1 && elected.named(slot).is_some();
+        (elected.term_of(slot) == term || next).then_some(meta.version)
     }
 
     pub(super) fn look_before_release(&self) -> ReleaseStep {
@@ -253,7 +263,7 @@ impl Engine {
     /// The creation that was under way when the claim was given up has ended.
     pub(super) fn creation_done(&mut self, outcome: &Outcome) {
         let hold = match outcome {
-            Outcome::Created { czxid, .. } => Hold::Place(self.place(*czxid, 0)),
+            Outcome::Created { czxid, .. } => Hold::Place(self.place(*czxid, 0, 0)),
             Outcome::Exists | Outcome::Unknown(_) => Hold::Unsure,
             _ => Hold::Nothing,
         };
@@ -307,7 +317,7 @@ impl Engine {
         let mut held = held.clone();
         self.announce_later = true;
         // READY must not be written onto another's place.
-        let other = held.doubted || self.view.current.meta().is_none_or(|m| m.czxid != held.place.czxid);
+        let other = held.doubted || self.own_place().meta().is_none_or(|m| m.czxid != held.place.czxid);
         if other && self.rules.keep(Rule::ReadyOnOwnPlace) {
             held.doubted = true;
             self.office.state = State::TakingOver(held);
@@ -383,11 +393,11 @@ impl Engine {
                 held.doubted = false;
                 held.place.version = node.version;
                 let node = node.clone();
-                self.see_current(Some(&node));
+                self.see_place(self.office.slot, Some(&node));
             }
             Outcome::Got(node) => {
                 let node = node.clone();
-                self.see_current(node.as_ref());
+                self.see_place(self.office.slot, node.as_ref());
                 self.stop(StopReason::PlaceLost);
             }
             _ => self.office.retry_at = Some(self.now.time + RETRY),
@@ -412,8 +422,8 @@ impl Engine {
             (ReleaseStep::Delete(..), Outcome::Ok | Outcome::Missing) => {
                 self.note(Level::Info, NoteKind::Office, "has let go of leadership".to_owned());
                 // A watch may have been quicker, and tell of the next one already.
-                if self.view.current.meta().is_some_and(|m| m.owner == session) {
-                    self.see_current(None);
+                if self.own_place().meta().is_some_and(|m| m.owner == session) {
+                    self.see_place(self.office.slot, None);
                 }
                 self.office.state = State::Standby;
             }
@@ -429,7 +439,7 @@ impl Engine {
             }
             (ReleaseStep::Look(..), Outcome::Got(node)) => {
                 let node = node.clone();
-                self.see_current(node.as_ref());
+                self.see_place(self.office.slot, node.as_ref());
                 self.office.state = State::Standby;
             }
             (ReleaseStep::Look(..) | ReleaseStep::ReadElected(_), _) => release.step = look,
@@ -443,8 +453,10 @@ impl Engine {
         };
         let grant = &held.grant;
         let ready_ms = self.now.unix_ms;
-        let decision = self.view.elected.record().filter(|e| e.term == grant.nomination.term);
-        let decided_at = decision.map_or(held.place.created_ms, |e| e.decided_at_ms);
+        let slot = grant.nomination.slot;
+        let elected = self.view.elected.record().filter(|e| e.term_of(slot) == grant.nomination.term);
+        let decision = elected.map(|e| e.given(slot));
+        let decided_at = decision.as_ref().map_or(held.place.created_ms, |e| e.decided_at_ms);
         let noticed_at = decision.map(|e| e.noticed_at_ms).filter(|at| *at > 0).unwrap_or(decided_at);
         let free_at = held.place.free_ms.max(decided_at);
         let phases = Phases {
@@ -459,6 +471,7 @@ impl Engine {
             member: self.config.member.member.clone(),
             ballot: grant.ballot.clone(),
             site: self.config.member.site.clone(),
+            slot,
             fencing_token: grant.fencing_token,
             cause: grant.nomination.cause,
             sentence: grant.nomination.sentence.clone(),

@@ -14,17 +14,19 @@
 
 mod claim;
 mod held;
+mod tenure;
 
 use std::time::Duration;
 
 use super::{
     Engine,
-    decision::{check_limit, succeed},
+    decision::check_limit,
     io::{
         Action, AppEvent, Epoch, Grant, Level, Node, Nomination, NoteKind, OpId, Outcome, Request, StopReason,
     },
     policy::OnPause,
     rules::Rule,
+    succession::succeed,
     tokens::fencing_token,
     view::{Known, Meta},
 };
@@ -36,6 +38,7 @@ use crate::{
     },
     time::Time,
 };
+use tenure::Tenure;
 
 /// How long to wait before an operation is tried again that could not be applied.
 pub(super) const RETRY: Duration = Duration::from_millis(200);
@@ -44,15 +47,12 @@ pub(super) const RETRY: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Office {
     pub(in crate::engine) state: State,
-    /// The term and ballot that this member itself has seen in office: without
-    /// that memory, 'gone' looks like 'named, and not there yet'. A new holder,
-    /// another term or a new session clears it.
-    pub(super) seen_tenure: Option<(u64, Ballot)>,
-    /// The term and ballot whose place was seen to have become free.
-    pub(super) vanished: Option<(u64, Ballot)>,
+    /// The slot that the state is about: a member has one at a time, and lets go of its
+    /// place before it turns to another.
+    pub(in crate::engine) slot: usize,
+    /// By slot.
+    tenures: Vec<Tenure>,
     pub(super) retry_at: Option<Time>,
-    /// When the place was seen to be free, in milliseconds since the Unix epoch.
-    pub(super) free_since_ms: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -78,8 +78,9 @@ pub(in crate::engine) struct Claiming {
     pub(super) ballot: Ballot,
     pub(super) prepared: Prepared,
     pub(super) claim: Claim,
-    /// It steps in for a leader that vanished and has not committed yet.
-    pub(super) uncommitted: bool,
+    /// It steps in and has not committed yet: for the leader with this ballot, named
+    /// for the slot in this term, that vanished.
+    pub(super) follows: Option<(u64, Ballot)>,
     /// What the commit under way writes.
     pub(super) written: Option<Box<Elected>>,
 }
@@ -105,6 +106,9 @@ pub(super) enum Claim {
     Rereading(Option<OpId>, Place),
     /// A successor makes it the decision before it acts.
     Committing(Option<OpId>, Place),
+    /// It is held, and says another term than the decision, since another slot was
+    /// decided while this member stepped in: it is written anew.
+    Restating(Option<OpId>, Place),
     /// Held and entitled.
     Entitled(Place),
 }
@@ -114,6 +118,8 @@ pub(super) enum Claim {
 pub(in crate::engine) struct Place {
     pub(super) czxid: i64,
     pub(super) version: i32,
+    /// The term that it says.
+    pub(super) term: u64,
     /// When it was seen to be free, and when it was created, in milliseconds since
     /// the Unix epoch.
     pub(super) free_ms: u64,
@@ -162,7 +168,7 @@ pub(in crate::engine) struct Stopping {
     pub(in crate::engine) token: Option<u64>,
 }
 
-/// What may stand in `leader/current` when a claim or a leadership is given up.
+/// What may stand in the place when a claim or a leadership is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Hold {
     Nothing,
@@ -245,42 +251,9 @@ impl Engine {
         matches!(self.office.state, State::Standby)
     }
 
-    /// Keeps the memory of who was seen in office, after the view has changed.
-    pub(in crate::engine) fn remember_tenure(&mut self) {
-        let elected = self.view.elected.record();
-        let seen = |term: u64, ballot: &Ballot| Some((term, ballot.clone()));
-        match (&self.view.current, elected) {
-            (Known::Present(current, _), Some(elected)) => {
-                let named =
-                    elected.named().filter(|n| n.ballot == current.ballot && elected.term == current.term);
-                self.office.seen_tenure = named.and_then(|n| seen(elected.term, &n.ballot));
-                self.office.vanished = None;
-                self.office.free_since_ms = None;
-            }
-            (Known::Absent, Some(elected)) => {
-                let tenure = self.office.seen_tenure.take();
-                let holds = tenure.filter(|(term, b)| {
-                    *term == elected.term && elected.named().is_some_and(|n| n.ballot == *b)
-                });
-                if holds.is_some() {
-                    self.office.vanished = holds.clone();
-                }
-                self.office.seen_tenure = holds;
-                self.office.free_since_ms.get_or_insert(self.now.unix_ms);
-            }
-            // Somebody holds it, and nobody knows who.
-            (Known::Unreadable(..), _) => {
-                self.office.seen_tenure = None;
-                self.office.vanished = None;
-                self.office.free_since_ms = None;
-            }
-            _ => {}
-        }
-        let stands = elected.map(|e| (e.term, e.named().map(|n| n.ballot.clone())));
-        let same = |known: &(u64, Ballot)| stands == Some((known.0, Some(known.1.clone())));
-        if !self.office.vanished.as_ref().is_some_and(same) {
-            self.office.vanished = None;
-        }
+    /// What was read there last.
+    fn own_place(&self) -> &Known<Current> {
+        self.view.place(self.office.slot)
     }
 
     pub(in crate::engine) fn advance_office(&mut self) {
@@ -306,10 +279,11 @@ impl Engine {
         // A left-over of this very session must go, and never be adopted: its
         // leadership has ended.
         let session = self.session_id();
-        if let Known::Present(_, meta) | Known::Unreadable(_, meta) = &self.view.current
-            && meta.owner == session
-        {
-            if let Some(op) = self.perform(Request::Get { path: self.place_path() }) {
+        let owned = |(_, known): &(usize, &Known<Current>)| known.meta().is_some_and(|m| m.owner == session);
+        let leftover = self.view.places().find(owned).map(|(slot, _)| slot);
+        if let Some(slot) = leftover {
+            if let Some(op) = self.perform(Request::Get { path: self.config.paths.place(slot) }) {
+                self.office.slot = slot;
                 self.office.state = State::Cleaning(op);
             }
             return;
@@ -323,50 +297,55 @@ impl Engine {
         let Some(elected) = self.view.elected.record() else {
             return;
         };
-        if self.gave_up.as_ref().is_some_and(|g| g.term == elected.term) {
-            return;
-        }
-        if elected.named().is_some_and(|n| self.is_me(n, &ballot)) {
-            let nomination = nomination(elected);
-            let text = format!("is named for term {}: {}", elected.term, elected.sentence);
-            self.claim(nomination, ballot, Claim::Waiting, false, text);
-        } else if self.is_successor(elected, &ballot) {
+        if let Some(slot) = self.slot_of(elected, &ballot) {
+            let nomination = nomination(elected, slot);
+            if self.gave_up.as_ref().is_some_and(|g| g.term == nomination.term) {
+                return;
+            }
+            let text = format!("is named for term {}: {}", nomination.term, nomination.sentence);
+            self.claim(nomination, ballot, Claim::Waiting, None, text);
+        } else if let Some((slot, named)) = self.lost_slot(elected, &ballot) {
             let nomination = Nomination {
+                slot,
                 term: elected.term + 1,
                 cause: Cause::LeaderLost,
                 sentence: String::new(),
-                previous: elected.named().map(Named::as_previous),
+                previous: Some(named.as_previous()),
             };
             let text = format!(
-                "steps in for term {}: the leader vanished, and it is first in line",
-                nomination.term
+                "steps in for term {}: the leader{} vanished, and it is first in line",
+                nomination.term,
+                if elected.slots.len() > 1 { format!(" of slot {slot}") } else { String::new() },
             );
+            let follows = Some((elected.term_of(slot), named.ballot.clone()));
             let first = match self.rules.keep(Rule::SuccessorReads) {
                 true => Claim::ReadElected(None),
                 false => Claim::Creating(None),
             };
-            self.claim(nomination, ballot, first, true, text);
+            self.claim(nomination, ballot, first, follows, text);
         }
     }
 
-    /// First in line by ballot, the place free, and the one who is named seen in
-    /// it in this very term.
-    pub(in crate::engine) fn is_successor(&self, elected: &Elected, ballot: &Ballot) -> bool {
-        let Some(named) = elected.named() else {
-            return false;
-        };
-        let seen = self.office.vanished == Some((elected.term, named.ballot.clone()));
-        matches!(self.view.current, Known::Absent)
-            && (seen || !self.rules.keep(Rule::SeenInOffice))
-            && elected.place_in_line(ballot) == Some(0)
-            && elected.excluded(ballot, self.now.unix_ms).is_none()
-            && check_limit(&self.config.policy, Some(elected), self.now.unix_ms).is_ok()
+    /// The slot to step in for: first in its line by ballot, its place free, and the
+    /// one who is named for it seen there in this very term.
+    ///
+    /// Where several leaders vanish at once, one member can be first in line for each
+    /// of them. It takes the lowest slot; once that is committed it stands in no line
+    /// any more, and the second in line is the first for the next slot.
+    fn lost_slot<'a>(&self, elected: &'a Elected, ballot: &Ballot) -> Option<(usize, &'a Named)> {
+        if elected.excluded(ballot, self.now.unix_ms).is_some()
+            || check_limit(&self.config.policy, Some(elected), self.now.unix_ms).is_err()
+        {
+            return None;
+        }
+        elected.leaders().find(|(slot, _)| {
+            elected.place_in_line(*slot, ballot) == Some(0) && self.has_vanished(elected, *slot)
+        })
     }
 
     /// The session is over, and the place with it.
     pub(in crate::engine) fn office_session_over(&mut self) {
-        self.office.seen_tenure = None;
-        self.office.vanished = None;
+        self.forget_tenures();
         self.office.retry_at = None;
         let keep = matches!(self.config.policy.on_pause, OnPause::Keep { .. });
         match &self.office.state {
@@ -420,7 +399,9 @@ impl Engine {
                 | Claim::ReadPlace(known)
                 | Claim::Creating(known)
                 | Claim::Looking(known) => *known == Some(op),
-                Claim::Rereading(known, _) | Claim::Committing(known, _) => *known == Some(op),
+                Claim::Rereading(known, _) | Claim::Committing(known, _) | Claim::Restating(known, _) => {
+                    *known == Some(op)
+                }
                 Claim::Waiting | Claim::Entitled(_) => false,
             },
             State::Announcing(_, known) if *known == op => true,
@@ -457,7 +438,7 @@ impl Engine {
     pub(in crate::engine) fn cleaning_done(&mut self, outcome: &Outcome) {
         self.office.state = State::Standby;
         if let Outcome::Got(node) = outcome {
-            self.see_current(node.as_ref());
+            self.see_place(self.office.slot, node.as_ref());
             if node.as_ref().is_some_and(|n| n.owner == self.session_id()) {
                 let step = self.look_before_release();
                 self.office.state = State::Releasing(Releasing { epoch: self.epoch(), step });
@@ -487,6 +468,7 @@ impl Engine {
             member: self.config.member.member.clone(),
             ballot: ballot.clone(),
             site: self.config.member.site.clone(),
+            slot: nomination.slot,
             term: nomination.term,
             status,
             endpoint: self.config.member.address.clone(),
@@ -504,6 +486,11 @@ impl Engine {
         }
     }
 
+    /// The slot that this member with `ballot` is named for.
+    fn slot_of(&self, elected: &Elected, ballot: &Ballot) -> Option<usize> {
+        elected.leaders().find(|(_, named)| self.is_me(named, ballot)).map(|(slot, _)| slot)
+    }
+
     /// Whether `named` is this member with `ballot`.
     fn is_me(&self, named: &Named, ballot: &Ballot) -> bool {
         self.rules.same(named, &self.config.member.member, ballot)
@@ -515,15 +502,18 @@ impl Engine {
     }
 }
 
-pub(super) fn nomination(elected: &Elected) -> Nomination {
+pub(super) fn nomination(elected: &Elected, slot: usize) -> Nomination {
+    let given = elected.given(slot);
     Nomination {
-        term: elected.term,
-        cause: elected.cause,
-        sentence: elected.sentence.clone(),
-        previous: elected.previous.clone(),
+        slot,
+        term: given.term,
+        cause: given.cause,
+        sentence: given.sentence,
+        previous: given.previous,
     }
 }
 
-pub(super) fn moved_away(elected: &Elected) -> String {
-    format!("term {} has begun: {}", elected.term, elected.sentence)
+pub(super) fn moved_away(elected: &Elected, slot: usize) -> String {
+    let given = elected.given(slot);
+    format!("term {} has begun: {}", given.term, given.sentence)
 }

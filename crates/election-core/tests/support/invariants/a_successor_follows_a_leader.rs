@@ -14,16 +14,16 @@ use election_core::{
 
 use super::Verdict;
 
-/// Who has ever held the place, in which term.
+/// Who has ever held the place of a slot, in which term.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Tenures {
-    held: BTreeSet<(u64, Ballot)>,
+    held: BTreeSet<(usize, u64, Ballot)>,
     last: Option<Elected>,
 }
 
 impl Tenures {
-    pub(crate) fn holds(&mut self, current: &Current) {
-        self.held.insert((current.term, current.ballot.clone()));
+    pub(crate) fn holds(&mut self, slot: usize, current: &Current) {
+        self.held.insert((slot, current.term, current.ballot.clone()));
     }
 
     pub(crate) fn decided(&mut self, elected: &Elected) -> Verdict {
@@ -31,13 +31,17 @@ impl Tenures {
         let (Some(before), true) = (before, elected.sentence.contains("being first in line")) else {
             return Ok(());
         };
-        let gone = before.named().filter(|_| before.term < elected.term);
-        match gone {
-            Some(gone) if !self.held.contains(&(before.term, gone.ballot.clone())) => Err(format!(
-                "a successor follows a leader: term {} steps in for {}, who never held term {}",
-                elected.term, gone.ballot, before.term
-            )),
-            _ => Ok(()),
+        let stepped_in = |slot: &usize| before.term < elected.term && elected.term_of(*slot) == elected.term;
+        for slot in (0..before.slots.len()).filter(stepped_in) {
+            let Some(gone) = before.named(slot) else { continue };
+            let term = before.term_of(slot);
+            if !self.held.contains(&(slot, term, gone.ballot.clone())) {
+                return Err(format!(
+                    "a successor follows a leader: term {} steps in for {} in slot {slot}, who never held it in term {term}",
+                    elected.term, gone.ballot
+                ));
+            }
         }
+        Ok(())
     }
 }

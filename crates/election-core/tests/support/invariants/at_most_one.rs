@@ -1,4 +1,4 @@
-//! At most one member acts as leader on a valid lease.
+//! At most one member acts as leader of a slot on a valid lease.
 //!
 //! Promised by the exclusive ephemeral and the lease rule, with `on_pause = stop`,
 //! and while nobody takes the place of a living leader by force. The failure that
@@ -10,12 +10,13 @@ use super::Verdict;
 /// Somebody who acts: the node, and the token.
 pub(crate) type Acting = (usize, u64);
 
-/// `now` acts; `others` is everyone else who does at this moment.
+/// `now` acts; `others` is everyone else who does in the same
+/// slot at this moment.
 pub(crate) fn check(promised: bool, acts: Acting, mut others: impl Iterator<Item = Acting>) -> Verdict {
     match others.find(|_| promised) {
         None => Ok(()),
         Some((host, token)) => Err(format!(
-            "at most one: host {} acts with token {} while host {host} still acts with token {token}",
+            "at most one: host {} acts with token {} in a slot where host {host} still acts with token {token}",
             acts.0, acts.1
         )),
     }

@@ -22,7 +22,7 @@ pub(crate) struct Chances {
 impl Chances {
     /// The decision or the place has changed.
     pub(crate) fn stands(&mut self, elected: &Elected, current: Option<&Current>) -> Verdict {
-        let named = elected.named().map(|n| &n.ballot);
+        let named = elected.named(0).map(|n| &n.ballot);
         let mut verdict = Ok(());
         if self.term != elected.term {
             let late = elected.cause == Cause::TakeoverFailed && elected.sentence.contains("did not");

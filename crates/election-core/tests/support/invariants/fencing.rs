@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::Verdict;
 
-/// Tokens, and who got them when.
+/// Tokens of one slot, and who got them when.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Fencing {
     granted: BTreeMap<u64, (usize, u64)>,

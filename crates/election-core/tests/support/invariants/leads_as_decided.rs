@@ -25,7 +25,7 @@ pub(crate) struct Mandates {
 
 impl Mandates {
     pub(crate) fn decided(&mut self, elected: &Elected) {
-        self.named.entry(elected.term).or_insert_with(|| elected.named().cloned());
+        self.named.entry(elected.term).or_insert_with(|| elected.named(0).cloned());
     }
 
     /// `ballot` enters leadership in `term`.

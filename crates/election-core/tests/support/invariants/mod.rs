@@ -13,6 +13,7 @@ pub(crate) mod nothing_left_behind;
 pub(crate) mod one_decision_per_term;
 pub(crate) mod one_leader_in_the_end;
 pub(crate) mod one_life;
+pub(crate) mod others_undisturbed;
 pub(crate) mod place_is_its_owners;
 pub(crate) mod requests_once;
 pub(crate) mod tokens_above_their_base;

@@ -12,12 +12,12 @@ use super::Verdict;
 /// Every decision that ever stood.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Decisions {
-    named: BTreeMap<u64, Option<Named>>,
+    named: BTreeMap<u64, Vec<Option<Named>>>,
 }
 
 impl Decisions {
     pub(crate) fn stands(&mut self, elected: &Elected) -> Verdict {
-        let named = elected.named().cloned();
+        let named: Vec<_> = elected.slots.iter().map(|slot| slot.named.clone()).collect();
         if let Some((last, _)) = self.named.last_key_value()
             && elected.term < *last
         {

@@ -1,4 +1,5 @@
-//! When faults stop and a member is electable, exactly one becomes READY and stays.
+//! When faults stop and a member is electable, exactly one becomes READY in each
+//! slot that there are members for, and they stay.
 //!
 //! Rests on watches that are re-armed, the watchdog and the succession. The
 //! failures: four contenders and no leader for two days (python-zk/kazoo#116),
@@ -15,7 +16,7 @@ const STAYS: Millis = 4000;
 pub(crate) struct Calm {
     since: Millis,
     bound: Millis,
-    settled_since: Option<(Millis, usize)>,
+    settled_since: Option<(Millis, Vec<usize>)>,
 }
 
 impl Calm {
@@ -23,15 +24,16 @@ impl Calm {
         Self { since, bound, settled_since: None }
     }
 
-    /// `leader` is the only one and READY; answers whether that has lasted.
-    pub(crate) fn look(&mut self, now: Millis, leader: Result<usize, String>) -> Result<bool, String> {
-        match leader {
-            Ok(leader) => {
-                let since = match self.settled_since {
-                    Some((since, known)) if known == leader => since,
+    /// `leaders` are all that lead, one in each slot, and READY; answers whether that
+    /// has lasted.
+    pub(crate) fn look(&mut self, now: Millis, leaders: Result<Vec<usize>, String>) -> Result<bool, String> {
+        match leaders {
+            Ok(leaders) => {
+                let since = match &self.settled_since {
+                    Some((since, known)) if *known == leaders => *since,
                     _ => now,
                 };
-                self.settled_since = Some((since, leader));
+                self.settled_since = Some((since, leaders));
                 Ok(now - since >= STAYS)
             }
             Err(why) => {

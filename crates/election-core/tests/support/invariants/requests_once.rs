@@ -15,19 +15,23 @@ use super::Verdict;
 pub(crate) struct Requests {
     decided: BTreeMap<String, BTreeSet<u64>>,
     ended: BTreeMap<String, RequestState>,
+    /// There have been several slots.
+    several: bool,
 }
 
 impl Requests {
     /// A decision stands.
     pub(crate) fn decision(&mut self, elected: &Elected) -> Verdict {
+        self.several |= elected.slots.len() > 1;
         let Some(name) = &elected.request else {
             return Ok(());
         };
         let terms = self.decided.entry(name.clone()).or_default();
         terms.insert(elected.term);
-        // Taking the place by force is a term of its own, and naming the next another.
+        // Taking the place by force is a term of its own, and naming the next another;
+        // between the two, only other slots are decided.
         let (first, last) = (terms.first().copied().unwrap_or(0), terms.last().copied().unwrap_or(0));
-        if terms.len() > 2 || last - first > 1 {
+        if terms.len() > 2 || (last - first > 1 && !self.several) {
             return Err(format!("requests once: {name} was decided in the terms {terms:?}"));
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt::Write as _,
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,10 +14,12 @@ use election_core::{
         TakeoverLimit, Wish, fencing_token,
     },
     record::{
-        Control, Elected, Health, MemberRecord, Mode, NEWEST, Record, Request as Order, RequestKind,
-        RequestState, Target, VERSION,
+        Control, Elected, Health, MemberRecord, Mode, NEWEST, Outgoing, Record, Request as Order,
+        RequestKind, RequestState, Target, VERSION,
     },
 };
+
+use crate::strategy::Spread;
 
 use super::{GRANTED, Loss, Member, Pending, STEPS, Stage, UNIX_MS};
 
@@ -162,6 +165,8 @@ impl Stage {
         let (key, value) = setting.split_once('=').ok_or("key=value")?;
         let policy = &mut self.policy;
         match key {
+            "slots" => policy.slots = value.parse().map_err(|_| "a count")?,
+            "spread" if value == "sites" => self.recipe = Recipe::Elector(Arc::new(Spread(super::sites()))),
             "on_pause" if value == "keep" => policy.on_pause = OnPause::Keep { max_pause: None },
             "stop_budget" => policy.stop_budget = parse(value)?,
             "takeover_timeout" => policy.takeover_timeout = parse(value)?,
@@ -322,12 +327,17 @@ impl Stage {
             Some(site @ (&"east" | &"west")) => Target::Site(SiteId::new(*site).map_err(|e| e.to_string())?),
             Some(member) => Target::Member(MemberId::new(*member).map_err(|e| e.to_string())?),
         };
+        let from = match rest.iter().position(|w| *w == "from").and_then(|at| rest.get(at + 1)) {
+            None => Outgoing::Only,
+            Some(member) => Outgoing::Member(MemberId::new(*member).map_err(|e| e.to_string())?),
+        };
         let prefix = self.paths.request_prefix();
         let request = Order {
             v: VERSION,
             id: "1".to_owned(),
             kind,
             to,
+            from,
             force,
             reason: None,
             by: "ann".to_owned(),
@@ -346,7 +356,7 @@ impl Stage {
         let read = self.zk.get(&path).map(|node| Elected::decode(&path, &node.data)).transpose();
         let elected = read.map_err(|e| e.to_string())?;
         let base = elected.as_ref().map_or(0, |e| e.token_base);
-        let in_office = self.zk.get(&self.paths.current()).map(|node| fencing_token(node.czxid, base));
+        let in_office = self.zk.get(&self.paths.place(0)).map(|node| fencing_token(node.czxid, base));
         let unix_ms = UNIX_MS + self.now_ms;
         let raised = engine::raise_tokens(elected.as_ref(), in_office, above, "ann", unix_ms);
         match raised.map_err(|e| e.to_string())? {
@@ -391,7 +401,7 @@ impl Stage {
     /// Somebody else's session holds the place for a moment.
     fn foreign_place(&mut self) -> Result<(), String> {
         let session = self.zk.open(self.now_ms, 10_000);
-        let path = self.paths.current();
+        let path = self.paths.place(0);
         let data = br#"{"v":1,"member":"west-9","site":"west","ballot":"other-0000000009","term":2,
             "status":"PROGRESS","since_ms":0}"#;
         self.zk.create(self.now_ms, &path, data.to_vec(), session);

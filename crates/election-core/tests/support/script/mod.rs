@@ -47,10 +47,10 @@ struct Member {
     holds_operations: bool,
     /// Its watches have fired, and are not read yet.
     holds_watches: bool,
-    /// Its operations are applied, and the replies are on their way.
-    holds_replies: bool,
     /// Those of these znodes alone have fired, and are not read yet.
     unread: BTreeSet<String>,
+    /// Its operations are applied, and the replies are on their way.
+    holds_replies: bool,
     inbox: VecDeque<Event>,
     watched: BTreeMap<Watched, Option<Versions>>,
 }
@@ -71,6 +71,11 @@ enum Pending {
     Reply { member: String, event: Event },
 }
 
+/// East before west.
+fn sites() -> SiteOrder {
+    SiteOrder(["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec())
+}
+
 /// The stage.
 #[derive(Debug)]
 pub(crate) struct Stage {
@@ -87,12 +92,11 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let sites = ["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec();
         Self {
             zk: Ensemble::new(),
             paths: Paths::new("/dr", "orders").expect("paths"),
             policy: Policy::default(),
-            recipe: Recipe::Elector(Arc::new(SiteOrder(sites))),
+            recipe: Recipe::Elector(Arc::new(sites())),
             now_ms: 0,
             members: BTreeMap::new(),
             pending: VecDeque::new(),
@@ -219,7 +223,7 @@ impl Stage {
             Action::Lead => "LEAD".to_owned(),
             Action::WorkUntil(until) => format!("work until {:.1} s", until.since_origin().as_secs_f64()),
             Action::Stop(reason) => format!("STOP: {reason}"),
-            Action::LeaderChanged(_) => return Ok(()),
+            Action::LeaderChanged(..) => return Ok(()),
             Action::Note(note) => format!("\"{}\"", note.text),
             Action::End(reason) => format!("END: {reason:?}"),
         };

@@ -49,9 +49,9 @@ impl Stage {
         let paths = &self.paths;
         let readable = if path == paths.elected() {
             Elected::decode(path, data).ok().map(|e| decision(&e))
-        } else if parent_of(path) == paths.queue() || (path == paths.current() && self.is_single()) {
+        } else if parent_of(path) == paths.queue() || (path == paths.place(0) && self.is_single()) {
             Contender::decode(path, data).ok().map(|c| format!("{} {:?}", c.member, c.status))
-        } else if path == paths.current() {
+        } else if paths.slot_of(path).is_some() {
             Current::decode(path, data)
                 .ok()
                 .map(|c| format!("{} {:?} in term {}", c.member, c.status, c.term))
@@ -70,13 +70,27 @@ impl Stage {
     }
 }
 fn decision(elected: &Elected) -> String {
-    let mut text = match elected.named() {
-        Some(named) => format!("term {} names {} {}", elected.term, named.member, named.ballot),
-        None => format!("term {} names nobody", elected.term),
-    };
-    if !elected.succession.is_empty() {
-        let line: Vec<_> = elected.succession.iter().map(|n| n.member.as_str()).collect();
-        let _ = write!(text, ", then {}", line.join(", "));
+    let mut text = format!("term {} names ", elected.term);
+    for slot in 0..elected.slots.len() {
+        if slot > 0 {
+            text.push_str("; ");
+        }
+        if elected.slots.len() > 1 {
+            let _ = write!(text, "for {slot} ");
+        }
+        match elected.named(slot) {
+            Some(named) => {
+                let _ = write!(text, "{} {}", named.member, named.ballot);
+            }
+            None => text.push_str("nobody"),
+        }
+        if elected.term_of(slot) != elected.term {
+            let _ = write!(text, " since term {}", elected.term_of(slot));
+        }
+        let line: Vec<_> = elected.line_of(slot).iter().map(|n| n.member.as_str()).collect();
+        if !line.is_empty() {
+            let _ = write!(text, ", then {}", line.join(", "));
+        }
     }
     if !elected.exclusions.is_empty() {
         let out: Vec<_> = elected.exclusions.iter().map(|e| e.member.as_str()).collect();

@@ -65,12 +65,12 @@ impl Sim {
         let Some(job) = self.job(host) else { return };
         job.phase = Phase::TakingOver;
         job.token = Some(token);
-        let verdict = self.checks.fencing.granted(
-            self.settings.exclusive && !self.probing.has_deposed(token),
-            host,
-            life,
-            token,
-        );
+        let slot = grant.nomination.slot;
+        job.slot = slot;
+        job.given = Some((grant.nomination.term, grant.ballot.clone()));
+        self.summary.other_slots += u64::from(slot > 0);
+        let exclusive = self.settings.exclusive && !self.probing.has_deposed(token);
+        let verdict = self.checks.fencing(slot).granted(exclusive, host, life, token);
         self.require(verdict);
         let verdict = self.checks.raised.granted(grant.nomination.term, token);
         self.require(verdict);
@@ -107,6 +107,9 @@ impl Sim {
             let left = u64::try_from(until.since(time).as_millis()).unwrap_or(u64::MAX);
             let verdict = work_ends_in_time::asked(host, left, budget, frozen_lately);
             self.require(verdict);
+        }
+        if self.has_elector() && matches!(reason, StopReason::NotNamed(_)) {
+            self.check_undisturbed(host);
         }
         let Some(job) = self.job(host) else { return };
         let at = match job.phase {
@@ -178,8 +181,17 @@ impl Sim {
         }
     }
 
+    fn check_undisturbed(&mut self, host: usize) {
+        let Some(job) = self.job(host).cloned() else { return };
+        if let (Some(_), Some((term, ballot))) = (job.token, &job.given) {
+            let own = self.hosts[host].process.as_ref().and_then(|p| p.engine.ballot());
+            let verdict = self.checks.slots.stops(job.slot, *term, ballot, own.as_ref());
+            self.require(verdict);
+        }
+    }
+
     fn job_acts(&mut self, host: usize) {
-        let Some(token) = self.job(host).and_then(|j| j.token) else {
+        let Some((slot, Some(token))) = self.job(host).map(|j| (j.slot, j.token)) else {
             return;
         };
         let until = self.job(host).and_then(|j| j.work_until);
@@ -188,12 +200,12 @@ impl Sim {
         if valid {
             self.check_alone(host);
         }
-        let accepted = self.resource.write(token);
+        let accepted = self.resource.write(slot, token);
         let promised = self.settings.exclusive && valid && !self.probing.has_deposed(token);
         let verdict = if accepted {
-            self.checks.fencing.accepted(host, token)
+            self.checks.fencing(slot).accepted(host, token)
         } else {
-            self.checks.fencing.refused(promised, host, token)
+            self.checks.fencing(slot).refused(promised, host, token)
         };
         self.require(verdict);
         if !accepted {
@@ -217,12 +229,14 @@ impl Sim {
             if other.frozen.is_some_and(|f| f.whole) {
                 return None;
             }
-            other.process.as_ref().and_then(|p| p.job.token).map(|token| (h, token))
+            let job = &other.process.as_ref()?.job;
+            job.token.map(|token| (job.slot, (h, token)))
         };
-        let Some(me) = acting(host) else { return };
+        let Some((slot, me)) = acting(host) else { return };
         // The one exception is the one that was made room for, as long as it doesn't know.
         let deposed = |other: u64| self.probing.has_deposed(other.min(me.1));
         let others = (0..self.hosts.len()).filter(|h| *h != host).filter_map(acting);
+        let others = others.filter(|(other, _)| *other == slot).map(|(_, acting)| acting);
         let others = others.filter(|(_, token)| !deposed(*token));
         let verdict = at_most_one::check(self.settings.exclusive, me, others);
         self.require(verdict);

@@ -27,9 +27,9 @@ impl Sim {
     }
 
     pub(super) fn look(&mut self) {
-        let leader = self.only_leader();
+        let leaders = self.leaders();
         if let Some(calm) = &mut self.checks.calm {
-            match calm.look(self.now, leader) {
+            match calm.look(self.now, leaders) {
                 Ok(true) => self.settled = true,
                 Ok(false) => self.after(500, Due::Look),
                 Err(why) => {
@@ -44,16 +44,15 @@ impl Sim {
         self.checks.calm.is_some()
     }
 
-    /// The one who is READY, named, and the only one that leads.
-    fn only_leader(&self) -> Result<usize, String> {
+    /// All who lead, by slot: READY, named, as many as there are slots or members.
+    fn leaders(&self) -> Result<Vec<usize>, String> {
         let role = |h: &Host| h.process.as_ref().map(|p| p.engine.role());
         let leading: Vec<_> =
             (0..self.hosts.len()).filter(|h| role(&self.hosts[*h]) == Some(Role::Leader)).collect();
-        let [leader] = leading[..] else {
-            return Err(format!("{} members lead", leading.len()));
-        };
-        if self.hosts[leader].process.as_ref().map(|p| p.job.phase) != Some(job::Phase::Serving) {
-            return Err(format!("{} leads, and its job has ended", self.name(leader)));
+        for leader in &leading {
+            if self.hosts[*leader].process.as_ref().map(|p| p.job.phase) != Some(job::Phase::Serving) {
+                return Err(format!("{} leads, and its job has ended", self.name(*leader)));
+            }
         }
         let busy = self.hosts.iter().find(|h| {
             !matches!(role(h), None | Some(Role::Leader | Role::Standby | Role::Excluded)) || h.restarting
@@ -61,14 +60,20 @@ impl Sim {
         if let Some(busy) = busy {
             return Err(format!("{} is {:?}", busy.member, role(busy)));
         }
-        if self.has_elector() { self.is_in_office(leader) } else { self.holds_the_place(leader) }
+        if self.has_elector() {
+            return self.are_in_office(leading);
+        }
+        match leading[..] {
+            [leader] => self.holds_the_place(leader),
+            _ => Err(format!("{} members lead", leading.len())),
+        }
     }
 
     /// Its session owns the place.
-    fn holds_the_place(&self, leader: usize) -> Result<usize, String> {
+    fn holds_the_place(&self, leader: usize) -> Result<Vec<usize>, String> {
         let session = self.hosts[leader].process.as_ref().and_then(|p| Some(p.client.as_ref()?.session));
         match self.zk.get(&self.place()) {
-            Some(node) if Some(node.owner) == session => Ok(leader),
+            Some(node) if Some(node.owner) == session => Ok(vec![leader]),
             Some(node) => {
                 Err(format!("{} leads, and session {:#x} has the place", self.name(leader), node.owner))
             }
@@ -76,29 +81,56 @@ impl Sim {
         }
     }
 
-    /// It is named, stands in office and says READY; and every request has its outcome.
-    fn is_in_office(&self, leader: usize) -> Result<usize, String> {
+    /// They are named, stand in office and say READY; and every request has its outcome.
+    fn are_in_office(&self, leading: Vec<usize>) -> Result<Vec<usize>, String> {
         let read = |path: &str| self.zk.get(path).map(|n| n.data.clone()).unwrap_or_default();
-        let current = Current::decode(&self.paths.current(), &read(&self.paths.current()));
-        let elected = Elected::decode(&self.paths.elected(), &read(&self.paths.elected()));
-        let (Ok(current), Ok(elected)) = (current, elected) else {
-            return Err("the decision or the place can't be read".to_owned());
+        let Ok(elected) = Elected::decode(&self.paths.elected(), &read(&self.paths.elected())) else {
+            return Err("the decision can't be read".to_owned());
         };
-        if current.status != Status::Ready || elected.named().map(|n| &n.ballot) != Some(&current.ballot) {
-            return Err(format!("{} stands in office, and {:?} is named", current.member, elected.named()));
+        let mut leaders = Vec::new();
+        for leader in leading {
+            let process = self.hosts[leader].process.as_ref();
+            let slot = process.and_then(|p| p.engine.slot()).ok_or("a leader has a slot")?;
+            let place = self.paths.place(slot);
+            let Ok(current) = Current::decode(&place, &read(&place)) else {
+                return Err(format!("{place} can't be read"));
+            };
+            let named = elected.named(slot);
+            if current.status != Status::Ready || named.map(|n| &n.ballot) != Some(&current.ballot) {
+                return Err(format!("{} stands in slot {slot}, and {named:?} is named", current.member));
+            }
+            if current.member != self.hosts[leader].member {
+                return Err(format!("{} has slot {slot}, and {} leads", current.member, self.name(leader)));
+            }
+            leaders.push((slot, leader));
         }
-        if current.member != self.hosts[leader].member {
-            return Err(format!("{} stands in office, and {} leads", current.member, self.name(leader)));
+        leaders.sort_unstable();
+        let slots = elected.slots.len();
+        let living = self.hosts.iter().filter(|h| h.process.is_some()).count();
+        if leaders.len() != slots.min(living) {
+            return Err(format!("{} members lead {slots} slots, and {living} live", leaders.len()));
         }
         let requests = self.zk.tree_at(&self.paths.requests(), self.zk.zxid());
         for (name, node) in requests {
+            // One whose leader has gone, with nobody left to follow, may still be fulfilled.
+            let waits =
+                elected.slot_for(&name).is_some_and(|slot| leaders.iter().all(|(led, _)| *led != slot));
             if let Ok(request) = Request::decode(&name, &node.data)
                 && !request.state.is_final()
+                && !waits
             {
                 return Err(format!("{name} is still {:?}", request.state));
             }
         }
-        Ok(leader)
+        Ok(leaders.into_iter().map(|(_, leader)| leader).collect())
+    }
+
+    /// The place of a slot, drawn by lot.
+    pub(super) fn any_place(&mut self) -> String {
+        if !self.has_elector() {
+            return self.place();
+        }
+        self.paths.place(self.rng.usize(0..self.settings.policy.slots))
     }
 
     pub(super) fn has_elector(&self) -> bool {
@@ -108,7 +140,7 @@ impl Sim {
     /// Where the leader's znode is: in a queue, whoever was created first.
     pub(super) fn place(&self) -> String {
         let Some(parent) = self.queue() else {
-            return self.paths.current();
+            return self.paths.place(0);
         };
         let queue = self.zk.tree_at(&parent, self.zk.zxid());
         let first = queue.into_iter().filter(|(_, n)| n.owner != 0).min_by_key(|(_, node)| node.czxid);
@@ -118,7 +150,7 @@ impl Sim {
     pub(super) fn ballot_path(&self, ballot: &Ballot) -> String {
         match (self.queue(), &self.settings.recipe) {
             (Some(parent), _) => format!("{parent}/{ballot}"),
-            (None, Recipe::Single) => self.paths.current(),
+            (None, Recipe::Single) => self.paths.place(0),
             (None, _) => self.paths.ballot(ballot),
         }
     }

@@ -103,9 +103,17 @@ impl Sim {
                     self.close(session);
                 }
             }
-            Fault::DeleteCurrent => self.write(&self.place(), None),
+            Fault::DeleteCurrent => {
+                let place = self.any_place();
+                self.write(&place, None);
+            }
             Fault::SpoilNode => self.spoil(&self.paths.node(&self.hosts[host].member), None),
-            Fault::SpoilCurrent => self.spoil(&self.place(), None),
+            Fault::SpoilCurrent => {
+                let place = self.any_place();
+                self.spoil(&place, None);
+            }
+            // For whoever starts from now on.
+            Fault::Resize => self.settings.policy.slots = self.rng.usize(1..4),
             Fault::SpoilControl => self.spoil(&self.paths.control(), Some(lasts)),
             Fault::SpoilElected => self.spoil(&self.paths.elected(), Some(lasts)),
             Fault::Unseen => self.unseen(host, Unseen::All, lasts),
@@ -265,14 +273,15 @@ impl Sim {
 
     /// The one act that a frozen job had checked its right to before it froze.
     fn late_act(&mut self, host: usize) {
-        let Some(token) = self.hosts[host].process.as_ref().and_then(|p| p.job.token) else {
+        let job = self.hosts[host].process.as_ref().map(|p| (p.job.slot, p.job.token));
+        let Some((slot, Some(token))) = job else {
             return;
         };
-        let accepted = self.resource.write(token);
+        let accepted = self.resource.write(slot, token);
         let verdict = if accepted {
-            self.checks.fencing.accepted(host, token)
+            self.checks.fencing(slot).accepted(host, token)
         } else {
-            self.checks.fencing.refused(false, host, token)
+            self.checks.fencing(slot).refused(false, host, token)
         };
         self.require(verdict);
     }

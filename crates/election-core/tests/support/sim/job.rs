@@ -1,6 +1,6 @@
 //! The application of a member: what a worker runs once it is told to lead.
 
-use election_core::Time;
+use election_core::{Ballot, Time};
 
 /// How far the application is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +39,9 @@ pub(crate) struct Job {
     pub(crate) phase: Phase,
     /// Counts what was begun and ended: what was meant for an earlier run is void.
     pub(crate) run: u64,
+    /// Which slot it leads, given in which term, to which ballot.
+    pub(crate) slot: usize,
+    pub(crate) given: Option<(u64, Ballot)>,
     /// The token that it acts with, while it acts.
     pub(crate) token: Option<u64>,
     pub(crate) work_until: Option<Time>,

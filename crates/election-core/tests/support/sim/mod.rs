@@ -31,8 +31,8 @@ use fastrand::Rng;
 use crate::{
     invariants::{
         Verdict, a_successor_follows_a_leader::Tenures, fencing::Fencing, no_livelock::Pace,
-        one_decision_per_term::Decisions, one_leader_in_the_end::Calm, requests_once::Requests,
-        tokens_above_their_base::Raised,
+        one_decision_per_term::Decisions, one_leader_in_the_end::Calm, others_undisturbed::Slots,
+        requests_once::Requests, tokens_above_their_base::Raised,
     },
     zookeeper::{Ensemble, Millis},
 };
@@ -91,6 +91,8 @@ pub(crate) struct Summary {
     pub(crate) virtual_ms: u64,
     pub(crate) terms: usize,
     pub(crate) leaderships: u64,
+    pub(crate) other_slots: u64,
+    pub(crate) resized: u64,
     pub(crate) successions: u64,
     pub(crate) sessions: u64,
     pub(crate) resumed: u64,
@@ -119,13 +121,21 @@ pub(crate) struct Violation {
 
 #[derive(Debug)]
 struct Checks {
-    fencing: Fencing,
+    /// By slot.
+    fencing: BTreeMap<usize, Fencing>,
+    slots: Slots,
     raised: Raised,
     decisions: Decisions,
     requests: Requests,
     tenures: Tenures,
     paces: Vec<Pace>,
     calm: Option<Calm>,
+}
+
+impl Checks {
+    fn fencing(&mut self, slot: usize) -> &mut Fencing {
+        self.fencing.entry(slot).or_default()
+    }
 }
 
 /// The world.
@@ -170,7 +180,8 @@ impl Sim {
             hosts.push(twin);
         }
         let checks = Checks {
-            fencing: Fencing::default(),
+            fencing: BTreeMap::new(),
+            slots: Slots::default(),
             raised: Raised::default(),
             decisions: Decisions::default(),
             requests: Requests::default(),
@@ -427,7 +438,7 @@ impl Sim {
             Action::TakeOver(grant) => self.take_over(host, &grant),
             Action::WorkUntil(until) => self.work_until(host, until),
             Action::Stop(reason) => self.stop(host, &reason),
-            Action::Lead | Action::LeaderChanged(_) | Action::Note(_) => self.count(&action),
+            Action::Lead | Action::LeaderChanged(..) | Action::Note(_) => self.count(&action),
             Action::End(reason) => self.ended(host, &reason),
         }
     }

@@ -2,15 +2,15 @@
 //! and hands that slip.
 
 use election_core::{
-    engine::{self, ForceStep, force_step},
+    engine::{self, ForceStep, Recipe, force_step},
     record::{
-        Control, Current, Elected, MemberRecord, Mode, Record, Request, RequestKind, RequestState, Target,
-        VERSION,
+        Control, Current, Elected, MemberRecord, Mode, Outgoing, Record, Request, RequestKind, RequestState,
+        Target, VERSION,
     },
 };
 
 use super::{Due, Sim, host};
-use crate::{strategy::SiteOrder, zookeeper::Applied};
+use crate::zookeeper::Applied;
 
 /// So many requests that nobody has answered yet make operators wait. Each of a
 /// backlog is decided in its turn, in more operations than `no_livelock` grants.
@@ -61,11 +61,17 @@ impl Sim {
             1 => Target::Site(self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone()),
             _ => Target::Any,
         };
+        let from = match self.rng.u8(0..4) {
+            0 => Outgoing::Only,
+            1 => Outgoing::Member(self.hosts[self.rng.usize(0..self.hosts.len())].member.clone()),
+            _ => Outgoing::Slot(self.rng.usize(0..self.settings.policy.slots)),
+        };
         let request = Request {
             v: VERSION,
             id: self.now.to_string(),
             kind,
             to,
+            from,
             force,
             reason: None,
             by: "operator".to_owned(),
@@ -76,7 +82,12 @@ impl Sim {
         let data = request.encode(&prefix).ok()?;
         let (path, _) = self.zk.create_sequential(self.now, &prefix, data, 0);
         self.trace.line(self.now, || {
-            format!("    operator: {path} {} to {:?} force {force}", kind.as_str(), request.to)
+            format!(
+                "    operator: {path} {} from {:?} to {:?} force {force}",
+                kind.as_str(),
+                request.from,
+                request.to
+            )
         });
         self.changed(std::slice::from_ref(&path));
         path.rsplit('/').next().map(str::to_owned)
@@ -112,18 +123,21 @@ impl Sim {
         if elected.is_none() && self.zk.get(&self.paths.elected()).is_some() {
             return;
         }
-        let current = self.read::<Current>(&self.paths.current());
+        let Recipe::Elector(strategy) = self.settings.recipe.clone() else { return };
+        let slots = elected.as_ref().map_or(self.settings.policy.slots, |(e, _)| e.slots.len());
+        let current: Vec<_> = (0..slots).map(|slot| self.read::<Current>(&self.paths.place(slot))).collect();
+        let current: Vec<_> = current.iter().map(|c| c.as_ref().map(|(c, version)| (c, *version))).collect();
         let step = force_step(
             &name,
             &request,
             "operator",
             self.unix_ms(),
             &self.settings.policy,
-            &SiteOrder(self.settings.sites.clone()),
+            strategy.as_ref(),
             &members,
             &control,
             elected.as_ref().map(|(e, _)| e),
-            current.as_ref().map(|(c, version)| (c, *version)),
+            &current,
         );
         let delay = self.rng.u64(1..100);
         let version = elected.map(|(_, version)| version);
@@ -148,8 +162,8 @@ impl Sim {
                     None => {}
                 }
             }
-            ForceStep::Vacate { version } => {
-                let (path, unchanged) = (self.paths.current(), self.paths.elected());
+            ForceStep::Vacate { slot, version } => {
+                let (path, unchanged) = (self.paths.place(slot), self.paths.elected());
                 let unchanged_version = decision_version.unwrap_or(-1);
                 let request = engine::Request::DeleteWhile { path, version, unchanged, unchanged_version };
                 let request = self.as_the_driver_can(request);
@@ -205,7 +219,7 @@ impl Sim {
             return;
         }
         let base = read.as_ref().map_or(0, |(e, _)| e.token_base);
-        let in_office = self.zk.get(&self.paths.current()).map(|n| engine::fencing_token(n.czxid, base));
+        let in_office = self.zk.get(&self.paths.place(0)).map(|n| engine::fencing_token(n.czxid, base));
         let above = self.resource.newest() + self.rng.u64(0..1_000_000);
         let elected = read.as_ref().map(|(e, _)| e);
         let raised = engine::raise_tokens(elected, in_office, above, "operator", self.unix_ms());

@@ -21,6 +21,8 @@ pub(crate) struct Probing {
     unanswered: BTreeMap<(usize, Ballot), Millis>,
     /// The tokens of leaderships that were ended on what others said.
     deposed: BTreeSet<u64>,
+    /// Every base of the tokens that has stood in a decision.
+    bases: BTreeSet<u64>,
 }
 
 impl Probing {
@@ -77,9 +79,12 @@ impl Sim {
 
     /// A decision was written: did it rest on enough of the others?
     pub(super) fn check_suspicion(&mut self, elected: &Elected) {
-        if elected.cause != Cause::Suspected || elected.named().is_some() {
+        self.probing.bases.insert(elected.token_base);
+        let vacates = |slot: &usize| elected.named(*slot).is_none() && elected.term_of(*slot) == elected.term;
+        let vacated = (0..elected.slots.len()).find(vacates);
+        let Some(slot) = vacated.filter(|_| elected.cause == Cause::Suspected) else {
             return;
-        }
+        };
         self.summary.suspected += 1;
         let Some(suspect) = elected.previous.as_ref().map(|p| p.ballot.clone()) else {
             return;
@@ -87,12 +92,14 @@ impl Sim {
         let lowest = self.registered().into_values().min_by(|a, b| a.ballot.cmp(&b.ballot));
         self.summary.stand_ins +=
             u64::from(lowest.is_some_and(|lowest| lowest.member.as_str() != elected.decided_by));
-        let place = self.zk.get(&self.paths.current()).cloned();
+        let place = self.zk.get(&self.paths.place(slot)).cloned();
         if let Some(place) = place
             && Current::decode("current", &place.data).is_ok_and(|c| c.ballot == suspect)
         {
-            let token = u64::try_from(place.czxid).unwrap_or(0) + elected.token_base;
-            self.probing.deposed.insert(token);
+            // Its token rests on the decision that it took its office up by, not on this one.
+            let czxid = u64::try_from(place.czxid).unwrap_or(0);
+            let tokens: Vec<_> = self.probing.bases.iter().map(|base| czxid + base).collect();
+            self.probing.deposed.extend(tokens);
         }
         // What an elector knows can be as old as its lease is long, and the slowest watch.
         let since = self.now.saturating_sub(2 * self.settings.timeout + 12_000);

@@ -1,9 +1,11 @@
 //! What the job writes to: a store that checks tokens.
 
-/// A store that refuses whatever is older than what it has accepted.
+use std::collections::BTreeMap;
+
+/// A store that refuses whatever is older than what it has accepted for the same slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resource {
-    highest: u64,
+    highest: BTreeMap<usize, u64>,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
 }
@@ -11,12 +13,13 @@ pub(crate) struct Resource {
 impl Resource {
     /// The newest token that it has seen.
     pub(crate) fn newest(&self) -> u64 {
-        self.highest
+        self.highest.values().copied().max().unwrap_or(0)
     }
 
-    pub(crate) fn write(&mut self, token: u64) -> bool {
-        let accepted = token >= self.highest;
-        self.highest = self.highest.max(token);
+    pub(crate) fn write(&mut self, slot: usize, token: u64) -> bool {
+        let highest = self.highest.entry(slot).or_default();
+        let accepted = token >= *highest;
+        *highest = token.max(*highest);
         if accepted {
             self.accepted += 1;
         } else {

@@ -8,7 +8,10 @@ use election_core::{
 };
 use fastrand::Rng;
 
-use crate::{strategy::SiteOrder, zookeeper::Millis};
+use crate::{
+    strategy::{SiteOrder, Spread},
+    zookeeper::Millis,
+};
 
 /// Everything that can go wrong, by the name that a trace shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +55,11 @@ pub(crate) enum Fault {
     ResignBy,
     Abdicate,
     Hold,
+    Resize,
 }
 
 impl Fault {
-    const ALL: [Self; 35] = [
+    const ALL: [Self; 36] = [
         Self::Crash,
         Self::CrashSite,
         Self::Leave,
@@ -91,6 +95,7 @@ impl Fault {
         Self::ResignBy,
         Self::Abdicate,
         Self::Hold,
+        Self::Resize,
     ];
 
     /// Whether two may act for a moment after it, by design: the place of a living
@@ -141,6 +146,7 @@ impl Kind {
 
     fn recipe(self, sites: &[SiteId], rng: &mut Rng) -> Recipe {
         match self {
+            Self::Elector if rng.bool() => Recipe::Elector(Arc::new(Spread(SiteOrder(sites.to_vec())))),
             Self::Elector => Recipe::Elector(Arc::new(SiteOrder(sites.to_vec()))),
             Self::Queue => Recipe::Queue(match rng.u8(0..4) {
                 0 => QueueFormat::LeaderLatch,
@@ -234,7 +240,9 @@ impl Settings {
         let keep = rng.f64() < 0.15;
         let max_pause = rng.bool().then(|| ms(rng.u64(1000..20_000)));
         let fast = rng.f64() < 0.3;
+        let several = kind == Kind::Elector && rng.bool();
         let policy = Policy {
+            slots: if several { rng.usize(2..4) } else { 1 },
             on_pause: if keep { OnPause::Keep { max_pause } } else { OnPause::Stop },
             stop_budget,
             takeover_timeout: ms(rng.u64(1000..6000)),

@@ -43,14 +43,18 @@ impl Trace {
 /// A decision in one line.
 pub(crate) fn elected(elected: &Elected) -> String {
     let name = |n: &Named| format!("{}/{}", n.member, n.ballot.sequence());
-    let line: Vec<_> = elected.succession.iter().map(name).collect();
+    let slot = |slot: usize| {
+        let line: Vec<_> = elected.line_of(slot).iter().map(name).collect();
+        let named = elected.named(slot).map_or("nobody".to_owned(), name);
+        format!("{named} since {} line [{}]", elected.term_of(slot), line.join(" "))
+    };
+    let slots: Vec<_> = (0..elected.slots.len()).map(slot).collect();
     let out: Vec<_> =
         elected.exclusions.iter().map(|e| format!("{}/{}", e.member, e.ballot.sequence())).collect();
     format!(
-        "term {} names {} line [{}] excluded [{}] request {:?} by {}: {}",
+        "term {} names {} excluded [{}] request {:?} by {}: {}",
         elected.term,
-        elected.named().map_or("nobody".to_owned(), name),
-        line.join(" "),
+        slots.join(", "),
         out.join(" "),
         elected.request,
         elected.decided_by,

@@ -1,6 +1,6 @@
 //! What is written, as it is written: the promises that a record alone can break.
 
-use election_core::record::{Current, Elected, Record, Request};
+use election_core::record::{Cause, Current, Elected, Record, Request};
 
 use super::{Sim, faults, host, trace};
 use crate::invariants::exclusions_end;
@@ -17,9 +17,11 @@ impl Sim {
             };
             self.trace.line(self.now, || format!("    elected: {}", trace::elected(&elected)));
             self.last_good_elected = Some(node.data);
-            if elected.named().is_none() {
+            let vacates = matches!(elected.cause, Cause::Failover | Cause::Suspected);
+            if vacates && elected.leaders().count() < elected.slots.len() {
                 self.summary.vacated += 1;
             }
+            self.summary.resized += u64::from(elected.cause == Cause::SlotsChanged);
             self.check_suspicion(&elected);
             self.summary.excluded += elected.exclusions.len() as u64;
             self.summary.successions += u64::from(elected.sentence.contains("being first in line"));
@@ -30,11 +32,12 @@ impl Sim {
                 .stands(&elected)
                 .and_then(|()| self.checks.requests.decision(&elected))
                 .and_then(|()| self.checks.tenures.decided(&elected))
+                .and_then(|()| self.checks.slots.decided(&elected))
                 .and_then(|()| exclusions_end::check(&elected, unix_ms, span, 2 * faults::WALL_ERROR));
             self.require(verdict);
-        } else if path == self.paths.current() {
+        } else if let Some(slot) = self.paths.slot_of(path) {
             if let Ok(current) = Current::decode(path, &node.data) {
-                self.checks.tenures.holds(&current);
+                self.checks.tenures.holds(slot, &current);
             }
         } else if let Some(name) = path.strip_prefix(&format!("{}/", self.paths.requests()))
             && let Ok(request) = Request::decode(path, &node.data)

@@ -1,0 +1,75 @@
+//! What is decided of one slot disturbs nobody in another: a decision leaves all slots
+//! but its own as they are, and no leader stops because of a decision that left its
+//! slot as it was. And a member has one slot at most.
+//!
+//! Rests on the term that each slot keeps for itself. The failure: one lost leader of
+//! several, and the work of all of them is restarted.
+
+use std::collections::BTreeMap;
+
+use election_core::{
+    Ballot,
+    record::{Cause, Elected},
+};
+
+use super::Verdict;
+
+/// A slot as a decision left it: since which term, and for whom.
+type Stand = (u64, Option<Ballot>);
+
+/// Every decision that ever stood, by term.
+#[derive(Debug, Default)]
+pub(crate) struct Slots(BTreeMap<u64, Vec<Stand>>);
+
+fn stands(elected: &Elected) -> Vec<Stand> {
+    let stand = |slot| (elected.term_of(slot), elected.named(slot).map(|n| n.ballot.clone()));
+    (0..elected.slots.len()).map(stand).collect()
+}
+
+impl Slots {
+    /// A decision stands.
+    pub(crate) fn decided(&mut self, elected: &Elected) -> Verdict {
+        let (term, now) = (elected.term, stands(elected));
+        for (slot, named) in elected.leaders() {
+            if elected.slot_of(&named.ballot) != Some(slot) {
+                return Err(format!("others undisturbed: term {term} names {} for two slots", named.member));
+            }
+        }
+        let before = self.0.range(..term).next_back().map(|(_, before)| before.clone()).unwrap_or_default();
+        let kept = before.len().min(now.len());
+        let touched: Vec<_> = (0..kept).filter(|slot| before[*slot] != now[*slot]).collect();
+        if let Some(slot) = touched.iter().find(|slot| now[**slot].0 != term) {
+            return Err(format!(
+                "others undisturbed: term {term} has slot {slot} as {:?}, and it was {:?}",
+                now[*slot], before[*slot]
+            ));
+        }
+        let most = if matches!(elected.cause, Cause::Startup | Cause::SlotsChanged) { 0 } else { 1 };
+        // Tokens that are raised are raised for all.
+        let all = elected.cause == Cause::TokensRaised;
+        if !before.is_empty() && touched.len() > most && !all {
+            return Err(format!(
+                "others undisturbed: term {term} changes the slots {touched:?}: {}",
+                elected.sentence
+            ));
+        }
+        self.0.insert(term, now);
+        Ok(())
+    }
+
+    /// A leader of `slot` that it was given in `term` stops because it is not named any
+    /// more. One that leads on from a former session stops also when its present `own`
+    /// ballot is named.
+    pub(crate) fn stops(&self, slot: usize, term: u64, ballot: &Ballot, own: Option<&Ballot>) -> Verdict {
+        let mine = Some((term, Some(ballot.clone())));
+        let anew = |stands: &[Stand]| {
+            own.is_some_and(|own| own != ballot && stands.iter().any(|s| s.1.as_ref() == Some(own)))
+        };
+        if self.0.range(term..).any(|(_, stands)| stands.get(slot) != mine.as_ref() || anew(stands)) {
+            return Ok(());
+        }
+        Err(format!(
+            "others undisturbed: {ballot} stops leading slot {slot}, which has been its own ever since term {term}"
+        ))
+    }
+}
