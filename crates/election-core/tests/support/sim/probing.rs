@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::{
     Ballot,
-    engine::Event,
+    engine::{Event, Node},
     record::{Cause, Current, Elected, MemberRecord, Record},
 };
 
@@ -23,6 +23,8 @@ pub(crate) struct Probing {
     deposed: BTreeSet<u64>,
     /// Every base of the tokens that has stood in a decision.
     bases: BTreeSet<u64>,
+    /// The members' records as they were at this zxid.
+    registered: Option<(i64, BTreeMap<String, MemberRecord>)>,
 }
 
 impl Probing {
@@ -44,10 +46,11 @@ impl Sim {
         if self.hosts[host].process.is_none() || self.hosts[host].frozen.is_some() {
             return;
         }
+        let others = (0..self.hosts.len()).filter(|other| *other != host);
+        let answering: BTreeSet<Ballot> = others.filter_map(|other| self.answers(host, other)).collect();
         let mut unanswered = BTreeSet::new();
         for record in self.registered().into_values() {
-            let answers = (0..self.hosts.len()).any(|h| h != host && self.answers(host, h, &record.ballot));
-            if record.member != self.hosts[host].member && !answers {
+            if record.member != self.hosts[host].member && !answering.contains(&record.ballot) {
                 self.probing.unanswered.insert((host, record.ballot.clone()), self.now);
                 unanswered.insert(record.ballot);
             }
@@ -55,26 +58,29 @@ impl Sim {
         self.tell_worker(host, 1, ToWorker::Event(Event::Probed { unanswered }));
     }
 
-    fn answers(&self, from: usize, to: usize, ballot: &Ballot) -> bool {
+    /// Under which ballot a node answers another one's probes.
+    fn answers(&self, from: usize, to: usize) -> Option<Ballot> {
         let (from, to) = (&self.hosts[from], &self.hosts[to]);
         let seen = match &to.net.unseen {
             Unseen::Nobody => true,
             Unseen::All => false,
             Unseen::Site(site) => *site != from.site || from.site == to.site,
         };
-        let lives = to.frozen.is_none()
-            && to.process.as_ref().is_some_and(|p| p.engine.ballot().as_ref() == Some(ballot));
-        seen && lives && !from.net.cut && !to.net.cut
+        let reached = seen && to.frozen.is_none() && !from.net.cut && !to.net.cut;
+        to.process.as_ref().filter(|_| reached).and_then(|process| process.engine.ballot())
     }
 
-    fn registered(&self) -> BTreeMap<String, MemberRecord> {
-        let nodes = self.zk.tree_at(&self.paths.nodes(), self.zk.zxid());
-        let usable = |(name, node): (String, _)| {
-            let node: election_core::engine::Node = node;
-            let record = MemberRecord::decode(&name, &node.data).ok()?;
-            Some((name, record))
-        };
-        nodes.into_iter().filter_map(usable).collect()
+    fn registered(&mut self) -> BTreeMap<String, MemberRecord> {
+        let zxid = self.zk.zxid();
+        if self.probing.registered.as_ref().is_none_or(|(at, _)| *at != zxid) {
+            let nodes = self.zk.tree_at(&self.paths.nodes(), zxid);
+            let usable = |(name, node): (String, Node)| {
+                let record = MemberRecord::decode(&name, &node.data).ok()?;
+                Some((name, record))
+            };
+            self.probing.registered = Some((zxid, nodes.into_iter().filter_map(usable).collect()));
+        }
+        self.probing.registered.as_ref().map(|(_, members)| members.clone()).unwrap_or_default()
     }
 
     /// A decision was written: did it rest on enough of the others?
