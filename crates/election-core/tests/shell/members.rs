@@ -21,7 +21,7 @@ use election_core::{
 };
 use tokio::sync::watch;
 use zk_session::{BootTime, DriverKind, Session};
-use zk_testkit::{Ensemble, Proxy};
+use zk_testkit::{Ensemble, Proxy, ServerKind, Servers, TestServer};
 
 /// Waits for a condition; says what was awaited when it doesn't come true in time.
 pub(crate) async fn wait_for(what: &str, within: Duration, mut condition: impl FnMut() -> bool) {
@@ -52,9 +52,9 @@ struct Stint {
 
 type Stints = Arc<Mutex<Vec<Stint>>>;
 
-/// An ensemble, an election in it, and who takes part.
+/// Servers, an election on them, and who takes part.
 pub(crate) struct World {
-    ensemble: Arc<Ensemble>,
+    servers: Arc<Servers>,
     driver: DriverKind,
     recipe: Recipe,
     root: String,
@@ -66,15 +66,29 @@ pub(crate) struct World {
     stints: Stints,
 }
 
-/// One ensemble for all tests of this process, ended with the last of them.
-async fn ensemble() -> Arc<Ensemble> {
-    static SHARED: OnceLock<tokio::sync::Mutex<std::sync::Weak<Ensemble>>> = OnceLock::new();
+/// Which servers these tests run on: there are two programs of them.
+const SERVERS: ServerKind = match env!("CARGO_CRATE_NAME").as_bytes() {
+    b"shell_in_process" => ServerKind::InProcess,
+    _ => ServerKind::Apache,
+};
+
+/// The same servers for all tests of this process at a time, ended with the last of them.
+/// Those in this process are on a thread of their own, for they outlive the test that
+/// needs them first.
+async fn servers() -> Arc<Servers> {
+    static SHARED: OnceLock<tokio::sync::Mutex<std::sync::Weak<Servers>>> = OnceLock::new();
     let mut shared = SHARED.get_or_init(Default::default).lock().await;
     if let Some(running) = shared.upgrade() {
         return running;
     }
-    let started = Ensemble::builder().servers(3).tick_time(TICK).start().await.expect("the ensemble starts");
-    let started = Arc::new(started);
+    let started = match SERVERS {
+        ServerKind::Apache => Servers::start(SERVERS, 3, TICK).await,
+        ServerKind::InProcess => {
+            let builder = TestServer::builder().servers(3).tick_time(TICK);
+            builder.start_on_thread().map(Servers::InProcess)
+        }
+    };
+    let started = Arc::new(started.expect("the servers start"));
     *shared = Arc::downgrade(&started);
     started
 }
@@ -105,38 +119,36 @@ impl World {
     }
 
     async fn start_as(driver: DriverKind, recipe: Recipe, slots: usize, fast: bool) -> Self {
-        Self::of(ensemble().await, driver, recipe, slots, fast).await
+        Self::of(servers().await, driver, recipe, slots, fast).await
     }
 
     /// A world over an ensemble of its own.
     pub(crate) async fn over(ensemble: Ensemble, driver: DriverKind) -> Self {
-        Self::of(Arc::new(ensemble), driver, elector(), 1, false).await
+        Self::of(Arc::new(Servers::Apache(Box::new(ensemble))), driver, elector(), 1, false).await
     }
 
-    async fn of(
-        ensemble: Arc<Ensemble>,
-        driver: DriverKind,
-        recipe: Recipe,
-        slots: usize,
-        fast: bool,
-    ) -> Self {
+    async fn of(servers: Arc<Servers>, driver: DriverKind, recipe: Recipe, slots: usize, fast: bool) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let root = format!("/t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let paths = Paths::new(&root, "orders").unwrap();
-        let operator = connect(&ensemble.connect_string(), driver, TIMEOUT).await;
-        Self { ensemble, driver, recipe, root, paths, fast, operator, slots, stints: Stints::default() }
+        let operator = connect(&servers.connect_string(), driver, TIMEOUT).await;
+        Self { servers, driver, recipe, root, paths, fast, operator, slots, stints: Stints::default() }
     }
 
+    /// Of a world [over](Self::over) one.
     pub(crate) fn ensemble(&self) -> &Ensemble {
-        &self.ensemble
+        match &*self.servers {
+            Servers::Apache(ensemble) => ensemble,
+            Servers::InProcess(_) => panic!("these servers are not Apache ZooKeeper"),
+        }
     }
 
     pub(crate) fn connect_string(&self) -> String {
-        self.ensemble.connect_string()
+        self.servers.connect_string()
     }
 
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        self.ensemble.addresses()
+        self.servers.addresses()
     }
 
     pub(crate) fn root(&self) -> &str {
@@ -171,7 +183,7 @@ impl World {
     }
 
     pub(crate) async fn session(&self, proxy: Option<&Proxy>) -> Session {
-        let connect_string = proxy.map_or_else(|| self.ensemble.connect_string(), |p| p.addr().to_string());
+        let connect_string = proxy.map_or_else(|| self.servers.connect_string(), |p| p.addr().to_string());
         connect(&connect_string, self.driver, if self.fast { LONG } else { TIMEOUT }).await
     }
 
@@ -190,7 +202,7 @@ impl World {
     }
 
     pub(crate) async fn join_through_proxy(&self, member: &str, site: &str) -> Member {
-        let proxy = Proxy::start_many(self.ensemble.addresses()).await.expect("the proxy starts");
+        let proxy = Proxy::start_many(self.servers.addresses()).await.expect("the proxy starts");
         let session = self.session(Some(&proxy)).await;
         let mut joined = self.join_over(session, member, site, Fate::Lead, self.paths.clone());
         joined.proxy = Some(proxy);
