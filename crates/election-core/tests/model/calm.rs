@@ -1,12 +1,25 @@
-//! Does somebody lead in the end? From a state on faults stop, and everything that can
-//! happen does, in a fixed and fair order.
+//! Does somebody lead in the end, and does every request of an operator end? From a state on
+//! faults stop, and everything that can happen does, in a fixed and fair order.
 //!
 //! The checker asks this of every state that it reaches. A path that ends well makes
 //! all states on it good, so most questions are answered after a few steps.
 
-use std::{collections::HashSet, sync::Mutex};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
 
-use crate::{settings::Setting, steps::Step, world::World};
+use election_core::{
+    engine::Node,
+    record::{Record, Request},
+};
+
+use crate::{
+    server::children,
+    settings::Setting,
+    steps::{Move, Step},
+    world::World,
+};
 
 /// More steps than any recovery takes.
 const STEPS: usize = 800;
@@ -54,8 +67,8 @@ fn run(setting: &Setting, world: &World, mut known: impl FnMut(&World) -> bool) 
             return true;
         }
         match calm.next_calm(setting) {
-            None => return calm.leader(setting).is_some(),
-            Some(Step::Tick) if calm.leader(setting).is_some() => return true,
+            None => return calm.is_well(setting),
+            Some(Step::Tick) if calm.is_well(setting) => return true,
             Some(Step::Tick) if ticks == TICKS => return false,
             Some(step) => {
                 ticks += u32::from(step == Step::Tick);
@@ -66,13 +79,40 @@ fn run(setting: &Setting, world: &World, mut known: impl FnMut(&World) -> bool) 
     false
 }
 
+/// How it goes on from a state that does not end well.
+pub(crate) fn goes_on(setting: &Setting, world: &World) -> Vec<(World, Option<Move>)> {
+    const ENOUGH: usize = 40;
+    let mut path = Vec::new();
+    let mut before: Option<World> = None;
+    run(setting, world, |calm| {
+        if let Some(before) = before.replace(calm.clone()) {
+            let step = before.next_calm(setting).map(|step| Move { step, overtakes: false });
+            path.push((before, step));
+        }
+        path.len() == ENOUGH
+    });
+    path.extend(before.map(|last| (last, None)));
+    path
+}
+
 impl World {
+    /// One leads, and every request of an operator has ended.
+    fn is_well(&self, setting: &Setting) -> bool {
+        let requests = setting.paths().requests();
+        let ended = |(name, node): (&str, &Arc<Node>)| {
+            Request::decode(name, &node.data).is_ok_and(|request| request.state.is_final())
+        };
+        self.leader(setting).is_some() && children(&self.server.tree, &requests).all(ended)
+    }
+
     /// The next thing that happens when nothing goes wrong any more.
     fn next_calm(&self, setting: &Setting) -> Option<Step> {
         let mut moves = Vec::new();
         self.moves(setting, &mut moves);
         // A client that is connected again has no reason to give up.
-        moves.into_iter().map(|m| m.step).find(|step| !matches!(step, Step::GiveUp(_)))
+        let next = moves.into_iter().map(|m| m.step).find(|step| !matches!(step, Step::GiveUp(_)));
+        // One leads, and nothing is due but what an elector writes once it has a lease again.
+        next.or_else(|| (self.leader(setting).is_some() && !self.is_well(setting)).then_some(Step::Tick))
     }
 
     /// Starts everybody, and waits until one leads and time changes nothing any more.

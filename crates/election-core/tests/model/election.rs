@@ -5,7 +5,7 @@ use std::fmt;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::{
-    calm::Good,
+    calm::{self, Good},
     process::Link,
     settings::{Setting, Start},
     steps::Move,
@@ -122,9 +122,20 @@ impl Election {
         let found =
             checker.discoveries().into_iter().min_by_key(|(_, path)| path.clone().into_actions().len());
         let found = found.map(|(invariant, path)| {
-            let last = path.last_state().broken.clone();
-            let what = last.unwrap_or_else(|| format!("{invariant}: nobody leads, however long one waits"));
-            Found { what, steps: crate::narrate::tell(&setting, path.into_vec()) }
+            let last_state = path.last_state().clone();
+            let what = last_state.broken.clone().unwrap_or_else(|| {
+                format!("{invariant}: nobody leads, or a request never ends, however long one waits")
+            });
+            let calm = match last_state.broken {
+                Some(_) => Vec::new(),
+                None => calm::goes_on(&setting, &last_state),
+            };
+            let mut steps = crate::narrate::tell(&setting, path.into_vec());
+            if !calm.is_empty() {
+                steps.push("from here on nothing goes wrong any more".to_owned());
+            }
+            steps.extend(crate::narrate::tell(&setting, calm));
+            Found { what, steps }
         });
         Report {
             name: setting.name,

@@ -80,6 +80,11 @@ pub(crate) fn long() -> Vec<Setting> {
             suspicion: true,
             ..Setting::new("members that two have lost", 2, 0, &[Crash, Freeze])
         },
+        Setting {
+            members: THREE,
+            asks: MOVE,
+            ..Setting::new("three members, a switchover and a fault", 1, 0, &[Crash, Freeze, Cut, Lag])
+        },
         Setting { members: THREE, ..Setting::new("three members, two faults", 2, 0, &[Crash, Freeze]) },
     ]
 }
