@@ -143,6 +143,7 @@ transcripts! {
     resign,
     resign_by_a_deadline,
     abdicate,
+    line_of_those_who_stand,
     named_before_it_was_known_to_have_withdrawn,
     hold,
     rolling_upgrade,
