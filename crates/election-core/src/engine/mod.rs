@@ -25,6 +25,7 @@
 //! [`Engine::poll_action`] takes out what should be done, and the rest only look.
 
 mod chronicle;
+mod config;
 mod contest;
 mod deciding;
 mod decision;
@@ -33,10 +34,13 @@ mod fingerprint;
 mod io;
 mod office;
 mod operator;
+mod phases;
 mod policy;
+mod reading;
 mod recipe;
 mod registration;
 mod requests;
+mod role;
 mod rules;
 mod session;
 mod standing;
@@ -47,8 +51,9 @@ mod verification;
 mod view;
 mod watchdog;
 
-use std::{collections::BTreeMap, collections::VecDeque, fmt, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
+pub use config::{Config, Profile};
 pub use io::{
     Action, AppEvent, EndReason, Epoch, Event, Grant, Level, Node, Nomination, Note, NoteKind, OpId, Outcome,
     Request, StopReason, Watched, Wish,
@@ -58,14 +63,14 @@ pub use policy::{OnPause, Policy, TakeoverLimit, Timing, TimingError};
 pub use recipe::{QueueFormat, Recipe};
 pub use registration::Leftovers;
 pub use requests::slot_of;
+pub use role::Role;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;
 pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 
 use crate::{
-    ids::{Ballot, MemberId, SiteId},
-    paths::Paths,
-    record::{Current, Elected, GaveUp, Health, MAX_SLOTS, NEWEST},
+    ids::Ballot,
+    record::{Current, Elected, GaveUp, Health, MAX_SLOTS},
     time::{Now, Time},
 };
 use chronicle::Chronicle;
@@ -80,103 +85,13 @@ use session::SessionView;
 use standing::Standing;
 use suspicion::Reach;
 use verification::Verification;
-use view::{Known, View};
+use view::View;
 
 /// How long to wait before the elector tries again what could not be applied.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// So far ahead that no deadline of a process comes near it.
 const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-
-/// What a member says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Profile {
-    /// Its unique id.
-    pub member: MemberId,
-    /// Where it stands.
-    pub site: SiteId,
-    /// How others reach this node.
-    pub address: Option<String>,
-    /// Where its HTTP endpoints are, as `host:port`.
-    pub http: Option<String>,
-    /// Higher is preferred; 0 or less never leads unless an operator names it.
-    pub priority: i64,
-    /// Free attributes for policies.
-    pub attributes: BTreeMap<String, String>,
-    /// The newest format of records that it reads and writes. To be lowered for as long as
-    /// one may want to go back to an older program.
-    pub format: u32,
-    /// The software that it runs.
-    pub software: String,
-}
-
-impl Profile {
-    /// A member of a site, with nothing else to say.
-    pub fn new(member: MemberId, site: SiteId) -> Self {
-        Self {
-            member,
-            site,
-            address: None,
-            http: None,
-            priority: 1,
-            attributes: BTreeMap::new(),
-            format: NEWEST,
-            software: String::new(),
-        }
-    }
-}
-
-/// What an engine is made from.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Where the election keeps its znodes.
-    pub paths: Paths,
-    /// Who this member is.
-    pub member: Profile,
-    /// How the election behaves.
-    pub policy: Policy,
-    /// What to do about a former process of this member.
-    pub leftovers: Leftovers,
-    /// How the leader is found.
-    pub recipe: Recipe,
-}
-
-/// What a member is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// Not standing in the election (yet).
-    Joining,
-    /// Standing by.
-    Standby,
-    /// Named, or in PROGRESS.
-    TakingOver,
-    /// READY.
-    Leader,
-    /// Ending its work, or letting go.
-    SteppingDown,
-    /// Not to be named for a while.
-    Excluded,
-}
-
-impl Role {
-    /// The word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Joining => "joining",
-            Self::Standby => "standby",
-            Self::TakingOver => "taking-over",
-            Self::Leader => "leader",
-            Self::SteppingDown => "stepping-down",
-            Self::Excluded => "excluded",
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
 
 /// One member's engine in one election.
 #[derive(Clone, Debug)]
@@ -354,26 +269,6 @@ impl Engine {
         !self.office.is_working() || matches!(self.config.policy.on_pause, OnPause::Keep { .. })
     }
 
-    /// What this member is doing.
-    pub fn role(&self) -> Role {
-        match &self.office.state {
-            State::Leading(_) => Role::Leader,
-            State::Claiming(_) | State::TakingOver(_) | State::Announcing(..) => Role::TakingOver,
-            State::Stopping(_) | State::Releasing(_) => Role::SteppingDown,
-            _ if self.contest_is_paused() => Role::Excluded,
-            State::Standby | State::Cleaning(_) => match self.ballot() {
-                None => Role::Joining,
-                Some(ballot) => {
-                    let elected = self.view.elected.record();
-                    match elected.and_then(|e| e.excluded(&ballot, self.now.unix_ms)) {
-                        Some(_) => Role::Excluded,
-                        None => Role::Standby,
-                    }
-                }
-            },
-        }
-    }
-
     /// Its ballot, once it stands in the election.
     pub fn ballot(&self) -> Option<Ballot> {
         if self.is_contest() { self.contest_ballot() } else { self.registration.ballot().cloned() }
@@ -412,100 +307,7 @@ impl Engine {
         &self.sentence
     }
 
-    // ---- what is read ----
-
-    fn saw(&mut self, path: &str, node: Option<&Node>) {
-        if self.is_contest() {
-            return self.contest_saw(path, node);
-        }
-        let paths = &self.config.paths;
-        if path == paths.elected() {
-            self.see_elected(node);
-        } else if let Some(slot) = paths.slot_of(path) {
-            if slot < self.slots_watched() {
-                self.verification.watch_told(slot, node);
-                self.see_place(slot, node);
-                self.office_saw_place(slot, node);
-            }
-        } else if path == paths.control() {
-            self.view.control = Known::read(path, node);
-        } else {
-            self.registration_saw(path, node);
-        }
-    }
-
-    fn saw_tree(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
-        if !self.watches_membership() {
-            return;
-        }
-        if parent == self.config.paths.nodes() {
-            self.view.see_members(parent, nodes);
-        } else if parent == self.config.paths.requests() {
-            self.view.see_requests(parent, nodes);
-        }
-        let troubles: Vec<_> = self.view.unreadable.iter().map(ToString::to_string).collect();
-        for trouble in troubles {
-            self.note(Level::Warn, NoteKind::Trouble, trouble);
-        }
-    }
-
-    fn see_elected(&mut self, node: Option<&Node>) {
-        let path = self.config.paths.elected();
-        self.view.see_elected(&path, node, self.config.member.format);
-        if let Known::Unreadable(error, _) = &self.view.elected {
-            let text = error.to_string();
-            self.note(Level::Warn, NoteKind::Trouble, text);
-        }
-        self.remember_tenures();
-    }
-
-    fn see_place(&mut self, slot: usize, node: Option<&Node>) {
-        let known = self.read_place(&self.place_path_of(slot), node);
-        self.view.see_place(slot, known, node);
-        self.verification.compare(slot, self.view.place(slot).meta(), self.now.time);
-        self.remember_tenures();
-        self.tell_leader(slot, self.view.place(slot).record().cloned());
-    }
-
-    fn place_path_of(&self, slot: usize) -> String {
-        if self.is_contest() { self.place_path() } else { self.config.paths.place(slot) }
-    }
-
-    fn tell_leader(&mut self, slot: usize, leader: Option<Current>) {
-        if self.leaders.len() <= slot {
-            self.leaders.resize_with(slot + 1, || None);
-        }
-        if self.leaders[slot] != leader {
-            self.leaders[slot].clone_from(&leader);
-            self.actions.push_back(Action::LeaderChanged(slot, leader));
-        }
-    }
-
-    /// How many places are watched: those of all slots that the decision has or is to
-    /// have, and the one that this member itself is not done with.
-    fn slots_watched(&self) -> usize {
-        if self.is_contest() {
-            return 1;
-        }
-        let decided = match &self.view.elected {
-            Known::Present(elected, _) => elected.slots.len(),
-            Known::Absent => 0,
-            // As many as there were.
-            Known::Unread | Known::Unreadable(..) => self.view.places().count(),
-        };
-        let own = self.slot().map_or(0, |slot| slot + 1);
-        decided.min(MAX_SLOTS).max(self.config.policy.slots).max(own)
-    }
-
-    /// The slots from this one on are gone: nothing is read of them any more.
-    fn forget_slots(&mut self, from: usize) {
-        self.view.forget_places(from);
-        self.verification.forget(from);
-        for slot in from..self.leaders.len() {
-            self.tell_leader(slot, None);
-        }
-        self.leaders.truncate(from);
-    }
+    // ---- taking the next steps ----
 
     fn done(&mut self, op: OpId, outcome: &Outcome) {
         let _ = self.registration_done(op, outcome)
@@ -515,8 +317,6 @@ impl Engine {
             || self.elector_done(op, outcome)
             || self.history_done(op, outcome);
     }
-
-    // ---- taking the next steps ----
 
     /// `decides`: whether the elector makes a pass.
     fn advance(&mut self, decides: bool) {

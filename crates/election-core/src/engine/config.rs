@@ -1,0 +1,63 @@
+//! What an engine is made from.
+
+use std::collections::BTreeMap;
+
+use super::{Leftovers, Policy, Recipe};
+use crate::{
+    ids::{MemberId, SiteId},
+    paths::Paths,
+    record::NEWEST,
+};
+
+/// What a member says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Its unique id.
+    pub member: MemberId,
+    /// Where it stands.
+    pub site: SiteId,
+    /// How others reach this node.
+    pub address: Option<String>,
+    /// Where its HTTP endpoints are, as `host:port`.
+    pub http: Option<String>,
+    /// Higher is preferred; 0 or less never leads unless an operator names it.
+    pub priority: i64,
+    /// Free attributes for policies.
+    pub attributes: BTreeMap<String, String>,
+    /// The newest format of records that it reads and writes. To be lowered for as long as
+    /// one may want to go back to an older program.
+    pub format: u32,
+    /// The software that it runs.
+    pub software: String,
+}
+
+impl Profile {
+    /// A member of a site, with nothing else to say.
+    pub fn new(member: MemberId, site: SiteId) -> Self {
+        Self {
+            member,
+            site,
+            address: None,
+            http: None,
+            priority: 1,
+            attributes: BTreeMap::new(),
+            format: NEWEST,
+            software: String::new(),
+        }
+    }
+}
+
+/// What an engine is made from.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the election keeps its znodes.
+    pub paths: Paths,
+    /// Who this member is.
+    pub member: Profile,
+    /// How the election behaves.
+    pub policy: Policy,
+    /// What to do about a former process of this member.
+    pub leftovers: Leftovers,
+    /// How the leader is found.
+    pub recipe: Recipe,
+}

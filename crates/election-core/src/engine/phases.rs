@@ -1,0 +1,124 @@
+//! The way of the one who is named: the place becomes free, is taken, is READY; and how
+//! long the elector waits for each step.
+
+use std::time::Duration;
+
+use super::{
+    elector::{At, Facts, Verdict, loud, quiet},
+    rules::Rule,
+    watchdog::{Phase, Watchdog},
+};
+use crate::record::{Cause, Current, Named, Status};
+
+impl Facts<'_> {
+    /// The one who is named is there, and takes its way into office.
+    pub(super) fn in_phase(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        match at.current {
+            None => self.acquiring(at, named, watchdog),
+            // The same member in an earlier term ends that first, as anyone would.
+            Some((current, _))
+                if !self.rules.same(named, &current.member, &current.ballot) || current.term != at.term =>
+            {
+                self.releasing(at, named, current, watchdog)
+            }
+            Some((current, _)) if current.status == Status::Progress => self.taking_over(at, named, watchdog),
+            Some((current, _)) => self.serving(at, named, current, watchdog),
+        }
+    }
+
+    /// The place is free, and the one who is named has not created it.
+    fn acquiring(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        let limit = self.policy.acquire_timeout;
+        let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Acquire), Some(limit), self.now);
+        if waited < limit {
+            return quiet("acquire", format!("{} is named and is to create its place", named.member));
+        }
+        let what = format!("{} did not create its place within {limit:?}", named.member);
+        self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog)
+    }
+
+    /// Somebody else is still in office.
+    fn releasing(&self, at: At<'_>, named: &Named, current: &Current, watchdog: &mut Watchdog) -> Verdict {
+        let limit = self.policy.release_timeout;
+        let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Release), Some(limit), self.now);
+        if waited < limit {
+            let sentence = if current.ballot == named.ballot {
+                format!("{} is named anew, and is to end term {} first", named.member, current.term)
+            } else {
+                format!("{} is named; {} is to let go first", named.member, current.member)
+            };
+            return quiet("release", sentence);
+        }
+        if !self.rules.keep(Rule::TimerPerPhase) {
+            let what = format!("{} did not take over within {limit:?}", named.member);
+            return self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog);
+        }
+        // Not the new leader's fault, so nobody is excluded for it; and taking the
+        // place would give up 'at most one', so that is left to an operator.
+        loud(
+            "release-overdue",
+            format!(
+                "{} has not let go for more than {limit:?} though {} is named; if its session ends its place is free, \
+                 and `failover --force` takes it",
+                current.member, named.member
+            ),
+        )
+    }
+
+    /// The one who is named holds its place in PROGRESS.
+    fn taking_over(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        let limit = self.policy.takeover_timeout;
+        let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Takeover), Some(limit), self.now);
+        if waited < limit || !self.rules.keep(Rule::TakeoverTimeout) {
+            return self.refresh(
+                at.elected,
+                at.meta,
+                quiet("takeover", format!("{} is taking over", named.member)),
+            );
+        }
+        let what = format!("{} did not take over within {limit:?}", named.member);
+        self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog)
+    }
+
+    /// All is as it was decided.
+    fn serving(&self, at: At<'_>, named: &Named, current: &Current, watchdog: &mut Watchdog) -> Verdict {
+        let tenure = watchdog.phase(at.slot, at.term, Phase::Serving, None, self.now);
+        let question = self.question(at.slot, self.now.unix_ms);
+        let ranking = question.rank_elective(&named.ballot);
+        let better = ranking.first().filter(|first| first.named.ballot != named.ballot);
+        let Some(better) = better else {
+            watchdog.nobody_better(at.slot);
+            return self.refresh(at.elected, at.meta, quiet("steady", format!("{} leads", current.member)));
+        };
+        let so_far = watchdog.better(at.slot, at.term, &better.named.ballot, self.now);
+        let since_failover = at.elected.attempts.last().map(|at| self.now.unix_ms.saturating_sub(*at));
+        let cooldown = since_failover
+            .map_or(Duration::ZERO, |ago| self.policy.cooldown.saturating_sub(Duration::from_millis(ago)));
+        let waits = [
+            ("better-after", self.policy.better_after.saturating_sub(so_far)),
+            ("min-tenure", self.policy.min_tenure.saturating_sub(tenure)),
+            ("cooldown", cooldown),
+        ];
+        let longest = waits.into_iter().max_by_key(|(_, wait)| *wait).filter(|(_, wait)| !wait.is_zero());
+        if let Some((reason, wait)) = longest {
+            watchdog.wake_at(self.now.time + wait);
+            let sentence = format!(
+                "{} leads; {} would be better ({reason} is not over)",
+                current.member, better.named.member
+            );
+            return self.refresh(at.elected, at.meta, quiet(reason, sentence));
+        }
+        if let Some(why) = self.holds(&named.ballot) {
+            let sentence = format!("{} leads, and does not hand over now: {why}", current.member);
+            return self.refresh(at.elected, at.meta, quiet("held-by-leader", sentence));
+        }
+        let noticed = watchdog.noticed(at.slot, at.term, "better", self.now);
+        let what = format!("{} has been better for {:?}", better.named.member, self.policy.better_after);
+        match self.question(at.slot, noticed).decide(Cause::BetterCandidate, &what, None, None) {
+            Ok(decided) if decided.named(at.slot) == Some(named) => {
+                self.refresh(at.elected, at.meta, quiet("steady", format!("{} leads", current.member)))
+            }
+            decided => self.write(decided, Some(at.meta), watchdog),
+        }
+    }
+}

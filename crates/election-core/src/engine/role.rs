@@ -1,0 +1,64 @@
+//! What a member is doing, in a word.
+
+use std::fmt;
+
+use super::{Engine, office::State};
+
+/// What a member is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Not standing in the election (yet).
+    Joining,
+    /// Standing by.
+    Standby,
+    /// Named, or in PROGRESS.
+    TakingOver,
+    /// READY.
+    Leader,
+    /// Ending its work, or letting go.
+    SteppingDown,
+    /// Not to be named for a while.
+    Excluded,
+}
+
+impl Role {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Standby => "standby",
+            Self::TakingOver => "taking-over",
+            Self::Leader => "leader",
+            Self::SteppingDown => "stepping-down",
+            Self::Excluded => "excluded",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Engine {
+    /// What this member is doing.
+    pub fn role(&self) -> Role {
+        match &self.office.state {
+            State::Leading(_) => Role::Leader,
+            State::Claiming(_) | State::TakingOver(_) | State::Announcing(..) => Role::TakingOver,
+            State::Stopping(_) | State::Releasing(_) => Role::SteppingDown,
+            _ if self.contest_is_paused() => Role::Excluded,
+            State::Standby | State::Cleaning(_) => match self.ballot() {
+                None => Role::Joining,
+                Some(ballot) => {
+                    let elected = self.view.elected.record();
+                    match elected.and_then(|e| e.excluded(&ballot, self.now.unix_ms)) {
+                        Some(_) => Role::Excluded,
+                        None => Role::Standby,
+                    }
+                }
+            },
+        }
+    }
+}
