@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::frame::{Op, Piece, Pieces, Request, reply_xid};
 use super::rule::{Doom, Rules, Way};
@@ -104,6 +104,8 @@ struct Link {
     /// The request whose reply is not to come through.
     doom: Mutex<Option<Doom>>,
     struck: Mutex<Option<Doom>>,
+    /// The server has closed, and the client has been told.
+    over: Notify,
 }
 
 impl Link {
@@ -127,7 +129,14 @@ impl Link {
                 }
                 Piece::Raw(_) => {}
             }
-            to.write_all(piece.bytes()).await?;
+            tokio::select! {
+                written = to.write_all(piece.bytes()) => written?,
+                // A server that has closed may read no more for minutes, with its window shut.
+                () = self.over.notified() => {
+                    while pieces.next().await?.is_some() {}
+                    return Err(Reset);
+                }
+            }
         }
         shared.open(|gate| gate.black_hole || gate.hold_requests).await;
         Ok(to.shutdown().await?)
@@ -151,7 +160,9 @@ impl Link {
             to.write_all(piece.bytes()).await?;
         }
         shared.open(|gate| gate.black_hole || gate.hold_replies).await;
-        Ok(to.shutdown().await?)
+        to.shutdown().await?;
+        self.over.notify_one();
+        Ok(())
     }
 
     fn judge(&self, request: &Request, shared: &Shared) -> Result<(), Reset> {
