@@ -9,7 +9,7 @@ mod common;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::three::Three;
@@ -248,8 +248,14 @@ async fn against_a_writer(
     let mut data_told = vec![data_state(soon("the first data", data.next()).await.unwrap())];
     let mut children_told = vec![children_state(soon("the first children", children.next()).await.unwrap())];
     let writing = tokio::spawn(write(observer.clone(), random, Arc::clone(&stop)));
+    let told = [AtomicUsize::new(1), AtomicUsize::new(1)];
+    let enough = rounds / 2;
     let faults = async {
         faults.await;
+        // A busy machine tells less at a time.
+        while told.iter().any(|told| told.load(Ordering::Acquire) <= enough) {
+            sleep(Duration::from_millis(10)).await;
+        }
         stop.store(true, Ordering::Release);
         writing.await.unwrap()
     };
@@ -269,8 +275,10 @@ async fn against_a_writer(
             told = children.next() => children_told.push(children_state(told.unwrap())),
             () = tokio::time::sleep_until(deadline) => break,
         }
+        told[0].store(data_told.len(), Ordering::Release);
+        told[1].store(children_told.len(), Ordering::Release);
     }
-    let written = written.expect("the writer ends");
+    let written = written.expect("enough was told, and the writer has ended");
     check("data", &written.data, &data_told);
     check("children", &written.children, &children_told);
     println!(
@@ -280,6 +288,6 @@ async fn against_a_writer(
         children_told.len(),
         written.children.len()
     );
-    assert!(data_told.len() > rounds / 2 && children_told.len() > rounds / 2, "too little to mean anything");
+    assert!(data_told.len() > enough && children_told.len() > enough, "too little to mean anything");
     assert!(data_told.last().unwrap().0 > Epoch(1), "the session was lost once");
 }
