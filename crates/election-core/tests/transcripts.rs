@@ -153,6 +153,7 @@ transcripts! {
     slots_two_lost_at_once,
     slots_rolling_upgrade,
     slots_switchover,
+    slots_told_otherwise,
     slots_too_few_members,
     slots_more_of_them,
 }

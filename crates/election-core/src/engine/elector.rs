@@ -170,7 +170,8 @@ impl<'a> Facts<'a> {
         if let Some(verdict) = self.requested(elected, watchdog) {
             return verdict;
         }
-        if elected.slots.len() != self.question(0, 0).slots() && self.control.mode == Mode::Auto {
+        let resized = elected.slots.len() != self.question(0, 0).slots();
+        if resized && self.control.mode == Mode::Auto && !self.stands_in() {
             return self.resize(elected, meta, watchdog);
         }
         let verdicts = (0..elected.slots.len()).map(|slot| self.look_at(slot, elected, meta, watchdog));
@@ -343,6 +344,13 @@ impl<'a> Facts<'a> {
     }
 
     // ---- helpers ----
+
+    /// Whether this member acts for an elector that others have lost. That one may act as well, so
+    /// what the two might see differently, and not for what they know but for how they were
+    /// configured, is left to it: they would undo each other's decisions without end.
+    fn stands_in(&self) -> bool {
+        self.members.first().is_some_and(|lowest| lowest.member != *self.me)
+    }
 
     /// Whether the record of `named` stands, and can't be read.
     fn is_spoiled(&self, named: &Named) -> bool {
