@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use support::RawClient;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 use zk_testkit::{Ensemble, Op, Proxy, Which};
@@ -197,4 +197,26 @@ async fn the_first_target_that_accepts_is_taken() {
     let targets = vec![nobody.addr(), server().await];
     let proxy = Proxy::start_many(targets).await.unwrap();
     RawClient::connect(proxy.addr()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_has_closed_and_reads_no_more_holds_no_client() {
+    use tokio::io::AsyncWriteExt as _;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
+    let mut client = TcpStream::connect(proxy.addr()).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    server.shutdown().await.unwrap();
+    // More than the sockets on the way take.
+    let mut frame = 500_000_u32.to_be_bytes().to_vec();
+    frame.resize(500_004, 0);
+    let write = async {
+        for _ in 0..64 {
+            client.write_all(&frame).await.unwrap();
+        }
+    };
+    timeout(SOON, write).await.expect("the proxy takes what the client sends");
+    drop(client);
+    proxy.wait_connections(0, SOON).await.unwrap();
+    drop(server);
 }
