@@ -43,6 +43,25 @@ fn it_leads_and_other_commands_find_it_and_nothing_stays() {
 }
 
 #[test]
+fn jobs_come_from_the_files_that_are_given() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (file, ran) = (dir.path().join("job.toml"), dir.path().join("ran"));
+    let job = format!(
+        "[zookeeper]\nconnect = \"192.0.2.1:2181\"\n[job.orders]\ncommand = [\"/bin/sh\", \"-c\", \
+         \"echo $DR_JOB > {}; exec sleep 600\"]\nstop_timeout = \"2s\"\n",
+        ran.display()
+    );
+    fs::write(&file, job).expect("a file");
+    let mut command = dr_worker();
+    command.arg("--config").arg(&file).env("TMPDIR", dir.path());
+    let mut worker = Running::start_as(&mut command, &["dev"]);
+    until("the file's job runs", || fs::read_to_string(&ran).is_ok_and(|text| text == "orders\n"));
+    assert_eq!(worker.code("/leader?job=dev"), 404, "there is no other job");
+    worker.signal(Signal::SIGTERM);
+    assert!(worker.ended().success());
+}
+
+#[test]
 fn a_port_in_use_is_said() {
     let (_taken, port) = taken_port();
     let port = port.to_string();
