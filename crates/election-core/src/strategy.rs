@@ -33,6 +33,9 @@ pub struct Round<'a> {
     pub incumbent: Option<&'a Ballot>,
     /// The leader that failed, when [`Cause::is_failure`].
     pub failed: Option<&'a Previous>,
+    /// Who leads now or led last, whatever has become of it; nobody before the first leader
+    /// of a slot.
+    pub previous: Option<&'a Previous>,
     /// Who leads the other slots of the election: not a candidate for this one.
     pub others: &'a [Named],
     /// Who may not be named for a while.

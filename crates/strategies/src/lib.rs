@@ -6,12 +6,14 @@ mod rules;
 mod site_policy;
 mod stage;
 pub mod stages;
+mod steadiness;
 mod words;
 
 pub use pipeline::Pipeline;
 pub use rules::Rules;
 pub use site_policy::{Failback, OnLeaderFailure, PolicyError, SitePolicy, Spread};
 pub use stage::{Comparison, Filter, Standing};
+pub use steadiness::Steadiness;
 
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]

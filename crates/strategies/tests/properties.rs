@@ -12,8 +12,8 @@ use election_core::{
     strategy::{Ranking, Strategy as _},
 };
 use proptest::{prelude::*, sample::subsequence};
-use strategies::{Failback, OnLeaderFailure, Pipeline, SitePolicy, Spread, stages};
-use support::{NOW_MS, View, ballot, exclusion, member, previous, sites};
+use strategies::{Failback, OnLeaderFailure, Pipeline, SitePolicy, Spread, Steadiness, stages};
+use support::{NOW_MS, View, ballot, exclusion, previous, sites, with_attributes};
 
 const SITES: [&str; 4] = ["east", "west", "north", "south"];
 /// Few, so that ballots meet exclusions, incumbents and failed leaders.
@@ -37,8 +37,13 @@ prop_compose! {
             4 => Just(Health::Healthy),
             1 => "[ a-z\n]{0,9}".prop_map(|reason| Health::Unhealthy { reason }),
         ],
+        class in prop::sample::select(&["", "prefer", "neutral", "avoid", "never", "nevr, x"][..]),
+        cores in prop_oneof![(0..20_u32).prop_map(|n| n.to_string()), Just("many".to_owned())],
+        software in prop::sample::select(&["", "dr-worker 1.4.0", "dr-worker 1.10", "by, hand"][..]),
     ) -> MemberRecord {
-        MemberRecord { priority, health, ..member(&id, site, sequence) }
+        let attributes = [("class", class), ("cores", &cores)];
+        let software = software.to_owned();
+        MemberRecord { priority, health, software, ..with_attributes(&id, site, sequence, attributes) }
     }
 }
 
@@ -77,6 +82,7 @@ prop_compose! {
         members in prop::collection::vec(any_member(), 0..9),
         incumbent in prop::option::of(0..BALLOTS),
         failed in prop::option::of(("[a-f]", any_site(), 0..BALLOTS)),
+        before in prop::option::of(("[a-f]", any_site(), 0..BALLOTS)),
         others in prop::collection::vec(any_member(), 0..4),
         exclusions in prop::collection::vec(any_exclusion(), 0..4),
         control in any_control(),
@@ -87,6 +93,7 @@ prop_compose! {
             members,
             incumbent: incumbent.map(ballot),
             failed: failed.map(|(id, site, sequence)| previous(&id, site, sequence)),
+            previous: before.map(|(id, site, sequence)| previous(&id, site, sequence)),
             others: others.iter().map(MemberRecord::named).collect(),
             exclusions,
             control,
@@ -111,23 +118,45 @@ prop_compose! {
 
 /// Any stages in any order.
 fn any_pipeline() -> impl Strategy<Value = Pipeline> {
-    let stages: Vec<usize> = (0..12).collect();
-    (subsequence(stages, 0..=12).prop_shuffle(), any_sites()).prop_map(|(chosen, order)| {
-        chosen.into_iter().fold(Pipeline::new(), |pipeline, stage| match stage {
-            0 => pipeline.filter(stages::Healthy),
-            1 => pipeline.filter(stages::Priority),
-            2 => pipeline.filter(stages::NotExcluded),
-            3 => pipeline.filter(stages::SiteOpen),
-            4 => pipeline.compare(stages::SiteOrder::new(sites(order.iter().copied()))),
-            5 => pipeline.compare(stages::OtherSite),
-            6 => pipeline.compare(stages::SameSite),
-            7 => pipeline.compare(stages::FailedLast),
-            8 => pipeline.compare(stages::Incumbent),
-            9 => pipeline.compare(stages::Priority),
-            10 => pipeline.compare(stages::Spread::new(sites(order.iter().copied()))),
-            _ => pipeline.compare(stages::OldestBallot),
-        })
-    })
+    let stages: Vec<usize> = (0..18).collect();
+    (subsequence(stages, 0..=18).prop_shuffle(), any_sites(), any_steadiness()).prop_map(
+        |(chosen, order, steadiness)| {
+            chosen.into_iter().fold(Pipeline::new(), |pipeline, stage| match stage {
+                0 => pipeline.filter(stages::Healthy),
+                1 => pipeline.filter(stages::Priority),
+                2 => pipeline.filter(stages::NotExcluded),
+                3 => pipeline.filter(stages::SiteOpen),
+                4 => pipeline.compare(stages::SiteOrder::new(sites(order.iter().copied()))),
+                5 => pipeline.compare(stages::OtherSite),
+                6 => pipeline.compare(stages::SameSite),
+                7 => pipeline.compare(stages::FailedLast),
+                8 => pipeline.compare(stages::Incumbent),
+                9 => pipeline.compare(stages::Priority),
+                10 => pipeline.compare(stages::Spread::new(sites(order.iter().copied()))),
+                11 => pipeline.compare(stages::RoundRobin),
+                12 => pipeline.filter(stages::Class::default()),
+                13 => pipeline.compare(stages::Class::default()),
+                14 => pipeline.filter(stages::Software::default().at_least(version("1.5"))),
+                15 => pipeline.compare(stages::Software::first(stages::FirstVersion::Oldest)),
+                16 => pipeline.compare(score(steadiness)),
+                _ => pipeline.compare(stages::OldestBallot),
+            })
+        },
+    )
+}
+
+fn any_steadiness() -> impl Strategy<Value = Steadiness> {
+    (0..400_u64, 0..400_u64).prop_map(|(tolerance, margin)| Steadiness { tolerance, margin })
+}
+
+fn version(text: &str) -> stages::Version {
+    stages::Version::parse(text).unwrap()
+}
+
+fn score(steadiness: Steadiness) -> stages::Score {
+    let (attribute, missing) = ("cores".to_owned(), stages::Missing::Middle);
+    let term = stages::Term { attribute, weight: 2, worst: 0.0, best: 16.0, missing };
+    stages::Score::new([term], steadiness).unwrap()
 }
 
 /// The ready-made policy or any pipeline.
@@ -255,6 +284,17 @@ proptest! {
         if before.refusal(&gone).is_some() {
             prop_assert!(before.order == after.order, "a refused member changed the reasons");
         }
+    }
+
+    /// Whatever the stages: where nothing changes, leadership moves once at most.
+    #[test]
+    fn nobody_is_better_than_who_was_better(strategy in any_strategy(), view in any_view()) {
+        let members = distinct(view.members.clone());
+        let mut view = View { cause: Cause::BetterCandidate, members, ..view };
+        view.incumbent = view.members.first().map(|m| m.ballot.clone());
+        let better = first(&strategy.rank(&view));
+        view.incumbent = better.clone();
+        prop_assert_eq!(first(&strategy.rank(&view)), better);
     }
 
     #[test]

@@ -105,6 +105,7 @@ impl Question<'_> {
             candidates: &candidates,
             incumbent: None,
             failed: None,
+            previous: None,
             others: &others,
             exclusions: &exclusions,
             control: self.control,
@@ -211,6 +212,7 @@ impl Question<'_> {
             candidates: &self.candidates(Some(self.slot), None),
             incumbent: Some(incumbent),
             failed: None,
+            previous: self.led_before().as_ref(),
             others: &self.others(Some(self.slot)),
             exclusions: &exclusions,
             control: self.control,
@@ -276,7 +278,8 @@ impl Question<'_> {
         let slot = Some(self.slot);
         let (candidates, others) = (self.candidates(slot, leaving), self.others(slot));
         let named = self.elected.and_then(|e| e.named(self.slot));
-        let failed = if cause.is_failure() { self.failed() } else { None };
+        let previous = self.led_before();
+        let failed = previous.as_ref().filter(|_| cause.is_failure());
         let incumbent = named
             .filter(|n| !cause.is_failure() && candidates.iter().any(|m| m.ballot == n.ballot))
             .map(|n| n.ballot.clone());
@@ -286,7 +289,8 @@ impl Question<'_> {
                 unix_ms: self.unix_ms,
                 candidates: &candidates,
                 incumbent: incumbent.as_ref(),
-                failed: failed.as_ref(),
+                failed,
+                previous: previous.as_ref(),
                 others: &others,
                 exclusions,
                 control: self.control,
@@ -328,7 +332,7 @@ impl Question<'_> {
         })
     }
 
-    fn failed(&self) -> Option<Previous> {
+    fn led_before(&self) -> Option<Previous> {
         self.elected?.led_before(self.slot)
     }
 
@@ -381,7 +385,7 @@ impl Question<'_> {
             // Another slot can have decided a later one meanwhile.
             last_request: request.clone().max(self.elected.and_then(|e| e.last_request.clone())),
             request,
-            previous: self.failed(),
+            previous: self.led_before(),
         }
     }
 

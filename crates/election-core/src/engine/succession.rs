@@ -71,6 +71,7 @@ impl Question<'_> {
             candidates: &spares,
             incumbent: None,
             failed: Some(&leader.as_previous()),
+            previous: Some(&leader.as_previous()),
             others: &others.map(|(_, n)| n.clone()).collect::<Vec<_>>(),
             exclusions: &elected.exclusions,
             control: self.control,

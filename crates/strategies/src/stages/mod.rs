@@ -13,9 +13,14 @@
 //! | [`FailedLast`] | comparison | the very incarnation that failed comes last |
 //! | [`Incumbent`] | comparison | who is named or in office stays |
 //! | [`OldestBallot`] | comparison | who joined first |
+//! | [`Class`] | filter, comparison | prefer, neutral, avoid, never: by an attribute |
+//! | [`Software`] | filter, comparison | the newest or the oldest version first |
+//! | [`Score`] | filter, comparison | weighted attributes |
+//! | [`RoundRobin`] | comparison | whose turn it is after the one that led last |
 //!
 //! Every [`Pipeline`](crate::Pipeline) ends with the member id, lowest first.
 
+mod class;
 mod failed_last;
 mod healthy;
 mod incumbent;
@@ -24,11 +29,15 @@ mod not_excluded;
 mod oldest_ballot;
 mod other_site;
 mod priority;
+mod round_robin;
 mod same_site;
+mod score;
 mod site_open;
 mod site_order;
+mod software;
 mod spread;
 
+pub use class::Class;
 pub use failed_last::FailedLast;
 pub use healthy::Healthy;
 pub use incumbent::Incumbent;
@@ -36,9 +45,12 @@ pub use not_excluded::NotExcluded;
 pub use oldest_ballot::OldestBallot;
 pub use other_site::OtherSite;
 pub use priority::Priority;
+pub use round_robin::RoundRobin;
 pub use same_site::SameSite;
+pub use score::{Missing, Score, ScoreError, Term};
 pub use site_open::SiteOpen;
 pub use site_order::SiteOrder;
+pub use software::{FirstVersion, Software, Version};
 pub use spread::Spread;
 
 use election_core::{record::Previous, strategy::Round};

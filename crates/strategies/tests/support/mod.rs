@@ -19,6 +19,7 @@ pub struct View {
     pub members: Vec<MemberRecord>,
     pub incumbent: Option<Ballot>,
     pub failed: Option<Previous>,
+    pub previous: Option<Previous>,
     pub others: Vec<Named>,
     pub exclusions: Vec<Exclusion>,
     pub control: Control,
@@ -32,6 +33,7 @@ impl Default for View {
             members: Vec::new(),
             incumbent: None,
             failed: None,
+            previous: None,
             others: Vec::new(),
             exclusions: Vec::new(),
             control: Control::default(),
@@ -51,6 +53,7 @@ impl View {
             candidates: &self.members,
             incumbent: self.incumbent.as_ref(),
             failed: self.failed.as_ref(),
+            previous: self.previous.as_ref(),
             others: &self.others,
             exclusions: &self.exclusions,
             control: &self.control,
@@ -75,6 +78,17 @@ pub fn unhealthy(id: &str, site: &str, sequence: u32, reason: &str) -> MemberRec
 
 pub fn with_priority(id: &str, site: &str, sequence: u32, priority: i64) -> MemberRecord {
     MemberRecord { priority, ..member(id, site, sequence) }
+}
+
+pub fn with_attributes<'a>(
+    id: &str,
+    site: &str,
+    sequence: u32,
+    attributes: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> MemberRecord {
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let attributes = attributes.into_iter().map(owned).collect();
+    MemberRecord { attributes, ..member(id, site, sequence) }
 }
 
 pub fn previous(id: &str, site: &str, sequence: u32) -> Previous {

@@ -1,0 +1,164 @@
+use election_core::{record::MemberRecord, strategy::Round};
+
+use crate::{
+    stage::{Comparison, Filter, Standing},
+    words,
+};
+
+/// Soft classes, by an attribute of the member: `prefer` goes before `neutral`, which
+/// whoever says nothing is, and `avoid` comes last. As a filter: puts out who is `never`
+/// to lead.
+///
+/// A word that is none of these counts as `avoid`, for it was meant to say something, and
+/// to put out whoever mistypes could leave nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Class {
+    attribute: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Prefer,
+    Neutral,
+    Avoid,
+    Never,
+    Unknown,
+}
+
+impl Default for Class {
+    /// By the attribute `class`.
+    fn default() -> Self {
+        Self::by("class")
+    }
+}
+
+impl Class {
+    /// The name of the stage.
+    pub const NAME: &'static str = "class";
+
+    /// The words that are understood.
+    pub const WORDS: [&'static str; 4] = ["prefer", "neutral", "avoid", "never"];
+
+    /// By the attribute of this name.
+    pub fn by(attribute: impl Into<String>) -> Self {
+        Self { attribute: attribute.into() }
+    }
+
+    fn text<'a>(&self, candidate: &'a MemberRecord) -> Option<&'a str> {
+        candidate.attributes.get(&self.attribute).map(|text| text.trim())
+    }
+
+    fn word(&self, candidate: &MemberRecord) -> Word {
+        match self.text(candidate) {
+            Some("prefer") => Word::Prefer,
+            None | Some("neutral" | "") => Word::Neutral,
+            Some("avoid") => Word::Avoid,
+            Some("never") => Word::Never,
+            Some(_) => Word::Unknown,
+        }
+    }
+}
+
+impl Filter for Class {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
+        (self.word(candidate) == Word::Never).then(|| format!("its {} is never", self.attribute))
+    }
+}
+
+impl Comparison for Class {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
+        match self.word(candidate) {
+            Word::Prefer => 0,
+            Word::Neutral => 1,
+            Word::Avoid | Word::Unknown => 2,
+            Word::Never => 3,
+        }
+    }
+
+    fn reason(&self, candidate: &MemberRecord, _: Standing, _: &Round<'_>) -> String {
+        let attribute = &self.attribute;
+        match self.word(candidate) {
+            Word::Prefer => format!("{attribute} is prefer"),
+            Word::Neutral => format!("{attribute} is neutral"),
+            Word::Avoid => format!("{attribute} is avoid"),
+            Word::Never => format!("{attribute} is never"),
+            Word::Unknown => {
+                // One phrase among others that are joined by commas.
+                let text = words::quote(self.text(candidate).unwrap_or_default()).replace(',', "");
+                format!("{attribute} is {text:?} which is no class and counts as avoid")
+            }
+        }
+    }
+
+    fn speaks_when_tied(&self, candidate: &MemberRecord, _: &Round<'_>) -> bool {
+        matches!(self.word(candidate), Word::Avoid | Word::Unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Pipeline,
+        support::{View, member, order, with_attributes},
+    };
+
+    fn of(id: &str, sequence: u32, class: &str) -> MemberRecord {
+        with_attributes(id, "east", sequence, [("class", class)])
+    }
+
+    #[test]
+    fn prefer_then_neutral_then_avoid_and_who_says_nothing_is_neutral() {
+        let view = View::of([
+            of("a", 1, "avoid"),
+            of("b", 2, "neutral"),
+            of("c", 3, " prefer "),
+            member("d", "east", 4),
+            of("e", 5, "nevr, ever"),
+        ]);
+        assert_eq!(
+            order(&Pipeline::new().compare(Class::default()), &view),
+            [
+                "c: class is prefer",
+                "b: class is neutral; first by member id",
+                "d: class is neutral; second by member id",
+                "a: class is avoid; first by member id",
+                "e: class is \"nevr ever\" which is no class and counts as avoid; second by member id",
+            ]
+        );
+    }
+
+    #[test]
+    fn only_never_is_put_out() {
+        let refuse = |member: &MemberRecord| Class::default().refuse(member, &View::default().round());
+        assert_eq!(refuse(&of("a", 1, "never")).as_deref(), Some("its class is never"));
+        for word in ["prefer", "neutral", "avoid", "nevr", ""] {
+            assert_eq!(refuse(&of("a", 1, word)), None, "{word}");
+        }
+        assert_eq!(refuse(&member("a", "east", 1)), None);
+    }
+
+    #[test]
+    fn it_goes_by_the_attribute_that_it_is_told() {
+        let named = with_attributes("a", "east", 1, [("class", "never"), ("role", "neutral")]);
+        assert_eq!(Class::by("role").refuse(&named, &View::default().round()), None);
+    }
+
+    #[test]
+    fn where_all_are_alike_only_what_is_worse_is_said() {
+        let class = Pipeline::new().compare(Class::default());
+        assert_eq!(order(&class, &View::of([of("a", 1, "prefer")])), ["a: the only candidate"]);
+        assert_eq!(
+            order(&class, &View::of([of("a", 1, "avoid")])),
+            ["a: the only candidate; class is avoid"]
+        );
+    }
+}

@@ -1,0 +1,122 @@
+use std::cmp::Ordering;
+
+use election_core::{
+    record::{Cause, MemberRecord},
+    strategy::Round,
+};
+
+use crate::stage::{Comparison, Standing};
+
+/// Whenever leadership moves, to the next one in the order of member ids: those behind
+/// the one that led last go first, then those before it, then that one itself, restarted
+/// or not.
+///
+/// It moves nothing: where the question is whether somebody is better than the incumbent,
+/// the incumbent goes first. Within each of the three it leaves the order to what comes
+/// behind; put it last, so that this is the member id.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RoundRobin;
+
+impl RoundRobin {
+    /// The name of the stage.
+    pub const NAME: &'static str = "round-robin";
+
+    fn keeps(round: &Round<'_>) -> bool {
+        matches!(round.cause, Cause::BetterCandidate | Cause::TokensRaised)
+    }
+}
+
+impl Comparison for RoundRobin {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
+        if Self::keeps(round) {
+            return i64::from(round.incumbent != Some(&candidate.ballot));
+        }
+        match round.previous.map(|previous| candidate.member.cmp(&previous.member)) {
+            None | Some(Ordering::Greater) => 0,
+            Some(Ordering::Less) => 1,
+            Some(Ordering::Equal) => 2,
+        }
+    }
+
+    fn reason(&self, candidate: &MemberRecord, _: Standing, round: &Round<'_>) -> String {
+        if Self::keeps(round) {
+            return match self.grade(candidate, round) {
+                0 => "incumbent".to_owned(),
+                _ => "not the incumbent".to_owned(),
+            };
+        }
+        match round.previous.map(|previous| (previous, candidate.member.cmp(&previous.member))) {
+            None => "nobody has led yet".to_owned(),
+            Some((previous, Ordering::Greater)) => format!("its turn comes after {}", previous.member),
+            Some((previous, Ordering::Less)) => format!("its turn comes a round after {}", previous.member),
+            Some((_, Ordering::Equal)) => "it led last".to_owned(),
+        }
+    }
+
+    fn speaks_when_tied(&self, candidate: &MemberRecord, round: &Round<'_>) -> bool {
+        !Self::keeps(round) && self.grade(candidate, round) == 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Pipeline,
+        support::{View, ballot, member, order, previous},
+    };
+
+    fn three(cause: Cause) -> View {
+        View { cause, ..View::of([member("b", "east", 1), member("a", "west", 2), member("c", "east", 3)]) }
+    }
+
+    fn first(view: &View) -> String {
+        let order = order(&Pipeline::new().compare(RoundRobin), view);
+        order[0].split(':').next().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn it_goes_round() {
+        for cause in [Cause::LeaderLost, Cause::Switchover, Cause::MemberJoined, Cause::Failover] {
+            for (before, next) in [("a", "b"), ("b", "c"), ("c", "a"), ("bb", "c"), ("z", "a")] {
+                let view = View { previous: Some(previous(before, "east", 9)), ..three(cause) };
+                assert_eq!(first(&view), next, "after {before}, {cause}");
+            }
+        }
+        assert_eq!(first(&three(Cause::Startup)), "a");
+    }
+
+    #[test]
+    fn the_reasons_name_who_led_last() {
+        let view = View { previous: Some(previous("b", "east", 1)), ..three(Cause::LeaderLost) };
+        assert_eq!(
+            order(&Pipeline::new().compare(RoundRobin), &view),
+            ["c: its turn comes after b", "a: its turn comes a round after b", "b: it led last"]
+        );
+    }
+
+    #[test]
+    fn everybody_has_had_its_turn_after_one_round() {
+        let mut view = three(Cause::Switchover);
+        let mut turns = Vec::new();
+        for _ in 0..6 {
+            let next = first(&view);
+            view.previous = Some(previous(&next, "east", 9));
+            turns.push(next);
+        }
+        assert_eq!(turns.concat(), "abcabc");
+    }
+
+    #[test]
+    fn it_moves_nobody_that_may_stay() {
+        for cause in [Cause::BetterCandidate, Cause::TokensRaised] {
+            let view =
+                View { incumbent: Some(ballot(3)), previous: Some(previous("c", "east", 3)), ..three(cause) };
+            assert_eq!(first(&view), "c");
+        }
+    }
+}
