@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::SemaphorePermit;
+
 use crate::backoff::Backoff;
 use crate::driver::{BoxFuture, Code, DriverError, DriverResult};
 use crate::error::{OpError, UnknownCause};
-use crate::incarnation::Inner;
+use crate::incarnation::{Inner, PLACES};
 use crate::state::InactiveReason;
 use crate::time::{BootTime, sleep_until, within};
 
@@ -135,7 +137,7 @@ impl<'a> Attempts<'a> {
         &mut self,
         request: &mut impl FnMut(BootTime) -> BoxFuture<'static, DriverResult<T>>,
     ) -> Result<DriverResult<T>, OpError> {
-        self.wait_until_open().await?;
+        let _place = self.wait_for_place().await?;
         let sent = BootTime::now();
         let answer = tokio::select! {
             biased;
@@ -151,6 +153,35 @@ impl<'a> Attempts<'a> {
             Err(DriverError::Ambiguous(_) | DriverError::NotSent(_)) => {}
         }
         Ok(answer)
+    }
+
+    /// Waits until the session is active and has few enough requests under way. Those who wait are served in turn.
+    async fn wait_for_place(&mut self) -> Result<SemaphorePermit<'a>, OpError> {
+        let inner = self.inner;
+        loop {
+            self.wait_until_open().await?;
+            if let Ok(place) = inner.places().try_acquire() {
+                return Ok(place);
+            }
+            let next = self.deadline.min(inner.deadline());
+            let place = tokio::select! {
+                biased;
+                // Never closed.
+                place = inner.places().acquire() => place.ok(),
+                () = inner.over_token().cancelled() => None,
+                () = sleep_until(next) => None,
+            };
+            match place {
+                // The wait may have been long: looked at once more, right before something is sent.
+                Some(place) if *inner.open().borrow() && !inner.is_over() => return Ok(place),
+                Some(_) => {}
+                None if BootTime::now() >= self.deadline && !inner.is_over() => {
+                    self.last = format!("{PLACES} requests are under way already");
+                    return Err(self.out_of_time());
+                }
+                None => {}
+            }
+        }
     }
 
     /// Waits until the session is active. The clock is looked at last, right before something is sent.

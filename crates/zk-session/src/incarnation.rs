@@ -6,13 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::driver::{Driver, WatchKind, WatchToken};
 use crate::node::{Epoch, SessionId};
 use crate::state::{Deadline, InactiveReason};
 use crate::time::{BootTime, sleep_until};
+
+/// How many requests of operations are under way at one time. A server answers a session's requests in order, so a beat
+/// waits for all that were sent before it: with tens of thousands of them, for longer than a lease lasts. The session's
+/// own beats and probes need no place. More would not be faster: a server is busy with far fewer.
+pub(crate) const PLACES: usize = 512;
 
 /// One ZooKeeper session: what is done through this value is done on that session, or not at all.
 ///
@@ -41,6 +46,7 @@ pub(crate) struct Inner {
     /// Whether operations may be sent: the session's state is active.
     open: watch::Sender<bool>,
     tethers: watch::Sender<usize>,
+    places: Semaphore,
     watches: Mutex<HashMap<WatchToken, oneshot::Sender<WatchKind>>>,
     next_token: AtomicU64,
 }
@@ -64,6 +70,7 @@ impl Incarnation {
             fault: Mutex::new(None),
             open: watch::Sender::new(true),
             tethers: watch::Sender::new(0),
+            places: Semaphore::new(PLACES),
             watches: Mutex::new(HashMap::new()),
             next_token: AtomicU64::new(1),
         };
@@ -204,6 +211,11 @@ impl Inner {
 
     pub(crate) fn open(&self) -> watch::Receiver<bool> {
         self.open.subscribe()
+    }
+
+    /// For the requests of operations: as many as may be under way at one time.
+    pub(crate) fn places(&self) -> &Semaphore {
+        &self.places
     }
 
     pub(crate) fn tethers(&self) -> watch::Receiver<usize> {

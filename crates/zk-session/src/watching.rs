@@ -54,6 +54,15 @@ impl DataWatch {
         self.watch.last = known.map(|(epoch, node)| (epoch, node.map(seen)));
     }
 
+    /// Returns when [`next`](Self::next) would read: at once before the first value, later when the znode has changed, or
+    /// when the session is over. Who waits a while between the two reads once for all that changes meanwhile.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn changed(&mut self) {
+        self.watch.changed().await;
+    }
+
     /// The next value: at the first call what is there now, later what is there after a change. `None` where the znode
     /// does not exist.
     ///
@@ -70,7 +79,8 @@ impl DataWatch {
     pub async fn next(&mut self) -> Result<Observed<Option<Node>>, Closed> {
         loop {
             let (incarnation, attempt) = self.watch.begin().await?;
-            let read = read_data(&incarnation, &self.watch.path).await;
+            // On the heap: a watch mostly waits, and would otherwise be as large as its reading for good.
+            let read = Box::pin(read_data(&incarnation, &self.watch.path)).await;
             let Some((value, armed)) = self.watch.finish(read, attempt) else { continue };
             let seen = value.as_ref().map(seen);
             if let Some(epoch) = self.watch.tell(armed, seen) {
@@ -107,7 +117,7 @@ impl ChildrenWatch {
     pub async fn next(&mut self) -> Result<Observed<Option<Children>>, Closed> {
         loop {
             let (incarnation, attempt) = self.watch.begin().await?;
-            let read = read_children(&incarnation, &self.watch.path).await;
+            let read = Box::pin(read_children(&incarnation, &self.watch.path)).await;
             let Some((value, armed)) = self.watch.finish(read, attempt) else { continue };
             let seen = value
                 .as_ref()
@@ -146,12 +156,16 @@ impl<S: PartialEq> Watch<S> {
         Self { shared, path, armed: None, last: None, backoff: BACKOFF, not_before: None }
     }
 
-    /// Waits until it is time to read, and says on which session.
-    async fn begin(&mut self) -> Result<(Incarnation, u32), Closed> {
+    async fn changed(&mut self) {
         if let Some(armed) = &mut self.armed {
             armed.fired().await;
             self.armed = None;
         }
+    }
+
+    /// Waits until it is time to read, and says on which session.
+    async fn begin(&mut self) -> Result<(Incarnation, u32), Closed> {
+        self.changed().await;
         if let Some(not_before) = self.not_before {
             self.shared.sleep(not_before).await.map_err(|_| Closed)?;
             self.not_before = None;

@@ -151,6 +151,7 @@ fn table() -> Vec<(&'static str, Check)> {
         ("Session::active", Check::Other(|rig, stop| Box::pin(active(rig, stop)))),
         ("Session::close", Check::Other(|rig, stop| Box::pin(close(rig, stop)))),
         ("Incarnation::over", Check::Other(|rig, stop| Box::pin(over(rig, stop)))),
+        ("DataWatch::changed", Check::Other(|rig, stop| Box::pin(changed(rig, stop)))),
         ("DataWatch::next", Check::Other(|rig, stop| Box::pin(next_data(rig, stop)))),
         ("ChildrenWatch::next", Check::Other(|rig, stop| Box::pin(next_children(rig, stop)))),
         ("HeldEphemeral::release", Check::Other(|rig, stop| Box::pin(release(rig, stop)))),
@@ -324,6 +325,21 @@ async fn over(rig: &Rig, stop: Stop) -> bool {
     session.close(PATIENCE).await;
     soon("the end", incarnation.over()).await;
     ended
+}
+
+async fn changed(rig: &Rig, stop: Stop) -> bool {
+    let path = path(rig, "changed", stop);
+    let mut watch = rig.session.watch_data(&path);
+    soon("the first value", watch.next()).await.unwrap();
+    let writing = rig.observer.create(&path, "one", CreateMode::Persistent);
+    let (ended, created) = tokio::join!(stop.apply(watch.changed()), writing);
+    created.unwrap();
+    if ended.is_none() {
+        soon("the change", watch.changed()).await;
+    }
+    let told = soon("the value", watch.next()).await.unwrap().value.map(|node| node.data);
+    assert_eq!(told, Some(b"one".to_vec()));
+    ended.is_some()
 }
 
 async fn next_data(rig: &Rig, stop: Stop) -> bool {

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Bed, PATIENCE, builder, eventually, soon};
+use common::{Bed, PATIENCE, builder, eventually, soon, wait_for};
 use zk_session::{CreateMode, DriverKind, Epoch, OpError, SessionState};
+use zk_testkit::Op;
 
 for_each_driver!(
     hundreds_of_tasks_on_one_thread_all_get_their_answers,
     much_data_and_many_cuts_leave_nothing_hanging,
     watches_that_nobody_reads_hold_nobody_up,
+    a_beat_does_not_wait_for_all_that_want_to_be_sent,
     a_task_that_panics_over_a_watch_harms_nobody_else,
 );
 
@@ -120,6 +122,35 @@ async fn watches_that_nobody_reads_hold_nobody_up(driver: DriverKind) {
         let names = soon("the newest children", children.next()).await.unwrap().value.unwrap().names;
         assert_eq!(names.len(), WATCHES + 1);
     }
+}
+
+/// A server answers a session's requests in order, so what is sent before a beat holds it up.
+async fn a_beat_does_not_wait_for_all_that_want_to_be_sent(driver: DriverKind) {
+    const REQUESTS: usize = 3000;
+    /// As many as are under way at one time, at the most.
+    const PLACES: u64 = 512;
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    session.create("/a", "", CreateMode::Persistent).await.unwrap();
+    let beats = bed.proxy.seen(Op::Delete);
+    bed.proxy.hold_replies(true);
+    let reads: Vec<_> = (0..REQUESTS)
+        .map(|_| {
+            let session = session.clone();
+            tokio::spawn(async move { session.get("/a").await })
+        })
+        .collect();
+    eventually("some of the reads", async || bed.proxy.seen(Op::GetData) >= 40).await;
+    let keeper = session.keep_lease();
+    eventually("a beat", async || bed.proxy.seen(Op::Delete) > beats).await;
+    let before = bed.proxy.seen(Op::GetData);
+    assert!(before <= PLACES, "{before} requests went before the beat");
+    bed.proxy.hold_replies(false);
+    for read in reads {
+        soon("the answer to a read", read).await.unwrap().unwrap().unwrap();
+    }
+    wait_for(&mut keeper.subscribe(), "a lease", Option::is_some).await;
+    assert_eq!(session.state(), SessionState::Active { epoch: Epoch(1) });
 }
 
 async fn a_task_that_panics_over_a_watch_harms_nobody_else(driver: DriverKind) {
