@@ -22,6 +22,9 @@ pub(crate) struct Arguments {
     /// Whether they stand in one election or each in its own, and on how many sessions.
     #[arg(long, value_enum, default_value_t = Mode::Cand)]
     pub(crate) mode: Mode,
+    /// Candidate 0 stands first and never leads; under the recipe `elector`, it decides.
+    #[arg(long)]
+    pub(crate) witness: bool,
     /// Sets this process's names apart from another's.
     #[arg(long, default_value = "")]
     pub(crate) prefix: String,

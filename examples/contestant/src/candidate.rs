@@ -39,7 +39,10 @@ pub(crate) struct Candidate {
 impl Candidate {
     pub(crate) fn new(number: usize, session: Session, arguments: &Arguments) -> anyhow::Result<Self> {
         let (root, name) = arguments.election(number);
-        let member = Profile::new(arguments.member(number).parse()?, SITE.parse()?);
+        let mut member = Profile::new(arguments.member(number).parse()?, SITE.parse()?);
+        if arguments.witness && number == 0 {
+            member.priority = 0;
+        }
         let mut config = ElectionConfig::new(&root, &name, member, recipe(arguments)?)
             .map_err(anyhow::Error::msg)
             .with_context(|| format!("--path {}", arguments.path))?;

@@ -67,8 +67,11 @@ impl Contest {
             let session = self.sessions.get(number).or(self.sessions.first()).context("no session")?;
             self.candidates.push(Candidate::new(number, session.clone(), arguments)?);
         }
-        for candidate in &mut self.candidates {
+        for (number, candidate) in self.candidates.iter_mut().enumerate() {
             candidate.join().await;
+            if arguments.witness && number == 0 {
+                candidate.enrolled().await;
+            }
         }
         for candidate in &self.candidates {
             candidate.enrolled().await;

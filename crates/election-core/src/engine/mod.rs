@@ -32,6 +32,7 @@ mod decision;
 mod elector;
 mod fingerprint;
 mod io;
+mod looking_on;
 mod office;
 mod operator;
 mod phases;

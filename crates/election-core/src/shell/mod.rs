@@ -15,6 +15,7 @@ mod operations;
 pub mod operator;
 mod runner;
 mod status;
+mod turn;
 mod watches;
 mod work;
 

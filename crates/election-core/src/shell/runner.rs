@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, watch};
 use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionState, Tether, sleep_until};
 
 use super::{
-    election::Ended, handler::Handler, now, operations, status::ElectionStatus, to_boot, to_time,
+    election::Ended, handler::Handler, now, operations, status::ElectionStatus, to_boot, to_time, turn::Turn,
     watches::Watches, work::Work,
 };
 use crate::engine::{
@@ -29,6 +29,9 @@ pub(super) struct Runner<H> {
     watches: Watches,
     work: Work<H>,
     panics: mpsc::UnboundedReceiver<&'static str>,
+    turn: Turn,
+    /// Operations that have not ended.
+    under_way: usize,
     incarnation: Option<Incarnation>,
     tether: Option<Tether>,
     paused: bool,
@@ -42,6 +45,7 @@ pub(super) struct Runner<H> {
 enum Woken {
     Event(Option<Event>),
     Session(bool),
+    Turn,
     Lease,
     Panic(&'static str),
     Clock,
@@ -68,6 +72,8 @@ impl<H: Handler> Runner<H> {
             inbox,
             status,
             panics,
+            turn: Turn::default(),
+            under_way: 0,
             incarnation: None,
             tether: None,
             paused: false,
@@ -96,6 +102,10 @@ impl<H: Handler> Runner<H> {
                     }
                 }
                 Woken::Session(true) => {
+                    let state = states.borrow_and_update().clone();
+                    self.session_changed(&state);
+                }
+                Woken::Turn => {
                     let state = states.borrow_and_update().clone();
                     self.session_changed(&state);
                 }
@@ -131,6 +141,7 @@ impl<H: Handler> Runner<H> {
             // The session first: an event that was read on a session that is over means nothing.
             biased;
             changed = states.changed() => Woken::Session(changed.is_ok()),
+            () = self.turn.come() => Woken::Turn,
             () = lease => Woken::Lease,
             Some(call) = self.panics.recv() => Woken::Panic(call),
             () = clock => Woken::Clock,
@@ -142,6 +153,7 @@ impl<H: Handler> Runner<H> {
         match &event {
             Event::Leave => self.leaving = true,
             Event::App(AppEvent::Stopped) => self.work.stopped(),
+            Event::Done { .. } => self.under_way = self.under_way.saturating_sub(1),
             _ => {}
         }
         self.engine.handle(now(), event);
@@ -192,6 +204,9 @@ impl<H: Handler> Runner<H> {
             return;
         }
         let incarnation = tether.incarnation().clone();
+        if !self.turn.take(incarnation.session_id()) {
+            return;
+        }
         let event = Event::SessionStarted {
             epoch: incarnation.epoch().0,
             session_id: incarnation.session_id().0,
@@ -206,6 +221,7 @@ impl<H: Handler> Runner<H> {
 
     fn session_over(&mut self) {
         if let Some(known) = self.incarnation.take() {
+            self.turn.pass_on();
             self.handle(Event::SessionOver { epoch: known.epoch().0 });
         }
     }
@@ -223,6 +239,13 @@ impl<H: Handler> Runner<H> {
         if self.incarnation.as_ref().is_none_or(Incarnation::is_over) && self.engine.is_clear() {
             self.tether = None;
         }
+        // It stands, or waits for something else than an answer.
+        if self.turn.has_come()
+            && self.incarnation.is_some()
+            && (self.under_way == 0 || self.engine.ballot().is_some())
+        {
+            self.turn.pass_on();
+        }
         if self.leaving && self.engine.is_clear() {
             let by = *self.leave_by.get_or_insert_with(|| BootTime::now() + FAREWELL);
             if BootTime::now() >= by {
@@ -232,6 +255,7 @@ impl<H: Handler> Runner<H> {
         if self.engine.is_clear() && matches!(*self.session.subscribe().borrow(), SessionState::Closed) {
             self.end.get_or_insert(Ended::SessionClosed);
         }
+        self.watches.at_leisure(self.engine.looks_on());
         let status = ElectionStatus::of(&self.engine);
         self.status.send_if_modified(|known| {
             let news = *known != status;
@@ -247,7 +271,9 @@ impl<H: Handler> Runner<H> {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Perform { op, epoch, request } => self.perform(op, epoch, request),
-            Action::Watch { epoch, set } => self.watches.set(epoch, &set),
+            Action::Watch { epoch, set } => {
+                self.watches.set(epoch, &set, |watched| self.engine.tells_who_leads(watched));
+            }
             Action::KeepLease(true) => {
                 let keeper = self.session.keep_lease();
                 let mut receiver = keeper.subscribe();
@@ -269,7 +295,8 @@ impl<H: Handler> Runner<H> {
         }
     }
 
-    fn perform(&self, op: OpId, epoch: u64, request: Request) {
+    fn perform(&mut self, op: OpId, epoch: u64, request: Request) {
+        self.under_way += 1;
         let session = self.incarnation.clone().filter(|known| known.epoch().0 == epoch);
         let events = self.events.clone();
         let Some(session) = session else {

@@ -1,15 +1,25 @@
 //! The engine's watches: one task each, telling what it reads.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
+    time::timeout,
 };
 use zk_session::{Epoch, Session};
 
 use super::operations::to_node;
 use crate::engine::{Event, Node, Watched};
+
+/// How long a member that only looks on waits, at the most, until it reads what has changed; the
+/// least is half of it. A change of leadership changes the decision and the leader's place several
+/// times within moments: read once at the end, it costs each of many members two small reads, and
+/// the servers get them spread out.
+const LEISURE: Duration = Duration::from_millis(250);
 
 /// The watches that are armed now, all for one session.
 ///
@@ -23,15 +33,24 @@ pub(super) struct Watches {
     epoch: u64,
     armed: HashMap<Watched, AbortHandle>,
     tasks: JoinSet<()>,
+    /// Whether who leads is read at leisure.
+    leisurely: watch::Sender<bool>,
 }
 
 impl Watches {
     pub(super) fn new(session: Session, events: mpsc::UnboundedSender<Event>) -> Self {
-        Self { session, events, epoch: 0, armed: HashMap::new(), tasks: JoinSet::new() }
+        let leisurely = watch::Sender::new(false);
+        Self { session, events, epoch: 0, armed: HashMap::new(), tasks: JoinSet::new(), leisurely }
     }
 
-    /// Watches exactly this set.
-    pub(super) fn set(&mut self, epoch: u64, set: &[Watched]) {
+    /// Whether changes of who leads are read a moment later, several at once. As soon as that is over
+    /// what has changed is read.
+    pub(super) fn at_leisure(&self, leisurely: bool) {
+        self.leisurely.send_if_modified(|known| std::mem::replace(known, leisurely) != leisurely);
+    }
+
+    /// Watches exactly this set. `tells_who_leads` says what may be read [at leisure](Self::at_leisure).
+    pub(super) fn set(&mut self, epoch: u64, set: &[Watched], tells_who_leads: impl Fn(&Watched) -> bool) {
         if epoch != self.epoch {
             self.clear();
             self.epoch = epoch;
@@ -49,7 +68,10 @@ impl Watches {
                 let events = self.events.clone();
                 let session = self.session.clone();
                 let task = match watched.clone() {
-                    Watched::Node(path) => self.tasks.spawn(node(session, path, events)),
+                    Watched::Node(path) => {
+                        let leisurely = tells_who_leads(watched).then(|| self.leisurely.subscribe());
+                        self.tasks.spawn(node(session, path, events, leisurely))
+                    }
                     Watched::Tree(parent) => self.tasks.spawn(tree(session, parent, events)),
                 };
                 self.armed.insert(watched.clone(), task);
@@ -64,9 +86,20 @@ impl Watches {
     }
 }
 
-async fn node(session: Session, path: String, events: mpsc::UnboundedSender<Event>) {
+async fn node(
+    session: Session,
+    path: String,
+    events: mpsc::UnboundedSender<Event>,
+    mut leisurely: Option<watch::Receiver<bool>>,
+) {
     let mut watch = session.watch_data(path.clone());
-    while let Ok(seen) = watch.next().await {
+    loop {
+        watch.changed().await;
+        if let Some(leisurely) = &mut leisurely {
+            let _ =
+                timeout(LEISURE.mul_f64(0.5 + fastrand::f64() / 2.0), leisurely.wait_for(|now| !now)).await;
+        }
+        let Ok(seen) = watch.next().await else { return };
         let node = seen.value.map(to_node);
         if events.send(Event::Seen { epoch: seen.epoch.0, path: path.clone(), node }).is_err() {
             return;

@@ -8,6 +8,7 @@
 mod ending;
 mod fast;
 mod following;
+mod herd;
 mod members;
 mod recipes;
 mod restored;

@@ -22,10 +22,18 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    pub(crate) async fn start(recipe: &str, connect: &str, number: usize) -> Result<Self, String> {
+    pub(crate) async fn start(
+        recipe: &str,
+        witness: bool,
+        connect: &str,
+        number: usize,
+    ) -> Result<Self, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_contestant"));
         command.args(["--connect", connect, "--path", "/herd/election", "--session", "40000"]);
         command.args(["--n", &number.to_string(), "--mode", "cand", "--recipe", recipe]);
+        if witness {
+            command.arg("--witness");
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| format!("contestant can't be started: {error}"))?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {

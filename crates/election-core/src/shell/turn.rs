@@ -1,0 +1,130 @@
+//! Few elections of one session begin at the same time.
+//!
+//! Thousands of elections that share a session begin together: when they are opened, and
+//! with each new session. All at once, each of their steps would wait for one step of all
+//! the others, until the first requests are given up. In turn, those that have begun come
+//! to their end, and what is waited for is the turn alone.
+
+use std::{
+    collections::BTreeMap,
+    future::pending,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use zk_session::SessionId;
+
+/// How many begin at the same time on one session: enough that a distant ensemble, whose
+/// answers take long, has something to do.
+const AT_ONCE: usize = 256;
+
+/// The places of each session on which an election begins.
+static SESSIONS: Mutex<BTreeMap<i64, Weak<Semaphore>>> = Mutex::new(BTreeMap::new());
+
+type Place = OwnedSemaphorePermit;
+
+/// The turn of one election.
+#[derive(Default)]
+pub(super) enum Turn {
+    /// It has begun, or there is nothing to begin on.
+    #[default]
+    Over,
+    Waits(SessionId, Pin<Box<dyn Future<Output = Option<Place>> + Send>>),
+    /// Until the place is dropped.
+    Has(SessionId, #[allow(dead_code, reason = "held, and dropped")] Option<Place>),
+}
+
+impl Turn {
+    /// Whether an election may begin on that session; if not, [`come`](Self::come) tells when.
+    pub(super) fn take(&mut self, on: SessionId) -> bool {
+        match self {
+            Self::Has(session, _) if *session == on => return true,
+            Self::Waits(session, _) if *session == on => return false,
+            _ => {}
+        }
+        let places = places(on);
+        match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => {
+                *self = Self::Has(on, Some(place));
+                true
+            }
+            Err(_) => {
+                // Never closed.
+                *self = Self::Waits(on, Box::pin(async { places.acquire_owned().await.ok() }));
+                false
+            }
+        }
+    }
+
+    /// Returns when the turn has come. Cancel safe.
+    pub(super) async fn come(&mut self) {
+        let Self::Waits(session, place) = self else { return pending().await };
+        let (place, session) = (place.as_mut().await, *session);
+        *self = Self::Has(session, place);
+    }
+
+    /// It is the next one's turn.
+    pub(super) fn pass_on(&mut self) {
+        *self = Self::Over;
+    }
+
+    pub(super) fn has_come(&self) -> bool {
+        matches!(self, Self::Has(..))
+    }
+}
+
+fn places(session: SessionId) -> Arc<Semaphore> {
+    // Nothing that can panic is done under it.
+    let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(places) = sessions.get(&session.0).and_then(Weak::upgrade) {
+        return places;
+    }
+    sessions.retain(|_, places| places.strong_count() > 0);
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    sessions.insert(session.0, Arc::downgrade(&places));
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const MOMENT: Duration = Duration::from_millis(20);
+
+    #[tokio::test]
+    async fn so_many_begin_and_the_next_when_one_has_begun() {
+        let (one, other) = (SessionId(-71), SessionId(-72));
+        let mut begin: Vec<_> = (0..AT_ONCE).map(|_| Turn::default()).collect();
+        assert!(begin.iter_mut().all(|turn| turn.take(one) && turn.has_come()));
+        let mut next = Turn::default();
+        assert!(!next.take(one) && !next.take(one) && !next.has_come());
+        assert!(timeout(MOMENT, next.come()).await.is_err());
+        assert!(Turn::default().take(other), "another session's elections don't wait");
+        begin[7].pass_on();
+        next.come().await;
+        assert!(next.has_come() && next.take(one));
+        assert!(!Turn::default().take(one));
+        assert!(next.take(other), "whose session is over begins on the next one");
+        assert!(Turn::default().take(one));
+    }
+
+    #[tokio::test]
+    async fn who_waits_no_more_takes_nobodys_place() {
+        let session = SessionId(-73);
+        let mut begin: Vec<_> = (0..AT_ONCE).map(|_| Turn::default()).collect();
+        assert!(begin.iter_mut().all(|turn| turn.take(session)));
+        let mut gone = Turn::default();
+        assert!(!gone.take(session));
+        let _ = timeout(MOMENT, gone.come()).await;
+        let mut next = Turn::default();
+        assert!(!next.take(session));
+        drop(gone);
+        begin.pop();
+        next.come().await;
+    }
+}

@@ -1,0 +1,85 @@
+//! Many members of whom nearly all only look on.
+
+use super::*;
+use zk_testkit::Op;
+
+/// Members beyond the elector, the leader and the line of eight.
+const FEW: usize = 12;
+const MORE: usize = 20;
+
+/// What who looks on waits at the least before it reads a change, so that changes in between
+/// cost nothing.
+const LEISURE: Duration = Duration::from_millis(125);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_looks_on_reads_little_over_zookeeper_client() {
+    who_looks_on_reads_little(DriverKind::ZookeeperClient).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_looks_on_reads_little_over_zookeeper_async() {
+    who_looks_on_reads_little(DriverKind::ZookeeperAsync).await;
+}
+
+/// Whatever happens between others, and however many they are: a member that looks on
+/// reads two znodes of the same few bytes, now and then, and lists nothing.
+async fn who_looks_on_reads_little(driver: DriverKind) {
+    let world = &World::start(driver).await;
+    let mut members = Vec::new();
+    for number in 1..FEW {
+        members.push(world.join(&format!("m{number}"), "east").await);
+        wait_for("its ballot", SOON, || members[number - 1].status().ballot.is_some()).await;
+    }
+    let onlooker = world.join_through_proxy("onlooker", "east").await;
+    wait_for("the first leads", SOON, || members[0].leads()).await;
+    looks_on(world, &onlooker).await;
+    for number in FEW..MORE {
+        members.push(world.join(&format!("m{number}"), "east").await);
+    }
+    wait_for("all stand", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
+    looks_on(world, &onlooker).await;
+    // Nor is it forgotten.
+    let request =
+        world.ask(RequestKind::Switchover, Target::Member("onlooker".parse().unwrap()), false).await;
+    assert!(matches!(request.state, RequestState::Done { .. }), "{request:?}");
+    wait_for("it leads", SOON, || onlooker.leads()).await;
+    world.no_overlap();
+}
+
+async fn looks_on(world: &World, onlooker: &members::Member) {
+    let knows_line = || onlooker.status().elected.is_some_and(|e| e.line_of(0).len() == 8);
+    wait_for("the line is full", SOON, knows_line).await;
+    let elected = world.paths().elected();
+    let count = || {
+        let proxy = onlooker.proxy();
+        let writes = [Op::Create, Op::SetData, Op::Multi].map(|op| proxy.seen(op)).iter().sum::<u64>();
+        (proxy.seen(Op::GetData), proxy.seen(Op::GetChildren), writes)
+    };
+    let (began, before) = (BootTime::now(), count());
+    for leader in ["m2", "m3", "m2"] {
+        world.ask(RequestKind::Switchover, Target::Member(leader.parse().unwrap()), false).await;
+    }
+    // The decision written again as it stands, time and again: news to whoever reads each time.
+    let operator = world.operator();
+    let mut written = 0;
+    while written < 200 {
+        let node = operator.get(&elected).await.unwrap().unwrap();
+        // The elector may be quicker.
+        written += usize::from(operator.set(&elected, &node.data, Some(node.stat.version)).await.is_ok());
+    }
+    // The last word reaches it.
+    wait_for("the onlooker knows the leader", SOON, || {
+        let status = onlooker.status();
+        let term = status.elected.map(|e| e.term);
+        let leader = status.in_office.into_iter().flatten().next();
+        leader.is_some_and(|c| c.member.as_str() == "m2" && Some(c.term) == term)
+    })
+    .await;
+    let (reads, lists, writes) = count();
+    let elapsed = BootTime::now().duration_since(began);
+    // Of either znode, and some more, should the connection be lost.
+    let at_most = 20 + 2 * (1 + u64::try_from(elapsed.as_millis() / LEISURE.as_millis()).unwrap());
+    let read = reads - before.0;
+    assert!(read <= at_most, "{read} reads within {elapsed:?}, {at_most} at the most would be at leisure");
+    assert_eq!((lists, writes), (before.1, before.2), "it lists or writes something");
+}
