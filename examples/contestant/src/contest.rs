@@ -8,7 +8,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinSet,
 };
-use zk_session::Session;
+use zk_session::{ConnectError, Session};
 
 use crate::{
     arguments::{Arguments, Mode},
@@ -18,6 +18,9 @@ use crate::{
 
 /// How long to wait for ZooKeeper to hear that a session has ended.
 const FAREWELL: Duration = Duration::from_millis(500);
+
+/// How many connect at the same time: a busy server takes hundreds, and answers too late.
+const CONNECTING: usize = 32;
 
 /// A word from outside.
 enum Command {
@@ -97,8 +100,13 @@ impl Contest {
 
     async fn connect(&mut self, arguments: &Arguments) -> anyhow::Result<()> {
         let sessions = if arguments.mode == Mode::Many { 1 } else { arguments.n };
-        let mut connecting = JoinSet::new();
+        let mut connecting: JoinSet<Result<Session, ConnectError>> = JoinSet::new();
         for _ in 0..sessions {
+            if connecting.len() == CONNECTING
+                && let Some(connected) = connecting.join_next().await
+            {
+                self.sessions.push(connected?.with_context(|| format!("--connect {}", arguments.connect))?);
+            }
             let builder = Session::builder(arguments.connect.clone())
                 .session_timeout(arguments.session_timeout())
                 .tick_time(arguments.tick())

@@ -11,6 +11,9 @@ use crate::members::Members;
 const PEERS: &str = "/everybody/peers";
 const LEADER: &str = "/everybody/leader";
 
+/// How many connect at the same time: a busy server takes hundreds, and answers too late.
+const CONNECTING: usize = 32;
+
 /// For a leader to be there.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -27,13 +30,19 @@ struct Member {
 impl Everybody {
     pub(crate) async fn start(connect: &str, number: usize) -> Result<Self, String> {
         let mut connecting = JoinSet::new();
-        for _ in 0..number {
-            connecting.spawn(Session::builder(connect).session_timeout(Duration::from_secs(40)).connect());
-        }
         let mut members = Vec::new();
-        while let Some(session) = connecting.join_next().await {
-            let session = session.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-            members.push(Member { session, name: String::new(), task: JoinSet::new() });
+        for begun in 1..=number + CONNECTING {
+            if begun <= number {
+                connecting
+                    .spawn(Session::builder(connect).session_timeout(Duration::from_secs(40)).connect());
+            }
+            if begun >= CONNECTING
+                && let Some(session) = connecting.join_next().await
+            {
+                let session =
+                    session.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+                members.push(Member { session, name: String::new(), task: JoinSet::new() });
+            }
         }
         for member in &mut members {
             member.stand().await?;
