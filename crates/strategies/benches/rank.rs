@@ -2,7 +2,10 @@
 
 use divan::{Bencher, black_box};
 use election_core::record::Cause;
-use strategies::SitePolicy;
+use strategies::{
+    SitePolicy,
+    fair_share::{Election, FairShare, Node},
+};
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -42,4 +45,50 @@ fn startup(bencher: Bencher<'_, '_>, members: u32) {
 #[divan::bench(args = [4, 100, 1000])]
 fn leader_lost(bencher: Bencher<'_, '_>, members: u32) {
     rank(bencher, members, Cause::LeaderLost);
+}
+
+/// One of ten members leaves, and each of so many elections that they all take part in is
+/// ranked anew.
+#[divan::bench(args = [1000, 10_000])]
+fn elections_on_one_loss(bencher: Bencher<'_, '_>, elections: u32) {
+    let policy = SitePolicy { sites: support::sites(["east", "west"]), ..SitePolicy::default() };
+    let strategy = policy.strategy();
+    let mut view = view(10, Cause::LeaderLost);
+    view.members.remove(0);
+    let views: Vec<_> = (0..elections).map(|_| view.clone()).collect();
+    bencher.bench(|| {
+        for view in &views {
+            black_box(strategy.rank(black_box(&view.round())));
+        }
+    });
+}
+
+/// The shares of ten nodes after one of them has left.
+#[divan::bench(args = [1000, 10_000])]
+fn fair_share_on_one_loss(bencher: Bencher<'_, '_>, elections: usize) {
+    let ids: Vec<_> = (0..10).map(|n| support::member(&format!("member-{n}"), "east", n).member).collect();
+    let nodes: Vec<_> = ids[1..].iter().map(|id| Node { member: id.clone(), weight: 1 }).collect();
+    let election = |n: usize| Election {
+        name: format!("job-{n}"),
+        leader: Some(ids[n % ids.len()].clone()),
+        fit: None,
+        stays: false,
+    };
+    let elections: Vec<_> = (0..elections).map(election).collect();
+    bencher.bench(|| FairShare { at_most: 100 }.plan(black_box(&nodes), black_box(&elections)));
+}
+
+/// All of them led by one of ten nodes: the whole plan to make them even.
+#[divan::bench(args = [1000, 10_000])]
+fn fair_share_from_one_node(bencher: Bencher<'_, '_>, elections: usize) {
+    let ids: Vec<_> = (0..10).map(|n| support::member(&format!("member-{n}"), "east", n).member).collect();
+    let nodes: Vec<_> = ids.iter().map(|id| Node { member: id.clone(), weight: 1 }).collect();
+    let election = |n: usize| Election {
+        name: format!("job-{n}"),
+        leader: Some(ids[0].clone()),
+        fit: None,
+        stays: false,
+    };
+    let elections: Vec<_> = (0..elections).map(election).collect();
+    bencher.bench(|| FairShare { at_most: 100 }.plan(black_box(&nodes), black_box(&elections)));
 }

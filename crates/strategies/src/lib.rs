@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod fair_share;
 mod pipeline;
 mod rules;
 mod site_policy;
