@@ -5,6 +5,7 @@ pub mod fair_share;
 mod pipeline;
 mod rules;
 mod site_policy;
+pub mod spec;
 mod stage;
 pub mod stages;
 mod steadiness;
@@ -13,6 +14,7 @@ mod words;
 pub use pipeline::Pipeline;
 pub use rules::Rules;
 pub use site_policy::{Failback, OnLeaderFailure, PolicyError, SitePolicy, Spread};
+pub use spec::{PolicySpec, Preset, SpecError};
 pub use stage::{Comparison, Filter, Standing};
 pub use steadiness::Steadiness;
 

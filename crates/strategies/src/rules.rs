@@ -28,6 +28,12 @@ impl Rules {
         self
     }
 
+    /// Adds a rule before the rules that are there.
+    pub(crate) fn ahead(mut self, causes: impl IntoIterator<Item = Cause>, pipeline: Pipeline) -> Self {
+        self.rules.insert(0, (causes.into_iter().collect(), pipeline));
+        self
+    }
+
     /// The pipeline that ranks for `cause`.
     pub fn pipeline(&self, cause: Cause) -> &Pipeline {
         self.rules

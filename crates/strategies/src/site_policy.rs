@@ -109,13 +109,35 @@ impl SitePolicy {
 
     /// The same, open to further rules.
     pub fn rules(&self) -> Rules {
-        Rules::new(self.by_site())
-            .when(Cause::ALL.into_iter().filter(|cause| cause.is_failure()), self.after_failure())
-            .when([Cause::Switchover], self.planned_move())
-            .when([Cause::BetterCandidate], self.better_candidate())
+        // Without a place for the incumbent: the move is ordered.
+        let planned =
+            |pipeline: Pipeline| pipeline.compare(self.site_order()).compare(Priority).compare(OldestBallot);
+        let usual = |pipeline: Pipeline| {
+            pipeline.compare(self.site_order()).compare(Incumbent).compare(Priority).compare(OldestBallot)
+        };
+        self.rules_over(usual, planned)
     }
 
-    fn fit() -> Pipeline {
+    /// What the settings but the order of sites say, before these orders: the usual one, and
+    /// the one where it is the incumbent that is to go or to stay.
+    pub(crate) fn rules_over(
+        &self,
+        usual: impl Fn(Pipeline) -> Pipeline,
+        planned: impl Fn(Pipeline) -> Pipeline,
+    ) -> Rules {
+        let better = match self.failback {
+            // Nobody is ever better than the incumbent.
+            Failback::Manual => planned(self.spread(Self::fit().compare(Incumbent))),
+            // A better site is; a higher priority or an older ballot is not.
+            Failback::Auto => usual(self.spread(Self::fit())),
+        };
+        Rules::new(usual(self.spread(Self::fit())))
+            .when(Cause::ALL.into_iter().filter(|cause| cause.is_failure()), usual(self.after_failure()))
+            .when([Cause::Switchover], planned(self.spread(Self::fit())))
+            .when([Cause::BetterCandidate], better)
+    }
+
+    pub(crate) fn fit() -> Pipeline {
         Pipeline::new().filter(Healthy).filter(Priority).filter(NotExcluded).filter(SiteOpen)
     }
 
@@ -126,48 +148,22 @@ impl SitePolicy {
         }
     }
 
-    fn site_order(&self) -> SiteOrder {
+    pub(crate) fn site_order(&self) -> SiteOrder {
         SiteOrder::new(self.sites.iter().cloned())
     }
 
-    fn by_site(&self) -> Pipeline {
-        self.spread(Self::fit())
-            .compare(self.site_order())
-            .compare(Incumbent)
-            .compare(Priority)
-            .compare(OldestBallot)
-    }
-
+    /// What goes before the order of a round after a failure.
     fn after_failure(&self) -> Pipeline {
         let pipeline = match self.spread {
             Spread::None => Self::fit(),
             // It is not the one that failed, though it be the last of its site.
             Spread::Sites => self.spread(Self::fit().compare(FailedLast)),
         };
-        let pipeline = match self.on_leader_failure {
+        match self.on_leader_failure {
             // The failed one is among the last by its site already.
             OnLeaderFailure::OtherSite => pipeline.compare(OtherSite).compare(FailedLast),
             OnLeaderFailure::PreferOrder => pipeline.compare(FailedLast),
             OnLeaderFailure::SameSiteFirst => pipeline.compare(FailedLast).compare(SameSite),
-        };
-        pipeline.compare(self.site_order()).compare(Incumbent).compare(Priority).compare(OldestBallot)
-    }
-
-    /// Without a place for the incumbent: the move is ordered.
-    fn planned_move(&self) -> Pipeline {
-        self.spread(Self::fit()).compare(self.site_order()).compare(Priority).compare(OldestBallot)
-    }
-
-    fn better_candidate(&self) -> Pipeline {
-        match self.failback {
-            // Nobody is ever better than the incumbent.
-            Failback::Manual => self
-                .spread(Self::fit().compare(Incumbent))
-                .compare(self.site_order())
-                .compare(Priority)
-                .compare(OldestBallot),
-            // A better site is; a higher priority or an older ballot is not.
-            Failback::Auto => self.by_site(),
         }
     }
 }

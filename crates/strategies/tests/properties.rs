@@ -12,7 +12,9 @@ use election_core::{
     strategy::{Ranking, Strategy as _},
 };
 use proptest::{prelude::*, sample::subsequence};
-use strategies::{Failback, OnLeaderFailure, Pipeline, SitePolicy, Spread, Steadiness, stages};
+use strategies::{
+    Failback, OnLeaderFailure, Pipeline, PolicySpec, Preset, SitePolicy, Spread, Steadiness, stages,
+};
 use support::{NOW_MS, View, ballot, exclusion, previous, sites, with_attributes};
 
 const SITES: [&str; 4] = ["east", "west", "north", "south"];
@@ -159,10 +161,54 @@ fn score(steadiness: Steadiness) -> stages::Score {
     stages::Score::new([term], steadiness).unwrap()
 }
 
-/// The ready-made policy or any pipeline.
+/// A policy as it is written down.
+fn any_spec() -> impl Strategy<Value = PolicySpec> {
+    let names = [
+        "site-order",
+        "other-site",
+        "same-site",
+        "spread",
+        "incumbent",
+        "class",
+        "software",
+        "priority",
+        "oldest-ballot",
+    ];
+    let score = r#"{ stage = "score", margin = 50, attributes = { cores = { worst = 0, best = 16 } } }"#;
+    let stages = names.map(|name| format!("{name:?}")).into_iter().chain([score.to_owned()]);
+    let stages: Vec<_> = stages.collect();
+    let pipeline = move || {
+        (subsequence(stages.clone(), 1..=4).prop_shuffle(), any::<bool>()).prop_map(
+            |(mut stages, is_last)| {
+                stages.extend(is_last.then(|| "\"round-robin\"".to_owned()));
+                format!("pipeline = [{}]\n", stages.join(", "))
+            },
+        )
+    };
+    let preset = prop::sample::select(&Preset::ALL[..]).prop_map(|p| format!("preset = {:?}\n", p.as_str()));
+    let causes = subsequence(&["failure", "startup", "switchover", "member-joined"][..], 0..3);
+    let rules = causes.prop_flat_map({
+        let pipeline = pipeline.clone();
+        move |causes| {
+            let rule = |cause| pipeline().prop_map(move |p| format!("[[rules]]\nwhen = {cause:?}\n{p}"));
+            causes.into_iter().map(rule).collect::<Vec<_>>()
+        }
+    });
+    let on_failure = prop::sample::select(&["other-site", "prefer-order", "same-site-first"][..]);
+    (any_sites(), on_failure, prop_oneof![preset, pipeline()], rules).prop_map(
+        |(sites, on_failure, order, rules)| {
+            let text =
+                format!("sites = {sites:?}\non_leader_failure = {on_failure:?}\n{order}{}", rules.concat());
+            toml::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+        },
+    )
+}
+
+/// The ready-made policy, one that is written down, or any pipeline.
 #[derive(Clone, Debug)]
 enum Any {
     Policy(SitePolicy),
+    Spec(PolicySpec),
     Pipeline(Pipeline),
 }
 
@@ -170,13 +216,18 @@ impl Any {
     fn rank(&self, view: &View) -> Ranking {
         match self {
             Self::Policy(policy) => policy.strategy().rank(&view.round()),
+            Self::Spec(spec) => spec.strategy().rank(&view.round()),
             Self::Pipeline(pipeline) => pipeline.rank(&view.round()),
         }
     }
 }
 
 fn any_strategy() -> impl Strategy<Value = Any> {
-    prop_oneof![any_policy().prop_map(Any::Policy), any_pipeline().prop_map(Any::Pipeline),]
+    prop_oneof![
+        any_policy().prop_map(Any::Policy),
+        any_spec().prop_map(Any::Spec),
+        any_pipeline().prop_map(Any::Pipeline),
+    ]
 }
 
 /// The ballots of those in the order, best first.
@@ -295,6 +346,19 @@ proptest! {
         let better = first(&strategy.rank(&view));
         view.incumbent = better.clone();
         prop_assert_eq!(first(&strategy.rank(&view)), better);
+    }
+
+    #[test]
+    fn with_manual_failback_whoever_leads_is_the_best(spec in any_spec(), view in any_view()) {
+        let strategy = spec.strategy();
+        let mut view = View { members: distinct(view.members.clone()), ..view };
+        let winner = first(&strategy.rank(&view.round()));
+        view.cause = Cause::BetterCandidate;
+        view.incumbent = winner.clone();
+        let ranking = strategy.rank(&view.round());
+        // A rule may have let somebody lead who otherwise could not.
+        let Some(winner) = winner.filter(|winner| ranking.refusal(winner).is_none()) else { return Ok(()) };
+        prop_assert_eq!(first(&ranking), Some(winner));
     }
 
     #[test]

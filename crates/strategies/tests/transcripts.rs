@@ -1,5 +1,6 @@
 //! Whole rankings as transcripts: each file in `tests/transcripts` is a script of
-//! `> command` lines, with what each one answers written below it.
+//! `> command` lines, with what each one answers written below it. So are the examples in
+//! `docs/policies.md`, each with the policy that stands before it.
 //!
 //! `UPDATE_TRANSCRIPTS=1 cargo test -p strategies --test transcripts` writes the
 //! answers anew; read the difference before you keep it.
@@ -7,14 +8,14 @@
 
 mod support;
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, str::FromStr};
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, str::FromStr, sync::Arc};
 
 use election_core::{
     record::{Cause, Health},
-    strategy::Ranking,
+    strategy::{Ranking, Strategy},
 };
 use serde::de::{IntoDeserializer, value::StrDeserializer};
-use strategies::SitePolicy;
+use strategies::{PolicySpec, Preset, SitePolicy};
 use support::{View, member, sites};
 
 #[test]
@@ -25,12 +26,55 @@ fn transcripts_are_what_the_strategies_answer() {
     assert!(!paths.is_empty(), "no transcript in {}", folder.display());
     for path in paths {
         let expected = fs::read_to_string(&path).unwrap();
-        let got = replay(&expected);
-        if update_wanted() {
-            fs::write(&path, got).unwrap();
-        } else if got != expected {
-            panic!("{} differs:\n{}", path.display(), difference(&expected, &got));
+        compare(&path, &expected, &replay(&expected, Stage::default()));
+    }
+}
+
+#[test]
+fn the_examples_in_the_documents_are_what_the_policies_answer() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies.md");
+    let expected = fs::read_to_string(&path).unwrap();
+    let mut got = String::new();
+    let (mut policy, mut examples) = (None, 0);
+    let mut rest = expected.as_str();
+    while let Some(at) = rest.find("```") {
+        let (text, block) = rest.split_at(at);
+        let (kind, block) = block.strip_prefix("```").unwrap().split_once('\n').unwrap();
+        let (inside, after) = block.split_once("```\n").unwrap();
+        writeln!(got, "{text}```{kind}").unwrap();
+        match kind {
+            "toml" => {
+                policy = Some(toml::from_str::<Document>(inside).unwrap().policy);
+                got.push_str(inside);
+            }
+            "transcript" => {
+                let strategy = policy.as_ref().unwrap().strategy();
+                got.push_str(&replay(inside, Stage { strategy, ..Stage::default() }));
+                examples += 1;
+            }
+            _ => got.push_str(inside),
         }
+        got.push_str("```\n");
+        rest = after;
+    }
+    got.push_str(rest);
+    assert!(examples > Preset::ALL.len(), "{examples}");
+    for preset in Preset::ALL {
+        assert!(expected.contains(&format!("preset = \"{}\"", preset.as_str())), "{preset:?} has no example");
+    }
+    compare(&path, &expected, &got);
+}
+
+#[derive(serde::Deserialize)]
+struct Document {
+    policy: PolicySpec,
+}
+
+fn compare(path: &Path, expected: &str, got: &str) {
+    if update_wanted() {
+        fs::write(path, got).unwrap();
+    } else if got != expected {
+        panic!("{} differs:\n{}", path.display(), difference(expected, got));
     }
 }
 
@@ -47,8 +91,7 @@ fn difference(expected: &str, got: &str) -> String {
 }
 
 /// Keeps the comments and the commands of a transcript, and writes the answers.
-fn replay(script: &str) -> String {
-    let mut stage = Stage::default();
+fn replay(script: &str, mut stage: Stage) -> String {
     let mut out = String::new();
     for line in script.lines() {
         if let Some(command) = line.strip_prefix("> ") {
@@ -62,12 +105,18 @@ fn replay(script: &str) -> String {
 }
 
 /// What the commands act on.
-#[derive(Default)]
 struct Stage {
     view: View,
-    policy: SitePolicy,
+    strategy: Arc<dyn Strategy>,
     ballots: u32,
     by_name: BTreeMap<String, u32>,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        let strategy = SitePolicy::default().strategy();
+        Self { view: View::default(), strategy, ballots: 0, by_name: BTreeMap::new() }
+    }
 }
 
 impl Stage {
@@ -93,12 +142,13 @@ impl Stage {
     }
 
     fn set_policy(&mut self, named: &BTreeMap<&str, &str>) {
-        self.policy = SitePolicy {
+        let policy = SitePolicy {
             sites: sites(named["sites"].split(',')),
             on_leader_failure: word(named["on_leader_failure"]),
             failback: word(named["failback"]),
             spread: named.get("spread").map_or_else(Default::default, |spread| word(spread)),
         };
+        self.strategy = policy.strategy();
     }
 
     fn join(&mut self, name: &str, named: &BTreeMap<&str, &str>) {
@@ -107,6 +157,10 @@ impl Stage {
         if let Some(priority) = named.get("priority") {
             record.priority = i64::from_str(priority).unwrap();
         }
+        record.software = named.get("software").copied().unwrap_or_default().to_owned();
+        let other = |(name, _): &(&&str, &&str)| !["site", "priority", "software"].contains(*name);
+        let attributes = named.iter().filter(other);
+        record.attributes = attributes.map(|(name, value)| ((*name).into(), (*value).into())).collect();
         self.by_name.insert(name.to_owned(), self.ballots);
         self.view.members.push(record);
     }
@@ -139,12 +193,15 @@ impl Stage {
             view.others.push(member(name, site, number).named());
         }
         view.incumbent = named.get("incumbent").map(|name| support::ballot(self.by_name[*name]));
-        // `failed=east-1@east`: it may be gone, so its site is said here.
-        view.failed = named.get("failed").map(|text| {
-            let (name, site) = text.split_once('@').unwrap();
-            support::previous(name, site, self.by_name[name])
-        });
-        show(&self.policy.strategy().rank(&view.round()))
+        // `failed=east-1@east`: it may be gone, so its site is said here. `before`: who led
+        // last, where nobody failed.
+        let former = |key: &str| {
+            let (name, site) = named.get(key)?.split_once('@').unwrap();
+            Some(support::previous(name, site, self.by_name[name]))
+        };
+        view.failed = former("failed");
+        view.previous = former("before").or_else(|| view.failed.clone());
+        show(&self.strategy.rank(&view.round()))
     }
 }
 

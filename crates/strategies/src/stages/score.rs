@@ -122,6 +122,11 @@ impl Score {
         Ok(Self { terms, steadiness })
     }
 
+    /// Whether an attribute must be there, so that it is a filter, too.
+    pub(crate) fn refuses(&self) -> bool {
+        self.terms.iter().any(|term| term.missing == Missing::Refused)
+    }
+
     /// The points of a candidate.
     #[expect(
         clippy::cast_possible_truncation,

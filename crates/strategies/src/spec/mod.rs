@@ -1,0 +1,308 @@
+//! A whole policy as it stands in a configuration.
+
+mod reader;
+mod stage;
+mod value;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use election_core::{SiteId, record::Cause, strategy::Strategy};
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+use reader::{Findings, Table, text, word};
+pub use reader::{SpecError, Step, Wrong};
+use stage::StageSpec;
+pub use value::Value;
+
+use crate::{
+    pipeline::Pipeline,
+    rules::Rules,
+    site_policy::{Failback, OnLeaderFailure, SitePolicy, Spread},
+    stages::FailedLast,
+};
+
+/// A whole policy: which sites, which preset or pipeline, and what is different for
+/// certain causes.
+///
+/// Can be read from any format that serde knows; `docs/policies.md` explains every key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PolicySpec {
+    sites: SitePolicy,
+    preset: Preset,
+    pipeline: Option<Vec<StageSpec>>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Rule {
+    causes: Vec<Cause>,
+    pipeline: Vec<StageSpec>,
+}
+
+/// A common wish by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Preset {
+    /// The sites in order; what [`SitePolicy`] does.
+    #[default]
+    TwoSiteDr,
+    /// Leadership stays with whoever leads, and after a failure in its site.
+    Sticky,
+    /// The leaders of several slots over the sites.
+    Spread,
+    /// Whenever leadership moves, to the next one in turn.
+    RoundRobin,
+}
+
+impl Preset {
+    /// Every preset.
+    pub const ALL: [Self; 4] = [Self::TwoSiteDr, Self::Sticky, Self::Spread, Self::RoundRobin];
+
+    /// The word for it in a configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::TwoSiteDr => "two-site-dr",
+            Self::Sticky => "sticky",
+            Self::Spread => "spread",
+            Self::RoundRobin => "round-robin",
+        }
+    }
+}
+
+/// The keys of a policy, all of them optional.
+pub const KEYS: [&str; 8] =
+    ["sites", "on_leader_failure", "failback", "spread", "preset", "pipeline", "pipelines", "rules"];
+
+impl PolicySpec {
+    /// Reads a policy from a table that has the [`KEYS`], and checks it as a whole.
+    ///
+    /// # Errors
+    /// All that is wrong at once, each with its key and what would be valid.
+    pub fn read(entries: &BTreeMap<String, Value>) -> Result<Self, SpecError> {
+        let mut findings = Findings::default();
+        let spec = Table::read(entries, &mut findings, Self::read_table);
+        if findings.wrong.is_empty() { Ok(spec) } else { Err(SpecError(findings.wrong)) }
+    }
+
+    fn read_table(table: &mut Table<'_, '_>) -> Self {
+        let preset = table.with("preset", read_preset);
+        let on_leader_failure = match preset {
+            Some(Preset::Sticky) => OnLeaderFailure::SameSiteFirst,
+            _ => OnLeaderFailure::default(),
+        };
+        let sites = SitePolicy {
+            sites: table.with("sites", read_sites).unwrap_or_default(),
+            on_leader_failure: table
+                .word(
+                    "on_leader_failure",
+                    &[
+                        ("other-site", OnLeaderFailure::OtherSite),
+                        ("prefer-order", OnLeaderFailure::PreferOrder),
+                        ("same-site-first", OnLeaderFailure::SameSiteFirst),
+                    ],
+                )
+                .unwrap_or(on_leader_failure),
+            failback: table
+                .word("failback", &[("manual", Failback::Manual), ("auto", Failback::Auto)])
+                .unwrap_or_default(),
+            spread: table
+                .word("spread", &[("none", Spread::None), ("sites", Spread::Sites)])
+                .unwrap_or_default(),
+        };
+        let named = table.with("pipelines", read_named).unwrap_or_default();
+        let pipeline = table.with("pipeline", |value, findings| read_pipeline(value, &named, findings));
+        let rules = table
+            .with("rules", |value, findings| Some(read_rules(value, &named, sites.failback, findings)))
+            .unwrap_or_default();
+        if let (Some(preset), Some(_)) = (preset, &pipeline) {
+            let message =
+                format!("the preset {:?} has one already; leave one of the two out", preset.as_str());
+            table.findings.say_of("pipeline", message);
+        }
+        let has_no_better = matches!(preset, Some(Preset::Sticky | Preset::RoundRobin));
+        if let (Some(preset), true, Failback::Auto) = (preset, has_no_better, sites.failback) {
+            let message = format!(
+                "\"auto\" has nothing to return to with the preset {:?}; valid with it: \"manual\"",
+                preset.as_str()
+            );
+            table.findings.say_of("failback", message);
+        }
+        Self { sites, preset: preset.unwrap_or_default(), pipeline, rules }
+    }
+
+    /// The strategy that carries this policy out.
+    pub fn strategy(&self) -> Arc<dyn Strategy> {
+        Arc::new(self.rules())
+    }
+
+    /// The same, open to further rules.
+    pub fn rules(&self) -> Rules {
+        use StageSpec::{Incumbent, OldestBallot, Priority, RoundRobin, SiteOrder};
+        let mut sites = self.sites.clone();
+        if self.preset == Preset::Spread {
+            sites.spread = Spread::Sites;
+        }
+        let stages: &[StageSpec] = match (&self.pipeline, self.preset) {
+            (Some(stages), _) => stages,
+            (None, Preset::Sticky) => &[Incumbent, SiteOrder, Priority, OldestBallot],
+            (None, Preset::RoundRobin) => &[RoundRobin],
+            (None, Preset::TwoSiteDr | Preset::Spread) => &[],
+        };
+        let usual = |pipeline| add(pipeline, stages, &sites);
+        // It is the incumbent that is to go, or that goes before everything else already.
+        let others: Vec<_> = stages.iter().filter(|stage| **stage != Incumbent).cloned().collect();
+        let planned = |pipeline| add(pipeline, &others, &sites);
+        let rules = if stages.is_empty() { sites.rules() } else { sites.rules_over(usual, planned) };
+        // The first rule that names a cause decides: these go before.
+        self.rules.iter().rev().fold(rules, |rules, rule| {
+            let fit = SitePolicy::fit().compare(FailedLast);
+            rules.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, &sites))
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for PolicySpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let entries = BTreeMap::deserialize(deserializer)?;
+        Self::read(&entries).map_err(D::Error::custom)
+    }
+}
+
+fn add(pipeline: Pipeline, stages: &[StageSpec], sites: &SitePolicy) -> Pipeline {
+    stages.iter().fold(pipeline, |pipeline, stage| stage.add(pipeline, sites))
+}
+
+fn read_sites(value: &Value, findings: &mut Findings) -> Option<Vec<SiteId>> {
+    let Value::List(list) = value else {
+        findings.say(format!("expected an array, such as [\"east\", \"west\"], found {}", value.found()));
+        return None;
+    };
+    let mut sites = Vec::new();
+    for (place, value) in list.iter().enumerate() {
+        findings.at(Step::Place(place), |findings| {
+            let Some(name) = text(value, findings) else { return };
+            match SiteId::new(name) {
+                Ok(site) if sites.contains(&site) => {
+                    findings.say(format!("{:?} stands twice; name each site once", site.as_str()));
+                }
+                Ok(site) => sites.push(site),
+                Err(error) => findings.say(error.to_string()),
+            }
+        });
+    }
+    Some(sites)
+}
+
+fn read_preset(value: &Value, findings: &mut Findings) -> Option<Preset> {
+    if matches!(value, Value::Text(text) if text == "lowest-latency") {
+        findings
+            .say("\"lowest-latency\" is not supported by this version: no member publishes its round trips");
+        return None;
+    }
+    word(value, findings, &Preset::ALL.map(|preset| (preset.as_str(), preset)))
+}
+
+type Named = BTreeMap<String, Vec<StageSpec>>;
+
+fn read_named(value: &Value, findings: &mut Findings) -> Option<Named> {
+    let Value::Table(entries) = value else {
+        findings.say(format!(
+            "expected a table of pipelines by their names, such as {{ careful = [\"site-order\"] }}, found {}",
+            value.found()
+        ));
+        return None;
+    };
+    let read = |(name, value): (&String, &Value)| {
+        let read = |findings: &mut Findings| StageSpec::pipeline(value, findings);
+        Some((name.clone(), findings.at(Step::Key(name.clone()), read)?))
+    };
+    Some(entries.iter().filter_map(read).collect())
+}
+
+/// A pipeline, or the name of one.
+fn read_pipeline(value: &Value, named: &Named, findings: &mut Findings) -> Option<Vec<StageSpec>> {
+    let Value::Text(name) = value else { return StageSpec::pipeline(value, findings) };
+    let pipeline = named.get(name).cloned();
+    if pipeline.is_none() {
+        let names: Vec<_> = named.keys().map(|name| format!("{name:?}")).collect();
+        findings.say(match names.as_slice() {
+            [] => format!(
+                "no pipeline is named {name:?}: none stands in pipelines; an array of stages is valid, too"
+            ),
+            names => {
+                let names = names.join(", ");
+                format!("no pipeline is named {name:?}; valid: {names}, or an array of stages")
+            }
+        });
+    }
+    pipeline
+}
+
+fn read_rules(value: &Value, named: &Named, failback: Failback, findings: &mut Findings) -> Vec<Rule> {
+    let Value::List(list) = value else {
+        findings.say(format!("expected an array of tables, [[rules]], found {}", value.found()));
+        return Vec::new();
+    };
+    let mut rules: Vec<Rule> = Vec::new();
+    for (place, value) in list.iter().enumerate() {
+        let rule = findings.at(Step::Place(place), |findings| {
+            let Value::Table(entries) = value else {
+                findings.say(format!("expected a table with when and pipeline, found {}", value.found()));
+                return None;
+            };
+            Table::read(entries, findings, |table| {
+                table.require("when", "the cause, such as \"leader-lost\", or an array of causes");
+                table.require("pipeline", "an array of stages, or the name of one of the pipelines");
+                let causes = table.with("when", |value, findings| {
+                    read_causes(
+                        value,
+                        failback,
+                        |cause| rules.iter().any(|r| r.causes.contains(&cause)),
+                        findings,
+                    )
+                });
+                let pipeline =
+                    table.with("pipeline", |value, findings| read_pipeline(value, named, findings));
+                Some(Rule { causes: causes?, pipeline: pipeline? })
+            })
+        });
+        rules.extend(rule);
+    }
+    rules
+}
+
+fn read_causes(
+    value: &Value,
+    failback: Failback,
+    is_taken: impl Fn(Cause) -> bool,
+    findings: &mut Findings,
+) -> Option<Vec<Cause>> {
+    const FAILURE: &str = "failure";
+    let words = Cause::ALL.map(|cause| (cause.as_str(), Some(cause)));
+    let words: Vec<_> = words.into_iter().chain([(FAILURE, None)]).collect();
+    let mut causes = Vec::new();
+    let mut read = |value: &Value, findings: &mut Findings| match word(value, findings, &words) {
+        Some(Some(Cause::BetterCandidate)) if failback == Failback::Manual => {
+            findings
+                .say("\"better-candidate\" moves nothing while failback is \"manual\"; set it to \"auto\"");
+        }
+        Some(Some(cause)) => causes.push(cause),
+        Some(None) => causes.extend(Cause::ALL.into_iter().filter(|cause| cause.is_failure())),
+        None => {}
+    };
+    match value {
+        Value::List(list) => {
+            for (place, value) in list.iter().enumerate() {
+                findings.at(Step::Place(place), |findings| read(value, findings));
+            }
+            if list.is_empty() {
+                findings.say("it is empty; name at least one cause");
+            }
+        }
+        one => read(one, findings),
+    }
+    if !causes.is_empty() && causes.iter().all(|cause| is_taken(*cause)) {
+        findings.say("never asked: rules before this one name all of its causes");
+    }
+    Some(causes)
+}

@@ -1,0 +1,206 @@
+//! Reads tables, and collects everything that is wrong instead of stopping at the first.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::value::Value;
+
+/// One thing that is wrong with a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The steps to the value: keys, and places in arrays counted from 0.
+    pub path: Vec<Step>,
+    /// What is wrong with it and what would be valid.
+    pub message: String,
+}
+
+/// One step to a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Into a table.
+    Key(String),
+    /// Into an array, counted from 0.
+    Place(usize),
+}
+
+impl fmt::Display for Wrong {
+    /// `rules[0].pipeline[1].first: ...`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, step) in self.path.iter().enumerate() {
+            match step {
+                Step::Key(key) if index == 0 => f.write_str(key)?,
+                Step::Key(key) => write!(f, ".{key}")?,
+                Step::Place(place) => write!(f, "[{place}]")?,
+            }
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// Everything that is wrong with a policy; at least one thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecError(pub(super) Vec<Wrong>);
+
+impl SpecError {
+    /// One by one.
+    pub fn iter(&self) -> impl Iterator<Item = &Wrong> {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<_> = self.0.iter().map(Wrong::to_string).collect();
+        f.write_str(&all.join("\n"))
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+/// What has been found wrong so far, and where the reader is.
+#[derive(Default)]
+pub(super) struct Findings {
+    pub(super) wrong: Vec<Wrong>,
+    path: Vec<Step>,
+}
+
+impl Findings {
+    pub(super) fn say(&mut self, message: impl Into<String>) {
+        self.wrong.push(Wrong { path: self.path.clone(), message: message.into() });
+    }
+
+    pub(super) fn say_of(&mut self, key: &str, message: impl Into<String>) {
+        self.at(Step::Key(key.to_owned()), |findings| findings.say(message));
+    }
+
+    /// Goes into a value and back.
+    pub(super) fn at<T>(&mut self, step: Step, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(step);
+        let read = read(self);
+        self.path.pop();
+        read
+    }
+}
+
+/// A table that is being read.
+pub(super) struct Table<'a, 'f> {
+    entries: &'a BTreeMap<String, Value>,
+    known: Vec<&'static str>,
+    /// Whether what isn't asked for is left alone.
+    free: bool,
+    pub(super) findings: &'f mut Findings,
+}
+
+impl<'a, 'f> Table<'a, 'f> {
+    /// Reads a table, and reports each key that isn't asked for.
+    pub(super) fn read<T>(
+        entries: &'a BTreeMap<String, Value>,
+        findings: &'f mut Findings,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let mut table = Self { entries, known: Vec::new(), free: false, findings };
+        let result = read(&mut table);
+        let Table { known, free, findings, .. } = table;
+        for key in entries.keys().filter(|key| !free && !known.contains(&key.as_str())) {
+            let message = match known.as_slice() {
+                [] => "unknown key; none is valid here".to_owned(),
+                known => format!("unknown key; valid here: {}", known.join(", ")),
+            };
+            findings.say_of(key, message);
+        }
+        result
+    }
+
+    /// The value of a key as it stands.
+    pub(super) fn value(&mut self, key: &'static str) -> Option<&'a Value> {
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
+        self.entries.get(key)
+    }
+
+    /// Reports a key that must be set and isn't; `meaning` says what it is for.
+    pub(super) fn require(&mut self, key: &'static str, meaning: &str) {
+        if self.value(key).is_none() {
+            self.findings.say_of(key, format!("it is missing: {meaning}"));
+        }
+    }
+
+    /// Leaves the keys that are not asked for alone.
+    pub(super) fn leave_rest(&mut self) {
+        self.free = true;
+    }
+
+    /// What `read` makes of the value of a key, if it is set.
+    pub(super) fn with<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&'a Value, &mut Findings) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.value(key)?;
+        self.findings.at(Step::Key(key.to_owned()), |findings| read(value, findings))
+    }
+
+    pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
+        self.with(key, text)
+    }
+
+    /// A number from `least` on.
+    pub(super) fn whole(&mut self, key: &'static str, least: u32, most: u32) -> Option<u32> {
+        self.with(key, |value, findings| {
+            let Value::Whole(number) = value else {
+                findings.say(format!("expected an integer, found {}", value.found()));
+                return None;
+            };
+            let number = u32::try_from(*number).ok().filter(|number| (least..=most).contains(number));
+            if number.is_none() {
+                findings.say(format!("{} is out of range; {least} to {most} is valid", value.found()));
+            }
+            number
+        })
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "what is written with so many digits is no measure")]
+    pub(super) fn number(&mut self, key: &'static str) -> Option<f64> {
+        self.with(key, |value, findings| match value {
+            Value::Whole(number) => Some(*number as f64),
+            Value::Number(number) => Some(*number),
+            other => {
+                findings.say(format!("expected a number, found {}", other.found()));
+                None
+            }
+        })
+    }
+
+    /// One of some words.
+    pub(super) fn word<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
+        self.with(key, |value, findings| word(value, findings, words))
+    }
+}
+
+/// A text that is not empty.
+pub(super) fn text(value: &Value, findings: &mut Findings) -> Option<String> {
+    match value {
+        Value::Text(text) if !text.trim().is_empty() => Some(text.clone()),
+        Value::Text(_) => {
+            findings.say("it is empty; leave it out instead");
+            None
+        }
+        other => {
+            findings.say(format!("expected a string in quotes, found {}", other.found()));
+            None
+        }
+    }
+}
+
+/// One of some words.
+pub(super) fn word<T: Copy>(value: &Value, findings: &mut Findings, words: &[(&str, T)]) -> Option<T> {
+    let valid = || words.iter().map(|(word, _)| format!("{word:?}")).collect::<Vec<_>>().join(", ");
+    let known = match value {
+        Value::Text(text) => words.iter().find(|(word, _)| word == text),
+        _ => None,
+    };
+    if known.is_none() {
+        findings.say(format!("{} is not known; valid: {}", value.found(), valid()));
+    }
+    known.map(|(_, meaning)| *meaning)
+}

@@ -1,0 +1,264 @@
+//! Stages as they stand in a policy: a name, or a table with settings.
+
+use std::collections::BTreeMap;
+
+use super::{
+    reader::{Findings, Step, Table, word},
+    value::Value,
+};
+use crate::{
+    Pipeline, SitePolicy, Steadiness,
+    stages::{
+        Class, FirstVersion, Incumbent, Missing, OldestBallot, OtherSite, Priority, RoundRobin, SameSite,
+        Score, ScoreError, SiteOrder, Software, Spread, Term, Version,
+    },
+};
+
+/// A stage that a policy can name.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum StageSpec {
+    SiteOrder,
+    OtherSite,
+    SameSite,
+    Spread,
+    Incumbent,
+    Priority,
+    OldestBallot,
+    RoundRobin,
+    Class(Class),
+    Software { stage: Software, is_limited: bool },
+    Score(Score),
+}
+
+#[derive(Clone, Copy)]
+enum Name {
+    Plain(Plain),
+    Class,
+    Software,
+    Score,
+}
+
+#[derive(Clone, Copy)]
+enum Plain {
+    SiteOrder,
+    OtherSite,
+    SameSite,
+    Spread,
+    Incumbent,
+    Priority,
+    OldestBallot,
+    RoundRobin,
+}
+
+const NAMES: [(&str, Name); 11] = [
+    (SiteOrder::NAME, Name::Plain(Plain::SiteOrder)),
+    (OtherSite::NAME, Name::Plain(Plain::OtherSite)),
+    (SameSite::NAME, Name::Plain(Plain::SameSite)),
+    (Spread::NAME, Name::Plain(Plain::Spread)),
+    (Incumbent::NAME, Name::Plain(Plain::Incumbent)),
+    (Class::NAME, Name::Class),
+    (Software::NAME, Name::Software),
+    (Score::NAME, Name::Score),
+    (Priority::NAME, Name::Plain(Plain::Priority)),
+    (OldestBallot::NAME, Name::Plain(Plain::OldestBallot)),
+    (RoundRobin::NAME, Name::Plain(Plain::RoundRobin)),
+];
+
+/// What stands in every pipeline, so that nobody can forget it.
+const ALWAYS: [&str; 5] = ["healthy", "not-excluded", "site-open", "failed-last", "member-id"];
+
+impl StageSpec {
+    /// Reads a pipeline: an array of stages.
+    pub(super) fn pipeline(value: &Value, findings: &mut Findings) -> Option<Vec<Self>> {
+        let Value::List(list) = value else {
+            let found = value.found();
+            findings.say(format!("expected an array of stages, such as [\"site-order\"], found {found}"));
+            return None;
+        };
+        if list.is_empty() {
+            findings.say("it is empty; name at least one stage");
+        }
+        let mut names: Vec<&str> = Vec::new();
+        let mut stages = Vec::new();
+        for (place, value) in list.iter().enumerate() {
+            findings.at(Step::Place(place), |findings| {
+                let Some((name, stage)) = Self::read(value, findings) else { return };
+                if names.contains(&name) {
+                    findings.say(format!("{name:?} stands twice; where all are equal once, they are twice"));
+                }
+                if names.contains(&RoundRobin::NAME) {
+                    findings.say("nothing can stand behind \"round-robin\": it must be the last");
+                }
+                names.push(name);
+                stages.push(stage);
+            });
+        }
+        Some(stages)
+    }
+
+    fn read(value: &Value, findings: &mut Findings) -> Option<(&'static str, Self)> {
+        let empty = BTreeMap::new();
+        match value {
+            Value::Text(text) => {
+                let name = Self::name(value, text, findings)?;
+                Table::read(&empty, findings, |table| Self::with_settings(name, table))
+            }
+            Value::Table(entries) => Table::read(entries, findings, |table| {
+                table.require("stage", "the name of the stage");
+                let name = table.with("stage", |value, findings| match value {
+                    Value::Text(text) => Self::name(value, text, findings),
+                    other => word(other, findings, &NAMES).map(|_| 0),
+                });
+                match name {
+                    Some(name) => Self::with_settings(name, table),
+                    None => {
+                        // Its settings can't be judged.
+                        table.leave_rest();
+                        None
+                    }
+                }
+            }),
+            other => {
+                findings.say(format!(
+                    "expected the name of a stage, or a table with it as \"stage\", found {}",
+                    other.found()
+                ));
+                None
+            }
+        }
+    }
+
+    /// The place of a name among all.
+    fn name(value: &Value, text: &str, findings: &mut Findings) -> Option<usize> {
+        if ALWAYS.contains(&text) {
+            findings.say(format!("{text:?} stands in every pipeline already; leave it out"));
+            return None;
+        }
+        word(value, findings, &NAMES)?;
+        NAMES.iter().position(|(name, _)| *name == text)
+    }
+
+    fn with_settings(name: usize, table: &mut Table<'_, '_>) -> Option<(&'static str, Self)> {
+        let (text, name) = NAMES[name];
+        let stage = match name {
+            Name::Plain(plain) => match plain {
+                Plain::SiteOrder => Self::SiteOrder,
+                Plain::OtherSite => Self::OtherSite,
+                Plain::SameSite => Self::SameSite,
+                Plain::Spread => Self::Spread,
+                Plain::Incumbent => Self::Incumbent,
+                Plain::Priority => Self::Priority,
+                Plain::OldestBallot => Self::OldestBallot,
+                Plain::RoundRobin => Self::RoundRobin,
+            },
+            Name::Class => Self::Class(table.text("attribute").map_or_else(Class::default, Class::by)),
+            Name::Software => software(table),
+            Name::Score => Self::Score(score(table)?),
+        };
+        Some((text, stage))
+    }
+
+    /// Adds the stage to a pipeline, as the filter that it is, too.
+    pub(super) fn add(&self, pipeline: Pipeline, policy: &SitePolicy) -> Pipeline {
+        match self {
+            Self::SiteOrder => pipeline.compare(policy.site_order()),
+            Self::OtherSite => pipeline.compare(OtherSite),
+            Self::SameSite => pipeline.compare(SameSite),
+            Self::Spread => pipeline.compare(Spread::new(policy.sites.iter().cloned())),
+            Self::Incumbent => pipeline.compare(Incumbent),
+            Self::Priority => pipeline.compare(Priority),
+            Self::OldestBallot => pipeline.compare(OldestBallot),
+            Self::RoundRobin => pipeline.compare(RoundRobin),
+            Self::Class(class) => pipeline.filter(class.clone()).compare(class.clone()),
+            Self::Software { stage, is_limited } => {
+                let pipeline = if *is_limited { pipeline.filter(stage.clone()) } else { pipeline };
+                pipeline.compare(stage.clone())
+            }
+            Self::Score(score) if score.refuses() => pipeline.filter(score.clone()).compare(score.clone()),
+            Self::Score(score) => pipeline.compare(score.clone()),
+        }
+    }
+}
+
+fn software(table: &mut Table<'_, '_>) -> StageSpec {
+    let first = [("newest", FirstVersion::Newest), ("oldest", FirstVersion::Oldest)];
+    let mut stage = Software::first(table.word("first", &first).unwrap_or_default());
+    if let Some(attribute) = table.text("attribute") {
+        stage = stage.by(attribute);
+    }
+    let at_least = table.with("at_least", |value, findings| {
+        let Value::Text(text) = value else {
+            findings.say(format!("expected a version such as \"1.4.0\", found {}", value.found()));
+            return None;
+        };
+        let version = Version::parse(text);
+        if version.is_none() {
+            findings.say(format!("{text:?} is no version; one to three numbers with dots between are"));
+        }
+        version
+    });
+    if let Some(version) = at_least {
+        stage = stage.at_least(version);
+    }
+    StageSpec::Software { stage, is_limited: at_least.is_some() }
+}
+
+fn score(table: &mut Table<'_, '_>) -> Option<Score> {
+    let steadiness = Steadiness {
+        tolerance: table.whole("tolerance", 0, 1000).unwrap_or_default().into(),
+        margin: table.whole("margin", 0, 1000).unwrap_or_default().into(),
+    };
+    table.require("attributes", "what counts, such as { cores = { worst = 0, best = 16 } }");
+    table.with("attributes", |value, findings| {
+        let Value::Table(attributes) = value else {
+            findings.say(format!(
+                "expected a table by the attributes' names, such as {{ cores = {{ worst = 0, best = 16 }} }}, \
+                 found {}",
+                value.found()
+            ));
+            return None;
+        };
+        let before = findings.wrong.len();
+        let terms: Vec<_> = attributes
+            .iter()
+            .filter_map(|(name, value)| {
+                findings.at(Step::Key(name.clone()), |findings| term(name, value, findings))
+            })
+            .collect();
+        match Score::new(terms, steadiness) {
+            Ok(score) => Some(score),
+            // What has been said already is why.
+            Err(_) if findings.wrong.len() > before => None,
+            Err(ScoreError::NoRange(name)) => {
+                findings.say_of(&name, "worst and best must be two different numbers");
+                None
+            }
+            Err(error @ ScoreError::Nothing) => {
+                findings.say(error.to_string());
+                None
+            }
+        }
+    })
+}
+
+fn term(name: &str, value: &Value, findings: &mut Findings) -> Option<Term> {
+    let Value::Table(entries) = value else {
+        findings.say(format!("expected a table such as {{ worst = 0, best = 16 }}, found {}", value.found()));
+        return None;
+    };
+    let missing = [
+        ("worst", Missing::Worst),
+        ("middle", Missing::Middle),
+        ("ignored", Missing::Ignored),
+        ("refused", Missing::Refused),
+    ];
+    Table::read(entries, findings, |table| {
+        for key in ["worst", "best"] {
+            table.require(key, "worst is the value that counts nothing, best the one that counts in full");
+        }
+        let (worst, best) = (table.number("worst"), table.number("best"));
+        let weight = table.whole("weight", 0, 1_000_000).unwrap_or(1);
+        let missing = table.word("missing", &missing).unwrap_or_default();
+        Some(Term { attribute: name.to_owned(), weight, worst: worst?, best: best?, missing })
+    })
+}

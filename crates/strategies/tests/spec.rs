@@ -1,0 +1,267 @@
+//! Policies as they are written down: what is refused, with which words, and what comes out.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::collections::BTreeMap;
+
+use election_core::record::Cause;
+use strategies::{OnLeaderFailure, PolicySpec, SitePolicy, spec::Value};
+
+fn read(text: &str) -> PolicySpec {
+    toml::from_str(text).unwrap()
+}
+
+/// Everything that is wrong, a line each.
+fn wrong(text: &str) -> Vec<String> {
+    let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+    let error = PolicySpec::read(&entries).expect_err(text);
+    error.iter().map(ToString::to_string).collect()
+}
+
+fn stages(spec: &PolicySpec, cause: Cause) -> String {
+    let rules = spec.rules();
+    let stages: Vec<_> = rules.pipeline(cause).stages().collect();
+    stages.join(" ")
+}
+
+#[test]
+fn nothing_at_all_is_the_site_policy() {
+    for (text, policy) in [
+        ("", SitePolicy::default()),
+        (
+            "preset = 'two-site-dr'\non_leader_failure = 'prefer-order'",
+            SitePolicy { on_leader_failure: OnLeaderFailure::PreferOrder, ..SitePolicy::default() },
+        ),
+    ] {
+        for cause in Cause::ALL {
+            let rules = policy.rules();
+            let expected: Vec<_> = rules.pipeline(cause).stages().collect();
+            assert_eq!(stages(&read(text), cause), expected.join(" "), "{cause}");
+        }
+    }
+}
+
+#[test]
+fn a_pipeline_takes_the_place_of_the_usual_order_and_no_more() {
+    let fit = "healthy priority not-excluded site-open";
+    let spec = read("pipeline = ['priority', 'oldest-ballot']\nspread = 'sites'");
+    assert_eq!(stages(&spec, Cause::Startup), format!("{fit} spread priority oldest-ballot member-id"));
+    assert_eq!(
+        stages(&spec, Cause::LeaderLost),
+        format!("{fit} failed-last spread other-site failed-last priority oldest-ballot member-id")
+    );
+    assert_eq!(
+        stages(&spec, Cause::BetterCandidate),
+        format!("{fit} incumbent spread priority oldest-ballot member-id")
+    );
+    let spec = read("pipeline = ['priority']\nfailback = 'auto'\non_leader_failure = 'same-site-first'");
+    assert_eq!(stages(&spec, Cause::BetterCandidate), format!("{fit} priority member-id"));
+    assert_eq!(stages(&spec, Cause::LeaderLost), format!("{fit} failed-last same-site priority member-id"));
+}
+
+#[test]
+fn a_preset_has_its_own_default_after_a_failure_and_the_key_goes_before_it() {
+    let at = |text: &str| stages(&read(text), Cause::LeaderLost);
+    assert!(at("preset = 'sticky'").contains(" failed-last same-site incumbent "));
+    assert!(
+        at("preset = 'sticky'\non_leader_failure = 'other-site'")
+            .contains(" other-site failed-last incumbent ")
+    );
+    assert!(at("preset = 'round-robin'").contains(" other-site failed-last round-robin "));
+    assert!(at("preset = 'spread'").contains(" failed-last spread other-site "));
+}
+
+#[test]
+fn a_rule_takes_the_place_of_everything_for_its_causes_and_the_first_one_decides() {
+    let spec = read(
+        "preset = 'sticky'\n[pipelines]\nnear = ['same-site', 'priority']\n\
+         [[rules]]\nwhen = 'resigned'\npipeline = 'near'\n\
+         [[rules]]\nwhen = ['failure', 'startup']\npipeline = ['site-order']",
+    );
+    let fit = "healthy priority not-excluded site-open";
+    assert_eq!(stages(&spec, Cause::Resigned), format!("{fit} failed-last same-site priority member-id"));
+    for cause in [Cause::LeaderLost, Cause::Unhealthy, Cause::Failover, Cause::Startup] {
+        assert_eq!(stages(&spec, cause), format!("{fit} failed-last site-order member-id"), "{cause}");
+    }
+    assert_eq!(
+        stages(&spec, Cause::Switchover),
+        format!("{fit} site-order priority oldest-ballot member-id")
+    );
+}
+
+#[test]
+fn a_stage_with_settings_is_the_filter_that_it_is_too() {
+    let spec = read(
+        "pipeline = [\n\
+         { stage = 'class', attribute = 'role' },\n\
+         { stage = 'software', first = 'oldest', at_least = '1.4', attribute = 'schema' },\n\
+         { stage = 'score', margin = 50, tolerance = 10, attributes = { cores = { worst = 0, best = 16.5, weight = 2, \
+         missing = 'refused' }, lag = { worst = 10, best = 0 } } }]",
+    );
+    assert_eq!(
+        stages(&spec, Cause::Startup),
+        "healthy priority not-excluded site-open class software score class software score member-id"
+    );
+    let plain =
+        read("pipeline = ['software', { stage = 'score', attributes = { a = { worst = 0, best = 1 } } }]");
+    assert_eq!(
+        stages(&plain, Cause::Startup),
+        "healthy priority not-excluded site-open software score member-id"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
+    let stage = r#"valid: "site-order", "other-site", "same-site", "spread", "incumbent", "class", "software", "score", "priority", "oldest-ballot", "round-robin""#;
+    let not_known = format!("pipeline[1]: \"latncy\" is not known; {stage}");
+    let named = format!("pipeline[0].stage: \"scor\" is not known; {stage}");
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "colour = 1",
+            &[
+                "colour: unknown key; valid here: preset, sites, on_leader_failure, failback, spread, pipelines, pipeline, rules",
+            ],
+        ),
+        ("failback = 'soon'", &[r#"failback: "soon" is not known; valid: "manual", "auto""#]),
+        (
+            "on_leader_failure = 3",
+            &[
+                "on_leader_failure: the integer 3 is not known; valid: \"other-site\", \"prefer-order\", \"same-site-first\"",
+            ],
+        ),
+        ("sites = 'east'", &["sites: expected an array, such as [\"east\", \"west\"], found \"east\""]),
+        (
+            "sites = ['east', 'west', 'east', 4]",
+            &[
+                "sites[2]: \"east\" stands twice; name each site once",
+                "sites[3]: expected a string in quotes, found the integer 4",
+            ],
+        ),
+        (
+            "preset = 'stiky'",
+            &[r#"preset: "stiky" is not known; valid: "two-site-dr", "sticky", "spread", "round-robin""#],
+        ),
+        (
+            "preset = 'lowest-latency'",
+            &[
+                "preset: \"lowest-latency\" is not supported by this version: no member publishes its round trips",
+            ],
+        ),
+        (
+            "preset = 'sticky'\nfailback = 'auto'",
+            &[
+                "failback: \"auto\" has nothing to return to with the preset \"sticky\"; valid with it: \"manual\"",
+            ],
+        ),
+        (
+            "preset = 'sticky'\npipeline = ['priority']",
+            &["pipeline: the preset \"sticky\" has one already; leave one of the two out"],
+        ),
+        ("pipeline = ['priority', 'latncy']", &[&not_known]),
+        ("pipeline = []", &["pipeline: it is empty; name at least one stage"]),
+        (
+            "pipeline = 3",
+            &["pipeline: expected an array of stages, such as [\"site-order\"], found the integer 3"],
+        ),
+        (
+            "pipeline = [true]",
+            &["pipeline[0]: expected the name of a stage, or a table with it as \"stage\", found true"],
+        ),
+        (
+            "pipeline = ['healthy']",
+            &["pipeline[0]: \"healthy\" stands in every pipeline already; leave it out"],
+        ),
+        (
+            "pipeline = ['priority', 'priority']",
+            &["pipeline[1]: \"priority\" stands twice; where all are equal once, they are twice"],
+        ),
+        (
+            "pipeline = ['round-robin', 'priority']",
+            &["pipeline[1]: nothing can stand behind \"round-robin\": it must be the last"],
+        ),
+        (
+            "pipeline = 'careful'",
+            &[
+                "pipeline: no pipeline is named \"careful\": none stands in pipelines; an array of stages is valid, too",
+            ],
+        ),
+        (
+            "pipeline = 'carful'\n[pipelines]\ncareful = ['priority']",
+            &["pipeline: no pipeline is named \"carful\"; valid: \"careful\", or an array of stages"],
+        ),
+        (
+            "pipelines = ['priority']",
+            &[
+                "pipelines: expected a table of pipelines by their names, such as { careful = [\"site-order\"] }, found an array",
+            ],
+        ),
+        ("pipeline = [{ margin = 3 }]", &["pipeline[0].stage: it is missing: the name of the stage"]),
+        ("pipeline = [{ stage = 'scor', margin = 3 }]", &[&named]),
+        (
+            "pipeline = [{ stage = 'class', atribute = 'a' }]",
+            &["pipeline[0].atribute: unknown key; valid here: stage, attribute"],
+        ),
+        (
+            "pipeline = [{ stage = 'software', at_least = 'new' }]",
+            &["pipeline[0].at_least: \"new\" is no version; one to three numbers with dots between are"],
+        ),
+        (
+            "pipeline = ['score']",
+            &[
+                "pipeline[0].attributes: it is missing: what counts, such as { cores = { worst = 0, best = 16 } }",
+            ],
+        ),
+        (
+            "pipeline = [{ stage = 'score', margin = 1001, attributes = {} }]",
+            &[
+                "pipeline[0].margin: the integer 1001 is out of range; 0 to 1000 is valid",
+                "pipeline[0].attributes: no attribute counts: at least one must have a weight above 0",
+            ],
+        ),
+        (
+            "pipeline = [{ stage = 'score', attributes = { cores = { worst = 1, best = 1 } } }]",
+            &["pipeline[0].attributes.cores: worst and best must be two different numbers"],
+        ),
+        (
+            "pipeline = [{ stage = 'score', attributes = { cores = { best = 'many', missing = 'bad' } } }]",
+            &[
+                "pipeline[0].attributes.cores.worst: it is missing: worst is the value that counts nothing, best the one that counts in full",
+                "pipeline[0].attributes.cores.best: expected a number, found \"many\"",
+                "pipeline[0].attributes.cores.missing: \"bad\" is not known; valid: \"worst\", \"middle\", \"ignored\", \"refused\"",
+            ],
+        ),
+        ("rules = 3", &["rules: expected an array of tables, [[rules]], found the integer 3"]),
+        (
+            "[[rules]]\nwen = 'startup'",
+            &[
+                "rules[0].when: it is missing: the cause, such as \"leader-lost\", or an array of causes",
+                "rules[0].pipeline: it is missing: an array of stages, or the name of one of the pipelines",
+                "rules[0].wen: unknown key; valid here: when, pipeline",
+            ],
+        ),
+        (
+            "[[rules]]\nwhen = ['startup', 'leaderlost']\npipeline = ['priority']",
+            &[
+                "rules[0].when[1]: \"leaderlost\" is not known; valid: \"startup\", \"member-joined\", \"leader-lost\", \"unhealthy\", \"suspected\", \"takeover-failed\", \"resigned\", \"switchover\", \"failover\", \"better-candidate\", \"tokens-raised\", \"slots-changed\", \"failure\"",
+            ],
+        ),
+        (
+            "[[rules]]\nwhen = []\npipeline = ['priority']",
+            &["rules[0].when: it is empty; name at least one cause"],
+        ),
+        (
+            "[[rules]]\nwhen = 'failure'\npipeline = ['priority']\n[[rules]]\nwhen = ['leader-lost', 'resigned']\npipeline = ['priority']",
+            &["rules[1].when: never asked: rules before this one name all of its causes"],
+        ),
+        (
+            "[[rules]]\nwhen = 'better-candidate'\npipeline = ['priority']",
+            &[
+                "rules[0].when: \"better-candidate\" moves nothing while failback is \"manual\"; set it to \"auto\"",
+            ],
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(wrong(text), *expected, "{text}");
+    }
+    let fine = "failback = 'auto'\n[[rules]]\nwhen = 'better-candidate'\npipeline = ['priority']";
+    assert!(stages(&read(fine), Cause::BetterCandidate).contains("failed-last priority"));
+}
