@@ -201,6 +201,7 @@ async fn change_all(mut members: impl Members, proxy: &Proxy, changes: usize) ->
             events: of(|c| c.bystander.events),
             to_server: of(|c| c.bystander.to_server),
             to_client: of(|c| c.bystander.to_client),
+            ended: false,
         },
     })
 }
@@ -209,6 +210,7 @@ fn change(before: &[Passed], after: &[Passed]) -> Change {
     let each: Vec<_> = after
         .iter()
         .enumerate()
+        .filter(|(_, now)| !now.ended)
         .map(|(at, now)| now.since(before.get(at).copied().unwrap_or_default()))
         .collect();
     let sum = |of: fn(&Passed) -> u64| each.iter().map(of).sum();
@@ -222,6 +224,7 @@ fn change(before: &[Passed], after: &[Passed]) -> Change {
             events: middle(|p| p.events),
             to_server: middle(|p| p.to_server),
             to_client: middle(|p| p.to_client),
+            ended: false,
         },
     }
 }

@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -46,6 +46,7 @@ struct Counters {
     to_client: AtomicU64,
     /// Beats and probes that have no answer yet.
     beats: Mutex<HashSet<i32>>,
+    ended: AtomicBool,
 }
 
 /// What has passed on one connection up to a moment, or between two.
@@ -55,6 +56,8 @@ pub(crate) struct Passed {
     pub(crate) events: u64,
     pub(crate) to_server: u64,
     pub(crate) to_client: u64,
+    /// The client has left it: who seeks a server tries one before its session begins.
+    pub(crate) ended: bool,
 }
 
 impl Passed {
@@ -64,6 +67,7 @@ impl Passed {
             events: self.events - before.events,
             to_server: self.to_server - before.to_server,
             to_client: self.to_client - before.to_client,
+            ended: self.ended,
         }
     }
 }
@@ -113,6 +117,7 @@ impl Proxy {
                 events: counters.events.load(Relaxed),
                 to_server: counters.to_server.load(Relaxed),
                 to_client: counters.to_client.load(Relaxed),
+                ended: counters.ended.load(Relaxed),
             })
             .collect()
     }
@@ -179,10 +184,11 @@ async fn pass(
     let mut frames = Frames::default();
     while let Ok(read) = from.read(&mut buffer).await {
         if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
-            return;
+            break;
         }
         frames.feed(&buffer[..read], |frame, bytes| count(&counters, frame, bytes));
     }
+    counters.ended.store(true, Relaxed);
 }
 
 /// Finds the frames in a stream: each begins with its length.
