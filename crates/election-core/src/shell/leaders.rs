@@ -15,7 +15,7 @@ use zk_session::{
     sleep_until,
 };
 
-use super::observer::ReadError;
+use super::{first::First, observer::ReadError};
 use crate::{
     engine::fencing_token,
     ids::{Ballot, MemberId, SiteId},
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// After how long something that could not be read is read again.
-const RETRY: Duration = Duration::from_millis(200);
+pub(super) const RETRY: Duration = Duration::from_millis(200);
 
 /// A leadership as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,8 @@ pub struct LeaderChange {
 
 /// Who leads an election and its changes: for clients that want to find the leader, or
 /// the leaders of all slots where there are several. It costs two watches, and one more
-/// for each further slot; no lease, and nothing that the members notice.
+/// for each further slot; in a queue one, of whoever is first. No lease, and nothing that
+/// the members notice.
 ///
 /// The stream never goes back: once a leadership was seen, no leadership of its slot with
 /// an older token is told any more, whatever a server that lags behind answers. What it
@@ -75,27 +76,47 @@ pub struct LeaderChange {
 pub struct Leaders {
     session: Session,
     paths: Paths,
-    /// Which places there are.
-    places: Awaited<ChildrenWatch, Observed<Option<Children>>>,
+    /// Which places there are, where there can be several.
+    places: Option<Awaited<ChildrenWatch, Observed<Option<Children>>>>,
     slots: BTreeMap<usize, Slot>,
 }
 
 /// One slot, from when its place was there first; the first one in any case.
 #[derive(Debug)]
 struct Slot {
-    place: Awaited<DataWatch, Observed<Option<Node>>>,
+    place: Awaited<Place, Seen>,
     /// What was seen and is not told yet, kept here so that nothing is lost to a caller
     /// who doesn't wait for it.
-    pending: Option<Observed<Option<Node>>>,
+    pending: Option<Seen>,
     /// The session that the last value was read on.
     epoch: Option<Epoch>,
     newest: u64,
     told: Option<Option<Leader>>,
 }
 
+/// What was seen of a place, on which session.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) epoch: Epoch,
+    /// The path and the znode of whoever holds it.
+    pub(super) holder: Option<(String, Node)>,
+}
+
+/// Where the holder of a place is found.
+enum Place {
+    /// At this path.
+    Znode(String, DataWatch),
+    Queue(First),
+}
+
 impl Slot {
     fn new(session: &Session, paths: &Paths, slot: usize) -> Self {
-        let place = session.watch_data(paths.place(slot));
+        let path = paths.place(slot);
+        let watch = session.watch_data(path.clone());
+        Self::at(Place::Znode(path, watch))
+    }
+
+    fn at(place: Place) -> Self {
         Self { place: Awaited::new(place), pending: None, epoch: None, newest: 0, told: None }
     }
 }
@@ -106,10 +127,18 @@ impl Leaders {
     pub fn follow(session: &Session, paths: Paths) -> Self {
         Self {
             session: session.clone(),
-            places: Awaited::new(session.watch_children(paths.leader())),
+            places: Some(Awaited::new(session.watch_children(paths.leader()))),
             slots: BTreeMap::from([(0, Slot::new(session, &paths, 0))]),
             paths,
         }
+    }
+
+    /// Follows an election of the recipe `queue`, in this crate's own format; in others'
+    /// formats nobody says whether it serves. There need not be such an election yet.
+    pub fn follow_queue(session: &Session, paths: Paths) -> Self {
+        let first = Place::Queue(First::new(session, &paths));
+        let slots = BTreeMap::from([(0, Slot::at(first))]);
+        Self { session: session.clone(), places: None, slots, paths }
     }
 
     /// Who leads a slot: of the first at the first call or soon after, of another one once
@@ -162,7 +191,7 @@ impl Leaders {
     /// Waits until something is seen at one of the places, or another place.
     async fn look(&mut self) -> Result<(), Closed> {
         poll_fn(|context| {
-            while let Poll::Ready(seen) = self.places.poll(context) {
+            while let Some(Poll::Ready(seen)) = self.places.as_mut().map(|places| places.poll(context)) {
                 let names = seen?.value.map(|children| children.names).unwrap_or_default();
                 let slots = names
                     .iter()
@@ -188,22 +217,25 @@ impl Leaders {
         &self,
         session: &Incarnation,
         slot: usize,
-        seen: &Observed<Option<Node>>,
+        seen: &Seen,
     ) -> Result<Option<(Current, u64)>, ReadError> {
-        let path = self.paths.place(slot);
         let known = self.slots.get(&slot).and_then(|s| s.epoch);
-        let node = if known.is_some_and(|known| known != seen.epoch) {
-            // Another session can begin on a server that lags behind the last one's.
-            session.barrier().await?;
-            session.get(&path).await?
-        } else {
-            seen.value.clone()
+        // Another session can begin on a server that lags behind the last one's.
+        let again = known.is_some_and(|known| known != seen.epoch);
+        let (path, node) = match &seen.holder {
+            Some((path, node)) if !again => (path.clone(), node.clone()),
+            None if !again => return Ok(None),
+            holder => {
+                let path = holder.as_ref().map_or_else(|| self.paths.place(slot), |(path, _)| path.clone());
+                session.barrier().await?;
+                let Some(node) = session.get(&path).await? else { return Ok(None) };
+                (path, node)
+            }
         };
-        let Some(node) = node else { return Ok(None) };
         let czxid = node.stat.czxid;
         let current = match Current::decode(&path, &node.data) {
             Ok(current) => current,
-            // In the recipe `single` it says nothing of a term.
+            // Without an elector it says nothing of a term.
             Err(error) => match (Contender::decode(&path, &node.data), Ballot::new("single-0000000000")) {
                 (Ok(contender), Ok(ballot)) => {
                     let current = contender.in_office(ballot, czxid);
@@ -268,9 +300,15 @@ trait Watching<T>: Sized {
     fn value(self) -> impl Future<Output = (Self, Result<T, Closed>)> + Send + 'static;
 }
 
-impl Watching<Observed<Option<Node>>> for DataWatch {
-    async fn value(mut self) -> (Self, Result<Observed<Option<Node>>, Closed>) {
-        let seen = self.next().await;
+impl Watching<Seen> for Place {
+    async fn value(mut self) -> (Self, Result<Seen, Closed>) {
+        let seen = match &mut self {
+            Self::Znode(path, watch) => watch
+                .next()
+                .await
+                .map(|seen| Seen { epoch: seen.epoch, holder: seen.value.map(|node| (path.clone(), node)) }),
+            Self::Queue(first) => first.next().await,
+        };
         (self, seen)
     }
 }

@@ -8,6 +8,7 @@
 
 mod contests;
 mod election;
+mod first;
 mod handler;
 mod leaders;
 mod observer;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use election_core::{
+    engine::{QueueFormat, Recipe},
     paths::Paths,
     record::{RequestKind, RequestState, Target},
     shell::{Leader, LeaderChange, Leaders},
@@ -25,8 +26,11 @@ struct Told(Arc<Mutex<Vec<LeaderChange>>>);
 impl Told {
     /// Follows in a task of its own, which ends with the test.
     fn follow(session: &Session, paths: &Paths) -> Self {
+        Self::by(Leaders::follow(session, paths.clone()))
+    }
+
+    fn by(mut leaders: Leaders) -> Self {
         let told = Self::default();
-        let mut leaders = Leaders::follow(session, paths.clone());
         let to = told.clone();
         tokio::spawn(async move {
             while let Ok(change) = leaders.next().await {
@@ -158,6 +162,49 @@ async fn all_slots_are_told(world: &World) {
     assert_eq!(late.all().cloned().collect::<Vec<_>>(), [before[0].clone(), after]);
 }
 
+/// In a queue too, from before there is one: whoever is first is told once it serves, and
+/// nobody else; those who come and go behind it are no news.
+async fn the_first_of_a_queue_is_told(world: &World) {
+    let proxy = Proxy::start_many(world.addresses()).await.unwrap();
+    let session = world.session(Some(&proxy)).await;
+    let told = Told::by(Leaders::follow_queue(&session, world.paths().clone()));
+    wait_for("nobody leads yet", SOON, || told.all() == [None]).await;
+    let stands = async |name: &str| {
+        let member = world.join(name, "here").await;
+        wait_for("it stands", SOON, || member.status().ballot.is_some()).await;
+        member
+    };
+    let one = stands("one").await;
+    wait_for("one is told", SOON, || told.last_is("one")).await;
+    assert!(one.leads());
+    let (two, three) = (stands("two").await, stands("three").await);
+    two.election().leave().await;
+    let count = told.all().len();
+    one.election().leave().await;
+    wait_for("three is told", SOON, || told.last_is("three")).await;
+    assert!(told.all()[count..].iter().flatten().all(|l| l.member.as_str() == "three"), "{:?}", told.all());
+    let last = told.all().last().unwrap().clone().unwrap();
+    assert_eq!(Some(last.fencing_token), three.status().fencing_token);
+    assert_eq!((last.slot, last.endpoint.as_deref()), (0, Some("three.example")));
+    // Its session ends while leadership moves on.
+    let four = stands("four").await;
+    let epoch = session.incarnation().unwrap().epoch();
+    proxy.black_hole(true);
+    three.election().leave().await;
+    wait_for("four leads", SOON, || four.leads()).await;
+    wait_for("its session is over", SOON, || session.incarnation().is_none_or(|i| i.epoch() != epoch)).await;
+    assert!(told.last_is("three"), "nothing is told while nothing can be read: {:?}", told.all());
+    proxy.black_hole(false);
+    let _ = proxy.cut().await;
+    wait_for("four is told", SOON, || told.last_is("four")).await;
+    four.election().leave().await;
+    wait_for("nobody leads any more", SOON, || told.all().last() == Some(&None)).await;
+    let five = stands("five").await;
+    wait_for("five is told", SOON, || told.last_is("five")).await;
+    assert!(five.leads());
+    told.assert_forwards();
+}
+
 /// Servers die, one at a time; the follower begins with a dead one in its list.
 async fn dead_servers(driver: DriverKind) {
     let ensemble = Ensemble::builder().servers(3).tick_time(TICK).start().await.unwrap();
@@ -225,4 +272,19 @@ async fn a_follower_works_over_dead_servers_with_zookeeper_client() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_works_over_dead_servers_with_zookeeper_async() {
     dead_servers(DriverKind::ZookeeperAsync).await;
+}
+
+async fn queue(driver: DriverKind) {
+    let recipe = Recipe::Queue(QueueFormat::Native);
+    the_first_of_a_queue_is_told(&World::with_recipe(driver, recipe).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_is_told_of_the_first_in_a_queue_with_zookeeper_client() {
+    queue(DriverKind::ZookeeperClient).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_is_told_of_the_first_in_a_queue_with_zookeeper_async() {
+    queue(DriverKind::ZookeeperAsync).await;
 }
