@@ -8,17 +8,13 @@
 mod common;
 
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::{eventually, soon, wait_for};
-use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use zk_session::{BootTime, CreateMode, DriverKind, Session, SessionState, lease_margin};
-use zk_testkit::Installation;
+use zk_testkit::{Ensemble, Mode, Network};
 
 /// Runs, each with a cut of its own, and in it two sessions of either driver: one keeps a lease, one only reads.
 const CUTS: usize = 20;
@@ -29,155 +25,6 @@ const SYNC_LIMIT: u32 = 50;
 const SERVERS: usize = 3;
 
 static ALONE: Mutex<()> = Mutex::const_new(());
-
-/// Three servers, each in a network namespace of its own; a bridge joins them, and this process to them.
-struct Network {
-    tag: String,
-    subnet: String,
-    dir: TempDir,
-    /// Clears everything away once its standard input ends, however this process ends.
-    janitor: Child,
-}
-
-impl Network {
-    fn build() -> Self {
-        let tag = format!("zks{}", std::process::id() % 1_000_000);
-        let subnet = format!("10.{}.{}", 100 + std::process::id() % 100, std::process::id() / 100 % 250);
-        let clear = format!(
-            "read _; for i in 1 2 3; do ip netns pids {tag}-$i | xargs -r kill -9; ip netns del {tag}-$i; \
-             ip link del {tag}v$i; done; ip link del {tag}"
-        );
-        let janitor = Command::new("sh")
-            .args(["-c", &clear])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let network = Self { tag, subnet, dir: tempfile::tempdir().unwrap(), janitor };
-        let (tag, subnet) = (&network.tag, &network.subnet);
-        run(&format!("ip link add name {tag} type bridge"));
-        run(&format!("ip addr add {subnet}.254/24 dev {tag}"));
-        run(&format!("ip link set {tag} up"));
-        for i in 1..=SERVERS {
-            run(&format!("ip netns add {tag}-{i}"));
-            run(&format!("ip link add name {tag}v{i} type veth peer name eth0 netns {tag}-{i}"));
-            run(&format!("ip link set {tag}v{i} master {tag} up"));
-            run(&format!("ip -n {tag}-{i} addr add {subnet}.{i}/24 dev eth0"));
-            run(&format!("ip -n {tag}-{i} link set eth0 up"));
-            run(&format!("ip -n {tag}-{i} link set lo up"));
-        }
-        network
-    }
-
-    fn start_server(&self, i: usize) {
-        let installation = Installation::find().unwrap();
-        let dir = self.dir.path().join(i.to_string());
-        std::fs::create_dir_all(dir.join("data")).unwrap();
-        std::fs::write(dir.join("data/myid"), i.to_string()).unwrap();
-        let tick = TICK.as_millis();
-        let mut config = format!("tickTime={tick}\ninitLimit=100\nsyncLimit={SYNC_LIMIT}\nclientPort=2181\n");
-        config += "maxSessionTimeout=60000\nmaxClientCnxns=0\n4lw.commands.whitelist=*\n";
-        config += &format!("dataDir={}\n", dir.join("data").display());
-        for server in 1..=SERVERS {
-            config += &format!("server.{server}={}.{server}:2888:3888\n", self.subnet);
-        }
-        std::fs::write(dir.join("zoo.cfg"), config).unwrap();
-        let log = std::fs::File::create(dir.join("log")).unwrap();
-        let child = Command::new("ip")
-            .args(["netns", "exec", &format!("{}-{i}", self.tag)])
-            .arg(installation.java())
-            .args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
-            .args(["-Dzookeeper.admin.enableServer=false", "-Dzookeeper.forceSync=no"])
-            .args(["-Dzookeeper.preAllocSize=4096", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"])
-            .arg("-cp")
-            .arg(installation.class_path())
-            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
-            .arg(dir.join("zoo.cfg"))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn();
-        // The janitor ends it.
-        drop(child.unwrap());
-    }
-
-    fn address(&self, i: usize) -> SocketAddr {
-        format!("{}.{i}:2181", self.subnet).parse().unwrap()
-    }
-
-    /// What the server says to one of its words, `None` if it says nothing.
-    async fn ask(&self, i: usize, word: &str) -> Option<String> {
-        let answer = tokio::time::timeout(Duration::from_secs(1), async {
-            let mut stream = TcpStream::connect(self.address(i)).await?;
-            stream.write_all(word.as_bytes()).await?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await?;
-            std::io::Result::Ok(answer)
-        });
-        answer.await.ok()?.ok()
-    }
-
-    /// What the server says it is, `None` if it serves nobody.
-    async fn mode(&self, i: usize) -> Option<String> {
-        let answer = self.ask(i, "srvr").await?;
-        answer.lines().find_map(|line| line.strip_prefix("Mode: ").map(str::to_owned))
-    }
-
-    /// Drops everything between that server and the other servers, and tells nobody.
-    fn cut_off(&self, i: usize) {
-        (1..=SERVERS).filter(|other| *other != i).for_each(|other| self.drop_packets(i, other));
-    }
-
-    /// Drops everything between that server and the clients.
-    fn cut_off_clients(&self, i: usize) {
-        self.drop_packets(i, 254);
-    }
-
-    fn drop_packets(&self, i: usize, other: usize) {
-        let (tag, other) = (&self.tag, format!("{}.{other}", self.subnet));
-        run(&format!("ip netns exec {tag}-{i} iptables -A INPUT -s {other} -j DROP"));
-        run(&format!("ip netns exec {tag}-{i} iptables -A OUTPUT -d {other} -j DROP"));
-    }
-
-    fn heal(&self, i: usize) {
-        run(&format!("ip netns exec {}-{i} iptables -F", self.tag));
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        drop(self.janitor.stdin.take());
-        let _ = self.janitor.wait();
-    }
-}
-
-fn attempt(command: &str) -> Result<(), String> {
-    let mut words = command.split_whitespace();
-    let output =
-        Command::new(words.next().unwrap()).args(words).output().map_err(|error| error.to_string())?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-    }
-}
-
-fn run(command: &str) {
-    attempt(command).unwrap_or_else(|error| panic!("{command}: {error}"));
-}
-
-/// Why this machine can't do it.
-fn missing() -> Option<String> {
-    let probe = format!("zksp{}", std::process::id());
-    let tried = attempt(&format!("ip netns add {probe}")).and_then(|()| {
-        let works = attempt(&format!("ip netns exec {probe} iptables -A INPUT -s 10.0.0.1 -j DROP"))
-            .and_then(|()| attempt(&format!("ip -n {probe} link add name bridge0 type bridge")))
-            .and_then(|()| attempt(&format!("ip -n {probe} link add name veth0 type veth peer name veth1")));
-        run(&format!("ip netns del {probe}"));
-        works
-    });
-    tried.err()
-}
 
 /// When the ensemble's leader has removed the ephemeral of a session.
 async fn expiry(observer: &Session, path: &str) -> JoinHandle<BootTime> {
@@ -241,8 +88,8 @@ async fn connect(driver: DriverKind, address: SocketAddr) -> Session {
 
 /// One run: sessions by a follower, which is cut off until they have expired, and what they believed meanwhile.
 /// Whether it showed what reads are worth; leases are judged in any case.
-async fn one_cut(network: &Network, follower: usize, observer: &Session, run: usize) -> bool {
-    let address = network.address(follower);
+async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, run: usize) -> bool {
+    let address = ensemble.server(follower).address();
     let (mut leases, mut readers, mut sessions) = (Vec::new(), Vec::new(), Vec::new());
     for driver in DriverKind::ALL {
         let session = connect(driver, address).await;
@@ -263,7 +110,7 @@ async fn one_cut(network: &Network, follower: usize, observer: &Session, run: us
         sessions.push(session);
     }
     let started = BootTime::now();
-    network.cut_off(follower);
+    ensemble.isolate(follower).unwrap();
     for (driver, lease, expiry) in leases {
         let (end, expired) =
             (soon("the end", lease).await.unwrap(), soon("the expiry", expiry).await.unwrap());
@@ -293,53 +140,43 @@ async fn one_cut(network: &Network, follower: usize, observer: &Session, run: us
             told.duration_since(expired)
         );
     }
-    network.heal(follower);
+    ensemble.rejoin(follower).unwrap();
     println!("run {run}: cut off for {:?}", BootTime::now().duration_since(started));
     for session in sessions {
         session.close(Duration::from_millis(500)).await;
     }
-    eventually("the server is back", || async {
-        network.mode(follower).await.as_deref() == Some("follower")
-    })
-    .await;
+    eventually("the server is back", || async { ensemble.mode(follower).await == Some(Mode::Follower) })
+        .await;
     // A session is a write: it is made only once the server hears of the others again.
     connect(DriverKind::default(), address).await.close(Duration::from_secs(5)).await;
     shown
 }
 
 /// Three servers that serve, those that follow first and the leader last. `None` on a machine that can't do it.
-async fn network() -> Option<(Network, [usize; SERVERS])> {
-    if let Some(why) = missing() {
-        assert!(std::env::var_os("CI").is_none(), "network namespaces are needed: {why}");
-        eprintln!("SKIPPED: no network namespaces on this machine ({why}), so nothing was shown here");
+async fn ensemble() -> Option<(Ensemble, [usize; SERVERS])> {
+    if !Network::available_or_skip() {
         return None;
     }
     common::log();
-    let network = Network::build();
-    (1..=SERVERS).for_each(|i| network.start_server(i));
-    let mut servers = [1, 2, 3];
-    let mut leader = None;
-    for i in servers {
-        eventually("the server serves", || async { network.mode(i).await.is_some() }).await;
-        if network.mode(i).await.as_deref() == Some("leader") {
-            leader = Some(i);
-        }
-    }
-    let leader = leader.unwrap();
+    let builder = Ensemble::builder().servers(SERVERS).in_namespaces(true);
+    let builder = builder.tick_time(TICK).init_limit(100).sync_limit(SYNC_LIMIT);
+    let ensemble = builder.session_timeouts(2 * TICK, Duration::from_secs(60)).start().await.unwrap();
+    let leader = ensemble.leader().await.unwrap();
+    let mut servers = [0, 1, 2];
     servers.sort_by_key(|i| *i == leader);
-    Some((network, servers))
+    Some((ensemble, servers))
 }
 
 #[tokio::test]
 async fn a_lease_is_over_by_its_margin_before_the_ensemble_expires_the_session() {
     let _alone = ALONE.lock().await;
-    let Some((network, [one, two, leader])) = network().await else { return };
-    let observer = common::builder(DriverKind::default(), network.address(leader)).tick_time(TICK);
+    let Some((ensemble, [one, two, leader])) = ensemble().await else { return };
+    let observer = common::builder(DriverKind::default(), ensemble.server(leader).address()).tick_time(TICK);
     let observer = observer.connect().await.unwrap();
     let (mut shown, mut run) = (0, 0);
     while shown < CUTS {
         assert!(run < CUTS + 5, "of {run} runs {shown} showed sessions that expired in time");
-        shown += usize::from(one_cut(&network, [one, two][run % 2], &observer, run).await);
+        shown += usize::from(one_cut(&ensemble, [one, two][run % 2], &observer, run).await);
         run += 1;
     }
 }
@@ -347,8 +184,7 @@ async fn a_lease_is_over_by_its_margin_before_the_ensemble_expires_the_session()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_whose_packets_are_dropped_is_left_in_time() {
     let _alone = ALONE.lock().await;
-    let Some((network, servers)) = network().await else { return };
-    let addresses = servers.map(|i| network.address(i).to_string()).join(",");
+    let Some((ensemble, servers)) = ensemble().await else { return };
     // The longest first, so that the short ones are the freshest when the links die.
     let cases = [60, 30, 10, 4, 2, 1]
         .into_iter()
@@ -356,7 +192,7 @@ async fn a_link_whose_packets_are_dropped_is_left_in_time() {
     let mut sessions = Vec::new();
     for (driver, timeout) in cases {
         for _ in 0..3 {
-            let builder = Session::builder(&addresses).driver(driver).tick_time(TICK);
+            let builder = Session::builder(ensemble.connect_string()).driver(driver).tick_time(TICK);
             let builder = builder.session_timeout(timeout).connect_timeout(Duration::from_secs(15));
             let session = builder.connect().await.unwrap();
             let living = session.active().await.unwrap();
@@ -367,7 +203,7 @@ async fn a_link_whose_packets_are_dropped_is_left_in_time() {
     // The server that has most of them is the one that their packets don't get to any more.
     let mut there = Vec::new();
     for i in servers {
-        let told = network.ask(i, "cons").await.unwrap();
+        let told = ensemble.admin(i, "cons").await.unwrap();
         let here =
             sessions.iter().filter(|(.., living)| told.contains(&format!("sid={},", living.session_id())));
         there.push((i, here.cloned().collect::<Vec<_>>()));
@@ -377,7 +213,7 @@ async fn a_link_whose_packets_are_dropped_is_left_in_time() {
     assert!(there.len() * SERVERS >= sessions.len());
     let mut all_states: Vec<_> = there.iter().map(|(_, _, session, _)| session.subscribe()).collect();
     all_states.iter_mut().for_each(watch::Receiver::mark_unchanged);
-    network.cut_off_clients(cut);
+    ensemble.server(cut).host().unwrap().cut_from(&[ensemble.network().unwrap().own_address()]).unwrap();
     let died = BootTime::now();
     let moves = there.into_iter().zip(all_states).map(|((driver, timeout, session, before), mut states)| {
         tokio::spawn(async move {
@@ -400,7 +236,7 @@ async fn a_link_whose_packets_are_dropped_is_left_in_time() {
     for moved in moves.collect::<Vec<_>>() {
         moved.await.unwrap();
     }
-    network.heal(cut);
+    ensemble.rejoin(cut).unwrap();
     for (.., session, _) in sessions {
         session.close(Duration::from_millis(500)).await;
     }

@@ -1,6 +1,7 @@
 //! What an ensemble can be told, and how it is put together.
 
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,12 +13,14 @@ use crate::links::Links;
 use crate::ports::{PortReservation, is_free};
 use crate::server::{Launch, Ports, Server};
 use crate::warden::Warden;
-use crate::{Error, Installation};
+use crate::{Error, Host, Installation, Network};
 
 /// Ports for each server: clients, the quorum, the election of its leader.
 const PORTS_EACH: usize = 3;
 /// How many sets of ports are tried before giving up.
 const ATTEMPTS: usize = 5;
+/// On a host of its own a server has ZooKeeper's usual ports.
+const USUAL_PORTS: [u16; PORTS_EACH] = [2181, 2888, 3888];
 /// What the servers log unless `ZK_TESTKIT_LOG` says otherwise.
 const LOG_LEVEL: &str = "warn";
 /// For releases of ZooKeeper that log through logback, which would write
@@ -56,6 +59,7 @@ pub struct Builder {
     settings: Vec<(String, String)>,
     jvm_flags: Vec<String>,
     breakable_links: bool,
+    in_namespaces: bool,
     start_within: Duration,
 }
 
@@ -75,6 +79,7 @@ impl Builder {
             settings: Vec::new(),
             jvm_flags: Vec::new(),
             breakable_links: false,
+            in_namespaces: false,
             start_within: Duration::from_secs(60),
         }
     }
@@ -166,6 +171,18 @@ impl Builder {
         self
     }
 
+    /// Give each server a network namespace with an address of its own, so that
+    /// [`Ensemble::isolate`] and [`Ensemble::unplug`] cut off any of them, the leader too, as
+    /// a broken network does: packets are dropped, and nobody is told. Clients in this process
+    /// reach the servers by [`Ensemble::connect_string`] as always; what else is to run on
+    /// hosts of that network gets one by [`Ensemble::network`]. Default false.
+    ///
+    /// Needs root, `ip` and `iptables-restore`: see [`Network`].
+    pub fn in_namespaces(mut self, in_namespaces: bool) -> Self {
+        self.in_namespaces = in_namespaces;
+        self
+    }
+
     /// How long starting may take. Default 60 s; a quiet machine needs one or two.
     pub fn start_within(mut self, within: Duration) -> Self {
         self.start_within = within;
@@ -237,6 +254,7 @@ impl Builder {
             temporary: None,
             ports: None,
             links: None,
+            network: None,
         });
         ensemble.leave_running();
         Ok(ensemble)
@@ -258,6 +276,13 @@ impl Builder {
         if self.detached && self.breakable_links {
             return refuse("detached servers outlive the proxies that breakable_links needs".to_owned());
         }
+        if self.in_namespaces && (self.detached || self.breakable_links || self.base_port.is_some()) {
+            return refuse(
+                "in_namespaces goes with none of detached (the namespaces end with this process), \
+                 breakable_links (they are) and base_port (each server has its own address)"
+                    .to_owned(),
+            );
+        }
         if self.detached && self.dir.is_none() {
             return refuse("detached needs a directory to find the servers by".to_owned());
         }
@@ -276,9 +301,21 @@ impl Builder {
     async fn assemble(&self, installation: Installation) -> Result<Ensemble, Error> {
         let (dir, temporary) = self.directory()?;
         self.refuse_running(&dir)?;
-        let (ports, reservation) = self.choose_ports()?;
-        let servers: Vec<Server> =
-            ports.iter().enumerate().map(|(index, ports)| Server::new(index, &dir, *ports)).collect();
+        let network = if self.in_namespaces { Some(Network::new()?) } else { None };
+        let mut hosts = Vec::new();
+        for _ in 0..self.servers {
+            hosts.push(network.as_ref().map(Network::host).transpose()?);
+        }
+        let (ports, reservation) = match &network {
+            Some(_) => (hosts.iter().flatten().map(usual_ports).collect(), None),
+            None => self.choose_ports()?,
+        };
+        let servers: Vec<Server> = hosts
+            .into_iter()
+            .zip(&ports)
+            .enumerate()
+            .map(|(index, (host, ports))| Server::new(index, &dir, *ports).on(host))
+            .collect();
         let launch = self.launch(installation, &dir)?;
         let links = if self.breakable_links { Some(Links::between(&ports).await?) } else { None };
         for server in &servers {
@@ -297,13 +334,14 @@ impl Builder {
             temporary,
             ports: reservation,
             links,
+            network,
         }))
     }
 
     /// Before the ports are looked at, which those servers would hold.
     fn refuse_running(&self, dir: &Path) -> Result<(), Error> {
         for index in 0..self.servers {
-            let server = Server::new(index, dir, Ports::default());
+            let server = Server::new(index, dir, Ports::NONE);
             server.adopt();
             if let Some(pid) = server.pid() {
                 return Err(Error::AlreadyRunning { server: index, pid });
@@ -347,6 +385,7 @@ impl Builder {
         let n = self.servers;
         (0..n)
             .map(|index| Ports {
+                ip: Ipv4Addr::LOCALHOST,
                 client: ports[index],
                 quorum: ports[n + 2 * index],
                 election: ports[n + 2 * index + 1],
@@ -385,7 +424,7 @@ impl Builder {
         line("syncLimit", &self.sync_limit);
         line("dataDir", &server.dir().join("data").display());
         line("clientPort", &server.ports().client);
-        line("clientPortAddress", &"127.0.0.1");
+        line("clientPortAddress", &server.ports().ip);
         line("maxClientCnxns", &0);
         if let Some((min, max)) = self.session_timeouts {
             line("minSessionTimeout", &min.as_millis());
@@ -396,7 +435,7 @@ impl Builder {
                 let detour = links.and_then(|links| links.port(server.index(), index));
                 let quorum = detour.unwrap_or(ports.quorum);
                 let key = format!("server.{}", index + 1);
-                line(&key, &format!("127.0.0.1:{quorum}:{}", ports.election));
+                line(&key, &format!("{}:{quorum}:{}", ports.ip, ports.election));
             }
         }
         for (key, value) in &self.settings {
@@ -404,6 +443,11 @@ impl Builder {
         }
         text
     }
+}
+
+fn usual_ports(host: &Host) -> Ports {
+    let [client, quorum, election] = USUAL_PORTS;
+    Ports { ip: host.ip(), client, quorum, election }
 }
 
 /// An ensemble of earlier in the same directory may have had more servers.
@@ -431,9 +475,10 @@ fn ports_in(config: &str, index: usize) -> Option<Ports> {
         })
     };
     let client = value("clientPort")?.parse().ok()?;
+    let ip = value("clientPortAddress")?.parse().ok()?;
     let Some(peer) = value(&format!("server.{}", index + 1)) else {
-        return Some(Ports { client, quorum: 0, election: 0 });
+        return Some(Ports { ip, client, quorum: 0, election: 0 });
     };
     let mut parts = peer.split(':').skip(1);
-    Some(Ports { client, quorum: parts.next()?.parse().ok()?, election: parts.next()?.parse().ok()? })
+    Some(Ports { ip, client, quorum: parts.next()?.parse().ok()?, election: parts.next()?.parse().ok()? })
 }

@@ -13,7 +13,7 @@ use crate::links::Links;
 use crate::ports::PortReservation;
 use crate::server::{Launch, Server};
 use crate::warden::Warden;
-use crate::{Error, Installation};
+use crate::{Error, Host, Installation, Network};
 
 /// How often a server is asked while something is awaited.
 const ASK_AGAIN: Duration = Duration::from_millis(25);
@@ -22,7 +22,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// For a process that was sent SIGKILL.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Real ZooKeeper servers on loopback, for as long as this value lives.
+/// Real ZooKeeper servers on loopback, or each in a network namespace of its own, for as long as this value lives.
 ///
 /// Dropping it ends every server by its pid (SIGKILL, some milliseconds) and
 /// removes the files, on panic too; if this process is killed instead, a helper
@@ -43,6 +43,7 @@ pub struct Ensemble {
     links: Option<Links>,
     _temporary: Option<TempDir>,
     _ports: Option<PortReservation>,
+    network: Option<Network>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +62,7 @@ pub(crate) struct Parts {
     pub(crate) temporary: Option<TempDir>,
     pub(crate) ports: Option<PortReservation>,
     pub(crate) links: Option<Links>,
+    pub(crate) network: Option<Network>,
 }
 
 impl Ensemble {
@@ -104,6 +106,7 @@ impl Ensemble {
             links: parts.links,
             _temporary: parts.temporary,
             _ports: parts.ports,
+            network: parts.network,
         }
     }
 
@@ -114,7 +117,7 @@ impl Ensemble {
         }
     }
 
-    /// What a client is given: `127.0.0.1:p1,127.0.0.1:p2,...`.
+    /// What a client is given: `address:port,address:port,...`, one for each server.
     #[must_use]
     pub fn connect_string(&self) -> String {
         let addresses: Vec<String> = self.addresses().iter().map(ToString::to_string).collect();
@@ -245,38 +248,63 @@ impl Ensemble {
         self.server(index).signal(Signal::SIGCONT)
     }
 
-    /// Cuts a follower off from the other servers, and not from its clients: those
-    /// go on being answered, from ever older data, until `syncLimit` ticks have
+    /// Cuts a server off from the other servers, and not from its clients: those of a
+    /// follower go on being answered, from ever older data, until `syncLimit` ticks have
     /// passed, while the others expire their sessions after the session timeout.
     /// Nothing is closed or refused; bytes just don't arrive.
     ///
-    /// The ensemble's leader should not be isolated but [paused](Self::pause): the
-    /// notices by which servers elect a leader still pass, so the others might
-    /// choose the isolated one again and again, and nobody would serve.
+    /// With [`breakable_links`](Builder::breakable_links) the ensemble's leader should not be
+    /// isolated but [paused](Self::pause): the notices by which servers elect a leader still
+    /// pass, so the others might choose the isolated one again and again, and nobody would
+    /// serve. [In namespaces](Builder::in_namespaces) nothing passes, and the others replace
+    /// it after `syncLimit` ticks.
     ///
     /// # Errors
-    /// [`Error::Settings`] unless built with
-    /// [`breakable_links`](Builder::breakable_links).
+    /// [`Error::Settings`] unless built with one of them; [`Error::NoNamespaces`] if
+    /// `iptables` refuses.
     pub fn isolate(&self, index: usize) -> Result<(), Error> {
-        self.set_isolated(index, true)
+        if let Some(host) = self.server(index).host() {
+            let others = self.servers.iter().filter_map(Server::host).map(Host::ip);
+            return host.cut_from(&others.filter(|ip| *ip != host.ip()).collect::<Vec<_>>());
+        }
+        self.links(index)?.isolate(index, true);
+        Ok(())
     }
 
-    /// Ends [`isolate`](Self::isolate). The server needs some seconds to find
-    /// its leader again; see [`wait_serving`](Self::wait_serving).
+    /// Pulls a server's cable: it is cut off from the other servers and from all clients. It
+    /// runs on, and nobody can ask it anything.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] unless built [`in_namespaces`](Builder::in_namespaces);
+    /// [`Error::NoNamespaces`] if `iptables` refuses.
+    pub fn unplug(&self, index: usize) -> Result<(), Error> {
+        self.server(index).host().ok_or_else(|| not_built_for("in_namespaces", "unplugged"))?.unplug()
+    }
+
+    /// Ends [`isolate`](Self::isolate) and [`unplug`](Self::unplug), and in namespaces any
+    /// other cut made at that server's [`host`](Server::host). The server needs some seconds to
+    /// find its leader again; see [`wait_serving`](Self::wait_serving).
     ///
     /// # Errors
     /// As there.
     pub fn rejoin(&self, index: usize) -> Result<(), Error> {
-        self.set_isolated(index, false)
+        if let Some(host) = self.server(index).host() {
+            return host.heal();
+        }
+        self.links(index)?.isolate(index, false);
+        Ok(())
     }
 
-    fn set_isolated(&self, index: usize, isolated: bool) -> Result<(), Error> {
-        let server = self.server(index).index();
-        let links = self.links.as_ref().ok_or_else(|| {
-            Error::Settings("only an ensemble with breakable_links can have a server isolated".to_owned())
-        })?;
-        links.isolate(server, isolated);
-        Ok(())
+    fn links(&self, index: usize) -> Result<&Links, Error> {
+        let _there_is_one = self.server(index);
+        self.links.as_ref().ok_or_else(|| not_built_for("in_namespaces or with breakable_links", "isolated"))
+    }
+
+    /// The network that the servers are on, for more hosts on it, if the ensemble was built
+    /// [`in_namespaces`](Builder::in_namespaces).
+    #[must_use]
+    pub fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
     }
 
     /// What a server says it is; `None` while it does not serve.
@@ -385,6 +413,10 @@ impl Ensemble {
     pub fn installation(&self) -> &Installation {
         &self.launch.installation
     }
+}
+
+fn not_built_for(settings: &str, what: &str) -> Error {
+    Error::Settings(format!("only an ensemble that is built {settings} can have a server {what}"))
 }
 
 impl Drop for Ensemble {

@@ -51,6 +51,13 @@ pub enum Error {
         address: std::net::IpAddr,
     },
 
+    /// This machine makes no network namespaces, or not for this user.
+    #[error("no network namespaces: {reason}")]
+    NoNamespaces {
+        /// Which command failed, what it said, and what helps.
+        reason: String,
+    },
+
     /// There is no such session, or no longer.
     #[error("there is no session 0x{session:x}")]
     NoSession {

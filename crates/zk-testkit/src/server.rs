@@ -12,7 +12,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
 use crate::error::Context as _;
-use crate::{Error, Installation};
+use crate::{Error, Host, Installation};
 
 /// How often a process is looked at while its end is awaited.
 const LOOK: Duration = Duration::from_millis(5);
@@ -21,12 +21,18 @@ const FREEZES_WITHIN: Duration = Duration::from_secs(10);
 /// Lines of the log that an error shows.
 const TAIL_LINES: usize = 25;
 
-/// The ports of one server, all on 127.0.0.1.
-#[derive(Debug, Clone, Copy, Default)]
+/// Where one server listens.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Ports {
+    pub(crate) ip: Ipv4Addr,
     pub(crate) client: u16,
     pub(crate) quorum: u16,
     pub(crate) election: u16,
+}
+
+impl Ports {
+    /// Those of a server that is not to be started.
+    pub(crate) const NONE: Self = Self { ip: Ipv4Addr::LOCALHOST, client: 0, quorum: 0, election: 0 };
 }
 
 /// One server of an [`Ensemble`](crate::Ensemble).
@@ -35,6 +41,7 @@ pub struct Server {
     index: usize,
     dir: PathBuf,
     ports: Ports,
+    host: Option<Host>,
     process: Mutex<Option<Process>>,
 }
 
@@ -47,7 +54,13 @@ enum Process {
 
 impl Server {
     pub(crate) fn new(index: usize, ensemble: &Path, ports: Ports) -> Self {
-        Self { index, dir: ensemble.join(format!("server-{index}")), ports, process: Mutex::new(None) }
+        let dir = ensemble.join(format!("server-{index}"));
+        Self { index, dir, ports, host: None, process: Mutex::new(None) }
+    }
+
+    /// The same server, to be run there.
+    pub(crate) fn on(self, host: Option<Host>) -> Self {
+        Self { host, ..self }
     }
 
     /// Its index in the ensemble, from 0. ZooKeeper's own id is one more.
@@ -59,7 +72,14 @@ impl Server {
     /// Where clients connect.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports.client))
+        SocketAddr::from((self.ports.ip, self.ports.client))
+    }
+
+    /// The host that it runs on, if the ensemble was built
+    /// [`in_namespaces`](crate::Builder::in_namespaces).
+    #[must_use]
+    pub fn host(&self) -> Option<&Host> {
+        self.host.as_ref()
     }
 
     /// Its process, `None` while it is stopped.
@@ -117,7 +137,10 @@ impl Server {
             .open(&log)
             .context(|| format!("cannot open {}", log.display()))?;
         let err = out.try_clone().context(|| format!("cannot open {} twice", log.display()))?;
-        let mut command = Command::new("/bin/sh");
+        let mut command = match &self.host {
+            Some(host) => host.command("/bin/sh"),
+            None => Command::new("/bin/sh"),
+        };
         command
             // The pid file is there before Java is, whoever dies in between.
             .args(["-c", "echo $$ >pid && exec \"$@\"", "zookeeper"])

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use support::RawClient;
 use tokio::time::timeout;
-use zk_testkit::{Ensemble, Error};
+use zk_testkit::{Builder, Ensemble, Error, Network};
 
 const TICK: Duration = Duration::from_millis(200);
 /// In ticks: four seconds.
@@ -18,14 +18,20 @@ const A_WHILE: Duration = Duration::from_millis(500);
 
 #[tokio::test]
 async fn an_isolated_follower_answers_reads_and_takes_no_writes() {
-    let ensemble = Ensemble::builder()
-        .servers(3)
-        .tick_time(TICK)
-        .sync_limit(SYNC_LIMIT)
-        .breakable_links(true)
-        .start()
-        .await
-        .unwrap();
+    let test = answers_reads_and_takes_no_writes(Ensemble::builder().breakable_links(true));
+    timeout(4 * SOON, test).await.expect("nothing hangs");
+}
+
+#[tokio::test]
+async fn so_does_one_in_a_namespace() {
+    if Network::available_or_skip() {
+        let test = answers_reads_and_takes_no_writes(Ensemble::builder().in_namespaces(true));
+        timeout(4 * SOON, test).await.expect("nothing hangs");
+    }
+}
+
+async fn answers_reads_and_takes_no_writes(builder: Builder) {
+    let ensemble = builder.servers(3).tick_time(TICK).sync_limit(SYNC_LIMIT).start().await.unwrap();
     let leader = ensemble.leader().await.unwrap();
     let follower = (0..3).find(|index| *index != leader).unwrap();
     let address = |index: usize| ensemble.server(index).address();
@@ -58,7 +64,9 @@ async fn an_isolated_follower_answers_reads_and_takes_no_writes() {
 }
 
 #[tokio::test]
-async fn only_breakable_links_can_be_broken() {
+async fn without_either_nothing_can_be_cut() {
     let ensemble = Ensemble::start(1).await.unwrap();
-    assert!(matches!(ensemble.isolate(0), Err(Error::Settings(_))));
+    for refused in [ensemble.isolate(0), ensemble.unplug(0), ensemble.rejoin(0)] {
+        assert!(matches!(refused, Err(Error::Settings(what)) if what.contains("in_namespaces")));
+    }
 }

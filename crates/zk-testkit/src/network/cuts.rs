@@ -1,0 +1,49 @@
+//! What a host is cut off from, as rules for its packets.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+use super::host::INTERFACE;
+
+/// Whom a host neither hears nor reaches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Cuts {
+    pub(super) everybody: bool,
+    pub(super) some: BTreeSet<Ipv4Addr>,
+}
+
+impl Cuts {
+    /// The whole table of `iptables-restore`, which takes the place of the one before in one step.
+    pub(super) fn table(&self) -> String {
+        let mut table =
+            "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n".to_owned();
+        if self.everybody {
+            // Not what it tells itself.
+            let _ = writeln!(table, "-A INPUT -i {INTERFACE} -j DROP\n-A OUTPUT -o {INTERFACE} -j DROP");
+        }
+        for other in &self.some {
+            let _ = writeln!(table, "-A INPUT -s {other} -j DROP\n-A OUTPUT -d {other} -j DROP");
+        }
+        table + "COMMIT\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_without_cuts_drops_nothing() {
+        assert!(!Cuts::default().table().contains("DROP"));
+    }
+
+    #[test]
+    fn both_directions_are_cut() {
+        let cuts = Cuts { some: [Ipv4Addr::new(198, 18, 0, 2)].into(), ..Cuts::default() };
+        let table = cuts.table();
+        assert!(table.contains("-A INPUT -s 198.18.0.2 -j DROP\n"), "{table}");
+        assert!(table.contains("-A OUTPUT -d 198.18.0.2 -j DROP\n"), "{table}");
+        assert!(table.ends_with("COMMIT\n"), "{table}");
+    }
+}

@@ -1,0 +1,90 @@
+//! The programs that make namespaces.
+
+use std::io::{self, Write as _};
+use std::process::{Command, Output, Stdio};
+
+use nix::unistd::Uid;
+
+use crate::Error;
+
+/// Runs a command and gives what it said.
+pub(super) fn run(words: &[&str]) -> Result<String, Error> {
+    feed(words, "")
+}
+
+/// The same, for `ip` in a namespace.
+pub(super) fn on_host(namespace: &str, words: &[&str]) -> Result<String, Error> {
+    run(&[&["ip", "-n", namespace], words].concat())
+}
+
+/// Runs a command that reads `input`, and gives what it said.
+pub(super) fn feed(words: &[&str], input: &str) -> Result<String, Error> {
+    let refused = |said: &str| refusal(&format!("`{}`", words.join(" ")), said);
+    let output = output(words, input).map_err(|error| refused(&error.to_string()))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    Err(match String::from_utf8_lossy(&said).trim() {
+        "" => refused(&output.status.to_string()),
+        said => refused(said),
+    })
+}
+
+fn output(words: &[&str], input: &str) -> io::Result<Output> {
+    let (program, args) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that has ended already reads nothing; its status says why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    child.wait_with_output()
+}
+
+/// What a command that failed said, and what helps.
+pub(super) fn refusal(what: &str, said: &str) -> Error {
+    let said = said.trim();
+    Error::NoNamespaces { reason: format!("{what}: {said}; {}", advice(said, Uid::effective().is_root())) }
+}
+
+fn advice(said: &str, root: bool) -> &'static str {
+    if ["not found", "No such file or directory"].iter().any(|missing| said.contains(missing)) {
+        "if the program is not there, on Debian: apt-get install iproute2 iptables"
+    } else if !root {
+        "that takes root: run the tests as root, by `sudo -E env PATH=\"$PATH\" cargo test` for instance"
+    } else {
+        "in a container it takes the capabilities NET_ADMIN and SYS_ADMIN: \
+         docker run --cap-add NET_ADMIN --cap-add SYS_ADMIN ..."
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        assert!(
+            advice("exec of \"iptables-restore\" failed: No such file or directory", true)
+                .contains("apt-get")
+        );
+        assert!(advice("sh: 1: ip: not found", false).contains("apt-get"));
+        assert!(
+            advice("mount --make-shared /run/netns failed: Operation not permitted", false).contains("sudo")
+        );
+        assert!(
+            advice("mount --make-shared /run/netns failed: Operation not permitted", true)
+                .contains("--cap-add")
+        );
+    }
+
+    #[test]
+    fn what_failed_is_named() {
+        let said = run(&["ip", "no-such-object"]).unwrap_err().to_string();
+        assert!(said.contains("`ip no-such-object`"), "{said}");
+        let said = run(&["no-such-program"]).unwrap_err().to_string();
+        assert!(said.contains("`no-such-program`") && said.contains("apt-get"), "{said}");
+    }
+}
