@@ -12,7 +12,7 @@ use common::{Bed, PATIENCE, builder, eventually, soon, wait_for};
 use zk_session::{CreateMode, DriverKind, Epoch, OpError, SessionState};
 use zk_testkit::Op;
 
-for_each_driver!(
+on_each_server!(
     hundreds_of_tasks_on_one_thread_all_get_their_answers,
     much_data_and_many_cuts_leave_nothing_hanging,
     watches_that_nobody_reads_hold_nobody_up,

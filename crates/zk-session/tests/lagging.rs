@@ -12,7 +12,7 @@ use common::{PATIENCE, builder_for, eventually, soon, wait_state};
 use zk_session::{CreateMode, DriverKind, Incarnation, OpError, Session};
 use zk_testkit::{Op, Which};
 
-for_each_driver!(
+on_each_server!(
     a_tree_that_the_server_at_hand_does_not_know_yet_is_deleted,
     a_tree_is_deleted_in_the_life_that_it_has_by_now,
     a_deletion_that_never_arrived_is_not_claimed_for_what_stood_there_before,
@@ -49,11 +49,11 @@ impl Lag {
 
     /// From now on the follower goes on answering from what it knows.
     fn begin(&self) {
-        self.three.ensemble.isolate(self.follower).unwrap();
+        self.three.servers.isolate(self.follower).unwrap();
     }
 
     fn end(&self) {
-        self.three.ensemble.rejoin(self.follower).unwrap();
+        self.three.servers.rejoin(self.follower).unwrap();
     }
 
     async fn done(self) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::{Bed, PATIENCE, TIMEOUT, soon, wait_state};
 use zk_session::{CloseOutcome, CreateMode, DriverKind, Epoch, OpError, SessionState};
 
-for_each_driver!(
+on_each_server!(
     much_that_is_written_to_a_dead_link_ends_in_time_and_stalls_nothing,
     without_a_connection_an_operation_ends_in_time_and_is_never_done,
     once_closing_is_acknowledged_the_ephemerals_are_gone,

@@ -9,31 +9,19 @@ mod common;
 
 use std::time::Duration;
 
-use common::{TICK, TIMEOUT, builder, soon, wait_for, wait_state};
+use common::three::three_servers;
+use common::{TIMEOUT, builder, soon, wait_for, wait_state};
 use zk_session::{BootTime, CreateMode, DriverKind, SessionState, sleep_until};
-use zk_testkit::{Ensemble, Mode, Proxy};
+use zk_testkit::Proxy;
 
-for_each_driver!(a_lease_ends_before_the_rest_of_the_ensemble_expires_the_session);
+on_each_server!(a_lease_ends_before_the_rest_of_the_ensemble_expires_the_session);
 
 async fn a_lease_ends_before_the_rest_of_the_ensemble_expires_the_session(driver: DriverKind) {
     // The follower believes in its connection for five times the session timeout.
-    let ensemble = Ensemble::builder()
-        .servers(3)
-        .tick_time(TICK)
-        .sync_limit(40)
-        .breakable_links(true)
-        .start()
-        .await
-        .unwrap();
-    let mut follower = None;
-    for server in 0..3 {
-        if ensemble.mode(server).await == Some(Mode::Follower) {
-            follower = Some(server);
-        }
-    }
-    let follower = follower.expect("a follower");
-    let leader = ensemble.leader().await.expect("a leader");
-    let addresses = ensemble.addresses();
+    let servers = three_servers(40).await;
+    let leader = servers.leader().await.expect("a leader");
+    let follower = (leader + 1) % 3;
+    let addresses = servers.addresses();
     let proxy = Proxy::start(addresses[follower]).await.unwrap();
     let session = builder(driver, proxy.addr()).connect().await.unwrap();
     let observer = builder(DriverKind::default(), addresses[leader]).connect().await.unwrap();
@@ -45,7 +33,7 @@ async fn a_lease_ends_before_the_rest_of_the_ensemble_expires_the_session(driver
     let keeper = session.keep_lease();
     wait_for(&mut keeper.subscribe(), "a lease", Option::is_some).await;
 
-    ensemble.isolate(follower).unwrap();
+    servers.isolate(follower).unwrap();
     let cut = BootTime::now();
     let watching = tokio::spawn(async move {
         while gone.next().await.unwrap().value.is_some() {}

@@ -64,4 +64,38 @@ impl Servers {
             Self::InProcess(server) => server.addresses(),
         }
     }
+
+    /// The index of the server that leads, `None` while none does.
+    pub async fn leader(&self) -> Option<usize> {
+        match self {
+            Self::Apache(ensemble) => ensemble.leader().await,
+            Self::InProcess(server) => Some(server.leader()),
+        }
+    }
+
+    /// Cuts a follower off from the other servers, and not from its clients.
+    ///
+    /// # Errors
+    /// As [`Ensemble::isolate`] and [`TestServer::isolate`]: Apache ZooKeeper has to be built
+    /// for it.
+    pub fn isolate(&self, index: usize) -> Result<(), Error> {
+        match self {
+            Self::Apache(ensemble) => ensemble.isolate(index),
+            Self::InProcess(server) => server.isolate(index),
+        }
+    }
+
+    /// Ends [`isolate`](Self::isolate).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rejoin(&self, index: usize) -> Result<(), Error> {
+        match self {
+            Self::Apache(ensemble) => ensemble.rejoin(index),
+            Self::InProcess(server) => {
+                server.rejoin(index);
+                Ok(())
+            }
+        }
+    }
 }

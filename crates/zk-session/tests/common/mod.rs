@@ -183,7 +183,7 @@ macro_rules! for_each_driver {
 }
 
 /// Each test for each driver, on Apache ZooKeeper and on the server in this process. For tests whose only servers are
-/// those of [`Bed`]. What stands after a semicolon runs on Apache ZooKeeper alone.
+/// those of [`Bed`] or [`Three`](three::Three). What stands after a semicolon runs on Apache ZooKeeper alone.
 #[macro_export]
 macro_rules! on_each_server {
     ($($name:ident),+ $(; $($real:ident),+)? $(,)?) => {

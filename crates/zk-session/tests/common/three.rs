@@ -1,33 +1,34 @@
 //! Three servers, of which some can be made to lag behind.
 
 use zk_session::{DriverKind, Session};
-use zk_testkit::{Ensemble, Proxy};
+use zk_testkit::{Ensemble, Proxy, ServerKind, Servers, TestServer};
 
-use super::{TICK, builder};
+use super::{TICK, builder, server_kind};
 
 /// Three servers, each behind a proxy of its own.
 pub struct Three {
-    pub ensemble: Ensemble,
+    pub servers: Servers,
     pub proxies: Vec<Proxy>,
     pub leader: usize,
 }
 
 impl Three {
     pub async fn start() -> Self {
-        let ensemble = Ensemble::builder()
-            .servers(3)
-            .tick_time(TICK)
-            .sync_limit(20)
-            .breakable_links(true)
-            .start()
-            .await
-            .unwrap();
+        let servers = three_servers(20).await;
         let mut proxies = Vec::new();
-        for address in ensemble.addresses() {
+        for address in servers.addresses() {
             proxies.push(Proxy::start(address).await.unwrap());
         }
-        let leader = ensemble.leader().await.expect("a leader");
-        Self { ensemble, proxies, leader }
+        let leader = servers.leader().await.expect("a leader");
+        Self { servers, proxies, leader }
+    }
+
+    /// Where only real ones will do.
+    pub fn ensemble(&self) -> &Ensemble {
+        match &self.servers {
+            Servers::Apache(ensemble) => ensemble,
+            Servers::InProcess(_) => panic!("this test is for Apache ZooKeeper"),
+        }
     }
 
     /// All three, through their proxies.
@@ -50,7 +51,21 @@ impl Three {
 
     /// A session past the proxies, with the leader alone: what it has written the others may not know yet.
     pub async fn observer(&self) -> Session {
-        let leader = self.ensemble.addresses()[self.leader];
+        let leader = self.servers.addresses()[self.leader];
         builder(DriverKind::default(), leader).connect().await.unwrap()
+    }
+}
+
+/// Three servers whose followers can be cut off from the others, and go on for so many ticks.
+pub async fn three_servers(sync_limit: u32) -> Servers {
+    match server_kind() {
+        ServerKind::Apache => {
+            let builder = Ensemble::builder().servers(3).tick_time(TICK).sync_limit(sync_limit);
+            Servers::Apache(Box::new(builder.breakable_links(true).start().await.unwrap()))
+        }
+        ServerKind::InProcess => {
+            let builder = TestServer::builder().servers(3).tick_time(TICK).sync_limit(sync_limit);
+            Servers::InProcess(builder.start().await.unwrap())
+        }
     }
 }
