@@ -42,7 +42,12 @@ async fn what_ends_by_itself_ends_in_virtual_time() {
     let mut client = RawClient::connect(server.addresses()[0]).await.unwrap();
     client.create_container("/box").await.unwrap();
     client.create("/box/x").await.unwrap();
-    time::sleep(2 * HOUR).await;
+    let ttl_ms = i64::try_from((HOUR + HOUR / 2).as_millis()).unwrap();
+    assert_eq!(client.create_ttl("/for-a-while", ttl_ms).await.unwrap().error, 0);
+    time::sleep(HOUR + HOUR / 4).await;
+    assert!(server.data(0, "/for-a-while").is_some(), "its time is not up");
+    time::sleep(HOUR).await;
+    assert!(server.data(0, "/for-a-while").is_none());
     assert!(server.data(0, "/box").is_some(), "it has a child");
     // The session is over by now; somebody else takes the child away.
     let mut client = RawClient::connect(server.addresses()[0]).await.unwrap();

@@ -14,6 +14,9 @@ const DELETE: i32 = 2;
 const CREATE_CONTAINER: i32 = 19;
 /// The flags of a container.
 const CONTAINER: i32 = 4;
+const CREATE_TTL: i32 = 21;
+/// The flags of a znode that ends by itself.
+const PERSISTENT_WITH_TTL: i32 = 5;
 const EXISTS: i32 = 3;
 const PING: i32 = 11;
 const PING_XID: i32 = -2;
@@ -56,6 +59,14 @@ impl RawClient {
 
     pub(crate) async fn create_container(&mut self, path: &str) -> io::Result<Reply> {
         let xid = self.request(CREATE_CONTAINER, &create_body(path, CONTAINER)).await?;
+        self.reply_to(xid).await
+    }
+
+    /// A znode that ends when nobody has changed it for so long.
+    pub(crate) async fn create_ttl(&mut self, path: &str, ttl_ms: i64) -> io::Result<Reply> {
+        let mut body = create_body(path, PERSISTENT_WITH_TTL);
+        body.extend(ttl_ms.to_be_bytes());
+        let xid = self.request(CREATE_TTL, &body).await?;
         self.reply_to(xid).await
     }
 
