@@ -219,7 +219,7 @@ impl Underway<'_> {
         let config = self.operator.config.policy_of(&self.job);
         // What a job needs to stop is for workers to know.
         let policy = config.engine(Duration::ZERO, false);
-        let strategy = config.sites().strategy();
+        let strategy = config.strategy();
         operator::force(
             &self.operator.session,
             &self.paths,

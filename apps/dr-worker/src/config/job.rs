@@ -10,7 +10,7 @@ use crate::job::{Hook, Hooks, JobSpec, ReadyProbe, RestartPolicy, StopSignal};
 
 /// `[job.NAME]`: a program that runs on the leader, and the election that decides
 /// who that is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct JobConfig {
     /// How the leader is found.
     pub recipe: Recipe,

@@ -34,7 +34,7 @@ use reader::{Findings, Section};
 use timing::Timing;
 
 /// All that a worker needs to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Who it is.
     pub node: NodeConfig,
@@ -126,7 +126,7 @@ fn problem_at(shown: &[Shown], key: &str, message: &str) -> Problems {
 
 /// All that an operator's command needs to know; it runs without a node or a job of
 /// its own, so that a mistake in those never stands in an operator's way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct OperatorConfig {
     /// Where the ensemble is.
     pub zookeeper: ZooKeeperConfig,

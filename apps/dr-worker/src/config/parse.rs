@@ -245,6 +245,45 @@ impl Parse for BTreeMap<String, String> {
     }
 }
 
+/// As it stands, for whoever knows what it means.
+impl Parse for strategies::spec::Value {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        let inside = |value: &Node| Self::parse(value);
+        Ok(match node.structured() {
+            Value::Text(text) | Value::String(text) => Self::Text(text),
+            Value::Integer(number) => Self::Whole(number),
+            Value::Float(number) => Self::Number(number),
+            Value::Bool(yes) => Self::Bool(yes),
+            Value::Array(elements) => Self::List(elements.iter().map(inside).collect::<Result<_, _>>()?),
+            Value::Table(entries) => {
+                let entry = |(key, value): (String, Node)| Ok((key, inside(&value)?));
+                Self::Table(entries.into_iter().map(entry).collect::<Result<_, Mismatch>>()?)
+            }
+        })
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Text(text) => quoted(text),
+            Self::Whole(number) => number.to_string(),
+            Self::Number(number) => toml_edit::Value::from(*number).to_string(),
+            Self::Bool(yes) => yes.to_string(),
+            Self::List(all) => {
+                let all: Vec<_> = all.iter().map(Self::show).collect();
+                format!("[{}]", all.join(", "))
+            }
+            Self::Table(all) if all.is_empty() => "{}".to_owned(),
+            Self::Table(all) => {
+                let entry = |(key, value): (&String, &Self)| {
+                    format!("{} = {}", toml_edit::Key::new(key), value.show())
+                };
+                let all: Vec<_> = all.iter().map(entry).collect();
+                format!("{{ {} }}", all.join(", "))
+            }
+        }
+    }
+}
+
 /// An enum of words; those of a later version are refused as such.
 macro_rules! choice {
     (

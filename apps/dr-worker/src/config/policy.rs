@@ -1,12 +1,12 @@
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use election_core::{SiteId, engine::Policy, record::MAX_SLOTS};
-use strategies::SitePolicy;
+use election_core::{SiteId, engine::Policy, record::MAX_SLOTS, strategy::Strategy};
+use strategies::{PolicySpec, spec::Value};
 
 use super::{parse::choice, reader::Section};
 
 /// `[policy]`, or `[job.NAME.policy]` over it: when and where leadership moves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PolicyConfig {
     /// In order of preference.
     pub sites: Vec<SiteId>,
@@ -41,6 +41,10 @@ pub struct PolicyConfig {
     pub slots: u32,
     /// Where the leaders of several slots stand.
     pub spread: Spread,
+    /// What is set of the keys that say who should lead, here or in what this goes over.
+    pub(super) set: BTreeMap<String, Value>,
+    /// What these keys come to.
+    pub(super) spec: PolicySpec,
 }
 
 /// At most so many takeovers in so long.
@@ -118,12 +122,14 @@ impl Default for PolicyConfig {
             suspect_after: Duration::from_millis(500),
             slots: 1,
             spread: Spread::None,
+            set: BTreeMap::new(),
+            spec: PolicySpec::default(),
         }
     }
 }
 
 /// What only an elector heeds.
-const DECISIONS: [&str; 11] = [
+const DECISIONS: [&str; 15] = [
     "sites",
     "on_leader_failure",
     "failback",
@@ -135,7 +141,14 @@ const DECISIONS: [&str; 11] = [
     "acquire_timeout",
     "fast_failover",
     "suspect_after",
+    "preset",
+    "pipeline",
+    "pipelines",
+    "rules",
 ];
+
+/// What is read by the crate that carries it out.
+const WHOLE: [&str; 4] = ["preset", "pipeline", "pipelines", "rules"];
 
 /// A day: a longer wait than that is a mistake in the unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -145,23 +158,8 @@ const SHORTEST_SUSPICION: Duration = Duration::from_millis(100);
 
 impl PolicyConfig {
     /// Who should lead.
-    pub fn sites(&self) -> SitePolicy {
-        SitePolicy {
-            sites: self.sites.clone(),
-            on_leader_failure: match self.on_leader_failure {
-                OnLeaderFailure::OtherSite => strategies::OnLeaderFailure::OtherSite,
-                OnLeaderFailure::PreferOrder => strategies::OnLeaderFailure::PreferOrder,
-                OnLeaderFailure::SameSiteFirst => strategies::OnLeaderFailure::SameSiteFirst,
-            },
-            failback: match self.failback {
-                Failback::Manual => strategies::Failback::Manual,
-                Failback::Auto => strategies::Failback::Auto,
-            },
-            spread: match self.spread {
-                Spread::None => strategies::Spread::None,
-                Spread::Sites => strategies::Spread::Sites,
-            },
-        }
+    pub fn strategy(&self) -> Arc<dyn Strategy> {
+        self.spec.strategy()
     }
 
     /// How the election behaves for a job that needs `stop_budget` to end; `fenced` if its
@@ -208,11 +206,12 @@ impl PolicyConfig {
         let watchdog = SECOND..=DAY;
         let sites: Vec<SiteId> = section.or("sites", base.sites.clone());
         for (index, site) in sites.iter().enumerate() {
-            if sites[..index].contains(site) {
+            // What a job has from [policy] is complained of there.
+            if section.has("sites") && sites[..index].contains(site) {
                 section.problem("sites", format!("{:?} is listed twice", site.as_str()));
             }
         }
-        let policy = Self {
+        let mut policy = Self {
             sites,
             on_leader_failure: section.or("on_leader_failure", base.on_leader_failure),
             failback: section.or("failback", base.failback),
@@ -238,7 +237,10 @@ impl PolicyConfig {
             suspect_after: section.duration("suspect_after", base.suspect_after, SHORTEST_SUSPICION..=DAY),
             slots: section.or("slots", base.slots),
             spread: section.or("spread", base.spread),
+            set: base.set.clone(),
+            spec: base.spec.clone(),
         };
+        policy.read_who(section);
         // What a job has from [policy] is complained of there.
         let own = policy.slots != base.slots;
         if own && !(1..=MAX_SLOTS).contains(&(policy.slots as usize)) {
@@ -250,5 +252,43 @@ impl PolicyConfig {
         }
         section.not_yet(&["failback_windows"]);
         policy
+    }
+
+    /// Who should lead: all keys about it are read together, as the crate that knows what goes
+    /// with what wants them.
+    fn read_who(&mut self, section: &mut Section<'_>) {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let mut sites = Vec::new();
+        for site in self.sites.iter().map(|site| text(site.as_str())) {
+            // One that is listed twice has been complained of.
+            if !sites.contains(&site) {
+                sites.push(site);
+            }
+        }
+        let own = [
+            ("sites", Value::List(sites)),
+            ("on_leader_failure", text(self.on_leader_failure.as_str())),
+            ("failback", text(self.failback.as_str())),
+            ("spread", text(self.spread.as_str())),
+        ];
+        let own = own.into_iter().filter(|(key, _)| section.has(key));
+        let mut news: BTreeMap<_, _> = own.map(|(key, value)| (key.to_owned(), value)).collect();
+        for key in WHOLE {
+            news.extend(section.optional::<Value>(key).map(|value| (key.to_owned(), value)));
+        }
+        if news.is_empty() {
+            return;
+        }
+        // One takes the place of the other that stands in what this goes over.
+        for (one, other) in [("preset", "pipeline"), ("pipeline", "preset")] {
+            if news.contains_key(one) {
+                self.set.remove(other);
+            }
+        }
+        self.set.extend(news);
+        match PolicySpec::read(&self.set) {
+            Ok(spec) => self.spec = spec,
+            Err(error) => error.iter().for_each(|wrong| section.problem_within(&wrong.path, &wrong.message)),
+        }
     }
 }

@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
+use strategies::spec::Step;
+
 use super::{
     parse::Parse,
     problem::Problem,
@@ -237,6 +239,29 @@ impl<'a> Section<'a> {
     pub(super) fn problem(&mut self, key: &str, message: impl Into<String>) {
         let origin = self.table.get(key).map_or_else(|| self.origin.clone(), |node| node.origin.clone());
         let full = self.key(key);
+        self.findings.problems.push(Problem::with_key(&origin, full, message));
+    }
+
+    /// Reports a problem with what stands inside of the value of a key.
+    pub(super) fn problem_within(&mut self, path: &[Step], message: &str) {
+        let Some(Step::Key(key)) = path.first() else { return self.problem_here(message) };
+        let (mut full, mut node) = (self.key(key), self.table.get(key).cloned());
+        let mut origin = node.as_ref().map_or_else(|| self.origin.clone(), |node| node.origin.clone());
+        for step in &path[1..] {
+            let inside = node.map(|node| node.structured());
+            node = match (step, inside) {
+                (Step::Key(key), Some(Value::Table(table))) => table.get(key).cloned(),
+                (Step::Place(place), Some(Value::Array(array))) => array.get(*place).cloned(),
+                _ => None,
+            };
+            match step {
+                Step::Key(key) => full.push_str(&format!(".{}", toml_edit::Key::new(key))),
+                Step::Place(place) => full.push_str(&format!("[{place}]")),
+            }
+            if let Some(node) = &node {
+                origin = node.origin.clone();
+            }
+        }
         self.findings.problems.push(Problem::with_key(&origin, full, message));
     }
 

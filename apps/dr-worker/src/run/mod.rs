@@ -115,7 +115,7 @@ async fn join(
     let mut jobs = Vec::new();
     for job in &config.jobs {
         let recipe = match job.recipe {
-            config::Recipe::Elector => Recipe::Elector(job.policy.sites().strategy()),
+            config::Recipe::Elector => Recipe::Elector(job.policy.strategy()),
             config::Recipe::Queue => Recipe::Queue(QueueFormat::Native),
             config::Recipe::Single => Recipe::Single,
         };
