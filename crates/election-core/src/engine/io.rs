@@ -91,6 +91,8 @@ pub enum Event {
     App(AppEvent),
     /// This member's health has changed.
     Health(Health),
+    /// This member's attributes have changed: these are all of them.
+    Attributes(BTreeMap<String, String>),
     /// A round of probes of the other members has ended. Said after each round, also
     /// when nothing has changed, and heeded only where
     /// [`Policy::may_suspect`](super::Policy::may_suspect).

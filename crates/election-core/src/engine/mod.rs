@@ -210,6 +210,7 @@ impl Engine {
             Event::Done { op, outcome } => self.done(op, &outcome),
             Event::App(event) => self.office_app(event),
             Event::Health(health) => self.health = health,
+            Event::Attributes(attributes) => self.config.member.attributes = attributes,
             Event::Probed { unanswered } => {
                 self.reach.told(&unanswered, &self.config.policy, self.now);
             }

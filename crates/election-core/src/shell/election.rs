@@ -17,6 +17,19 @@ use crate::{
     record::Health,
 };
 
+/// How long the attributes of a member may be, as JSON in bytes.
+pub const MAX_ATTRIBUTES: usize = 16 * 1024;
+
+/// A member says more of itself than its record should hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the attributes have {bytes} bytes as JSON, more than {MAX_ATTRIBUTES}; publish fewer or shorter ones"
+)]
+pub struct AttributesTooLong {
+    /// How long they are.
+    pub bytes: usize,
+}
+
 /// What to join, as whom, and how it behaves.
 #[derive(Clone, Debug)]
 pub struct ElectionConfig {
@@ -173,6 +186,24 @@ impl Election {
     /// Says whether this member is fit to lead.
     pub fn set_health(&self, health: Health) {
         let _ = self.handle.events.send(Event::Health(health));
+    }
+
+    /// Says what this member says of itself from now on, in the place of
+    /// [`Profile::attributes`]: what a policy may go by, such as a score that is measured.
+    ///
+    /// Each change is a write to ZooKeeper that every member's elector reads, so smooth what
+    /// wavers, and say it only when it has changed by enough. The recipes without an elector
+    /// publish none.
+    ///
+    /// # Errors
+    /// When they are longer than [`MAX_ATTRIBUTES`] in JSON; then nothing has changed.
+    pub fn set_attributes(&self, attributes: BTreeMap<String, String>) -> Result<(), AttributesTooLong> {
+        let bytes = serde_json::to_vec(&attributes).map_or(usize::MAX, |json| json.len());
+        if bytes > MAX_ATTRIBUTES {
+            return Err(AttributesTooLong { bytes });
+        }
+        let _ = self.handle.events.send(Event::Attributes(attributes));
+        Ok(())
     }
 
     /// Says which of the other members did not answer in a round of probes, by ballot:

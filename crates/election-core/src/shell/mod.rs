@@ -21,7 +21,7 @@ mod watches;
 mod work;
 
 pub use contests::Layout;
-pub use election::{Election, ElectionConfig, Ended, Hold};
+pub use election::{AttributesTooLong, Election, ElectionConfig, Ended, Hold, MAX_ATTRIBUTES};
 pub use handler::{Failure, Handler, Leadership, StopOrder};
 pub use leaders::{Leader, LeaderChange, Leaders};
 pub use observer::{Observer, ReadError, Snapshot};

@@ -15,13 +15,13 @@ mod restored;
 mod slots;
 mod upgrade;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use election_core::{
     engine::Role,
     paths::Paths,
     record::{Cause, Health, RequestKind, RequestState, Target},
-    shell::{Ended, Observer, operator},
+    shell::{Ended, MAX_ATTRIBUTES, Observer, operator},
 };
 use members::{Fate, World, wait_for};
 use zk_session::{BootTime, DriverKind};
@@ -193,6 +193,29 @@ over_both_drivers! {
         wait_for("east-1 leads", SOON, || east.leads()).await;
         east.election().set_health(Health::Unhealthy { reason: "the disk is full".to_owned() });
         wait_for("west-1 leads", SOON, || west.leads()).await;
+        world.no_overlap();
+    }
+
+    /// What a member says of itself can change while it leads, and disturbs nothing.
+    async fn attributes_can_change(world: &World) {
+        let east = world.join("east-1", "east").await;
+        wait_for("east-1 leads", SOON, || east.leads()).await;
+        let term = east.status().term;
+        let too_long = [("log".to_owned(), "x".repeat(MAX_ATTRIBUTES))].into();
+        let error = east.election().set_attributes(too_long).unwrap_err();
+        assert!(error.to_string().contains("more than 16384"), "{error}");
+        for load in ["7", "8"] {
+            let attributes: BTreeMap<_, _> = [("load".to_owned(), load.to_owned())].into();
+            east.election().set_attributes(attributes.clone()).unwrap();
+            let published = async {
+                while world.snapshot().await.members[0].attributes != attributes {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            tokio::time::timeout(SOON, published).await.expect("it is published");
+        }
+        assert!(east.leads());
+        assert_eq!(east.status().term, term);
         world.no_overlap();
     }
 
