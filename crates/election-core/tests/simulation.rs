@@ -1,6 +1,6 @@
 //! Elections in virtual time, thousands of them, each from one seed.
 //!
-//! `SIM_SEEDS=20000 cargo test -p election-core --test simulation` runs more;
+//! `SIM_SEEDS=100000 cargo test -p election-core --test simulation` is the long form;
 //! `SIM_SEED=42 cargo test -p election-core --test simulation elector -- --nocapture`
 //! replays one, and shows all that happens in it; `queue` and `single` are the recipes
 //! beside `elector`.
