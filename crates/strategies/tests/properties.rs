@@ -120,8 +120,8 @@ prop_compose! {
 
 /// Any stages in any order.
 fn any_pipeline() -> impl Strategy<Value = Pipeline> {
-    let stages: Vec<usize> = (0..18).collect();
-    (subsequence(stages, 0..=18).prop_shuffle(), any_sites(), any_steadiness()).prop_map(
+    let stages: Vec<usize> = (0..19).collect();
+    (subsequence(stages, 0..=19).prop_shuffle(), any_sites(), any_steadiness()).prop_map(
         |(chosen, order, steadiness)| {
             chosen.into_iter().fold(Pipeline::new(), |pipeline, stage| match stage {
                 0 => pipeline.filter(stages::Healthy),
@@ -141,6 +141,7 @@ fn any_pipeline() -> impl Strategy<Value = Pipeline> {
                 14 => pipeline.filter(stages::Software::default().at_least(version("1.5"))),
                 15 => pipeline.compare(stages::Software::first(stages::FirstVersion::Oldest)),
                 16 => pipeline.compare(score(steadiness)),
+                17 => pipeline.filter(stages::Limit::new("cores", 12.0)),
                 _ => pipeline.compare(stages::OldestBallot),
             })
         },

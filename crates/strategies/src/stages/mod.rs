@@ -16,6 +16,7 @@
 //! | [`Class`] | filter, comparison | prefer, neutral, avoid, never: by an attribute |
 //! | [`Software`] | filter, comparison | the newest or the oldest version first |
 //! | [`Score`] | filter, comparison | weighted attributes |
+//! | [`Limit`] | filter | after a failure: who would lose too much |
 //! | [`RoundRobin`] | comparison | whose turn it is after the one that led last |
 //!
 //! Every [`Pipeline`](crate::Pipeline) ends with the member id, lowest first.
@@ -24,6 +25,7 @@ mod class;
 mod failed_last;
 mod healthy;
 mod incumbent;
+mod limit;
 pub(crate) mod member_id;
 mod not_excluded;
 mod oldest_ballot;
@@ -41,6 +43,7 @@ pub use class::Class;
 pub use failed_last::FailedLast;
 pub use healthy::Healthy;
 pub use incumbent::Incumbent;
+pub use limit::Limit;
 pub use not_excluded::NotExcluded;
 pub use oldest_ballot::OldestBallot;
 pub use other_site::OtherSite;

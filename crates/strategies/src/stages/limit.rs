@@ -1,0 +1,115 @@
+use election_core::{
+    record::{Cause, MemberRecord},
+    strategy::Round,
+};
+
+use crate::{stage::Filter, words};
+
+/// A limit on a value that grows with what would be lost, such as how far a replica lags
+/// behind: puts out who is beyond it, wherever the move is not planned.
+///
+/// In a planned move (a switchover, or to a better candidate) the old leader lives and can
+/// wait until the new one has everything; and the incumbent has it already. After a failure
+/// there is nobody to wait for: where everybody is beyond the limit, nobody leads, until a
+/// value falls or an operator raises the limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    attribute: String,
+    at_most: f64,
+    unknown_passes: bool,
+}
+
+impl Limit {
+    /// The name of the stage.
+    pub const NAME: &'static str = "limit";
+
+    /// This attribute, a number, must be at most so much. One that is missing or no number
+    /// is beyond any limit. A limit that is no number puts out everybody.
+    pub fn new(attribute: impl Into<String>, at_most: f64) -> Self {
+        Self { attribute: attribute.into(), at_most, unknown_passes: false }
+    }
+
+    /// Lets a member pass whose value isn't known.
+    #[must_use]
+    pub fn unknown_passes(self) -> Self {
+        Self { unknown_passes: true, ..self }
+    }
+
+    fn is_planned(cause: Cause) -> bool {
+        matches!(cause, Cause::Switchover | Cause::BetterCandidate | Cause::TokensRaised)
+    }
+}
+
+impl Filter for Limit {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
+        if Self::is_planned(round.cause) || round.incumbent == Some(&candidate.ballot) {
+            return None;
+        }
+        let (attribute, most) = (words::quote(&self.attribute), self.at_most);
+        let text = candidate.attributes.get(&self.attribute);
+        let value = text.and_then(|text| text.trim().parse().ok()).filter(|value: &f64| !value.is_nan());
+        match (value, text) {
+            (Some(value), _) if value <= most => None,
+            (Some(value), _) => {
+                Some(format!("{attribute} is {value}; without a plan at most {most} may be lost"))
+            }
+            (None, _) if self.unknown_passes => None,
+            (None, None) => Some(format!("{attribute} is missing; it may be above {most}")),
+            (None, Some(_)) => Some(format!("{attribute} is no number; it may be above {most}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::{View, ballot, with_attributes};
+
+    fn refusal(limit: &Limit, cause: Cause, incumbent: Option<u32>, lag: Option<&str>) -> Option<String> {
+        let member = with_attributes("a", "east", 1, lag.map(|lag| ("lag", lag)));
+        let view = View { cause, incumbent: incumbent.map(ballot), ..View::default() };
+        limit.refuse(&member, &view.round())
+    }
+
+    #[test]
+    fn who_lags_too_far_is_out_where_nobody_can_be_waited_for() {
+        let limit = Limit::new("lag", 10.0);
+        let lost = |lag| refusal(&limit, Cause::LeaderLost, None, lag);
+        for fine in ["0", "-1", "10", " 9.5 "] {
+            assert_eq!(lost(Some(fine)), None, "{fine}");
+        }
+        let words = "lag is 10.5; without a plan at most 10 may be lost";
+        assert_eq!(lost(Some("10.5")).as_deref(), Some(words));
+        assert!(lost(Some("inf")).is_some());
+        assert_eq!(lost(None).as_deref(), Some("lag is missing; it may be above 10"));
+        for none in ["", "much", "NaN"] {
+            assert_eq!(lost(Some(none)).as_deref(), Some("lag is no number; it may be above 10"), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_planned_move_and_the_incumbent_are_let_pass() {
+        let limit = Limit::new("lag", 10.0);
+        let planned = [Cause::Switchover, Cause::BetterCandidate, Cause::TokensRaised];
+        for cause in Cause::ALL {
+            let is_out = refusal(&limit, cause, None, Some("11")).is_some();
+            assert_eq!(is_out, !planned.contains(&cause), "{cause}");
+            assert!(!cause.is_failure() || is_out, "{cause}");
+            assert_eq!(refusal(&limit, cause, Some(1), Some("11")), None, "{cause}");
+        }
+    }
+
+    #[test]
+    fn the_unknown_can_be_let_pass_and_what_is_known_to_lag_not() {
+        let limit = Limit::new("lag", 10.0).unknown_passes();
+        let lost = |lag| refusal(&limit, Cause::LeaderLost, None, lag);
+        assert_eq!(lost(None), None);
+        assert_eq!(lost(Some("much")), None);
+        assert!(lost(Some("11")).is_some());
+        assert!(refusal(&Limit::new("lag", f64::NAN), Cause::LeaderLost, None, Some("0")).is_some());
+    }
+}
