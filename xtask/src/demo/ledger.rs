@@ -48,7 +48,7 @@ impl Ledger {
         let mut command = vec![text(&self.program), "run".to_owned()];
         command.extend(["--orders".to_owned(), text(&self.orders)]);
         command.extend(["--store".to_owned(), self.store.clone()]);
-        command.extend(["--pace".to_owned(), "2ms".to_owned()]);
+        command.extend(["--pace".to_owned(), "1ms".to_owned()]);
         command
     }
 
