@@ -11,6 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use wire::{Body, Client, create, word};
 use zk_testkit::TestServer;
 
@@ -41,14 +42,25 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-fn open_files() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
+/// What this process holds.
+#[derive(Clone, Copy)]
+struct Held {
+    files: usize,
+    tasks: usize,
+}
+
+impl Held {
+    fn now() -> Self {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        Self { files, tasks: Handle::current().metrics().num_alive_tasks() }
+    }
 }
 
 /// It serves, and nothing is left of what was done to it.
-fn is_well(server: &TestServer, files: usize) {
+fn is_well(server: &TestServer, before: Held) {
     until("all connections are gone", || server.connections() == 0);
-    until("all sockets are closed", || open_files() <= files);
+    until("all sockets are closed", || Held::now().files <= before.files);
+    until("all tasks have ended", || Held::now().tasks <= before.tasks);
     assert_eq!(PANICS.load(Ordering::SeqCst), 0, "something panicked");
     assert_eq!(word(server.addresses()[0], "ruok").unwrap(), "imok");
     let mut client = Client::new(server.addresses()[0]).unwrap();
@@ -73,7 +85,7 @@ fn time_is_up(began: Instant) -> bool {
 async fn bytes_without_sense() {
     count_panics();
     let server = TestServer::start().await.unwrap();
-    let files = open_files();
+    let before = Held::now();
     let (mut random, began, mut sent) = (random(), Instant::now(), 0);
     while !time_is_up(began) {
         let mut stream = TcpStream::connect(server.addresses()[0]).unwrap();
@@ -87,14 +99,14 @@ async fn bytes_without_sense() {
         sent += 1;
     }
     println!("{sent} connections");
-    is_well(&server, files);
+    is_well(&server, before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn requests_without_sense() {
     count_panics();
     let server = TestServer::builder().servers(3).start().await.unwrap();
-    let files = open_files();
+    let before = Held::now();
     let (mut random, began, mut sent) = (random(), Instant::now(), 0);
     while !time_is_up(began) {
         let at = random.usize(..3);
@@ -126,7 +138,7 @@ async fn requests_without_sense() {
     for session in server.sessions() {
         let _ = server.expire_session(session.id);
     }
-    is_well(&server, files);
+    is_well(&server, before);
     assert!((0..3).all(|at| server.zxid(at) == server.zxid(0)));
 }
 
@@ -154,7 +166,7 @@ async fn a_thousand_connections_opened_and_dropped() {
     const AT_ONCE: usize = 200;
     count_panics();
     let server = TestServer::start().await.unwrap();
-    let files = open_files();
+    let before = Held::now();
     for round in 0..5 {
         let streams: Vec<TcpStream> =
             (0..AT_ONCE).map(|_| TcpStream::connect(server.addresses()[0]).unwrap()).collect();
@@ -163,7 +175,7 @@ async fn a_thousand_connections_opened_and_dropped() {
         }
         drop(streams);
     }
-    is_well(&server, files);
+    is_well(&server, before);
     assert!(server.sessions().len() <= 1);
 }
 
@@ -172,7 +184,7 @@ async fn half_a_handshake_and_half_a_frame() {
     count_panics();
     let server = TestServer::start().await.unwrap();
     let address = server.addresses()[0];
-    let files = open_files();
+    let before = Held::now();
     let hello = |address: SocketAddr, bytes: &[u8]| {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(bytes).unwrap();
@@ -195,7 +207,7 @@ async fn half_a_handshake_and_half_a_frame() {
     let mut promise = client.into_stream();
     promise.write_all(&0xf_ffff_u32.to_be_bytes()).unwrap();
     drop((halves, promise));
-    is_well(&server, files);
+    is_well(&server, before);
 }
 
 #[tokio::test]
