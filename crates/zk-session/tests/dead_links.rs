@@ -19,9 +19,9 @@ use futures_util::future::join_all;
 use futures_util::stream;
 use tokio::sync::OnceCell;
 use zk_session::{BootTime, CreateMode, DriverKind, InactiveReason, Session, SessionState, sleep_until};
-use zk_testkit::{Ensemble, Proxy};
+use zk_testkit::{Proxy, ServerKind, Servers};
 
-for_each_driver!(
+on_each_server!(
     a_dead_link_is_noticed_early_and_the_session_moves_to_another_server,
     with_no_other_server_the_session_is_over_by_the_local_clock,
     a_session_of_one_second_keeps_its_connection,
@@ -54,15 +54,15 @@ impl Dead {
     }
 }
 
-/// Two servers, for all tests of this process.
-async fn ensemble() -> &'static Ensemble {
-    static ENSEMBLE: OnceCell<Ensemble> = OnceCell::const_new();
-    let start = || async {
-        let bounds = (TICK * 2, Duration::from_secs(60));
-        let builder = Ensemble::builder().servers(2).tick_time(TICK).sync_limit(50);
-        builder.session_timeouts(bounds.0, bounds.1).setting("maxClientCnxns", "0").start().await.unwrap()
+/// Two servers of each kind, for all tests of this process.
+async fn servers() -> &'static Servers {
+    static APACHE: OnceCell<Servers> = OnceCell::const_new();
+    static IN_PROCESS: OnceCell<Servers> = OnceCell::const_new();
+    let servers = match common::server_kind() {
+        ServerKind::Apache => &APACHE,
+        ServerKind::InProcess => &IN_PROCESS,
     };
-    ENSEMBLE.get_or_init(start).await
+    servers.get_or_init(|| common::servers(2, TICK, (TICK * 2, Duration::from_secs(60)))).await
 }
 
 /// A session and the ways to its servers.
@@ -75,7 +75,7 @@ struct Bed {
 }
 
 async fn bed(driver: DriverKind, timeout: Duration) -> Bed {
-    let addresses = ensemble().await.addresses();
+    let addresses = servers().await.addresses();
     let (one, two) = (Proxy::start(addresses[0]).await.unwrap(), Proxy::start(addresses[1]).await.unwrap());
     let session = Session::builder(format!("{},{}", one.addr(), two.addr()))
         .driver(driver)

@@ -15,9 +15,10 @@ use zk_session::{
 };
 use zk_testkit::{Ensemble, Proxy};
 
-for_each_driver!(
+on_each_server!(
     less_than_asked_for_is_logged_and_gone_by,
-    more_than_asked_for_is_logged_and_gone_by,
+    more_than_asked_for_is_logged_and_gone_by;
+    // For these, one server's configuration is changed.
     less_at_a_reconnect_ends_the_session_with_both_figures,
     more_at_a_reconnect_changes_nothing,
 );
@@ -53,10 +54,9 @@ async fn granted_is_gone_by(
     granted: Duration,
 ) {
     let log = logged();
-    let ensemble = Ensemble::builder().servers(1).tick_time(TICK).session_timeouts(bounds.0, bounds.1);
-    let ensemble = ensemble.start().await.unwrap();
-    let proxy = Proxy::start(ensemble.addresses()[0]).await.unwrap();
-    let observer = common::builder(DriverKind::default(), ensemble.addresses()[0]).connect().await.unwrap();
+    let servers = common::servers(1, TICK, bounds).await;
+    let proxy = Proxy::start(servers.addresses()[0]).await.unwrap();
+    let observer = common::builder(DriverKind::default(), servers.addresses()[0]).connect().await.unwrap();
     let session = builder(driver, proxy.addr().to_string(), asked).connect().await.unwrap();
     let living = session.active().await.unwrap();
     assert_eq!(living.granted_timeout(), granted);

@@ -24,14 +24,15 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use zk_session::{DriverKind, Session, SessionBuilder};
-use zk_testkit::{Ensemble, Proxy};
+use zk_testkit::Proxy;
 
-for_each_driver!(
-    servers_that_refuse_are_not_stormed,
+on_each_server!(
     servers_that_close_at_once_are_not_stormed,
     servers_that_say_nothing_are_not_stormed,
+    every_attempt_to_connect_is_bounded;
+    // There is no ZooKeeper in these.
+    servers_that_refuse_are_not_stormed,
     sessions_share_the_servers_and_their_first_choice_among_them,
-    every_attempt_to_connect_is_bounded,
 );
 
 const SESSIONS: usize = 50;
@@ -39,6 +40,8 @@ const SERVERS: usize = 3;
 const COUNTED: Duration = Duration::from_secs(5);
 const PER_SESSION_AND_SECOND: f64 = 12.0;
 const BUCKET: Duration = Duration::from_millis(100);
+/// Those of a server's own default.
+const BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 /// Attempts to connect, when and to which server.
 #[derive(Clone, Default)]
@@ -113,12 +116,11 @@ fn judge(what: &str, attempts: &[(Duration, usize)], per_session_and_second: f64
 }
 
 async fn fifty_lose_their_servers(driver: DriverKind, manner: Manner, what: &str) {
-    let ensemble = Ensemble::builder().servers(1).tick_time(TICK).setting("maxClientCnxns", "0");
-    let ensemble = ensemble.start().await.unwrap();
+    let zookeeper = common::servers(1, TICK, BOUNDS).await;
     // Three ways to the server, so that connections can be told apart from attempts that come later.
     let mut proxies = Vec::new();
     for _ in 0..SERVERS {
-        proxies.push(Proxy::start(ensemble.addresses()[0]).await.unwrap());
+        proxies.push(Proxy::start(zookeeper.addresses()[0]).await.unwrap());
     }
     let addresses: Vec<SocketAddr> = proxies.iter().map(Proxy::addr).collect();
     let connect = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
@@ -240,11 +242,11 @@ fn handshakes(listener: TcpListener, server: usize, attempts: Attempts) -> JoinH
 
 /// Two servers take connections and say nothing, one is well: however the order falls, a session comes about in time.
 async fn every_attempt_to_connect_is_bounded(driver: DriverKind) {
-    let ensemble = Ensemble::builder().servers(1).tick_time(TICK).start().await.unwrap();
+    let zookeeper = common::servers(1, TICK, BOUNDS).await;
     let (one, two) =
         (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
     let connect =
-        format!("{},{},{}", one.local_addr().unwrap(), two.local_addr().unwrap(), ensemble.addresses()[0]);
+        format!("{},{},{}", one.local_addr().unwrap(), two.local_addr().unwrap(), zookeeper.addresses()[0]);
     let attempts = Attempts::default();
     let impostors = [
         impostor(one, 0, Manner::SaysNothing, attempts.clone()),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use zk_session::{DriverKind, Session, SessionBuilder, SessionState};
-use zk_testkit::{Proxy, ServerKind, Servers};
+use zk_testkit::{Ensemble, Proxy, ServerKind, Servers, TestServer};
 
 /// The servers' tick.
 pub const TICK: Duration = Duration::from_millis(500);
@@ -57,8 +57,26 @@ tokio::task_local! {
     pub static SERVERS: ServerKind;
 }
 
-fn server_kind() -> ServerKind {
+pub fn server_kind() -> ServerKind {
     SERVERS.try_with(|kind| *kind).unwrap_or_default()
+}
+
+/// So many servers that grant session timeouts within these bounds and take any number of connections. They don't end
+/// with the runtime of the test that starts them.
+pub async fn servers(number: usize, tick: Duration, (least, most): (Duration, Duration)) -> Servers {
+    /// Ticks; a busy machine makes servers wait for each other.
+    const SYNC_LIMIT: u32 = 50;
+    match server_kind() {
+        ServerKind::Apache => {
+            let builder = Ensemble::builder().servers(number).tick_time(tick).sync_limit(SYNC_LIMIT);
+            let builder = builder.session_timeouts(least, most).setting("maxClientCnxns", "0");
+            Servers::Apache(Box::new(builder.start().await.unwrap()))
+        }
+        ServerKind::InProcess => {
+            let builder = TestServer::builder().servers(number).tick_time(tick).sync_limit(SYNC_LIMIT);
+            Servers::InProcess(builder.session_timeouts(least, most).start_on_thread().unwrap())
+        }
+    }
 }
 
 pub fn builder(driver: DriverKind, address: SocketAddr) -> SessionBuilder {
