@@ -11,7 +11,7 @@ use std::{
 
 use zk_session::BootTime;
 
-use crate::SOON;
+use super::SOON;
 
 /// A process that obeys words and says lines; killed when it is dropped.
 pub(crate) struct Other {

@@ -17,12 +17,18 @@ use ours::Ours;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use zk_session::{Incarnation, Session};
-use zk_testkit::{Ensemble, Proxy};
+use zk_testkit::{Proxy, ServerKind, Servers};
 
 /// Far more than anything here takes.
 const SOON: Duration = Duration::from_secs(40);
 
 const TICK: Duration = Duration::from_millis(500);
+
+/// Which server these tests run on: there are two programs of them.
+const SERVERS: ServerKind = match env!("CARGO_CRATE_NAME").as_bytes() {
+    b"others_in_process" => ServerKind::InProcess,
+    _ => ServerKind::Apache,
+};
 
 /// The root, and the name, whose path is the queue in the formats of others.
 const ELECTION: (&str, &str) = ("/theirs", "election");
@@ -30,7 +36,7 @@ const ELECTION: (&str, &str) = ("/theirs", "election");
 /// A server, a path, and who stands there.
 struct Stand {
     runtime: Runtime,
-    ensemble: Ensemble,
+    server: Servers,
     observer: Session,
     dir: TempDir,
     format: QueueFormat,
@@ -45,10 +51,9 @@ enum Contender {
 impl Stand {
     fn new(format: QueueFormat) -> Self {
         let runtime = Runtime::new().unwrap();
-        let builder = Ensemble::builder().servers(1).tick_time(TICK);
-        let ensemble = runtime.block_on(builder.start()).expect("a server starts");
-        let observer = connect(&runtime, &ensemble.connect_string());
-        Self { runtime, ensemble, observer, dir: tempfile::tempdir().unwrap(), format }
+        let server = runtime.block_on(Servers::start(SERVERS, 1, TICK)).expect("a server starts");
+        let observer = connect(&runtime, &server.connect_string());
+        Self { runtime, server, observer, dir: tempfile::tempdir().unwrap(), format }
     }
 
     fn path(&self) -> String {
@@ -61,12 +66,12 @@ impl Stand {
     }
 
     fn ours(&self, name: &str) -> Contender {
-        let session = connect(&self.runtime, &self.ensemble.connect_string());
+        let session = connect(&self.runtime, &self.server.connect_string());
         Contender::Ours(Box::new(Ours::new(session, name, self.format, ELECTION, self.lock_file())))
     }
 
     fn ours_behind_a_proxy(&self, name: &str) -> (Contender, Proxy) {
-        let server = self.ensemble.addresses()[0];
+        let server = self.server.addresses()[0];
         let proxy = self.runtime.block_on(Proxy::start(server)).unwrap();
         let session = connect(&self.runtime, &proxy.addr().to_string());
         let ours = Ours::new(session, name, self.format, ELECTION, self.lock_file());
@@ -74,7 +79,7 @@ impl Stand {
     }
 
     fn ours_in_a_process(&self) -> Contender {
-        let hosts = self.ensemble.connect_string();
+        let hosts = self.server.connect_string();
         let mut command = ours::process(&hosts, self.format, &self.lock_file());
         Contender::Other(Other::start_on_stderr("ours", &mut command))
     }
@@ -82,7 +87,7 @@ impl Stand {
     fn kazoo(&self, python: &str) -> Contender {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/others/contender.py");
         let mut command = Command::new(python);
-        command.arg(script).arg(self.ensemble.connect_string()).args([&self.path(), "kazoo"]);
+        command.arg(script).arg(self.server.connect_string()).args([&self.path(), "kazoo"]);
         command.arg(self.lock_file()).arg(self.format.as_str());
         Contender::Other(Other::start("kazoo", &mut command))
     }
@@ -90,7 +95,7 @@ impl Stand {
     fn curator(&self, class_path: &str) -> Contender {
         let mut command = Command::new("java");
         command.args(["-XX:TieredStopAtLevel=1", "-cp", class_path, "Contender"]);
-        command.arg(self.ensemble.connect_string()).args([&self.path(), "curator"]).arg(self.lock_file());
+        command.arg(self.server.connect_string()).args([&self.path(), "curator"]).arg(self.lock_file());
         Contender::Other(Other::start("curator", &mut command))
     }
 

@@ -15,7 +15,7 @@ use election_core::{
 use tokio::runtime::Runtime;
 use zk_session::Session;
 
-use crate::{ELECTION, child::wait_for, connect};
+use super::{ELECTION, child::wait_for, connect};
 
 /// A member with a session of its own.
 pub(crate) struct Ours {
@@ -71,7 +71,9 @@ const ROLE: &str = "ELECTION_CORE_CONTENDER";
 /// This very program, as a contender that can be killed.
 pub(crate) fn process(hosts: &str, format: QueueFormat, lock_file: &Path) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "ours::a_process_of_its_own", "--nocapture"]);
+    // As the test harness names it: without the crate.
+    let module = module_path!().split_once("::").map_or("", |(_, module)| module);
+    command.args(["--exact", &format!("{module}::a_process_of_its_own"), "--nocapture"]);
     command.env(ROLE, format!("{hosts} {} {}", format.as_str(), lock_file.display()));
     command
 }
