@@ -51,15 +51,16 @@ async fn leadership_is_lost_and_taken(driver: Driver, recipe: &str) {
     cluster.as_worker(waiting).run(&stranger).await.with_code(78).complains_of(&["recipe", recipe]);
     assert_eq!(cluster.leader().await.unwrap(), first);
 
-    // Killed and started again: its lock shows that nothing of it lives, so its place is free at once.
+    // Killed and started again: its lock shows that nothing of it lives, so its place in a queue is free
+    // at once. The single place is not: a deletion that came late would hit the next leader's.
     let killed = Instant::now();
     cluster.worker(&first.member).kill();
     cluster.worker(&first.member).start();
     let second = cluster.successor_of(&first, SOON).await;
     let took = killed.elapsed();
     println!("{driver}: somebody leads again {took:?} after SIGKILL");
-    assert!(took < Duration::from_secs(9), "it waited for the old session: {took:?}");
     if recipe == "queue" {
+        assert!(took < Duration::from_secs(9), "it waited for the old session: {took:?}");
         assert_eq!(second.member, waiting);
     }
     cluster.acts(second.token).await;

@@ -26,7 +26,8 @@ pub enum Leftovers {
     #[default]
     Wait,
     /// Remove it: whoever set this has proof that no such process lives, nor any
-    /// of its work (a lock that both held).
+    /// of its work (a lock that both held). In the recipe `single` it is waited for all the
+    /// same, for there its place can't be told from the next leader's.
     Remove,
 }
 

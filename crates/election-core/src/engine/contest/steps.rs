@@ -195,6 +195,11 @@ impl Engine {
         }
         self.contest.op = None;
         match (self.contest.step.clone(), outcome) {
+            // By the time that it is tried again another one may have the place, in the same version.
+            (Step::Drop(_, Some(_), then), Outcome::NotApplied(why) | Outcome::Unknown(why)) => {
+                self.contest.step = Step::Seek(then);
+                self.contest_later(why);
+            }
             (_, Outcome::NotApplied(why)) => self.contest_later(why),
             (Step::MakeParents, Outcome::Ok | Outcome::Exists) => {
                 let queues = self.queue_format().is_some();
@@ -292,12 +297,9 @@ impl Engine {
     fn sought_place(&mut self, then: Then, node: Option<&Node>) {
         self.see_place(0, node);
         let path = self.config.paths.place(0);
-        if let Some(node) = node.filter(|node| self.removes_leftovers() && self.is_of_this_member(node)) {
-            let text = "removing what a former process of this member left behind".to_owned();
-            self.note(Level::Info, NoteKind::Registration, text);
-            self.contest.step = Step::Drop(path, Some(node.version), then);
-            return;
-        }
+        // Another session's is never deleted, not even that of a former process of this member. It
+        // may expire before the deletion comes, and whoever is next begins at version 0 again: a
+        // version doesn't tell one life of the place from another.
         match node.filter(|n| n.owner == self.session_id()) {
             Some(node) if then == Then::Stand && self.contest.unanswered => {
                 self.stands_with(Own { path, node: node.clone() });
