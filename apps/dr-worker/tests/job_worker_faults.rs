@@ -119,6 +119,7 @@ fn all_frozen_past_the_lease_and_woken_the_job_is_killed_at_once() {
             }
         }
         let acts = tree.lines("acts").len();
+        // Whether all stand still shows only over some time; if not yet, it is looked again.
         std::thread::sleep(Duration::from_millis(50));
         tree.lines("acts").len() == acts
     });
@@ -294,6 +295,7 @@ impl Drop for CgroupRoot {
             if std::fs::remove_dir(&self.0).is_ok() {
                 break;
             }
+            // It is empty once the last process has ended.
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -362,6 +362,7 @@ pub fn worker_process() {
         let (sender, work_until) = watch::channel(renew());
         let renewal = tokio::spawn(async move {
             loop {
+                // The pace of the renewals, as a session has one; nobody waits for it.
                 tokio::time::sleep(lease / 4).await;
                 // A lease that has run out is not renewed.
                 if BootTime::now() < *sender.borrow() {

@@ -205,6 +205,7 @@ impl Engine {
                 let queues = self.queue_format().is_some();
                 self.contest.step = match self.removes_leftovers() {
                     true if queues => Step::ListLeftovers,
+                    // It is there most likely: a read, rather than a creation that is refused.
                     true => Step::Seek(Then::Stand),
                     false => Step::Create,
                 };
