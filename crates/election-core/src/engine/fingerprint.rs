@@ -12,7 +12,7 @@ impl Hash for Engine {
     fn hash<H: Hasher>(&self, to: &mut H) {
         // Each field by name, so that a new one can't be forgotten.
         let Self {
-            config: _,
+            config,
             rules: _,
             now: _,
             actions,
@@ -20,6 +20,7 @@ impl Hash for Engine {
             session,
             view,
             health,
+            round_trips,
             reach,
             gave_up,
             standing,
@@ -42,6 +43,8 @@ impl Hash for Engine {
             sentence: _,
         } = self;
         debug_assert!(actions.is_empty(), "poll_action() until None comes first");
+        // The one part of the configuration that an event changes.
+        (&config.member.attributes, round_trips).hash(to);
         (session, view, health, reach, gave_up, standing, joined_ms).hash(to);
         contest.hash(to);
         (registration, node_written, elector, verification, office, announce_later).hash(to);

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     ids::{Ballot, MemberId},
-    record::{Cause, Current, Health, Previous},
+    record::{Cause, Current, Health, Previous, RoundTrips},
     time::Time,
 };
 
@@ -91,6 +91,8 @@ pub enum Event {
     App(AppEvent),
     /// This member's health has changed.
     Health(Health),
+    /// This member has measured anew how far away others are.
+    RoundTrips(RoundTrips),
     /// This member's attributes have changed: these are all of them.
     Attributes(BTreeMap<String, String>),
     /// A round of probes of the other members has ended. Said after each round, also

@@ -71,7 +71,7 @@ pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 
 use crate::{
     ids::Ballot,
-    record::{Current, Elected, GaveUp, Health, MAX_SLOTS},
+    record::{Current, Elected, GaveUp, Health, MAX_SLOTS, RoundTrips},
     time::{Now, Time},
 };
 use chronicle::Chronicle;
@@ -105,6 +105,7 @@ pub struct Engine {
     session: Option<SessionView>,
     view: View,
     health: Health,
+    round_trips: RoundTrips,
     reach: Reach,
     gave_up: Option<GaveUp>,
     standing: Standing,
@@ -144,6 +145,7 @@ impl Engine {
             session: None,
             view: View::default(),
             health: Health::Healthy,
+            round_trips: RoundTrips::default(),
             reach: Reach::default(),
             gave_up: None,
             standing: Standing::default(),
@@ -210,6 +212,7 @@ impl Engine {
             Event::Done { op, outcome } => self.done(op, &outcome),
             Event::App(event) => self.office_app(event),
             Event::Health(health) => self.health = health,
+            Event::RoundTrips(round_trips) => self.round_trips = round_trips,
             Event::Attributes(attributes) => self.config.member.attributes = attributes,
             Event::Probed { unanswered } => {
                 self.reach.told(&unanswered, &self.config.policy, self.now);

@@ -542,6 +542,7 @@ impl Engine {
             withdrawn: self.standing.withdrawn.clone(),
             holds: self.standing.holds.clone(),
             unreached: self.reach.published(),
+            round_trips: self.round_trips.clone(),
         };
         match record.encode(&path) {
             Ok(data) => Some(data),

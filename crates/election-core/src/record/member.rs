@@ -53,6 +53,31 @@ pub struct MemberRecord {
     /// Whom this member has not reached for a while, by ballot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached: Vec<Unreached>,
+    /// How far away others are from it.
+    #[serde(default, skip_serializing_if = "RoundTrips::is_empty")]
+    pub round_trips: RoundTrips,
+}
+
+/// Round trips that a member has measured, smoothed, in microseconds. What is not in here
+/// has not been measured, or has not answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct RoundTrips {
+    /// To the other members.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub peers: BTreeMap<MemberId, u32>,
+    /// To ZooKeeper: the session's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zookeeper: Option<u32>,
+    /// To whatever else is of account, by the name that the policy has for it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub targets: BTreeMap<String, u32>,
+}
+
+impl RoundTrips {
+    /// Whether nothing has been measured.
+    pub fn is_empty(&self) -> bool {
+        self.peers.is_empty() && self.zookeeper.is_none() && self.targets.is_empty()
+    }
 }
 
 /// A member that another one can't reach.

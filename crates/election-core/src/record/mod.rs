@@ -34,7 +34,7 @@ pub use control::{Control, Mode};
 pub use current::{Current, Status};
 pub use elected::{Cause, Elected, Exclusion, Named, Previous};
 pub use history::{HistoryEntry, Phases};
-pub use member::{GaveUp, Health, MemberRecord, Unreached};
+pub use member::{GaveUp, Health, MemberRecord, RoundTrips, Unreached};
 pub use request::{Outgoing, Request, RequestKind, RequestState, Target};
 pub use slot::{Given, MAX_SLOTS, Slot};
 

@@ -142,5 +142,6 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         withdrawn: None,
         holds: None,
         unreached: Default::default(),
+        round_trips: Default::default(),
     }
 }

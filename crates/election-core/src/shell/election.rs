@@ -14,7 +14,7 @@ use crate::{
     engine::{self, Engine, Event, Leftovers, Policy, Profile, Recipe, Wish},
     ids::{Ballot, MemberId},
     paths::Paths,
-    record::Health,
+    record::{Health, RoundTrips},
 };
 
 /// How long the attributes of a member may be, as JSON in bytes.
@@ -203,6 +203,20 @@ impl Election {
             return Err(AttributesTooLong { bytes });
         }
         let _ = self.handle.events.send(Event::Attributes(attributes));
+        Ok(())
+    }
+
+    /// Says how far away others are from this member, as it has measured and smoothed it; what
+    /// a policy may go by. Each change is a write, as for [`set_attributes`](Self::set_attributes).
+    ///
+    /// # Errors
+    /// When they are longer than [`MAX_ATTRIBUTES`] in JSON; then nothing has changed.
+    pub fn set_round_trips(&self, round_trips: RoundTrips) -> Result<(), AttributesTooLong> {
+        let bytes = serde_json::to_vec(&round_trips).map_or(usize::MAX, |json| json.len());
+        if bytes > MAX_ATTRIBUTES {
+            return Err(AttributesTooLong { bytes });
+        }
+        let _ = self.handle.events.send(Event::RoundTrips(round_trips));
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, time::Duration};
 use election_core::{
     engine::Role,
     paths::Paths,
-    record::{Cause, Health, RequestKind, RequestState, Target},
+    record::{Cause, Health, RequestKind, RequestState, RoundTrips, Target},
     shell::{Ended, MAX_ATTRIBUTES, Observer, operator},
 };
 use members::{Fate, World, wait_for};
@@ -214,6 +214,15 @@ over_both_drivers! {
             };
             tokio::time::timeout(SOON, published).await.expect("it is published");
         }
+        let mut round_trips = RoundTrips { zookeeper: Some(900), ..RoundTrips::default() };
+        round_trips.peers.insert("west-1".parse().unwrap(), 30_000);
+        east.election().set_round_trips(round_trips.clone()).unwrap();
+        let published = async {
+            while world.snapshot().await.members[0].round_trips != round_trips {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(SOON, published).await.expect("they are published");
         assert!(east.leads());
         assert_eq!(east.status().term, term);
         world.no_overlap();
