@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod fair_share;
+pub mod meter;
 mod pipeline;
 mod rules;
 mod site_policy;

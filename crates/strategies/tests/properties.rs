@@ -6,6 +6,8 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+
 use election_core::{
     Ballot, MemberId,
     record::{Cause, Control, Exclusion, Health, MemberRecord},
@@ -13,7 +15,9 @@ use election_core::{
 };
 use proptest::{prelude::*, sample::subsequence};
 use strategies::{
-    Failback, OnLeaderFailure, Pipeline, PolicySpec, Preset, SitePolicy, Spread, Steadiness, stages,
+    Failback, OnLeaderFailure, Pipeline, PolicySpec, Preset, SitePolicy, Spread, Steadiness,
+    spec::{Inputs, Value},
+    stages::{self, Distance, Latency},
 };
 use support::{NOW_MS, View, ballot, exclusion, previous, sites, with_attributes};
 
@@ -200,7 +204,8 @@ fn any_spec() -> impl Strategy<Value = PolicySpec> {
         |(sites, on_failure, order, rules)| {
             let text =
                 format!("sites = {sites:?}\non_leader_failure = {on_failure:?}\n{order}{}", rules.concat());
-            toml::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+            let entries: BTreeMap<String, Value> = toml::from_str(&text).unwrap();
+            PolicySpec::read_with(&entries, Inputs::ALL).unwrap_or_else(|error| panic!("{error}\n{text}"))
         },
     )
 }
@@ -430,5 +435,63 @@ proptest! {
             prop_assert!(view.others.iter().all(|other| other.site.as_str() != *site));
             prop_assert!(view.control.drained.iter().all(|s| s.as_str() != *site));
         }
+    }
+}
+
+/// Members with round trips among them, some of which are not measured.
+fn any_mesh() -> impl Strategy<Value = View> {
+    (2..7_usize).prop_flat_map(|count| {
+        let trip = prop_oneof![3 => (0..8_u32).prop_map(|n| Some(n * 1000)), 1 => Just(None)];
+        let trips = prop::collection::vec(trip, count * count);
+        (trips, prop::option::of(0..count)).prop_map(move |(trips, incumbent)| {
+            let id = |n: usize| format!("n-{n}");
+            let members = (0..count).map(|n| {
+                let mut member = with_attributes(&id(n), "east", u32::try_from(n).unwrap(), []);
+                let row = trips[n * count..(n + 1) * count].iter().enumerate().filter(|(to, _)| *to != n);
+                let known = row.filter_map(|(to, trip)| Some((id(to).parse().unwrap(), (*trip)?)));
+                member.round_trips.peers = known.collect();
+                member
+            });
+            let incumbent = incumbent.map(|n| ballot(u32::try_from(n).unwrap()));
+            View { cause: Cause::BetterCandidate, incumbent, ..View::of(members) }
+        })
+    })
+}
+
+fn any_distance() -> impl Strategy<Value = Distance> {
+    prop_oneof![
+        Just(Distance::Majority),
+        Just(Distance::Mean),
+        Just(Distance::Worst),
+        (1..5_usize).prop_map(Distance::Nearest),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn by_latency_whoever_is_not_measured_changes_nothing_and_it_settles(
+        of in any_distance(),
+        steadiness in (0..3000_u64, 0..3000_u64).prop_map(|(tolerance, margin)| Steadiness { tolerance, margin }),
+        (view, shuffled) in any_mesh().prop_flat_map(|view| {
+            let members = Just(view.members.clone()).prop_shuffle();
+            (Just(view), members)
+        }),
+    ) {
+        let latency = Pipeline::new().compare(Latency::new(of, steadiness));
+        let ranking = latency.rank(&view.round());
+        prop_assert_eq!(&ranking, &latency.rank(&View { members: shuffled, ..view.clone() }.round()));
+
+        let mut more = view.clone();
+        more.members.push(with_attributes("new", "west", 99, []));
+        let with_more = latency.rank(&more.round());
+        let mut order = order(&with_more);
+        order.retain(|one| **one != ballot(99));
+        prop_assert_eq!(order, self::order(&ranking));
+
+        let better = first(&ranking);
+        let next = View { incumbent: better.clone(), ..view };
+        prop_assert_eq!(first(&latency.rank(&next.round())), better);
     }
 }

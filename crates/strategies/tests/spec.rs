@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use election_core::record::Cause;
-use strategies::{OnLeaderFailure, PolicySpec, SitePolicy, spec::Value};
+use strategies::{
+    OnLeaderFailure, PolicySpec, SitePolicy,
+    spec::{Inputs, Value},
+};
 
 fn read(text: &str) -> PolicySpec {
     toml::from_str(text).unwrap()
@@ -111,7 +114,7 @@ fn a_stage_with_settings_is_the_filter_that_it_is_too() {
 
 #[test]
 fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
-    let stage = r#"valid: "site-order", "other-site", "same-site", "spread", "incumbent", "class", "software", "score", "priority", "oldest-ballot", "round-robin""#;
+    let stage = r#"valid: "site-order", "other-site", "same-site", "spread", "incumbent", "class", "software", "score", "latency", "limit", "priority", "oldest-ballot", "round-robin""#;
     let not_known = format!("pipeline[1]: \"latncy\" is not known; {stage}");
     let named = format!("pipeline[0].stage: \"scor\" is not known; {stage}");
     let cases: &[(&str, &[&str])] = &[
@@ -138,7 +141,9 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         ),
         (
             "preset = 'stiky'",
-            &[r#"preset: "stiky" is not known; valid: "two-site-dr", "sticky", "spread", "round-robin""#],
+            &[
+                r#"preset: "stiky" is not known; valid: "two-site-dr", "sticky", "spread", "round-robin", "lowest-latency""#,
+            ],
         ),
         (
             "preset = 'lowest-latency'",
@@ -264,4 +269,65 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
     }
     let fine = "failback = 'auto'\n[[rules]]\nwhen = 'better-candidate'\npipeline = ['priority']";
     assert!(stages(&read(fine), Cause::BetterCandidate).contains("failed-last priority"));
+}
+
+/// For members that publish all that there is.
+fn wrong_with_all(text: &str) -> Vec<String> {
+    let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+    let error = PolicySpec::read_with(&entries, Inputs::ALL).expect_err(text);
+    error.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_is_measured_can_be_named_where_it_is_published() {
+    let text = "failback = 'auto'\npipeline = [{ stage = 'limit', attribute = 'lag', at_most = 10, missing = 'passes' }, \
+                { stage = 'latency', by = 'targets', targets = { db = 2 }, margin = '2ms', tolerance = '500us' }]";
+    let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+    let spec = PolicySpec::read_with(&entries, Inputs::ALL).unwrap();
+    assert_eq!(
+        stages(&spec, Cause::Startup),
+        "healthy priority not-excluded site-open limit latency member-id"
+    );
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "{ stage = 'latency', by = 'nearest' }",
+            &["pipeline[0].count: it is missing: how many are to be reached, the member itself included"],
+        ),
+        (
+            "{ stage = 'latency', by = 'best' }",
+            &[
+                "pipeline[0].by: \"best\" is not known; valid: \"majority\", \"nearest\", \"mean\", \"worst\", \"zookeeper\", \"targets\"",
+            ],
+        ),
+        (
+            "{ stage = 'latency', margin = 2 }",
+            &["pipeline[0].margin: expected a duration such as \"500us\" or \"2ms\", found the integer 2"],
+        ),
+        (
+            "{ stage = 'latency', margin = '-2ms' }",
+            &["pipeline[0].margin: expected a duration such as \"500us\" or \"2ms\", found \"-2ms\""],
+        ),
+        (
+            "{ stage = 'latency', count = 3 }",
+            &["pipeline[0].count: unknown key; valid here: stage, by, tolerance, margin"],
+        ),
+        (
+            "{ stage = 'latency', by = 'targets', targets = { db = 0 } }",
+            &["pipeline[0].targets.db: expected a weight of 1 or more, found the integer 0"],
+        ),
+        (
+            "{ stage = 'latency', by = 'targets', targets = {} }",
+            &["pipeline[0].targets: it is empty; name at least one target"],
+        ),
+        (
+            "{ stage = 'limit' }",
+            &[
+                "pipeline[0].attribute: it is missing: the value that is limited, such as \"lag\"",
+                "pipeline[0].at_most: it is missing: the highest value with which a member may lead after a failure",
+            ],
+        ),
+    ];
+    for (stage, expected) in cases {
+        assert_eq!(wrong_with_all(&format!("pipeline = [{stage}]")), *expected, "{stage}");
+    }
 }

@@ -15,7 +15,10 @@ use election_core::{
     strategy::{Ranking, Strategy},
 };
 use serde::de::{IntoDeserializer, value::StrDeserializer};
-use strategies::{PolicySpec, Preset, SitePolicy};
+use strategies::{
+    PolicySpec, Preset, SitePolicy,
+    spec::{Inputs, Value},
+};
 use support::{View, member, sites};
 
 #[test]
@@ -44,7 +47,8 @@ fn the_examples_in_the_documents_are_what_the_policies_answer() {
         writeln!(got, "{text}```{kind}").unwrap();
         match kind {
             "toml" => {
-                policy = Some(toml::from_str::<Document>(inside).unwrap().policy);
+                let document: Document = toml::from_str(inside).unwrap();
+                policy = Some(PolicySpec::read_with(&document.policy, Inputs::ALL).unwrap());
                 got.push_str(inside);
             }
             "transcript" => {
@@ -67,7 +71,7 @@ fn the_examples_in_the_documents_are_what_the_policies_answer() {
 
 #[derive(serde::Deserialize)]
 struct Document {
-    policy: PolicySpec,
+    policy: BTreeMap<String, Value>,
 }
 
 fn compare(path: &Path, expected: &str, got: &str) {
@@ -158,9 +162,14 @@ impl Stage {
             record.priority = i64::from_str(priority).unwrap();
         }
         record.software = named.get("software").copied().unwrap_or_default().to_owned();
-        let other = |(name, _): &(&&str, &&str)| !["site", "priority", "software"].contains(*name);
+        let other = |(name, _): &(&&str, &&str)| !["site", "priority", "software", "rtt"].contains(*name);
         let attributes = named.iter().filter(other);
         record.attributes = attributes.map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        // `rtt=b-1:900,b-2:2000`: the round trips to others, in microseconds.
+        for trip in named.get("rtt").into_iter().flat_map(|all| all.split(',')) {
+            let (peer, micros) = trip.split_once(':').unwrap();
+            record.round_trips.peers.insert(peer.parse().unwrap(), micros.parse().unwrap());
+        }
         self.by_name.insert(name.to_owned(), self.ballots);
         self.view.members.push(record);
     }

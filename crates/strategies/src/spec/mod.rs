@@ -18,7 +18,8 @@ use crate::{
     pipeline::Pipeline,
     rules::Rules,
     site_policy::{Failback, OnLeaderFailure, SitePolicy, Spread},
-    stages::FailedLast,
+    stages::{Distance, FailedLast, Latency},
+    steadiness::Steadiness,
 };
 
 /// A whole policy: which sites, which preset or pipeline, and what is different for
@@ -52,11 +53,14 @@ pub enum Preset {
     Spread,
     /// Whenever leadership moves, to the next one in turn.
     RoundRobin,
+    /// The member that reaches a majority of the others soonest.
+    LowestLatency,
 }
 
 impl Preset {
     /// Every preset.
-    pub const ALL: [Self; 4] = [Self::TwoSiteDr, Self::Sticky, Self::Spread, Self::RoundRobin];
+    pub const ALL: [Self; 5] =
+        [Self::TwoSiteDr, Self::Sticky, Self::Spread, Self::RoundRobin, Self::LowestLatency];
 
     /// The word for it in a configuration.
     pub const fn as_str(self) -> &'static str {
@@ -65,21 +69,49 @@ impl Preset {
             Self::Sticky => "sticky",
             Self::Spread => "spread",
             Self::RoundRobin => "round-robin",
+            Self::LowestLatency => "lowest-latency",
         }
     }
 }
+
+/// What the members publish beside what they are configured with: a policy that goes by what
+/// nobody publishes would be no policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inputs {
+    /// Their round trips.
+    pub round_trips: bool,
+    /// Attributes that are measured while they run.
+    pub measured: bool,
+}
+
+impl Inputs {
+    /// All that there is.
+    pub const ALL: Self = Self { round_trips: true, measured: true };
+}
+
+/// What is too little a gain in round trips to be worth a move, in the preset.
+const MARGIN_MICROS: u64 = 2000;
 
 /// The keys of a policy, all of them optional.
 pub const KEYS: [&str; 8] =
     ["sites", "on_leader_failure", "failback", "spread", "preset", "pipeline", "pipelines", "rules"];
 
 impl PolicySpec {
-    /// Reads a policy from a table that has the [`KEYS`], and checks it as a whole.
+    /// Reads a policy from a table that has the [`KEYS`], and checks it as a whole, for members
+    /// that publish nothing but what they are configured with.
     ///
     /// # Errors
     /// All that is wrong at once, each with its key and what would be valid.
     pub fn read(entries: &BTreeMap<String, Value>) -> Result<Self, SpecError> {
-        let mut findings = Findings::default();
+        Self::read_with(entries, Inputs::default())
+    }
+
+    /// The same, for members that publish this.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn read_with(entries: &BTreeMap<String, Value>, inputs: Inputs) -> Result<Self, SpecError> {
+        let mut findings = Findings::with(inputs);
         let spec = Table::read(entries, &mut findings, Self::read_table);
         if findings.wrong.is_empty() { Ok(spec) } else { Err(SpecError(findings.wrong)) }
     }
@@ -88,6 +120,8 @@ impl PolicySpec {
         let preset = table.with("preset", read_preset);
         let on_leader_failure = match preset {
             Some(Preset::Sticky) => OnLeaderFailure::SameSiteFirst,
+            // Who is nearest, in whatever site.
+            Some(Preset::LowestLatency) => OnLeaderFailure::PreferOrder,
             _ => OnLeaderFailure::default(),
         };
         let sites = SitePolicy {
@@ -142,10 +176,16 @@ impl PolicySpec {
         if self.preset == Preset::Spread {
             sites.spread = Spread::Sites;
         }
+        let nearest = || {
+            let steadiness = Steadiness { margin: MARGIN_MICROS, tolerance: 0 };
+            StageSpec::Latency(Latency::new(Distance::Majority, steadiness))
+        };
+        let by_latency = [nearest(), SiteOrder, Incumbent, Priority, OldestBallot];
         let stages: &[StageSpec] = match (&self.pipeline, self.preset) {
             (Some(stages), _) => stages,
             (None, Preset::Sticky) => &[Incumbent, SiteOrder, Priority, OldestBallot],
             (None, Preset::RoundRobin) => &[RoundRobin],
+            (None, Preset::LowestLatency) => &by_latency,
             (None, Preset::TwoSiteDr | Preset::Spread) => &[],
         };
         let usual = |pipeline| add(pipeline, stages, &sites);
@@ -194,7 +234,7 @@ fn read_sites(value: &Value, findings: &mut Findings) -> Option<Vec<SiteId>> {
 }
 
 fn read_preset(value: &Value, findings: &mut Findings) -> Option<Preset> {
-    if matches!(value, Value::Text(text) if text == "lowest-latency") {
+    if matches!(value, Value::Text(text) if text == "lowest-latency") && !findings.inputs.round_trips {
         findings
             .say("\"lowest-latency\" is not supported by this version: no member publishes its round trips");
         return None;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::value::Value;
+use super::{Inputs, value::Value};
 
 /// One thing that is wrong with a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,14 +56,19 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-/// What has been found wrong so far, and where the reader is.
+/// What has been found wrong so far, where the reader is, and what the members publish.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) wrong: Vec<Wrong>,
     path: Vec<Step>,
+    pub(super) inputs: Inputs,
 }
 
 impl Findings {
+    pub(super) fn with(inputs: Inputs) -> Self {
+        Self { inputs, ..Self::default() }
+    }
+
     pub(super) fn say(&mut self, message: impl Into<String>) {
         self.wrong.push(Wrong { path: self.path.clone(), message: message.into() });
     }
@@ -175,6 +180,23 @@ impl<'a, 'f> Table<'a, 'f> {
     pub(super) fn word<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
         self.with(key, |value, findings| word(value, findings, words))
     }
+}
+
+/// A span of time as text, in microseconds: `"500us"`, `"2ms"`, `"1s"`.
+pub(super) fn micros(value: &Value, findings: &mut Findings) -> Option<u64> {
+    const UNITS: [(&str, u64); 3] = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
+    let parsed = match value {
+        Value::Text(text) => UNITS.iter().find_map(|(unit, micros)| {
+            let number = text.strip_suffix(unit)?.trim_end();
+            let is_whole = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+            number.parse::<u64>().ok().filter(|_| is_whole)?.checked_mul(*micros)
+        }),
+        _ => None,
+    };
+    if parsed.is_none() {
+        findings.say(format!("expected a duration such as \"500us\" or \"2ms\", found {}", value.found()));
+    }
+    parsed
 }
 
 /// A text that is not empty.

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::{
-    reader::{Findings, Step, Table, word},
+    reader::{Findings, Step, Table, micros, word},
     value::Value,
 };
 use crate::{
     Pipeline, SitePolicy, Steadiness,
     stages::{
-        Class, FirstVersion, Incumbent, Missing, OldestBallot, OtherSite, Priority, RoundRobin, SameSite,
-        Score, ScoreError, SiteOrder, Software, Spread, Term, Version,
+        Class, Distance, FirstVersion, Incumbent, Latency, Limit, Missing, OldestBallot, OtherSite, Priority,
+        RoundRobin, SameSite, Score, ScoreError, SiteOrder, Software, Spread, Term, Version,
     },
 };
 
@@ -28,6 +28,8 @@ pub(super) enum StageSpec {
     Class(Class),
     Software { stage: Software, is_limited: bool },
     Score(Score),
+    Latency(Latency),
+    Limit(Limit),
 }
 
 #[derive(Clone, Copy)]
@@ -36,6 +38,8 @@ enum Name {
     Class,
     Software,
     Score,
+    Latency,
+    Limit,
 }
 
 #[derive(Clone, Copy)]
@@ -50,7 +54,7 @@ enum Plain {
     RoundRobin,
 }
 
-const NAMES: [(&str, Name); 11] = [
+const NAMES: [(&str, Name); 13] = [
     (SiteOrder::NAME, Name::Plain(Plain::SiteOrder)),
     (OtherSite::NAME, Name::Plain(Plain::OtherSite)),
     (SameSite::NAME, Name::Plain(Plain::SameSite)),
@@ -59,6 +63,8 @@ const NAMES: [(&str, Name); 11] = [
     (Class::NAME, Name::Class),
     (Software::NAME, Name::Software),
     (Score::NAME, Name::Score),
+    (Latency::NAME, Name::Latency),
+    (Limit::NAME, Name::Limit),
     (Priority::NAME, Name::Plain(Plain::Priority)),
     (OldestBallot::NAME, Name::Plain(Plain::OldestBallot)),
     (RoundRobin::NAME, Name::Plain(Plain::RoundRobin)),
@@ -134,7 +140,15 @@ impl StageSpec {
             findings.say(format!("{text:?} stands in every pipeline already; leave it out"));
             return None;
         }
-        word(value, findings, &NAMES)?;
+        let missing = match word(value, findings, &NAMES)? {
+            Name::Latency if !findings.inputs.round_trips => Some("no member publishes its round trips"),
+            Name::Limit if !findings.inputs.measured => Some("no member publishes what it measures"),
+            _ => None,
+        };
+        if let Some(missing) = missing {
+            findings.say(format!("{text:?} has nothing to go by here: {missing}; leave it out"));
+            return None;
+        }
         NAMES.iter().position(|(name, _)| *name == text)
     }
 
@@ -154,6 +168,8 @@ impl StageSpec {
             Name::Class => Self::Class(table.text("attribute").map_or_else(Class::default, Class::by)),
             Name::Software => software(table),
             Name::Score => Self::Score(score(table)?),
+            Name::Latency => Self::Latency(latency(table)?),
+            Name::Limit => Self::Limit(limit(table)?),
         };
         Some((text, stage))
     }
@@ -176,8 +192,84 @@ impl StageSpec {
             }
             Self::Score(score) if score.refuses() => pipeline.filter(score.clone()).compare(score.clone()),
             Self::Score(score) => pipeline.compare(score.clone()),
+            Self::Latency(latency) => pipeline.compare(latency.clone()),
+            Self::Limit(limit) => pipeline.filter(limit.clone()),
         }
     }
+}
+
+fn latency(table: &mut Table<'_, '_>) -> Option<Latency> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum By {
+        Majority,
+        Nearest,
+        Mean,
+        Worst,
+        ZooKeeper,
+        Targets,
+    }
+    let words = [
+        ("majority", By::Majority),
+        ("nearest", By::Nearest),
+        ("mean", By::Mean),
+        ("worst", By::Worst),
+        ("zookeeper", By::ZooKeeper),
+        ("targets", By::Targets),
+    ];
+    let by = table.word("by", &words).unwrap_or(By::Majority);
+    let steadiness = Steadiness {
+        tolerance: table.with("tolerance", micros).unwrap_or_default(),
+        margin: table.with("margin", micros).unwrap_or_default(),
+    };
+    let of = match by {
+        By::Majority => Distance::Majority,
+        By::Mean => Distance::Mean,
+        By::Worst => Distance::Worst,
+        By::ZooKeeper => Distance::ZooKeeper,
+        By::Nearest => {
+            table.require("count", "how many are to be reached, the member itself included");
+            Distance::Nearest(usize::try_from(table.whole("count", 1, 1000)?).ok()?)
+        }
+        By::Targets => {
+            table.require("targets", "their names and weights, such as { db = 2, shop = 1 }");
+            Distance::Targets(table.with("targets", targets)?)
+        }
+    };
+    Some(Latency::new(of, steadiness))
+}
+
+fn targets(value: &Value, findings: &mut Findings) -> Option<Vec<(String, u32)>> {
+    let Value::Table(entries) = value else {
+        findings.say(format!(
+            "expected a table of names and weights, such as {{ db = 2, shop = 1 }}, found {}",
+            value.found()
+        ));
+        return None;
+    };
+    let weight = |(name, value): (&String, &Value)| {
+        let weight = match value {
+            Value::Whole(weight) => u32::try_from(*weight).ok().filter(|weight| *weight > 0),
+            _ => None,
+        };
+        if weight.is_none() {
+            findings.say_of(name, format!("expected a weight of 1 or more, found {}", value.found()));
+        }
+        Some((name.clone(), weight?))
+    };
+    let targets: Vec<_> = entries.iter().filter_map(weight).collect();
+    if entries.is_empty() {
+        findings.say("it is empty; name at least one target");
+    }
+    (targets.len() == entries.len() && !targets.is_empty()).then_some(targets)
+}
+
+fn limit(table: &mut Table<'_, '_>) -> Option<Limit> {
+    table.require("attribute", "the value that is limited, such as \"lag\"");
+    table.require("at_most", "the highest value with which a member may lead after a failure");
+    let (attribute, at_most) = (table.text("attribute"), table.number("at_most"));
+    let passes = table.word("missing", &[("refused", false), ("passes", true)]).unwrap_or(false);
+    let limit = Limit::new(attribute?, at_most?);
+    Some(if passes { limit.unknown_passes() } else { limit })
 }
 
 fn software(table: &mut Table<'_, '_>) -> StageSpec {

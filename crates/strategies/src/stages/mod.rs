@@ -16,6 +16,7 @@
 //! | [`Class`] | filter, comparison | prefer, neutral, avoid, never: by an attribute |
 //! | [`Software`] | filter, comparison | the newest or the oldest version first |
 //! | [`Score`] | filter, comparison | weighted attributes |
+//! | [`Latency`] | comparison | who is nearest to a majority, to targets, .. |
 //! | [`Limit`] | filter | after a failure: who would lose too much |
 //! | [`RoundRobin`] | comparison | whose turn it is after the one that led last |
 //!
@@ -25,6 +26,7 @@ mod class;
 mod failed_last;
 mod healthy;
 mod incumbent;
+mod latency;
 mod limit;
 pub(crate) mod member_id;
 mod not_excluded;
@@ -43,6 +45,7 @@ pub use class::Class;
 pub use failed_last::FailedLast;
 pub use healthy::Healthy;
 pub use incumbent::Incumbent;
+pub use latency::{Distance, Latency};
 pub use limit::Limit;
 pub use not_excluded::NotExcluded;
 pub use oldest_ballot::OldestBallot;

@@ -1,0 +1,201 @@
+//! Round trips, from single measurements to what is worth publishing.
+
+use std::{collections::BTreeMap, time::Duration};
+
+/// When what is measured is worth publishing. Each publication is a write that every
+/// elector reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Publishing {
+    /// What was published must be wrong by more than this share of it, in percent, ...
+    pub percent: u32,
+    /// ... and by more than so many microseconds.
+    pub micros: u32,
+    /// Not sooner after the last time than this: `n` members write at most `n` times in it.
+    pub every: Duration,
+    /// Who does not answer so many times in a row is not reached any more.
+    pub misses: u32,
+}
+
+impl Default for Publishing {
+    fn default() -> Self {
+        Self { percent: 20, micros: 500, every: Duration::from_secs(10), misses: 3 }
+    }
+}
+
+/// Smooths round trips to whomever they are measured to, and says when what is known is
+/// worth publishing. Has no clock: the time comes in, as what has passed since any start.
+#[derive(Clone, Debug)]
+pub struct Meter<K> {
+    publishing: Publishing,
+    measured: BTreeMap<K, Measured>,
+    published: BTreeMap<K, u32>,
+    last: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    /// In eighths of a microsecond, so that small changes add up.
+    eighths: Option<u64>,
+    misses: u32,
+}
+
+impl<K: Ord + Clone> Meter<K> {
+    /// Nothing measured yet, and nothing published.
+    pub fn new(publishing: Publishing) -> Self {
+        Self { publishing, measured: BTreeMap::new(), published: BTreeMap::new(), last: None }
+    }
+
+    /// It answered after so many microseconds. A new value counts for an eighth, as for the
+    /// timeouts of TCP (RFC 6298); the first one, and the first after a loss, in full.
+    pub fn answered(&mut self, whom: K, micros: u32) {
+        let measured = self.measured.entry(whom).or_insert(Measured { eighths: None, misses: 0 });
+        let micros = u64::from(micros);
+        measured.eighths = Some(match measured.eighths {
+            Some(eighths) => eighths - eighths / 8 + micros,
+            None => micros * 8,
+        });
+        measured.misses = 0;
+    }
+
+    /// It did not answer.
+    pub fn missed(&mut self, whom: &K) {
+        let most = self.publishing.misses.max(1);
+        if let Some(measured) = self.measured.get_mut(whom) {
+            measured.misses = measured.misses.saturating_add(1);
+            if measured.misses >= most {
+                measured.eighths = None;
+            }
+        }
+    }
+
+    /// Forgets whoever is not measured any more.
+    pub fn retain(&mut self, mut lives: impl FnMut(&K) -> bool) {
+        self.measured.retain(|whom, _| lives(whom));
+    }
+
+    /// The smoothed round trips of all who answer, in microseconds.
+    pub fn smoothed(&self) -> BTreeMap<K, u32> {
+        let micros = |measured: &Measured| measured.eighths.and_then(|e| u32::try_from((e + 4) / 8).ok());
+        self.measured.iter().filter_map(|(whom, m)| Some((whom.clone(), micros(m)?))).collect()
+    }
+
+    /// What to publish now, if it is worth it; from then on it counts as published.
+    pub fn publish(&mut self, now: Duration) -> Option<BTreeMap<K, u32>> {
+        let soon = self.last.is_some_and(|last| now.saturating_sub(last) < self.publishing.every);
+        let smoothed = self.smoothed();
+        if soon || !self.is_news(&smoothed) {
+            return None;
+        }
+        self.last = Some(now);
+        self.published.clone_from(&smoothed);
+        Some(smoothed)
+    }
+
+    /// The earliest time at which [`publish`](Self::publish) can have anything to say.
+    pub fn next(&self) -> Option<Duration> {
+        self.last.map(|last| last + self.publishing.every)
+    }
+
+    fn is_news(&self, smoothed: &BTreeMap<K, u32>) -> bool {
+        let differs = |(whom, micros): (&K, &u32)| match self.published.get(whom) {
+            None => true,
+            Some(published) => {
+                let change = u64::from(micros.abs_diff(*published));
+                let share = u64::from(*published) * u64::from(self.publishing.percent) / 100;
+                change > share && change > u64::from(self.publishing.micros)
+            }
+        };
+        smoothed.iter().any(differs) || self.published.keys().any(|whom| !smoothed.contains_key(whom))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn meter() -> Meter<&'static str> {
+        Meter::new(Publishing::default())
+    }
+
+    #[test]
+    fn a_value_that_stays_is_published_once() {
+        let mut meter = meter();
+        let mut published = Vec::new();
+        for second in 0..600 {
+            // It wavers by a tenth.
+            meter.answered("a", if second % 2 == 0 { 9_000 } else { 10_000 });
+            published.extend(meter.publish(SECOND * second));
+        }
+        assert_eq!(published, [BTreeMap::from([("a", 9_000)])]);
+    }
+
+    #[test]
+    fn a_value_that_changes_is_followed_and_no_faster_than_it_may_be() {
+        let mut meter = meter();
+        let mut times = Vec::new();
+        for second in 0..600 {
+            meter.answered("a", if second < 300 { 1_000 } else { 40_000 });
+            if meter.publish(SECOND * second).is_some() {
+                times.push(second);
+            }
+        }
+        assert_eq!(times[0], 0);
+        assert!(times[1] == 300 && times.len() <= 5, "{times:?}");
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 10), "{times:?}");
+        let known = meter.smoothed()["a"];
+        assert!((39_900..=40_000).contains(&known), "{known}");
+    }
+
+    #[test]
+    fn noise_without_end_is_written_at_most_every_so_often() {
+        let mut meter = meter();
+        let publications = (0..600_u32).filter(|second| {
+            let noise = second.wrapping_mul(2_654_435_761) >> 12;
+            meter.answered("a", noise);
+            meter.publish(SECOND * *second).is_some()
+        });
+        let publications = publications.count();
+        assert!((2..=60).contains(&publications), "{publications} in ten minutes");
+    }
+
+    #[test]
+    fn who_does_not_answer_is_gone_after_some_misses_and_back_with_the_first_answer() {
+        let mut meter = meter();
+        meter.answered("a", 1_000);
+        meter.answered("b", 2_000);
+        assert!(meter.publish(SECOND).is_some());
+        meter.missed(&"a");
+        meter.missed(&"a");
+        assert_eq!(meter.publish(SECOND * 20), None);
+        meter.missed(&"a");
+        assert_eq!(meter.publish(SECOND * 20), Some(BTreeMap::from([("b", 2_000)])));
+        meter.answered("a", 9_000);
+        assert_eq!(meter.publish(SECOND * 21), None, "not yet");
+        assert_eq!(meter.next(), Some(SECOND * 30));
+        assert_eq!(meter.publish(SECOND * 30), Some(BTreeMap::from([("a", 9_000), ("b", 2_000)])));
+    }
+
+    #[test]
+    fn who_has_left_is_not_published_any_more() {
+        let mut meter = meter();
+        meter.answered("a", 1_000);
+        meter.answered("b", 2_000);
+        assert!(meter.publish(SECOND).is_some());
+        meter.retain(|whom| *whom == "b");
+        assert_eq!(meter.publish(SECOND * 20), Some(BTreeMap::from([("b", 2_000)])));
+        meter.missed(&"nobody");
+        assert_eq!(meter.publish(SECOND * 40), None);
+    }
+
+    #[test]
+    fn small_changes_add_up() {
+        let mut meter = meter();
+        meter.answered("a", 0);
+        for _ in 0..200 {
+            meter.answered("a", 5);
+        }
+        assert_eq!(meter.smoothed()["a"], 5);
+    }
+}
