@@ -107,6 +107,10 @@ pub struct Refused {
     pub stage: String,
     /// Why, in words.
     pub reason: String,
+    /// Whether that is somebody's word, an operator's or the configuration's, and nothing
+    /// that is measured or passes by itself. Whoever leads against such a word makes room at
+    /// once for somebody who may; what is measured moves nobody so fast.
+    pub ordered: bool,
 }
 
 impl MemberRecord {

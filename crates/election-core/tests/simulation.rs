@@ -71,6 +71,7 @@ fn add(total: &mut Summary, one: &Summary) {
     total.suspected += one.suspected;
     total.stand_ins += one.stand_ins;
     total.raised += one.raised;
+    total.obeyed += one.obeyed;
     total.operations += one.operations;
 }
 
@@ -96,6 +97,7 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("leaders that were suspected", total.suspected),
         ("leaders that were put out by one who acts for the elector", total.stand_ins),
         ("bases of tokens that were raised", total.raised),
+        ("leaders that made room for a standing order", total.obeyed),
     ];
     let with_an_elector = with_an_elector.into_iter().filter(|_| kind == Kind::Elector);
     for (what, count) in everywhere.into_iter().chain(with_an_elector) {

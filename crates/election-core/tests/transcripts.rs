@@ -108,6 +108,7 @@ transcripts! {
     lost_reply_of_ballot,
     restart_with_leftovers,
     restart_waits,
+    drain,
     duplicate_id,
     own_ballot_deleted,
     place_deleted,

@@ -67,6 +67,7 @@ impl Pipeline {
                 reason: filter.refuse(candidate, round)?,
                 named: candidate.named(),
                 stage: filter.name().to_owned(),
+                ordered: filter.is_an_order(),
             })
         })
     }

@@ -216,7 +216,11 @@ mod tests {
                 for cause in Cause::ALL {
                     let pipeline = match (cause, on_failure, failback) {
                         (
-                            Cause::Startup | Cause::MemberJoined | Cause::TokensRaised | Cause::SlotsChanged,
+                            Cause::Startup
+                            | Cause::MemberJoined
+                            | Cause::TokensRaised
+                            | Cause::SlotsChanged
+                            | Cause::StandingOrder,
                             ..,
                         )
                         | (Cause::BetterCandidate, _, Failback::Auto) => {

@@ -14,6 +14,14 @@ pub trait Filter: fmt::Debug + Send + Sync {
 
     /// Why `candidate` may not lead, in words; `None` lets it pass.
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String>;
+
+    /// Whether what puts a candidate out is somebody's word, an operator's or the
+    /// configuration's: then a leader makes room at once
+    /// ([`Refused::ordered`](election_core::strategy::Refused::ordered)). Such a filter must
+    /// not look at who leads, or two could make room for each other without end.
+    fn is_an_order(&self) -> bool {
+        false
+    }
 }
 
 /// A stage that says which of two candidates is better, all stages before it

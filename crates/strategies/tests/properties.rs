@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use election_core::{
     Ballot, MemberId,
     record::{Cause, Control, Exclusion, Health, MemberRecord},
-    strategy::{Ranking, Strategy as _},
+    strategy::{Ranking, Refused, Strategy as _},
 };
 use proptest::{prelude::*, sample::subsequence};
 use strategies::{
@@ -352,6 +352,23 @@ proptest! {
         let better = first(&strategy.rank(&view));
         view.incumbent = better.clone();
         prop_assert_eq!(first(&strategy.rank(&view)), better);
+    }
+
+    /// What somebody's word moves, it moves once: whoever follows is refused by none, and
+    /// whoever made room may still not lead, so it is not better either.
+    #[test]
+    fn who_makes_room_for_an_order_is_not_named_again(strategy in any_strategy(), view in any_view()) {
+        let members = distinct(view.members.clone());
+        let mut view = View { members, cause: Cause::BetterCandidate, ..view };
+        let ranking = strategy.rank(&view);
+        let leads_against = |r: &&Refused| r.ordered && view.incumbent.as_ref() == Some(&r.named.ballot);
+        if let (Some(refused), Some(next)) = (ranking.refused.iter().find(leads_against), first(&ranking)) {
+            let before = refused.named.ballot.clone();
+            view.incumbent = Some(next.clone());
+            let then = strategy.rank(&view);
+            prop_assert!(then.refusal(&next).is_none_or(|r| !r.ordered), "{:?}", then);
+            prop_assert!(then.refusal(&before).is_some(), "{:?}", then);
+        }
     }
 
     #[test]

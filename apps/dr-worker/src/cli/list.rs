@@ -4,13 +4,13 @@ use std::{
 };
 
 use election_core::{
-    record::{Mode, Outgoing, RequestState, Status, Target},
+    record::{Outgoing, RequestState, Status, Target},
     shell::ReadError,
 };
 use owo_colors::OwoColorize as _;
 
 use super::{
-    Output,
+    Output, control,
     election::Operator,
     output::{self, Accent},
 };
@@ -202,17 +202,13 @@ fn headline(cluster: &Cluster) -> String {
             all.collect::<Vec<_>>().join("; ")
         }
     };
-    let mode = match cluster.mode {
-        Mode::Auto => String::new(),
-        Mode::Manual => ", mode manual".to_owned(),
-        Mode::Observe => ", mode observe".to_owned(),
-    };
-    let drained: String = cluster.drained.iter().map(|site| format!(", site {site} is drained")).collect();
+    let orders = control::words(cluster.mode, &cluster.drained, &cluster.preferred_site, &cluster.site_order);
+    let orders: String = orders.into_iter().map(|order| format!(", {order}")).collect();
     let recipe = match cluster.recipe {
         "elector" => String::new(),
         other => format!(", recipe {other}"),
     };
-    format!("{}: {leader}, term {}{recipe}{mode}{drained}", cluster.election.bold(), cluster.term)
+    format!("{}: {leader}, term {}{recipe}{orders}", cluster.election.bold(), cluster.term)
 }
 
 fn request_line(request: &OpenRequest) -> String {

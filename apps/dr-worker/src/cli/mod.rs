@@ -2,6 +2,7 @@
 
 mod config;
 mod contest;
+mod control;
 #[cfg(feature = "dev")]
 mod dev;
 mod election;
@@ -74,6 +75,19 @@ enum Verb {
     Switchover(request::SwitchoverArguments),
     /// Move leadership whether or not a leader or an elector lives.
     Failover(request::FailoverArguments),
+    /// Close a site: nobody leads from it, and who does hands over at once.
+    Drain(control::SiteArguments),
+    /// Open a drained site again.
+    Undrain(control::SiteArguments),
+    /// Say which site should lead, or in which order the sites should, whatever is configured.
+    Prefer(control::PreferArguments),
+    /// Say whether the elector decides on its own: auto; manual: only what an operator asks for;
+    /// observe: nothing, it is only said what would be.
+    Mode(control::ModeArguments),
+    /// Maintenance: the mode manual, until `resume`.
+    Pause(control::JobArguments),
+    /// End a pause: back to the mode that it found.
+    Resume(control::JobArguments),
     /// Show who led when, why it changed, and how long each phase took.
     History(history::HistoryArguments),
     /// Make every fencing token from now on newer than one, after the ensemble was restored from
@@ -155,6 +169,12 @@ fn dispatch(arguments: &Arguments) -> Result<(), Error> {
             block_on(request::switchover(switchover, &global.sources(), global.output))
         }
         Verb::Failover(failover) => block_on(request::failover(failover, &global.sources(), global.output)),
+        Verb::Drain(site) => block_on(control::drain(site, &global.sources(), global.output)),
+        Verb::Undrain(site) => block_on(control::undrain(site, &global.sources(), global.output)),
+        Verb::Prefer(prefer) => block_on(control::prefer(prefer, &global.sources(), global.output)),
+        Verb::Mode(mode) => block_on(control::mode(mode, &global.sources(), global.output)),
+        Verb::Pause(job) => block_on(control::pause(job, &global.sources(), global.output)),
+        Verb::Resume(job) => block_on(control::resume(job, &global.sources(), global.output)),
         Verb::History(history) => block_on(history::run(history, &global.sources(), global.output)),
         Verb::RaiseToken(raise) => block_on(tokens::raise(raise, &global.sources(), global.output)),
         #[cfg(feature = "dev")]

@@ -38,6 +38,10 @@ pub struct Cluster {
     pub mode: Mode,
     /// Sites that nobody is to lead from.
     pub drained: Vec<SiteId>,
+    /// The site that an operator prefers to the order of sites.
+    pub preferred_site: Option<SiteId>,
+    /// The operators' order of sites, if it is not the configured one.
+    pub site_order: Vec<SiteId>,
     /// The operators' requests that are kept, oldest first.
     pub requests: Vec<OpenRequest>,
     /// Znodes that can't be used.
@@ -255,7 +259,7 @@ impl Cluster {
             let waiting = members.iter_mut().filter(|m: &&mut Member| m.role == MemberRole::Standby);
             waiting.zip(1..).for_each(|(member, place)| member.next = Some(place));
         }
-        let Control { mode, drained, .. } = snapshot.control.clone();
+        let Control { mode, drained, preferred_site, site_order, .. } = snapshot.control.clone();
         Self {
             election: election.to_owned(),
             root: root.to_owned(),
@@ -268,6 +272,8 @@ impl Cluster {
             members,
             mode,
             drained,
+            preferred_site,
+            site_order,
             requests: snapshot.requests.into_iter().map(|(id, r)| OpenRequest::new(id, r)).collect(),
             unreadable: snapshot.unreadable.into_iter().map(Unreadable::from).collect(),
         }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod stage;
+
 use std::{
     io::{BufRead, BufReader, Read as _},
     net::TcpListener,

@@ -219,6 +219,12 @@ impl Question<'_> {
         })
     }
 
+    /// Names this candidate of such a ranking, against whose incumbent somebody's word stands.
+    pub(super) fn obey(&self, what: &str, chosen: &Ranked) -> Elected {
+        let sentence = format!("{what}: {}", leads(chosen));
+        self.name(Cause::StandingOrder, sentence, &chosen.named, self.living_exclusions(), None)
+    }
+
     /// An exclusion of `named` from now on.
     pub(super) fn exclusion(&self, named: &Named, reason: String) -> Exclusion {
         Exclusion {
@@ -328,7 +334,7 @@ impl Question<'_> {
     fn withdrawn(&self) -> impl Iterator<Item = Refused> {
         self.members.iter().filter_map(|m| {
             let reason = m.withdrawn.as_ref().map(|why| format!("it does not stand: {why}"))?;
-            Some(Refused { named: m.named(), stage: "stands".to_owned(), reason })
+            Some(Refused { named: m.named(), stage: "stands".to_owned(), reason, ordered: false })
         })
     }
 
@@ -449,6 +455,7 @@ const fn counts(cause: Cause) -> bool {
             | Cause::Failover
             | Cause::TokensRaised
             | Cause::SlotsChanged
+            | Cause::StandingOrder
     )
 }
 
@@ -468,7 +475,7 @@ fn fits(wanted: &Target, named: &Named) -> bool {
     }
 }
 
-fn nobody(ranking: &Ranking) -> String {
+pub(super) fn nobody(ranking: &Ranking) -> String {
     if ranking.refused.is_empty() {
         return "no member is there to lead".to_owned();
     }

@@ -4,11 +4,15 @@
 use std::time::Duration;
 
 use super::{
+    decision::nobody,
     elector::{At, Facts, Verdict, loud, quiet},
     rules::Rule,
     watchdog::{Phase, Watchdog},
 };
-use crate::record::{Cause, Current, Named, Status};
+use crate::{
+    record::{Cause, Current, Named, Status},
+    strategy::{Ranking, Refused},
+};
 
 impl Facts<'_> {
     /// The one who is named is there, and takes its way into office.
@@ -85,6 +89,9 @@ impl Facts<'_> {
         let tenure = watchdog.phase(at.slot, at.term, Phase::Serving, None, self.now);
         let question = self.question(at.slot, self.now.unix_ms);
         let ranking = question.rank_elective(&named.ballot);
+        if let Some(refused) = ranking.refusal(&named.ballot).filter(|refused| refused.ordered) {
+            return self.obeying(at, named, refused, &ranking, watchdog);
+        }
         let better = ranking.first().filter(|first| first.named.ballot != named.ballot);
         let Some(better) = better else {
             watchdog.nobody_better(at.slot);
@@ -120,5 +127,37 @@ impl Facts<'_> {
             }
             decided => self.write(decided, Some(at.meta), watchdog),
         }
+    }
+
+    /// An operator or the configuration says that whoever leads is not to. It hands over to
+    /// the best who may lead, and there is nothing to wait for: what was said does not waver,
+    /// and whoever follows is not refused by the same ranking, so nothing moves back.
+    fn obeying(
+        &self,
+        at: At<'_>,
+        named: &Named,
+        refused: &Refused,
+        ranking: &Ranking,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        watchdog.nobody_better(at.slot);
+        let what = format!("{} may not lead any more ({})", named.member, refused.reason);
+        let Some(best) = ranking.first() else {
+            let sentence = format!(
+                "{} leads on though it may not ({}): {}",
+                named.member,
+                refused.reason,
+                nobody(ranking)
+            );
+            self.wake_at_exclusions_end(watchdog);
+            return self.refresh(at.elected, at.meta, loud("nobody", sentence));
+        };
+        if let Some(why) = self.holds(&named.ballot) {
+            let sentence = format!("{what}, and does not hand over now: {why}");
+            return self.refresh(at.elected, at.meta, quiet("held-by-leader", sentence));
+        }
+        let noticed = watchdog.noticed(at.slot, at.term, "standing-order", self.now);
+        let next = self.question(at.slot, noticed).obey(&what, best);
+        Verdict::Write(Box::new(next), Some(at.meta.version))
     }
 }

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::SiteId;
@@ -17,11 +19,37 @@ pub struct Control {
     /// A site that goes before the configured order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferred_site: Option<SiteId>,
+    /// The sites, most preferred first, instead of the configured order; empty: as configured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub site_order: Vec<SiteId>,
+    /// The mode in which a pause found the election, and which its end restores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_in: Option<Mode>,
+    /// Who gave the latest order.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub changed_by: String,
+    /// When, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub changed_at_ms: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Default for Control {
     fn default() -> Self {
-        Self { v: super::VERSION, mode: Mode::Auto, drained: Vec::new(), preferred_site: None }
+        Self {
+            v: super::VERSION,
+            mode: Mode::Auto,
+            drained: Vec::new(),
+            preferred_site: None,
+            site_order: Vec::new(),
+            paused_in: None,
+            changed_by: String::new(),
+            changed_at_ms: 0,
+        }
     }
 }
 
@@ -36,4 +64,21 @@ pub enum Mode {
     Manual,
     /// Nothing is carried out; it is only said what would be.
     Observe,
+}
+
+impl Mode {
+    /// The word for it in records and commands.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Manual => "manual",
+            Self::Observe => "observe",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
 }

@@ -129,6 +129,9 @@ pub enum Cause {
     TokensRaised,
     /// The number of slots has been changed.
     SlotsChanged,
+    /// An operator's standing order, or the configuration, says that the one who was
+    /// named is not to lead.
+    StandingOrder,
 }
 
 impl Cause {
@@ -138,12 +141,13 @@ impl Cause {
             Self::Suspected if format < 2 => Self::LeaderLost,
             Self::TokensRaised if format < 2 => Self::Switchover,
             Self::SlotsChanged if format < 2 => Self::MemberJoined,
+            Self::StandingOrder if format < 3 => Self::BetterCandidate,
             cause => cause,
         }
     }
 
     /// Every cause, in the order of its definition.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Startup,
         Self::MemberJoined,
         Self::LeaderLost,
@@ -156,6 +160,7 @@ impl Cause {
         Self::BetterCandidate,
         Self::TokensRaised,
         Self::SlotsChanged,
+        Self::StandingOrder,
     ];
 
     /// The word for it in records, metrics and the job's environment.
@@ -173,6 +178,7 @@ impl Cause {
             Self::BetterCandidate => "better-candidate",
             Self::TokensRaised => "tokens-raised",
             Self::SlotsChanged => "slots-changed",
+            Self::StandingOrder => "standing-order",
         }
     }
 

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | 1 | |
 //! | 2 | the causes `suspected`, `tokens-raised` and `slots-changed`; several slots, each with the decision that it rests on |
+//! | 3 | the cause `standing-order` |
 //!
 //! Each member says in its record, which any program reads, up to which format it
 //! [reads](MemberRecord::reads); the elector writes the newest one that all members
@@ -48,7 +49,7 @@ pub const MAX_RECORD: usize = 64 * 1024;
 pub const VERSION: u32 = 1;
 
 /// The newest format that this crate reads and writes. It reads all since [`VERSION`].
-pub const NEWEST: u32 = 2;
+pub const NEWEST: u32 = 3;
 
 /// Since when leaders are deposed because others can't reach them.
 pub(crate) const WITH_SUSPICION: u32 = 2;
@@ -168,7 +169,8 @@ mod tests {
     /// What an older program reads must not change under it.
     #[test]
     fn what_a_format_can_not_say_is_said_otherwise() {
-        const ADDED: [Cause; 3] = [Cause::Suspected, Cause::TokensRaised, Cause::SlotsChanged];
+        const ADDED: [Cause; 4] =
+            [Cause::Suspected, Cause::TokensRaised, Cause::SlotsChanged, Cause::StandingOrder];
         for cause in Cause::ALL {
             assert_eq!(cause.in_format(NEWEST), cause);
             let older = cause.in_format(VERSION);

@@ -14,6 +14,7 @@ mod leaders;
 mod observer;
 mod operations;
 pub mod operator;
+pub mod orders;
 mod runner;
 mod status;
 mod turn;

@@ -20,8 +20,8 @@ use crate::{
     strategy::Strategy,
 };
 
-/// How many times a forced failover looks again after losing a race.
-const TRIES: u32 = 50;
+/// How many times a step is tried again after losing a race.
+pub(super) const TRIES: u32 = 50;
 
 /// Why an operator's wish was not carried out.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -412,12 +412,18 @@ impl Strategy for EastFirst {
         for member in round.candidates {
             let named = member.named();
             if let Health::Unhealthy { reason } = &member.health {
-                ranking.refused.push(Refused { named, stage: "healthy".to_owned(), reason: reason.clone() });
+                ranking.refused.push(Refused {
+                    named,
+                    stage: "healthy".to_owned(),
+                    reason: reason.clone(),
+                    ordered: false,
+                });
             } else if round.exclusions.iter().any(|e| e.ballot == member.ballot) {
                 ranking.refused.push(Refused {
                     named,
                     stage: "not-excluded".to_owned(),
                     reason: "it is excluded".to_owned(),
+                    ordered: false,
                 });
             } else {
                 ranking.order.push(Ranked { named, reasons: vec![format!("site {}", member.site)] });

@@ -57,7 +57,8 @@ impl Strategy for SiteOrder {
             match Self::refusal(round, member) {
                 None => fit.push(member),
                 Some((stage, reason)) => {
-                    ranking.refused.push(Refused { named: member.named(), stage: stage.to_owned(), reason })
+                    let (named, ordered) = (member.named(), stage == "open");
+                    ranking.refused.push(Refused { named, stage: stage.to_owned(), reason, ordered });
                 }
             }
         }

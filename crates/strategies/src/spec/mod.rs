@@ -318,8 +318,9 @@ fn read_causes(
     findings: &mut Findings,
 ) -> Option<Vec<Cause>> {
     const FAILURE: &str = "failure";
-    let words = Cause::ALL.map(|cause| (cause.as_str(), Some(cause)));
-    let words: Vec<_> = words.into_iter().chain([(FAILURE, None)]).collect();
+    // Whom a standing order leaves is for "better-candidate" to say.
+    let asked = Cause::ALL.into_iter().filter(|cause| *cause != Cause::StandingOrder);
+    let words: Vec<_> = asked.map(|cause| (cause.as_str(), Some(cause))).chain([(FAILURE, None)]).collect();
     let mut causes = Vec::new();
     let mut read = |value: &Value, findings: &mut Findings| match word(value, findings, &words) {
         Some(Some(Cause::BetterCandidate)) if failback == Failback::Manual => {

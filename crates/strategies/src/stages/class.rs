@@ -67,6 +67,10 @@ impl Filter for Class {
     fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
         (self.word(candidate) == Word::Never).then(|| format!("its {} is never", self.attribute))
     }
+
+    fn is_an_order(&self) -> bool {
+        true
+    }
 }
 
 impl Comparison for Class {

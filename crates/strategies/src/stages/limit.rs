@@ -36,7 +36,10 @@ impl Limit {
     }
 
     fn is_planned(cause: Cause) -> bool {
-        matches!(cause, Cause::Switchover | Cause::BetterCandidate | Cause::TokensRaised)
+        matches!(
+            cause,
+            Cause::Switchover | Cause::BetterCandidate | Cause::TokensRaised | Cause::StandingOrder
+        )
     }
 }
 
@@ -94,7 +97,7 @@ mod tests {
     #[test]
     fn a_planned_move_and_the_incumbent_are_let_pass() {
         let limit = Limit::new("lag", 10.0);
-        let planned = [Cause::Switchover, Cause::BetterCandidate, Cause::TokensRaised];
+        let planned = [Cause::Switchover, Cause::BetterCandidate, Cause::TokensRaised, Cause::StandingOrder];
         for cause in Cause::ALL {
             let is_out = refusal(&limit, cause, None, Some("11")).is_some();
             assert_eq!(is_out, !planned.contains(&cause), "{cause}");

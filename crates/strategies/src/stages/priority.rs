@@ -26,6 +26,10 @@ impl Filter for Priority {
             format!("priority {priority}: never leads unless an operator names it")
         })
     }
+
+    fn is_an_order(&self) -> bool {
+        true
+    }
 }
 
 impl Comparison for Priority {

@@ -21,6 +21,10 @@ impl Filter for SiteOpen {
         let drained = round.control.drained.contains(site);
         drained.then(|| format!("site {site} is drained"))
     }
+
+    fn is_an_order(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use crate::{
 ///
 /// The site that the operators prefer at run time
 /// ([`Control::preferred_site`](election_core::record::Control::preferred_site))
-/// goes before all others, listed or not. Sites that aren't listed come last, all alike.
+/// goes before all others, listed or not; an order that they have given
+/// ([`Control::site_order`](election_core::record::Control::site_order)) takes the place of
+/// this one. Sites that aren't listed come last, all alike.
 #[derive(Clone, Debug, Default)]
 pub struct SiteOrder {
     sites: Vec<SiteId>,
@@ -32,19 +34,28 @@ impl SiteOrder {
         Self { sites: sites.into_iter().collect() }
     }
 
+    /// The order that counts.
+    fn sites<'a>(&'a self, round: &Round<'a>) -> &'a [SiteId] {
+        if round.control.site_order.is_empty() { &self.sites } else { &round.control.site_order }
+    }
+
     fn place(&self, site: &SiteId, round: &Round<'_>) -> Place {
         if round.control.preferred_site.as_ref() == Some(site) {
             return Place::Preferred;
         }
-        match self.sites.iter().position(|s| s == site) {
+        match self.sites(round).iter().position(|s| s == site) {
             Some(index) => Place::Listed(index),
             None => Place::Unlisted,
         }
     }
 
     fn words(&self, site: &SiteId, round: &Round<'_>) -> String {
+        let ordered = !round.control.site_order.is_empty();
         match self.place(site, round) {
             Place::Preferred => format!("site {site} is preferred by a standing order"),
+            Place::Listed(index) if ordered => {
+                format!("site {site} is {} in the operators' order", words::ordinal(index))
+            }
             Place::Listed(index) => format!("site {site} is {} in order", words::ordinal(index)),
             Place::Unlisted => format!("site {site} is not in the order of sites"),
         }
@@ -70,13 +81,16 @@ impl Comparison for SiteOrder {
 
     fn speaks_when_tied(&self, candidate: &MemberRecord, round: &Round<'_>) -> bool {
         // Without any order 'not in the order' would be noise.
-        !self.sites.is_empty() || matches!(self.place(&candidate.site, round), Place::Preferred)
+        !self.sites(round).is_empty() || matches!(self.place(&candidate.site, round), Place::Preferred)
     }
 
     fn worth_waiting(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Option<String> {
         let control = round.control;
-        let best =
-            control.preferred_site.iter().chain(&self.sites).find(|site| !control.drained.contains(site))?;
+        let best = control
+            .preferred_site
+            .iter()
+            .chain(self.sites(round))
+            .find(|site| !control.drained.contains(site))?;
         // With several slots, those that lead another one are candidates no more.
         let leads = round.others.iter().any(|other| other.site == *best);
         if leads || electable.iter().any(|candidate| candidate.site == *best) {

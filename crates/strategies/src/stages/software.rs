@@ -116,6 +116,10 @@ impl Filter for Software {
             None => Some(format!("{}: it may be too old", self.words(candidate))),
         }
     }
+
+    fn is_an_order(&self) -> bool {
+        true
+    }
 }
 
 impl Comparison for Software {

@@ -16,6 +16,7 @@ pub(crate) mod one_life;
 pub(crate) mod others_undisturbed;
 pub(crate) mod place_is_its_owners;
 pub(crate) mod requests_once;
+pub(crate) mod standing_orders;
 pub(crate) mod tokens_above_their_base;
 pub(crate) mod work_ends_in_time;
 

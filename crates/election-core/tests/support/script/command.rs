@@ -147,6 +147,7 @@ impl Stage {
                 self.admin(|zk, now| zk.set(now, &path, b"garbage".to_vec(), None))
             }
             ["mode", mode] => self.mode(mode),
+            ["drain", sites @ ..] => self.drain(sites),
             ["request", kind, rest @ ..] => self.request(kind, rest),
             ["raise", "tokens", "above", token] => self.raise_tokens(token),
             ["foreign", "record", "of", name] => self.foreign_record(name),
@@ -305,8 +306,18 @@ impl Stage {
             "observe" => Mode::Observe,
             _ => return Err(format!("no such mode: {mode}")),
         };
+        self.order(&Control { mode, ..Control::default() })
+    }
+
+    fn drain(&mut self, sites: &[&str]) -> Result<(), String> {
+        let sites: Result<_, _> = sites.iter().map(|site| SiteId::new(*site)).collect();
+        let drained = sites.map_err(|e| e.to_string())?;
+        self.order(&Control { drained, ..Control::default() })
+    }
+
+    fn order(&mut self, control: &Control) -> Result<(), String> {
         let path = self.paths.control();
-        let data = Control { mode, ..Control::default() }.encode(&path).map_err(|e| e.to_string())?;
+        let data = control.encode(&path).map_err(|e| e.to_string())?;
         if self.zk.get(&path).is_some() {
             return self.admin(|zk, now| zk.set(now, &path, data, None));
         }

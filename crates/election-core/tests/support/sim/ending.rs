@@ -21,6 +21,7 @@ impl Sim {
             + 2 * phases
             + ms(policy.max_takeovers.within)
             + ms(policy.cooldown)
+            + ms(policy.exclusion)
             + 30_000;
         self.checks.calm = Some(Calm::new(self.now, bound));
         self.after(500, Due::Look);
@@ -54,7 +55,8 @@ impl Sim {
                 return Err(format!("{} leads, and its job has ended", self.name(*leader)));
             }
         }
-        let busy = self.hosts.iter().find(|h| {
+        // Who hangs in a drained site, with nobody left to name, hangs on.
+        let busy = self.hosts.iter().filter(|h| self.settings.drained.as_ref() != Some(&h.site)).find(|h| {
             !matches!(role(h), None | Some(Role::Leader | Role::Standby | Role::Excluded)) || h.restarting
         });
         if let Some(busy) = busy {
@@ -107,8 +109,18 @@ impl Sim {
         leaders.sort_unstable();
         let slots = elected.slots.len();
         let living = self.hosts.iter().filter(|h| h.process.is_some()).count();
-        if leaders.len() != slots.min(living) {
-            return Err(format!("{} members lead {slots} slots, and {living} live", leaders.len()));
+        let is_closed = |h: &Host| self.settings.drained.as_ref() == Some(&h.site);
+        let open = self.hosts.iter().filter(|h| h.process.is_some() && !is_closed(h)).count();
+        // Those of a drained site lead on while there is nobody else, and are not named anew.
+        if !(slots.min(open)..=slots.min(living)).contains(&leaders.len()) {
+            return Err(format!(
+                "{} members lead {slots} slots, and {living} live, {open} of them in open sites",
+                leaders.len()
+            ));
+        }
+        let against = leaders.iter().filter(|(_, leader)| is_closed(&self.hosts[*leader])).count();
+        if against > slots.saturating_sub(open) {
+            return Err(format!("{against} lead from the drained site, and others may lead"));
         }
         let requests = self.zk.tree_at(&self.paths.requests(), self.zk.zxid());
         for (name, node) in requests {

@@ -174,7 +174,9 @@ impl Sim {
         if self.has_elector() {
             let data = self.last_good_elected.clone();
             self.run_errand(Errand::Repair { path: self.paths.elected(), data });
-            self.order(&Control::default());
+            let drained = self.settings.drained.iter().cloned().collect();
+            self.order(&Control { drained, ..Control::default() });
+            self.checks.obeyed.last_order();
         }
         for host in 0..self.hosts.len() {
             // The upgrade is brought to its end.

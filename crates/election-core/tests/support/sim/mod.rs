@@ -32,7 +32,7 @@ use crate::{
     invariants::{
         Verdict, a_successor_follows_a_leader::Tenures, fencing::Fencing, no_livelock::Pace,
         one_decision_per_term::Decisions, one_leader_in_the_end::Calm, others_undisturbed::Slots,
-        requests_once::Requests, tokens_above_their_base::Raised,
+        requests_once::Requests, standing_orders::Obeyed, tokens_above_their_base::Raised,
     },
     zookeeper::{Ensemble, Millis},
 };
@@ -109,6 +109,7 @@ pub(crate) struct Summary {
     pub(crate) suspected: u64,
     pub(crate) stand_ins: u64,
     pub(crate) raised: u64,
+    pub(crate) obeyed: u64,
     pub(crate) operations: u64,
 }
 
@@ -128,6 +129,7 @@ struct Checks {
     decisions: Decisions,
     requests: Requests,
     tenures: Tenures,
+    obeyed: Obeyed,
     paces: Vec<Pace>,
     calm: Option<Calm>,
 }
@@ -186,6 +188,7 @@ impl Sim {
             decisions: Decisions::default(),
             requests: Requests::default(),
             tenures: Tenures::default(),
+            obeyed: Obeyed::default(),
             paces: hosts.iter().map(|_| Pace::default()).collect(),
             calm: None,
         };
@@ -239,6 +242,7 @@ impl Sim {
         self.summary.requests_done = self.checks.requests.done();
         self.summary.acts = self.resource.accepted;
         self.summary.raised = self.checks.raised.len();
+        self.summary.obeyed = self.checks.obeyed.len();
         self.summary.refused = self.resource.refused;
         Ok(self.summary)
     }

@@ -186,6 +186,8 @@ pub(crate) struct Settings {
     pub(crate) probe_every: Option<Millis>,
     /// Whether the fleet runs the program of the previous format at first.
     pub(crate) rolling: bool,
+    /// The site that stays drained when all faults are mended.
+    pub(crate) drained: Option<SiteId>,
     /// Whether 'at most one' is promised under these settings, suspicion apart.
     pub(crate) exclusive: bool,
 }
@@ -283,6 +285,8 @@ impl Settings {
         let twin = rng.f64() < 0.15;
         let wait = rng.bool() || twin;
         let sites = ["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec();
+        let drained =
+            (kind == Kind::Elector && rng.f64() < 0.3).then(|| sites[rng.usize(0..sites.len())].clone());
         Self {
             recipe: kind.recipe(&sites, rng),
             sites,
@@ -303,6 +307,7 @@ impl Settings {
             groups,
             probe_every: fast.then(|| rng.u64(20..400)),
             rolling: rng.f64() < 0.3,
+            drained,
             exclusive,
         }
     }

@@ -33,6 +33,7 @@ impl Sim {
                 .and_then(|()| self.checks.requests.decision(&elected))
                 .and_then(|()| self.checks.tenures.decided(&elected))
                 .and_then(|()| self.checks.slots.decided(&elected))
+                .and_then(|()| self.checks.obeyed.decided(&elected))
                 .and_then(|()| exclusions_end::check(&elected, unix_ms, span, 2 * faults::WALL_ERROR));
             self.require(verdict);
         } else if let Some(slot) = self.paths.slot_of(path) {

@@ -1,0 +1,303 @@
+//! Standing orders: `drain`, `undrain`, `prefer`, `mode`, `pause`, `resume`.
+
+use std::collections::BTreeSet;
+
+use clap::ValueEnum;
+use election_core::{
+    SiteId,
+    record::{Control, Mode},
+    shell::orders::{self, Ordered},
+};
+use serde_json::json;
+
+use super::{
+    Output,
+    election::{Operator, asker},
+    output,
+};
+use crate::{
+    config::{Failback, Sources},
+    error::Error,
+};
+
+/// What every standing order takes.
+#[derive(Debug, clap::Args)]
+pub(super) struct JobArguments {
+    /// For which job; for all by default.
+    #[arg(long, value_name = "JOB")]
+    pub(super) job: Option<String>,
+}
+
+/// `drain` and `undrain`
+#[derive(Debug, clap::Args)]
+pub(super) struct SiteArguments {
+    /// Which site.
+    #[arg(value_name = "SITE")]
+    site: SiteId,
+    #[command(flatten)]
+    jobs: JobArguments,
+    /// Even if nobody has heard of the site.
+    #[arg(long)]
+    force: bool,
+}
+
+/// `prefer`
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true))]
+pub(super) struct PreferArguments {
+    /// The site that goes before all others.
+    #[arg(value_name = "SITE", group = "what")]
+    site: Option<SiteId>,
+    /// All sites, the most preferred first, in place of policy.sites.
+    #[arg(long, value_name = "SITE,SITE..", value_delimiter = ',', group = "what")]
+    order: Vec<SiteId>,
+    /// Back to the configured order.
+    #[arg(long, group = "what")]
+    clear: bool,
+    #[command(flatten)]
+    jobs: JobArguments,
+    /// Even if nobody has heard of a site.
+    #[arg(long, conflicts_with = "clear")]
+    force: bool,
+}
+
+/// `mode`
+#[derive(Debug, clap::Args)]
+pub(super) struct ModeArguments {
+    /// Which.
+    #[arg(value_enum)]
+    mode: Word,
+    #[command(flatten)]
+    jobs: JobArguments,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Word {
+    /// The elector decides on its own.
+    Auto,
+    /// Only what an operator asks for is carried out.
+    Manual,
+    /// Nothing is carried out; it is only said what would be.
+    Observe,
+}
+
+impl From<Word> for Mode {
+    fn from(word: Word) -> Self {
+        match word {
+            Word::Auto => Self::Auto,
+            Word::Manual => Self::Manual,
+            Word::Observe => Self::Observe,
+        }
+    }
+}
+
+pub(super) async fn drain(arguments: &SiteArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let SiteArguments { site, jobs, force } = arguments;
+    let order = Order { sites: known(*force, [site]), ..Order::of(jobs) };
+    order
+        .give(sources, how, |control| {
+            if !control.drained.contains(site) {
+                control.drained.push(site.clone());
+            }
+        })
+        .await
+}
+
+pub(super) async fn undrain(arguments: &SiteArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let SiteArguments { site, jobs, force } = arguments;
+    let order = Order { sites: known(*force, [site]), ..Order::of(jobs) };
+    order.give(sources, how, |control| control.drained.retain(|drained| drained != site)).await
+}
+
+pub(super) async fn prefer(arguments: &PreferArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let PreferArguments { site, order, clear: _, jobs, force } = arguments;
+    if let Some(twice) = order.iter().enumerate().find(|(at, site)| order[..*at].contains(site)) {
+        return Err(Error::Usage(format!("--order: {} stands twice; name each site once", twice.1)));
+    }
+    let sites = known(*force, site.iter().chain(order));
+    // A site that is preferred goes before an order that was given; a new order says it all.
+    let change = |control: &mut Control| match site {
+        Some(site) => control.preferred_site = Some(site.clone()),
+        None => {
+            control.preferred_site = None;
+            control.site_order.clone_from(order);
+        }
+    };
+    Order { sites, prefers: true, ..Order::of(jobs) }.give(sources, how, change).await
+}
+
+pub(super) async fn mode(arguments: &ModeArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let change = |control: &mut Control| {
+        control.mode = arguments.mode.into();
+        control.paused_in = None;
+    };
+    Order::of(&arguments.jobs).give(sources, how, change).await
+}
+
+pub(super) async fn pause(jobs: &JobArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    Order::of(jobs).give(sources, how, set_paused).await
+}
+
+pub(super) async fn resume(jobs: &JobArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    Order::of(jobs).give(sources, how, end_pause).await
+}
+
+/// A second pause must not forget what the first one found.
+fn set_paused(control: &mut Control) {
+    if control.mode != Mode::Manual {
+        control.paused_in = Some(control.mode);
+        control.mode = Mode::Manual;
+    }
+}
+
+/// Back to the mode that the pause found; a mode that was chosen by `mode` is no pause, and
+/// ends all the same: whoever says `resume` wants decisions to be made.
+fn end_pause(control: &mut Control) {
+    let found = control.paused_in.take();
+    if control.mode == Mode::Manual {
+        control.mode = found.unwrap_or(Mode::Auto);
+    }
+}
+
+/// The sites that somebody must have heard of.
+fn known<'a>(force: bool, sites: impl IntoIterator<Item = &'a SiteId>) -> Vec<&'a SiteId> {
+    if force { Vec::new() } else { sites.into_iter().collect() }
+}
+
+/// A standing order on its way.
+struct Order<'a> {
+    job: Option<&'a str>,
+    /// These must be configured, or have a member.
+    sites: Vec<&'a SiteId>,
+    /// It changes what is preferred, and moves nobody where failback is manual.
+    prefers: bool,
+}
+
+impl<'a> Order<'a> {
+    fn of(jobs: &'a JobArguments) -> Self {
+        Self { job: jobs.job.as_deref(), sites: Vec::new(), prefers: false }
+    }
+
+    async fn give(
+        self,
+        sources: &Sources,
+        how: Output,
+        mut change: impl FnMut(&mut Control),
+    ) -> Result<(), Error> {
+        let operator = Operator::connect(sources).await?;
+        let result = self.give_all(&operator, how, &mut change).await;
+        operator.close().await;
+        result
+    }
+
+    async fn give_all(
+        &self,
+        operator: &Operator,
+        how: Output,
+        change: &mut impl FnMut(&mut Control),
+    ) -> Result<(), Error> {
+        let jobs = match self.job {
+            Some(job) => vec![operator.one(Some(job)).await?],
+            None => operator.elections().await?,
+        };
+        // A site that is mistyped is found before anything is changed.
+        for job in &jobs {
+            self.check_sites(operator, job).await?;
+        }
+        for job in jobs {
+            let paths = operator.paths(&job)?;
+            let ordered = orders::order(&operator.session, &paths, &asker(), &mut *change).await?;
+            report(&job, &ordered, how)?;
+            let manual = operator.config.policy_of(&job).failback == Failback::Manual;
+            if self.prefers && manual && ordered.is_news() && how == Output::Pretty {
+                output::say(format_args!(
+                    "{job}: failback is manual, so leadership stays where it is until it is lost or moved by \
+                     `dr-worker switchover`"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_sites(&self, operator: &Operator, job: &str) -> Result<(), Error> {
+        if self.sites.is_empty() {
+            return Ok(());
+        }
+        let snapshot = operator.observer().await?.snapshot(&operator.paths(job)?).await?;
+        let Control { drained, preferred_site, site_order, .. } = &snapshot.control;
+        let ordered = drained.iter().chain(preferred_site).chain(site_order);
+        let members = snapshot.members.iter().map(|member| &member.site);
+        let known: BTreeSet<_> =
+            operator.config.policy_of(job).sites.iter().chain(members).chain(ordered).collect();
+        let unknown = self.sites.iter().find(|site| !known.contains(*site));
+        let Some(unknown) = unknown else { return Ok(()) };
+        let known: Vec<_> = known.iter().map(|site| site.as_str()).collect();
+        let known = if known.is_empty() { "no site".to_owned() } else { known.join(", ") };
+        Err(Error::Usage(format!(
+            "{job}: site {unknown} stands neither in policy.sites nor has it a member; known: {known}. --force takes \
+             it all the same"
+        )))
+    }
+}
+
+fn report(job: &str, ordered: &Ordered, how: Output) -> Result<(), Error> {
+    let control = &ordered.after;
+    if how == Output::Json {
+        return output::print_json(&json!({
+            "election": job,
+            "changed": ordered.is_news(),
+            "mode": control.mode,
+            "drained": control.drained,
+            "preferred_site": control.preferred_site,
+            "site_order": control.site_order,
+        }));
+    }
+    let mut words = words(control.mode, &control.drained, &control.preferred_site, &control.site_order);
+    if control.mode == Mode::Auto {
+        words.insert(0, "mode auto".to_owned());
+    }
+    let already = if ordered.is_news() { "" } else { " already" };
+    output::print(format_args!("{job}: {}{already}", words.join(", ")))
+}
+
+/// Standing orders for people; nothing of what goes without saying.
+pub(super) fn words(
+    mode: Mode,
+    drained: &[SiteId],
+    preferred: &Option<SiteId>,
+    order: &[SiteId],
+) -> Vec<String> {
+    let mut words = Vec::new();
+    if mode != Mode::Auto {
+        words.push(format!("mode {mode}"));
+    }
+    words.extend(drained.iter().map(|site| format!("site {site} is drained")));
+    words.extend(preferred.iter().map(|site| format!("site {site} is preferred")));
+    if !order.is_empty() {
+        let order: Vec<_> = order.iter().map(|site| site.as_str()).collect();
+        words.push(format!("sites in the order {}", order.join(", ")));
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_in_the_mode_that_it_found() {
+        for found in [Mode::Auto, Mode::Observe] {
+            let mut control = Control { mode: found, ..Control::default() };
+            set_paused(&mut control);
+            set_paused(&mut control);
+            assert_eq!(control.mode, Mode::Manual);
+            end_pause(&mut control);
+            assert_eq!((control.mode, control.paused_in), (found, None));
+            end_pause(&mut control);
+            assert_eq!(control.mode, found);
+        }
+        let mut chosen = Control { mode: Mode::Manual, ..Control::default() };
+        end_pause(&mut chosen);
+        assert_eq!(chosen.mode, Mode::Auto);
+    }
+}

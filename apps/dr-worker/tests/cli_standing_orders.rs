@@ -1,0 +1,132 @@
+//! Standing orders and what they do to a leader, on a real ZooKeeper server.
+
+mod support;
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use support::{
+    Running,
+    stage::{Stage, leads},
+    until,
+};
+
+/// A leader in east and a standby in west.
+fn two_sites(root: &'static str, settings: &[&str]) -> (Stage, Running, Running) {
+    let stage = Stage::new(root);
+    let east = stage.worker("east-1", "east", settings);
+    until("east-1 leads", || leads(&east));
+    let west = stage.worker("west-1", "west", settings);
+    until("west-1 stands by", || west.code("/standby") == 200);
+    until("west-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["west-1"]));
+    (stage, east, west)
+}
+
+/// No quiet time of the policy holds it up, and the history says why it was.
+#[test]
+fn a_drained_site_is_left_at_once() {
+    let slow =
+        ["policy.failback=auto", "policy.failback_after=1h", "policy.min_tenure=1h", "policy.cooldown=1h"];
+    let (stage, east, west) = two_sites("/drained", &slow);
+
+    let drained = stage.operator(&["drain", "east"]);
+    drained.assert(0, &[]);
+    assert_eq!(drained.stdout, "orders: mode auto, site east is drained\n");
+    until("west-1 leads", || leads(&west) && !leads(&east));
+    let list = stage.json(&["list"]);
+    assert_eq!(list["drained"], json!(["east"]));
+    assert_eq!(list["elected"]["cause"], "standing-order");
+    assert_eq!(list["elected"]["succession"], json!([]));
+    until("the history tells", || {
+        let history = stage.json(&["history"]);
+        let last = history["leaderships"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
+        last["cause"] == "standing-order"
+            && last["sentence"]
+                .as_str()
+                .is_some_and(|s| s.contains("east-1 may not lead any more (site east is drained)"))
+    });
+
+    // Nobody is left to move to: it stays.
+    stage.operator(&["drain", "west"]).assert(0, &[]);
+    let again = stage.json(&["drain", "west"]);
+    let expected = json!({
+        "election": "orders", "changed": false, "mode": "auto", "drained": ["east", "west"],
+        "preferred_site": null, "site_order": [],
+    });
+    assert_eq!(again, expected);
+    assert!(leads(&west));
+
+    stage.operator(&["undrain", "west", "--job", "orders"]).assert(0, &[]);
+    let open = stage.operator(&["undrain", "east"]);
+    assert_eq!(open.stdout, "orders: mode auto\n");
+    until("east-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["east-1"]));
+    // It does not come back before failback_after.
+    assert!(leads(&west));
+}
+
+#[test]
+fn sites_that_nobody_knows_are_refused_before_anything_is_changed() {
+    let (stage, ..) = two_sites("/unknown-sites", &[]);
+    for verb in [&["drain", "wset"][..], &["prefer", "wset"], &["prefer", "--order", "west,wset"]] {
+        stage.operator(verb).assert(64, &["orders: site wset", "known: east, west", "--force"]);
+    }
+    stage.operator(&["prefer", "--order", "west,west"]).assert(64, &["west stands twice"]);
+    stage.operator(&["prefer"]).assert(64, &["--order"]);
+    stage.operator(&["drain", "west", "--job", "nothing"]).assert(1, &["there is no election at"]);
+    let list = stage.json(&["list"]);
+    assert_eq!((&list["drained"], &list["site_order"]), (&json!([]), &json!([])));
+    stage.operator(&["drain", "wset", "--force"]).assert(0, &[]);
+    assert_eq!(stage.json(&["list"])["drained"], json!(["wset"]));
+}
+
+/// The preferred site is moved for a planned maintenance, and back.
+#[test]
+fn the_order_of_sites_changes_at_run_time() {
+    let quick =
+        ["policy.failback=auto", "policy.failback_after=0s", "policy.min_tenure=0s", "policy.cooldown=0s"];
+    let (stage, east, west) = two_sites("/preferred", &quick);
+    let preferred = stage.operator(&["prefer", "west"]);
+    assert_eq!(preferred.stdout, "orders: mode auto, site west is preferred\n");
+    until("west-1 leads", || leads(&west));
+    stage.operator(&["prefer", "--clear"]).assert(0, &[]);
+    until("east-1 leads", || leads(&east));
+    stage.operator(&["prefer", "--order", "west,east"]).assert(0, &[]);
+    until("west-1 leads again", || leads(&west));
+    let list = stage.json(&["list"]);
+    assert_eq!(list["site_order"], json!(["west", "east"]));
+    let sentence = list["elected"]["sentence"].as_str().expect("a sentence");
+    assert!(sentence.contains("site west is first in the operators' order"), "{sentence}");
+    stage.operator(&["prefer", "--clear"]).assert(0, &[]);
+    until("east-1 leads again", || leads(&east));
+}
+
+#[test]
+fn a_preference_says_that_manual_failback_moves_nothing() {
+    let (stage, ..) = two_sites("/preferred-manual", &[]);
+    stage.operator(&["prefer", "west"]).assert(0, &["failback is manual", "dr-worker switchover"]);
+}
+
+/// A pause keeps whoever leads, and whoever is lost is not followed until it ends.
+#[test]
+fn nobody_follows_during_a_pause() {
+    let (stage, mut east, west) = two_sites("/paused", &[]);
+    assert_eq!(stage.operator(&["pause"]).stdout, "orders: mode manual\n");
+    until("the line is withdrawn", || stage.json(&["list"])["elected"]["succession"] == json!([]));
+    east.signal(Signal::SIGTERM);
+    assert!(east.ended().success());
+    until("west-1 decides", || stage.json(&["list"])["elector"] == "west-1");
+    assert!(!leads(&west));
+    assert_eq!(stage.operator(&["resume"]).stdout, "orders: mode auto\n");
+    until("west-1 leads", || leads(&west));
+    stage.operator(&["mode", "observe"]).assert(0, &[]);
+    assert_eq!(stage.json(&["list"])["mode"], "observe");
+    stage.operator(&["mode", "sometimes"]).assert(64, &["auto", "manual", "observe"]);
+}
+
+/// Without an elector nobody would heed them.
+#[test]
+fn a_queue_takes_no_standing_orders() {
+    let stage = Stage::new("/no-orders");
+    let worker = stage.worker("east-1", "east", &["job.orders.recipe=queue"]);
+    until("it leads", || leads(&worker));
+    stage.operator(&["pause"]).assert(1, &["recipe \"queue\"", "nobody decides"]);
+}

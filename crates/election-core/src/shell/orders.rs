@@ -1,0 +1,97 @@
+//! Standing orders: what operators say once and what goes until they say otherwise.
+
+use zk_session::{CreateMode, OpError, Session};
+
+use super::{
+    contests::Layout,
+    observer::{Observer, ReadError},
+    operator::{OperatorError, TRIES},
+    unix_ms,
+};
+use crate::{
+    paths::Paths,
+    record::{Control, Record as _},
+};
+
+/// Standing orders before and after a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ordered {
+    /// As they stood.
+    pub before: Control,
+    /// As they stand.
+    pub after: Control,
+}
+
+impl Ordered {
+    /// Whether there was anything to change.
+    pub fn is_news(&self) -> bool {
+        self.before != self.after
+    }
+}
+
+/// Changes the standing orders of an election by compare-and-set: `change` is made on what
+/// stands there, again after every lost race. Works while nobody takes part.
+///
+/// # Errors
+/// When there is no such election, when nobody decides in it, when the orders can't be read,
+/// or ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// May have been carried out or not; doing it again does no harm if `change` is the same
+/// twice as once.
+pub async fn order(
+    session: &Session,
+    paths: &Paths,
+    by: &str,
+    mut change: impl FnMut(&mut Control),
+) -> Result<Ordered, OperatorError> {
+    let path = paths.control();
+    for _ in 0..TRIES {
+        let incarnation = session.active().await?;
+        // What this server has not heard of yet would be undone.
+        incarnation.barrier().await?;
+        let observer = Observer::new(incarnation.clone());
+        match observer.layout(paths).await? {
+            None => return Err(ReadError::NoElection(paths.base().to_owned()).into()),
+            Some(Layout::Elector) => {}
+            Some(layout) => {
+                let why = format!(
+                    "{} is held by the recipe {:?}: nobody decides there who would heed standing orders",
+                    paths.base(),
+                    layout.as_str()
+                );
+                return Err(OperatorError::Refused(why));
+            }
+        }
+        let node = observer.read(&path).await?;
+        let before = match &node {
+            Some(node) => Control::decode(&path, &node.data)?,
+            None => Control::default(),
+        };
+        let mut after = before.clone();
+        change(&mut after);
+        if after == before {
+            return Ok(Ordered { before, after });
+        }
+        by.clone_into(&mut after.changed_by);
+        after.changed_at_ms = unix_ms();
+        let data = after.encode(&path)?;
+        let written = match &node {
+            Some(node) => incarnation.set(&path, data, Some(node.version)).await.map(drop),
+            None => incarnation.create(&path, data, CreateMode::Persistent).await.map(drop),
+        };
+        match written {
+            Ok(()) => return Ok(Ordered { before, after }),
+            // Lost a race, or an unknown outcome: look again.
+            Err(
+                OpError::BadVersion { .. }
+                | OpError::NodeExists { .. }
+                | OpError::NoNode { .. }
+                | OpError::Unknown { .. },
+            ) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::task::yield_now().await;
+    }
+    Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
+}

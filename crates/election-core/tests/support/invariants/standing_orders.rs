@@ -1,0 +1,64 @@
+//! Whoever leads against a standing order makes room, and once: leadership goes to where
+//! the order does not forbid it, and orders that don't change move nothing twice.
+//!
+//! The failures: leadership stays in a site that is being shut down, and preference
+//! without hysteresis flaps (metallb/metallb#800).
+
+use std::collections::BTreeMap;
+
+use election_core::record::{Cause, Elected};
+
+use super::Verdict;
+
+/// The most such moves of one slot after the last order: one on what is known, one by a
+/// successor that was put in line before, and one more of it.
+const MOST: u32 = 3;
+
+/// The moves for standing orders.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Obeyed {
+    term: u64,
+    total: u64,
+    /// By slot, since the orders were given that last.
+    since: Option<BTreeMap<usize, u32>>,
+}
+
+impl Obeyed {
+    /// From now on nobody gives an order any more.
+    pub(crate) fn last_order(&mut self) {
+        self.since = Some(BTreeMap::new());
+    }
+
+    /// The decision has changed.
+    pub(crate) fn decided(&mut self, elected: &Elected) -> Verdict {
+        if elected.term == self.term || elected.cause != Cause::StandingOrder {
+            self.term = elected.term;
+            return Ok(());
+        }
+        self.term = elected.term;
+        self.total += 1;
+        let slot = (0..elected.slots.len()).find(|slot| elected.term_of(*slot) == elected.term);
+        let Some((slot, named)) = slot.and_then(|slot| Some((slot, elected.named(slot)?))) else {
+            return Err(format!("standing orders: term {} names nobody", elected.term));
+        };
+        // Here it is sites that orders are about.
+        if elected.previous.as_ref().is_some_and(|previous| previous.site == named.site) {
+            let why = format!("term {} leaves no site: {}", elected.term, elected.sentence);
+            return Err(format!("standing orders: {why}"));
+        }
+        let Some(since) = &mut self.since else { return Ok(()) };
+        let count = since.entry(slot).or_default();
+        *count += 1;
+        if *count > MOST {
+            return Err(format!(
+                "standing orders: slot {slot} moves to and fro, now in term {}",
+                elected.term
+            ));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.total
+    }
+}
