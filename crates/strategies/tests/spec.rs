@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use election_core::record::Cause;
 use strategies::{
     OnLeaderFailure, PolicySpec, SitePolicy,
-    spec::{Inputs, Value},
+    spec::{Inputs, Needs, Value},
 };
 
 fn read(text: &str) -> PolicySpec {
@@ -330,4 +330,23 @@ fn what_is_measured_can_be_named_where_it_is_published() {
     for (stage, expected) in cases {
         assert_eq!(wrong_with_all(&format!("pipeline = [{stage}]")), *expected, "{stage}");
     }
+}
+
+#[test]
+fn what_must_be_measured_is_what_the_policy_goes_by() {
+    let needs = |text: &str| {
+        let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+        PolicySpec::read_with(&entries, Inputs::ALL).unwrap().needs()
+    };
+    let peers = Needs { peers: true, ..Needs::default() };
+    assert!(needs("").is_none());
+    assert!(needs("pipeline = ['incumbent']").is_none());
+    assert_eq!(needs("preset = 'lowest-latency'"), peers);
+    assert_eq!(needs("pipeline = [{ stage = 'latency', by = 'worst' }]"), peers);
+    let by_two = needs(
+        "pipeline = [{ stage = 'latency', by = 'targets', targets = { db = 2, shop = 1 } }]\n\
+         [[rules]]\nwhen = 'failure'\npipeline = [{ stage = 'latency', by = 'zookeeper' }]",
+    );
+    let targets = ["db".to_owned(), "shop".to_owned()].into();
+    assert_eq!(by_two, Needs { peers: false, zookeeper: true, targets });
 }

@@ -4,7 +4,10 @@ mod reader;
 mod stage;
 mod value;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use election_core::{SiteId, record::Cause, strategy::Strategy};
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -89,6 +92,32 @@ impl Inputs {
     pub const ALL: Self = Self { round_trips: true, measured: true };
 }
 
+/// Which round trips a policy goes by: what its members must measure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Those to the other members.
+    pub peers: bool,
+    /// That to ZooKeeper.
+    pub zookeeper: bool,
+    /// Those to targets, by their names.
+    pub targets: BTreeSet<String>,
+}
+
+impl Needs {
+    /// Whether nothing need be measured.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn add(&mut self, distance: &Distance) {
+        match distance {
+            Distance::Majority | Distance::Nearest(_) | Distance::Mean | Distance::Worst => self.peers = true,
+            Distance::ZooKeeper => self.zookeeper = true,
+            Distance::Targets(targets) => self.targets.extend(targets.iter().map(|(name, _)| name.clone())),
+        }
+    }
+}
+
 /// What is too little a gain in round trips to be worth a move, in the preset.
 const MARGIN_MICROS: u64 = 2000;
 
@@ -162,6 +191,21 @@ impl PolicySpec {
             table.findings.say_of("failback", message);
         }
         Self { sites, preset: preset.unwrap_or_default(), pipeline, rules }
+    }
+
+    /// Which round trips it goes by.
+    pub fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        if self.pipeline.is_none() && self.preset == Preset::LowestLatency {
+            needs.add(&Distance::Majority);
+        }
+        let stages = self.pipeline.iter().chain(self.rules.iter().map(|rule| &rule.pipeline)).flatten();
+        for stage in stages {
+            if let StageSpec::Latency(latency) = stage {
+                needs.add(latency.distance_by());
+            }
+        }
+        needs
     }
 
     /// The strategy that carries this policy out.

@@ -53,6 +53,11 @@ impl Latency {
         Self { of, steadiness }
     }
 
+    /// By which distance.
+    pub(crate) fn distance_by(&self) -> &Distance {
+        &self.of
+    }
+
     /// The distance of a candidate in microseconds, if it is known.
     fn distance(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<u64> {
         let trips = &candidate.round_trips;
