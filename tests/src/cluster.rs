@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,10 +13,12 @@ use tokio::sync::OnceCell;
 use toml::Table;
 use zk_testkit::{Ensemble, PortReservation};
 
+use crate::delays::Delays;
 use crate::driver::Driver;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::operator::Operator;
+use crate::places::{Places, Seat};
 use crate::process::Tree;
 use crate::programs;
 use crate::setup::{JOB, Setup, put};
@@ -44,7 +45,8 @@ pub struct Cluster {
     ensemble: Arc<Ensemble>,
     tree: Tree,
     dir: TempDir,
-    _ports: PortReservation,
+    delays: Option<Delays>,
+    _ports: Option<PortReservation>,
 }
 
 /// The READY leader of a job, as its own worker describes it.
@@ -92,14 +94,14 @@ impl Cluster {
         let job = ledger.as_ref().map_or_else(|| stamping(&journal, &setup.options), Ledger::command);
         write_common(&common, &setup, &ensemble, &root, job);
 
-        let ports = PortReservation::take(setup.workers.len()).expect("free ports");
+        let Places { seats, ports, delays } = Places::of(&setup, &ensemble).await;
         let mut workers = Vec::new();
-        for ((id, site), port) in setup.workers.iter().zip(ports.ports()) {
-            let http = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
+        for ((id, site), seat) in setup.workers.iter().zip(seats) {
             let place = dir.path().join(id);
             let own = dir.path().join(format!("{id}.toml"));
-            write_own(&own, &setup, id, site, http, &place);
-            workers.push(Worker::new(id, site, http, place, vec![common.clone(), own], tree.clone()));
+            write_own(&own, &setup, id, site, &seat, &place);
+            let configs = vec![common.clone(), own];
+            workers.push(Worker::new(id, site, seat.http, place, configs, tree.clone()).on(seat.host));
         }
         let mut cluster = Self {
             workers,
@@ -111,6 +113,7 @@ impl Cluster {
             ensemble,
             tree,
             dir,
+            delays,
             _ports: ports,
         };
         if setup.started {
@@ -155,6 +158,11 @@ impl Cluster {
     /// The books of a cluster whose job is the ledger.
     pub fn ledger(&self) -> &Ledger {
         self.ledger.as_ref().expect("the setup asked for a ledger")
+    }
+
+    /// How far the workers are from each other, if they were set up for that.
+    pub fn delays(&self) -> &Delays {
+        self.delays.as_ref().expect("the setup asked for delayed hosts")
     }
 
     /// The servers.
@@ -394,13 +402,13 @@ fn write_common(path: &PathBuf, setup: &Setup, ensemble: &Ensemble, root: &str, 
     write(path, &table);
 }
 
-fn write_own(path: &PathBuf, setup: &Setup, id: &str, site: &str, http: SocketAddr, place: &Path) {
+fn write_own(path: &PathBuf, setup: &Setup, id: &str, site: &str, seat: &Seat, place: &Path) {
     let mut table = Table::new();
     put(&mut table, "node.id", id.into());
     put(&mut table, "node.site", site.into());
-    put(&mut table, "node.address", "127.0.0.1".into());
+    put(&mut table, "node.address", seat.address.to_string().into());
     put(&mut table, "node.state_dir", state_dir(place).display().to_string().into());
-    put(&mut table, "http.listen", http.to_string().into());
+    put(&mut table, "http.listen", seat.listen.to_string().into());
     for (_, own) in setup.own.iter().filter(|(known, _)| *known == id) {
         merge(&mut table, own);
     }

@@ -28,12 +28,14 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod delays;
 mod desk;
 mod driver;
 mod http;
 mod journal;
 mod ledger;
 mod operator;
+mod places;
 mod process;
 mod programs;
 mod setup;
@@ -44,6 +46,7 @@ mod worker;
 mod znodes;
 
 pub use cluster::{Cluster, Leader};
+pub use delays::Delays;
 pub use desk::Desk;
 pub use driver::Driver;
 pub use journal::{Acting, Journal, Overlap};

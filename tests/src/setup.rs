@@ -10,11 +10,23 @@ use crate::shared_ensemble::TICK;
 /// The usual job.
 pub const JOB: &str = "orders";
 
+/// Where workers stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On loopback.
+    Here,
+    /// Each on a host of its own, in the ensemble's network.
+    Hosts,
+    /// The same, and they reach each other's HTTP endpoints through delaying relays.
+    DelayedHosts,
+}
+
 /// The configuration of all workers of a cluster, and what differs from worker to worker.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub(crate) workers: Vec<(&'static str, &'static str)>,
     pub(crate) started: bool,
+    pub(crate) place: Place,
     pub(crate) ledger: Option<(u32, Duration)>,
     pub(crate) options: Vec<&'static str>,
     pub(crate) common: Table,
@@ -28,6 +40,7 @@ impl Setup {
         let setup = Self {
             workers: vec![("east-1", "east"), ("east-2", "east"), ("west-1", "west"), ("west-2", "west")],
             started: true,
+            place: Place::Here,
             ledger: None,
             options: Vec::new(),
             common: Table::new(),
@@ -55,6 +68,20 @@ impl Setup {
     #[must_use]
     pub fn not_started(mut self) -> Self {
         self.started = false;
+        self
+    }
+
+    /// Each worker stands on a host of its own; the ensemble must be in namespaces too.
+    #[must_use]
+    pub fn on_hosts(mut self) -> Self {
+        self.place = Place::Hosts;
+        self
+    }
+
+    /// The same, and they can be set apart: see [`Delays`](crate::Delays).
+    #[must_use]
+    pub fn on_delayed_hosts(mut self) -> Self {
+        self.place = Place::DelayedHosts;
         self
     }
 

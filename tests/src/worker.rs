@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use zk_testkit::Host;
 
 use crate::process::{self, Tree, children, name_of};
 use crate::{http, program};
@@ -25,6 +26,8 @@ pub struct Worker {
     dir: PathBuf,
     configs: Vec<PathBuf>,
     tree: Tree,
+    /// Where it stands, if not on loopback.
+    host: Option<Host>,
     process: Option<Child>,
     is_frozen: bool,
 }
@@ -45,9 +48,23 @@ impl Worker {
             dir,
             configs,
             tree,
+            host: None,
             process: None,
             is_frozen: false,
         }
+    }
+
+    pub(crate) fn on(mut self, host: Option<Host>) -> Self {
+        self.host = host;
+        self
+    }
+
+    /// Its host, whose cable can be pulled.
+    ///
+    /// # Panics
+    /// If it has none of its own.
+    pub fn host(&self) -> &Host {
+        self.host.as_ref().unwrap_or_else(|| panic!("{} has no host of its own", self.id))
     }
 
     /// Its `node.id`.
@@ -88,7 +105,9 @@ impl Worker {
         assert!(self.process.is_none(), "{} runs already", self.id);
         fs::create_dir_all(&self.dir).expect("the worker's directory");
         let log = File::options().create(true).append(true).open(self.log()).expect("the worker's log");
-        let mut command = Command::new(program("dr-worker"));
+        let program = program("dr-worker");
+        let here = || Command::new(&program);
+        let mut command = self.host.as_ref().map_or_else(here, |host| host.command(&program));
         for config in &self.configs {
             command.arg("--config").arg(config);
         }

@@ -12,6 +12,7 @@ mod layers;
 mod node;
 mod parse;
 mod policy;
+mod probes;
 mod problem;
 mod reader;
 mod timing;
@@ -25,6 +26,7 @@ pub use job::{JobConfig, Recipe};
 pub use layers::{PREFIX, Sources};
 pub use node::NodeConfig;
 pub use policy::{Failback, OnLeaderFailure, OnPause, PolicyConfig, TakeoverLimit};
+pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
 pub use tree::Origin;
@@ -42,6 +44,8 @@ pub struct Config {
     pub zookeeper: ZooKeeperConfig,
     /// Its own endpoints.
     pub http: HttpConfig,
+    /// How it measures round trips.
+    pub probes: ProbesConfig,
     /// What it runs where it leads; at least one, sorted by name.
     pub jobs: Vec<JobConfig>,
     /// Every value and where it came from.
@@ -58,8 +62,8 @@ impl Config {
         let root = layers::merge(sources, &mut findings.problems);
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems)?;
-        let (node, zookeeper, http, jobs) = read.ok_or_else(incomplete)?;
-        Ok(Self { node, zookeeper, http, jobs, shown: findings.shown })
+        let (node, zookeeper, http, probes, jobs) = read.ok_or_else(incomplete)?;
+        Ok(Self { node, zookeeper, http, probes, jobs, shown: findings.shown })
     }
 
     /// Every value and where it came from.
@@ -149,6 +153,7 @@ impl OperatorConfig {
             root.know("node");
             let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
             root.know("http");
+            root.know("probes");
             let policy = read_policy(root);
             let jobs = root.table("job", |jobs| {
                 jobs.each_table(|name, section| {
@@ -174,18 +179,22 @@ impl OperatorConfig {
     }
 }
 
-type Worker = (NodeConfig, ZooKeeperConfig, HttpConfig, Vec<JobConfig>);
+type Worker = (NodeConfig, ZooKeeperConfig, HttpConfig, ProbesConfig, Vec<JobConfig>);
 
 fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let node = root.table("node", NodeConfig::read);
     let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
     let http = root.table("http", HttpConfig::read);
+    let probes = root.table("probes", ProbesConfig::read);
     let policy = read_policy(root);
     let jobs: Vec<_> = root.table("job", |jobs| {
         jobs.each_table(|name, section| {
             let job = JobConfig::read(name, section, &policy);
             if let (Some(node), Some(job)) = (&node, &job) {
                 check_site(section, node, job);
+            }
+            if let Some(job) = &job {
+                check_targets(section, &probes, job);
             }
             if let (Some(zookeeper), Some(job)) = (&zookeeper, &job) {
                 check_timing(section, zookeeper, job);
@@ -197,7 +206,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
         root.problem("job", "no job is configured; add a section such as [job.orders] with a command");
     }
     let jobs: Option<Vec<_>> = jobs.into_iter().collect();
-    Some((node?, zookeeper?, http, jobs?))
+    Some((node?, zookeeper?, http, probes, jobs?))
 }
 
 fn read_policy(root: &mut Section<'_>) -> PolicyConfig {
@@ -215,6 +224,22 @@ fn check_site(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
                 "this node's site {:?} is not in the order of sites {all:?}; correct node.site, or add it to policy.sites",
                 node.site.as_str()
             ),
+        );
+    }
+}
+
+/// Who goes by a target that nobody measures would find all members equally far away.
+fn check_targets(section: &mut Section<'_>, probes: &ProbesConfig, job: &JobConfig) {
+    if job.recipe != Recipe::Elector {
+        return;
+    }
+    let needs = job.policy.needs();
+    for name in needs.targets.iter().filter(|name| !probes.targets.contains_key(*name)) {
+        let known: Vec<_> = probes.targets.keys().collect();
+        let valid = if known.is_empty() { "none is".to_owned() } else { format!("{known:?} are") };
+        section.problem(
+            "policy",
+            format!("it goes by the round trip to {name:?}, which is not in [probes.targets]; {valid}"),
         );
     }
 }

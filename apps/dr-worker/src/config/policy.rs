@@ -1,7 +1,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use election_core::{SiteId, engine::Policy, record::MAX_SLOTS, strategy::Strategy};
-use strategies::{PolicySpec, spec::Value};
+use strategies::{
+    PolicySpec,
+    spec::{Inputs, Needs, Value},
+};
 
 use super::{parse::choice, reader::Section};
 
@@ -150,6 +153,9 @@ const DECISIONS: [&str; 15] = [
 /// What is read by the crate that carries it out.
 const WHOLE: [&str; 4] = ["preset", "pipeline", "pipelines", "rules"];
 
+/// What workers publish for policies to go by.
+const INPUTS: Inputs = Inputs { round_trips: true, measured: false };
+
 /// A day: a longer wait than that is a mistake in the unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -160,6 +166,11 @@ impl PolicyConfig {
     /// Who should lead.
     pub fn strategy(&self) -> Arc<dyn Strategy> {
         self.spec.strategy()
+    }
+
+    /// Which round trips it goes by.
+    pub fn needs(&self) -> Needs {
+        self.spec.needs()
     }
 
     /// How the election behaves for a job that needs `stop_budget` to end; `fenced` if its
@@ -286,7 +297,7 @@ impl PolicyConfig {
             }
         }
         self.set.extend(news);
-        match PolicySpec::read(&self.set) {
+        match PolicySpec::read_with(&self.set, INPUTS) {
             Ok(spec) => self.spec = spec,
             Err(error) => error.iter().for_each(|wrong| section.problem_within(&wrong.path, &wrong.message)),
         }

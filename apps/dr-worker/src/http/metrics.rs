@@ -84,6 +84,16 @@ fn describe() {
         "dr_process_restarts_total",
         "Times that the job was started again here after it had ended"
     );
+    describe_gauge!(
+        "dr_peer_rtt_seconds",
+        Unit::Seconds,
+        "The smoothed round trip to another member's HTTP endpoints; NaN where it does not answer"
+    );
+    describe_counter!("dr_probes_total", "Probes of members, ZooKeeper and targets, by outcome");
+    describe_counter!(
+        "dr_round_trips_published_total",
+        "Times that this member has published its round trips, each of them a write"
+    );
     describe_counter!("dr_skipped_total", "Times that this member as elector decided nothing, by reason");
 }
 

@@ -11,7 +11,7 @@
 
 mod handler;
 mod memory;
-mod peers;
+mod probes;
 mod signals;
 mod slot;
 mod watch;
@@ -24,6 +24,7 @@ use election_core::{
     paths::Paths,
     shell::{Election, ElectionConfig, Ended, Observer},
 };
+use strategies::spec::Needs;
 use tokio::{net::TcpListener, task::JoinSet};
 use zk_session::Session;
 
@@ -38,6 +39,7 @@ use crate::{
 
 use handler::JobHandler;
 use memory::Memory;
+use probes::Prober;
 use signals::Signals;
 use slot::JobSlot;
 pub use worker::{Job, Worker};
@@ -127,8 +129,8 @@ async fn join(
         check_recipe(&observer, &election.paths, job).await?;
         election.leftovers = leftovers(&observer, &election.paths, config, job.recipe, memory).await;
         let decides = job.recipe == config::Recipe::Elector;
-        let (may_suspect, suspect_after) =
-            (decides && election.policy.may_suspect(), election.policy.suspect_after);
+        let may_suspect = decides && election.policy.may_suspect();
+        let suspect_after = may_suspect.then_some(election.policy.suspect_after);
         if election.policy.fast_failover && !may_suspect {
             let job = job.name();
             let why = if decides { "is not fenced" } else { "has no elector" };
@@ -140,10 +142,20 @@ async fn join(
         let path = election.paths.node(&config.node.id);
         let election = Election::join(session.clone(), election, handler);
         background.spawn(memory.clone().keep(path, election.status()));
-        if may_suspect {
-            peers::check_own_address(&config.http.listen, &config.node.address);
-            background.spawn(peers::probe(session.clone(), paths, election.clone(), suspect_after));
+        let prober = Prober {
+            job: job.name().to_owned(),
+            me: config.node.id.clone(),
+            session: session.clone(),
+            paths,
+            election: election.clone(),
+            probes: config.probes.clone(),
+            suspect_after,
+            needs: if decides { job.policy.needs() } else { Needs::default() },
+        };
+        if prober.needs_peers() {
+            probes::check_own_address(&config.http.listen, &config.node.address);
         }
+        background.spawn(prober.run());
         jobs.push(Job { election, slot });
     }
     background.spawn(watch::timing(session.clone(), config.clone()));

@@ -53,7 +53,6 @@ fn a_policy_that_makes_no_sense_is_refused_at_its_place() {
             "worker.toml:13:42: policy.rules[0].pipeline[0].fist: unknown key",
             &["valid here: stage, first, attribute, at_least"],
         );
-    with("preset = \"lowest-latency\"").refused("worker.toml:11:10: policy.preset: ", &["not supported"]);
     with("preset = \"sticky\"").set("policy.failback=auto").refused(
         "--set policy.failback=auto: policy.failback: \"auto\" has nothing to return to",
         &["valid with it: \"manual\""],
@@ -65,4 +64,47 @@ fn a_policy_that_makes_no_sense_is_refused_at_its_place() {
     with("sites = [\"east\", \"east\"]")
         .refused("worker.toml:11:9: policy.sites: \"east\" is listed twice", &[]);
     with("failback = \"soon\"").refused("worker.toml:11:12: policy.failback: \"soon\" is not known", &[]);
+}
+
+#[test]
+fn a_policy_goes_by_targets_that_are_measured() {
+    let by_db = "[policy]\npipeline = [{ stage = \"latency\", by = \"targets\", targets = { db = 1 } }]\n";
+    let with = |targets: &str| Given::file(&format!("{SMALL}{by_db}{targets}"));
+    let config =
+        with("[probes.targets]\ndb.address = \"db:5432\"\nshop.url = \"http://shop/\"").load().unwrap();
+    let db = ProbeTarget::Tcp(HostPort { host: "db".to_owned(), port: 5432 });
+    assert_eq!(config.probes.targets["db"], db);
+    assert_eq!(config.probes.targets["shop"], ProbeTarget::Http("http://shop/".to_owned()));
+    assert_eq!(config.jobs[0].policy.needs().targets, ["db".to_owned()].into());
+
+    let place = "worker.toml:8:6: job.orders.policy: it goes by the round trip to \"db\", ";
+    with("").refused(place, &["not in [probes.targets]; none is"]);
+    with("[probes.targets]\nbd.address = \"db:5432\"").refused(place, &["; [\"bd\"] are"]);
+    let queue = Given::file(&format!("{SMALL}recipe = \"queue\"\n{by_db}")).load();
+    assert!(queue.is_ok(), "{queue:?}");
+
+    let target = |text: &str| Given::file(&format!("{SMALL}[probes.targets.db]\n{text}"));
+    target("")
+        .refused("worker.toml:10:17: probes.targets.db: it is missing where", &["url = ", "address = "]);
+    target("url = \"http://a/\"\naddress = \"a:1\"")
+        .refused("worker.toml:10:17: probes.targets.db: it has both", &[]);
+    target("url = \"https://a/\"")
+        .refused("worker.toml:11:7: probes.targets.db.url: https is not supported", &["address = "]);
+    target("url = \"a\"").refused("worker.toml:11:7: probes.targets.db.url: \"a\" is no address", &[]);
+    target("address = \"a:0\"").refused("worker.toml:11:11: probes.targets.db.address: port 0", &[]);
+    target("addres = \"a:1\"\naddress = \"a:1\"").refused(
+        "worker.toml:11:1: probes.targets.db.addres: unknown key; did you mean \"address\"?",
+        &["valid in [probes.targets.db]: url, address"],
+    );
+}
+
+#[test]
+fn measuring_has_limits() {
+    let with = |text: &str| Given::file(&format!("{SMALL}[probes]\n{text}"));
+    let probes = with("publish.every = \"2s\"\npublish.change = \"1ms\"").load().unwrap().probes;
+    assert_eq!((probes.publishing.every, probes.publishing.micros), (Duration::from_secs(2), 1000));
+    assert_eq!(Given::file(SMALL).load().unwrap().probes, ProbesConfig::default());
+    with("interval = \"1ms\"")
+        .refused("worker.toml:11:12: probes.interval: 1ms is out of range; 10ms to 1h", &[]);
+    with("publish.percent = -1").refused("worker.toml:11:19: probes.publish.percent: ", &[]);
 }

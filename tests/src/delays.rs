@@ -1,0 +1,122 @@
+//! Distances between workers that stand on hosts of their own: each reaches the others' HTTP endpoints
+//! through this process, which lets every request wait for as long as the link is said to be.
+//!
+//! No kernel need be able to delay packets for that. What is held back is the request; connections and
+//! answers pass at once.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// How far the workers of a cluster are from each other.
+#[derive(Debug)]
+pub struct Delays {
+    links: Arc<Links>,
+    _relays: JoinSet<()>,
+}
+
+#[derive(Debug, Default)]
+struct Links {
+    hosts: Mutex<BTreeMap<IpAddr, &'static str>>,
+    links: Mutex<BTreeMap<(&'static str, &'static str), Duration>>,
+    noise: Mutex<Duration>,
+    requests: AtomicU32,
+}
+
+impl Delays {
+    /// A relay for each worker, at `own`, and at which port it listens; where the worker itself
+    /// listens, at the same port of its own address, is said when there are the hosts.
+    pub(crate) async fn start(own: Ipv4Addr, workers: &[(&'static str, Ipv4Addr)]) -> (Self, Vec<u16>) {
+        let links = Arc::new(Links::default());
+        let mut relays = JoinSet::new();
+        let mut ports = Vec::new();
+        for (id, ip) in workers {
+            links.lock_hosts().insert(IpAddr::V4(*ip), id);
+            let listener = TcpListener::bind((own, 0)).await.expect("a port for the relay");
+            let port = listener.local_addr().expect("its port").port();
+            ports.push(port);
+            relays.spawn(relay(listener, SocketAddr::from((*ip, port)), id, Arc::clone(&links)));
+        }
+        (Self { links, _relays: relays }, ports)
+    }
+
+    /// How long requests take between these two from now on, both ways.
+    pub fn between(&self, one: &'static str, other: &'static str, delay: Duration) {
+        let mut links = self.links.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.insert((one, other), delay);
+        links.insert((other, one), delay);
+    }
+
+    /// Every request takes longer by anything up to this, from now on.
+    pub fn noise(&self, at_most: Duration) {
+        *self.links.noise.lock().unwrap_or_else(PoisonError::into_inner) = at_most;
+    }
+}
+
+impl Links {
+    fn lock_hosts(&self) -> std::sync::MutexGuard<'_, BTreeMap<IpAddr, &'static str>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn delay(&self, from: IpAddr, to: &'static str) -> Duration {
+        let Some(from) = self.lock_hosts().get(&from).copied() else { return Duration::ZERO };
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let noise = *self.noise.lock().unwrap_or_else(PoisonError::into_inner);
+        // Up and down without a pattern that would be in step with the rounds of probes.
+        let step = self.requests.fetch_add(1, Ordering::Relaxed).wrapping_mul(7) % 11;
+        links.get(&(from, to)).copied().unwrap_or_default() + noise * step / 10
+    }
+}
+
+async fn relay(listener: TcpListener, to: SocketAddr, id: &'static str, links: Arc<Links>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((from, peer)) = accepted else { continue };
+                let links = Arc::clone(&links);
+                connections.spawn(async move {
+                    // Whichever side goes ends it.
+                    let _ = carry(from, peer.ip(), to, id, &links).await;
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn carry(
+    from: TcpStream,
+    peer: IpAddr,
+    to: SocketAddr,
+    id: &'static str,
+    links: &Links,
+) -> io::Result<()> {
+    let to = TcpStream::connect(to).await?;
+    from.set_nodelay(true)?;
+    to.set_nodelay(true)?;
+    let (mut requests, mut to_client) = from.into_split();
+    let (mut answers, mut to_worker) = to.into_split();
+    let there = async {
+        let mut buffer = [0; 4096];
+        loop {
+            let count = requests.read(&mut buffer).await?;
+            if count == 0 {
+                return io::Result::Ok(());
+            }
+            tokio::time::sleep(links.delay(peer, id)).await;
+            to_worker.write_all(&buffer[..count]).await?;
+        }
+    };
+    tokio::select! {
+        there = there => there,
+        back = copy(&mut answers, &mut to_client) => back.map(drop),
+    }
+}

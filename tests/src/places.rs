@@ -1,0 +1,63 @@
+//! Where the workers of a cluster stand, and how they are reached.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use zk_testkit::{Ensemble, Host, PortReservation};
+
+use crate::delays::Delays;
+use crate::setup::{Place, Setup};
+
+/// On a host of its own nobody else takes a port.
+const PORT: u16 = 7080;
+
+pub(crate) struct Places {
+    /// One for each worker of the setup.
+    pub(crate) seats: Vec<Seat>,
+    pub(crate) ports: Option<PortReservation>,
+    pub(crate) delays: Option<Delays>,
+}
+
+pub(crate) struct Seat {
+    /// Where the test reaches it.
+    pub(crate) http: SocketAddr,
+    /// Its `http.listen`.
+    pub(crate) listen: SocketAddr,
+    /// Its `node.address`: where others reach it.
+    pub(crate) address: IpAddr,
+    pub(crate) host: Option<Host>,
+}
+
+impl Places {
+    pub(crate) async fn of(setup: &Setup, ensemble: &Ensemble) -> Self {
+        if setup.place == Place::Here {
+            let ports = PortReservation::take(setup.workers.len()).expect("free ports");
+            let here = |port: &u16| {
+                let http = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
+                Seat { http, listen: http, address: http.ip(), host: None }
+            };
+            let seats = ports.ports().iter().map(here).collect();
+            return Self { seats, ports: Some(ports), delays: None };
+        }
+        let network = ensemble.network().expect("the setup asks for an ensemble in namespaces");
+        let hosts = setup.workers.iter().map(|(id, _)| (*id, network.host().expect("a host")));
+        let hosts: Vec<_> = hosts.collect();
+        if setup.place == Place::Hosts {
+            let at = |(_, host): (&str, Host)| {
+                let http = SocketAddr::from((host.ip(), PORT));
+                Seat { http, listen: http, address: http.ip(), host: Some(host) }
+            };
+            return Self { seats: hosts.into_iter().map(at).collect(), ports: None, delays: None };
+        }
+        let all: Vec<_> = hosts.iter().map(|(id, host)| (*id, host.ip())).collect();
+        let own = network.own_address();
+        let (delays, ports) = Delays::start(own, &all).await;
+        let at = |((_, host), port): ((&str, Host), u16)| Seat {
+            http: SocketAddr::from((host.ip(), port)),
+            // Of all addresses what is published is `address`, which is the relay's.
+            listen: SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+            address: IpAddr::V4(own),
+            host: Some(host),
+        };
+        Self { seats: hosts.into_iter().zip(ports).map(at).collect(), ports: None, delays: Some(delays) }
+    }
+}
