@@ -96,6 +96,54 @@ pub struct Ranked {
     /// Why it stands where it stands: one short phrase per comparison that
     /// mattered, the most important first.
     pub reasons: Vec<String>,
+    /// Which comparison each of these is of, the first one asked first; of a strategy that
+    /// doesn't say, none.
+    pub compared: Vec<Compared>,
+}
+
+/// How a candidate came out of one comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compared {
+    /// The comparison's name.
+    pub stage: &'static str,
+    /// Its number among the comparisons, for one can stand there twice.
+    pub number: usize,
+    /// Lower is better; to be compared with what others got of the same comparison, in the
+    /// same ranking.
+    pub grade: i64,
+    /// Which of [`Ranked::reasons`] says it in words.
+    pub reason: usize,
+}
+
+/// The comparison that put one candidate before another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decider<'a> {
+    /// The comparison's name.
+    pub stage: &'static str,
+    /// What is said of the one that goes first.
+    pub first: &'a str,
+    /// What is said of the other.
+    pub other: &'a str,
+}
+
+impl Ranked {
+    /// A candidate with reasons that say nothing of a comparison.
+    pub const fn new(named: Named, reasons: Vec<String>) -> Self {
+        Self { named, reasons, compared: Vec::new() }
+    }
+
+    /// The comparison that put this candidate before `other` of the same ranking, if the
+    /// strategy tells.
+    pub fn ahead_of<'a>(&'a self, other: &'a Self) -> Option<Decider<'a>> {
+        let of_other = |mine: &Compared| other.compared.iter().find(|theirs| theirs.number == mine.number);
+        let both = self.compared.iter().filter_map(|mine| Some((mine, of_other(mine)?)));
+        let (mine, theirs) = both.into_iter().find(|(mine, theirs)| mine.grade < theirs.grade)?;
+        Some(Decider {
+            stage: mine.stage,
+            first: self.reasons.get(mine.reason)?,
+            other: other.reasons.get(theirs.reason)?,
+        })
+    }
 }
 
 /// A candidate that may not lead.

@@ -4,7 +4,7 @@ use std::{cmp::Ordering, sync::Arc};
 
 use election_core::{
     record::{Cause, MemberRecord},
-    strategy::{Ranked, Ranking, Refused, Round, Strategy},
+    strategy::{Compared, Ranked, Ranking, Refused, Round, Strategy},
 };
 
 use crate::{
@@ -32,6 +32,14 @@ pub struct Pipeline {
 struct Contender<'a> {
     record: &'a MemberRecord,
     reasons: Vec<String>,
+    compared: Vec<Compared>,
+}
+
+impl Contender<'_> {
+    fn note(&mut self, (number, stage): (usize, &'static str), grade: i64, reason: String) {
+        self.compared.push(Compared { stage, number, grade, reason: self.reasons.len() });
+        self.reasons.push(reason);
+    }
 }
 
 impl Pipeline {
@@ -73,19 +81,24 @@ impl Pipeline {
     }
 
     fn order(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Vec<Ranked> {
-        let mut all: Vec<_> =
-            electable.iter().map(|&record| Contender { record, reasons: Vec::new() }).collect();
+        let contender = |record| Contender { record, reasons: Vec::new(), compared: Vec::new() };
+        let mut all: Vec<_> = electable.iter().copied().map(contender).collect();
         if let [only] = &mut all[..] {
             only.reasons.push(ALONE.to_owned());
         }
         let mut groups = vec![all];
-        for comparison in &self.comparisons {
-            groups = groups.into_iter().flat_map(|group| split(&**comparison, group, round)).collect();
+        for (number, comparison) in self.comparisons.iter().enumerate() {
+            let split = |group| split(number, &**comparison, group, round);
+            groups = groups.into_iter().flat_map(split).collect();
         }
         groups
             .into_iter()
-            .flat_map(member_order)
-            .map(|contender| Ranked { named: contender.record.named(), reasons: contender.reasons })
+            .flat_map(|group| member_order(self.comparisons.len(), group))
+            .map(|Contender { record, reasons, compared }| Ranked {
+                named: record.named(),
+                reasons,
+                compared,
+            })
             .collect()
     }
 }
@@ -122,6 +135,7 @@ fn by_ballot(a: &Refused, b: &Refused) -> Ordering {
 
 /// Splits candidates that were equal so far into groups that still are, best first.
 fn split<'a>(
+    number: usize,
     comparison: &dyn Comparison,
     group: Vec<Contender<'a>>,
     round: &Round<'_>,
@@ -130,41 +144,44 @@ fn split<'a>(
         group.into_iter().map(|contender| (comparison.grade(contender.record, round), contender)).collect();
     graded.sort_by_key(|(grade, _)| *grade);
 
-    let mut groups: Vec<Vec<Contender<'a>>> = Vec::new();
-    let mut last = None;
+    let mut groups: Vec<(i64, Vec<Contender<'a>>)> = Vec::new();
     for (grade, contender) in graded {
-        if last == Some(grade)
-            && let Some(group) = groups.last_mut()
-        {
-            group.push(contender);
-        } else {
-            groups.push(vec![contender]);
+        match groups.last_mut() {
+            Some((last, group)) if *last == grade => group.push(contender),
+            _ => groups.push((grade, vec![contender])),
         }
-        last = Some(grade);
     }
     let of = groups.len();
-    for (place, group) in groups.iter_mut().enumerate() {
+    for (place, (grade, group)) in groups.iter_mut().enumerate() {
         for contender in group {
-            speak(comparison, contender, Standing { place, of }, round);
+            speak(number, comparison, contender, *grade, Standing { place, of }, round);
         }
     }
-    groups
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 /// Notes down what a comparison has to say of a candidate, if it is worth saying.
-fn speak(comparison: &dyn Comparison, contender: &mut Contender<'_>, standing: Standing, round: &Round<'_>) {
+fn speak(
+    number: usize,
+    comparison: &dyn Comparison,
+    contender: &mut Contender<'_>,
+    grade: i64,
+    standing: Standing,
+    round: &Round<'_>,
+) {
     let record = contender.record;
     if !standing.is_tied() || comparison.speaks_when_tied(record, round) {
-        contender.reasons.push(comparison.reason(record, standing, round));
+        contender.note((number, comparison.name()), grade, comparison.reason(record, standing, round));
     }
 }
 
 /// The last step: those that no comparison could tell apart.
-fn member_order(mut group: Vec<Contender<'_>>) -> Vec<Contender<'_>> {
+fn member_order(number: usize, mut group: Vec<Contender<'_>>) -> Vec<Contender<'_>> {
     if group.len() > 1 {
         group.sort_by(|a, b| member_id::order(a.record, b.record));
         for (place, contender) in group.iter_mut().enumerate() {
-            contender.reasons.push(member_id::reason(place));
+            let grade = i64::try_from(place).unwrap_or(i64::MAX);
+            contender.note((number, member_id::NAME), grade, member_id::reason(place));
         }
     }
     group

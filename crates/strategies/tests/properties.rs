@@ -279,6 +279,27 @@ proptest! {
         }
     }
 
+    /// Of any two that are ranked, one comparison put the first before the other, and has
+    /// said so of both.
+    #[test]
+    fn what_separates_two_candidates_is_said_with_both_values(
+        strategy in any_strategy(),
+        view in any_view(),
+    ) {
+        let view = View { members: distinct(view.members.clone()), ..view };
+        let ranking = strategy.rank(&view);
+        for (place, first) in ranking.order.iter().enumerate() {
+            for other in &ranking.order[place + 1..] {
+                let decider = first.ahead_of(other);
+                prop_assert!(decider.is_some(), "{:?} before {:?}", first, other);
+                let decider = decider.unwrap();
+                prop_assert!(first.reasons.iter().any(|r| r == decider.first));
+                prop_assert!(other.reasons.iter().any(|r| r == decider.other));
+                prop_assert!(other.ahead_of(first).is_none_or(|d| d.stage != decider.stage));
+            }
+        }
+    }
+
     #[test]
     fn same_input_same_output_in_whatever_order_it_comes(
         strategy in any_strategy(),

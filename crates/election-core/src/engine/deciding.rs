@@ -4,7 +4,7 @@
 use super::{
     Engine, RETRY,
     elector::{self, Verdict},
-    io::{Level, NoteKind, OpId, Outcome, Request},
+    io::{Level, NoteKind, OpId, Outcome, Request, Skipped},
     recipe::Recipe,
     rules::Rule,
     view::{Known, Meta},
@@ -62,6 +62,7 @@ impl Engine {
         if !self.watches_membership() {
             if self.elector.take().is_some() {
                 self.view.forget_membership();
+                self.skipped = None;
             }
             return;
         }
@@ -113,7 +114,8 @@ impl Engine {
             Verdict::Wait { reason, sentence, loud } => {
                 self.sentence.clone_from(&sentence);
                 let level = if loud { Level::Warn } else { Level::Info };
-                self.note(level, NoteKind::Skipped(reason), sentence);
+                self.note(level, NoteKind::Skipped(reason), sentence.clone());
+                self.skipped = Some(Skipped { reason, sentence });
                 return;
             }
             Verdict::Write(elected, version) | Verdict::Depose(_, elected, version) => {
@@ -270,6 +272,7 @@ impl Engine {
         if news {
             let text = format!("term {}: {}", elected.term, elected.sentence);
             self.sentence.clone_from(&text);
+            self.skipped = None;
             self.note(Level::Info, NoteKind::Decided, text);
         }
         // A watch may have been quicker, and have read what came after it already.

@@ -4,6 +4,7 @@
 use crate::{
     engine::{
         elector::is_vacated,
+        notebook::Notebook,
         policy::Policy,
         rules::{Rule, Rules},
     },
@@ -32,6 +33,8 @@ pub(super) struct Question<'a> {
     /// The newest format that whoever decides writes.
     pub(super) newest: u32,
     pub(super) rules: Rules,
+    /// Where what is asked is noted down, for who wants to know why.
+    pub(super) notebook: Option<&'a Notebook>,
 }
 
 /// Why nobody is named.
@@ -64,16 +67,18 @@ impl Question<'_> {
         exclude: impl IntoIterator<Item = Exclusion>,
         ordered: Ordered<'_>,
     ) -> Result<Elected, Undecided> {
-        if ordered.is_none() && !self.is_vacated() {
-            self.check_limit(cause)?;
-        }
         let mut exclusions = self.living_exclusions();
         let kept = exclude.into_iter().filter(|_| self.rules.keep(Rule::ExclusionsInDecision));
         for exclusion in kept {
             exclusions.retain(|e| e.ballot != exclusion.ballot);
             exclusions.push(exclusion);
         }
-        let (ranking, exclusions, dropped) = self.rank(cause, exclusions, self.leaving(ordered).as_ref());
+        let leaving = self.leaving(ordered);
+        let (ranking, exclusions, dropped) = self.rank(cause, exclusions, leaving.as_ref());
+        self.note(self.slot, cause, &ranking, leaving.as_ref());
+        if ordered.is_none() && !self.is_vacated() {
+            self.check_limit(cause)?;
+        }
         let wanted = ordered.map_or(Target::Any, |(_, request)| request.to.clone());
         let chosen = ranking.order.iter().find(|r| fits(&wanted, &r.named));
         let Some(chosen) = chosen else {
@@ -111,6 +116,9 @@ impl Question<'_> {
             control: self.control,
         };
         let rankings = choose(self.strategy, &round, vacant);
+        for (slot, ranking) in (known..).zip(&rankings) {
+            self.note(slot, cause, ranking, None);
+        }
         if let Some(ranking) = rankings.first().filter(|r| self.elected.is_none() && r.order.is_empty()) {
             return Err(Undecided::Nobody(nobody(ranking)));
         }
@@ -206,7 +214,7 @@ impl Question<'_> {
     /// Who would lead if an elective move were allowed.
     pub(super) fn rank_elective(&self, incumbent: &Ballot) -> Ranking {
         let exclusions = self.living_exclusions();
-        self.strategy.rank(&Round {
+        let ranking = self.strategy.rank(&Round {
             cause: Cause::BetterCandidate,
             unix_ms: self.unix_ms,
             candidates: &self.candidates(Some(self.slot), None),
@@ -216,7 +224,9 @@ impl Question<'_> {
             others: &self.others(Some(self.slot)),
             exclusions: &exclusions,
             control: self.control,
-        })
+        });
+        self.note(self.slot, Cause::BetterCandidate, &ranking, None);
+        ranking
     }
 
     /// Names this candidate of such a ranking, against whose incumbent somebody's word stands.
@@ -255,11 +265,7 @@ impl Question<'_> {
     /// Who may be asked to lead `slot`, or a new one: a member has one slot at most, and
     /// lets go of the place of one before it gets another.
     fn candidates(&self, slot: Option<usize>, leaving: Option<&Ballot>) -> Vec<MemberRecord> {
-        let elsewhere = |ballot: &Ballot| {
-            let Some(elected) = self.elected else { return false };
-            let holders = self.holders.iter().enumerate().filter(|(_, holder)| **holder == Some(ballot));
-            holders.map(|(slot, _)| slot).chain(elected.slot_of(ballot)).any(|other| Some(other) != slot)
-        };
+        let elsewhere = |ballot: &Ballot| self.slot_taken_by(ballot, slot).is_some();
         let free = |m: &&MemberRecord| Some(&m.ballot) != leaving && !elsewhere(&m.ballot);
         self.standing().filter(free).cloned().collect()
     }
@@ -331,7 +337,7 @@ impl Question<'_> {
     }
 
     /// Who does not stand, and why.
-    fn withdrawn(&self) -> impl Iterator<Item = Refused> {
+    pub(super) fn withdrawn(&self) -> impl Iterator<Item = Refused> {
         self.members.iter().filter_map(|m| {
             let reason = m.withdrawn.as_ref().map(|why| format!("it does not stand: {why}"))?;
             Some(Refused { named: m.named(), stage: "stands".to_owned(), reason, ordered: false })
@@ -460,7 +466,7 @@ const fn counts(cause: Cause) -> bool {
 }
 
 fn leads(chosen: &Ranked) -> String {
-    let Ranked { named, reasons } = chosen;
+    let Ranked { named, reasons, .. } = chosen;
     match reasons[..] {
         [] => format!("{} of site {} leads", named.member, named.site),
         _ => format!("{} of site {} leads ({})", named.member, named.site, reasons.join("; ")),

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     decision::{Question, Undecided, about},
+    notebook::Notebook,
     policy::Policy,
     rules::{Rule, Rules},
     view::{Known, Meta, View},
@@ -69,6 +70,8 @@ pub(super) struct Facts<'a> {
     /// The newest format that this member writes.
     pub(super) newest: u32,
     pub(super) rules: Rules,
+    /// For who only wants to know why: what is asked is noted down, and no line is kept.
+    pub(super) notebook: Option<&'a Notebook>,
 }
 
 /// The slot that is looked at, and the decision that it stands in.
@@ -97,46 +100,64 @@ pub(super) fn pass(
 ) -> Verdict {
     watchdog.begin();
     let none = Control::default();
-    let (Some(members), Some(requests)) = (&view.members, &view.requests) else {
-        return quiet("reading", "the membership is being read");
-    };
-    let control = match &view.control {
-        Known::Unread => return quiet("reading", "the standing orders are being read"),
-        Known::Absent => &none,
-        Known::Present(control, _) => control,
-        Known::Unreadable(error, _) => return loud("unreadable", error.to_string()),
-    };
-    let elected = match &view.elected {
-        Known::Unread => return quiet("reading", "the decision is being read"),
-        Known::Absent => None,
-        Known::Present(elected, meta) => Some((elected, *meta)),
-        Known::Unreadable(error, _) => return loud("unreadable", error.to_string()),
-    };
-    let slots = policy.slots.max(elected.map_or(0, |(e, _)| e.slots.len()));
-    let places: Vec<_> = (0..slots).map(|slot| view.place(slot)).collect();
-    if places.contains(&&Known::Unread) {
-        return quiet("reading", "the leader's place is being read");
+    match Facts::of(now, me, newest, policy, strategy, view, &none, rules) {
+        Ok(facts) => facts.pass(watchdog),
+        Err(wait) => wait,
     }
-    Facts {
-        now,
-        me,
-        policy,
-        strategy,
-        elected,
-        holders: places.iter().map(|place| place.record().map(|c| &c.ballot)).collect(),
-        places,
-        members,
-        requests,
-        control,
-        unreadable: &view.unreadable,
-        newest,
-        rules,
-    }
-    .pass(watchdog)
 }
 
 impl<'a> Facts<'a> {
-    fn pass(&self, watchdog: &mut Watchdog) -> Verdict {
+    /// What there is to look at, or why nothing can be done before more has been read.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn of(
+        now: Now,
+        me: &'a MemberId,
+        newest: u32,
+        policy: &'a Policy,
+        strategy: &'a dyn Strategy,
+        view: &'a View,
+        none: &'a Control,
+        rules: Rules,
+    ) -> Result<Self, Verdict> {
+        let (Some(members), Some(requests)) = (&view.members, &view.requests) else {
+            return Err(quiet("reading", "the membership is being read"));
+        };
+        let control = match &view.control {
+            Known::Unread => return Err(quiet("reading", "the standing orders are being read")),
+            Known::Absent => none,
+            Known::Present(control, _) => control,
+            Known::Unreadable(error, _) => return Err(loud("unreadable", error.to_string())),
+        };
+        let elected = match &view.elected {
+            Known::Unread => return Err(quiet("reading", "the decision is being read")),
+            Known::Absent => None,
+            Known::Present(elected, meta) => Some((elected, *meta)),
+            Known::Unreadable(error, _) => return Err(loud("unreadable", error.to_string())),
+        };
+        let slots = policy.slots.max(elected.map_or(0, |(e, _)| e.slots.len()));
+        let places: Vec<_> = (0..slots).map(|slot| view.place(slot)).collect();
+        if places.contains(&&Known::Unread) {
+            return Err(quiet("reading", "the leader's place is being read"));
+        }
+        Ok(Self {
+            now,
+            me,
+            policy,
+            strategy,
+            elected,
+            holders: places.iter().map(|place| place.record().map(|c| &c.ballot)).collect(),
+            places,
+            members,
+            requests,
+            control,
+            unreadable: &view.unreadable,
+            newest,
+            rules,
+            notebook: None,
+        })
+    }
+
+    pub(super) fn pass(&self, watchdog: &mut Watchdog) -> Verdict {
         if let Some((elected, meta)) = self.elected {
             // Somebody has come, or come back, who can't read it: a leader among them would
             // not even hear that another one is named.
@@ -182,7 +203,13 @@ impl<'a> Facts<'a> {
         }
     }
 
-    fn look_at(&self, slot: usize, elected: &Elected, meta: Meta, watchdog: &mut Watchdog) -> Verdict {
+    pub(super) fn look_at(
+        &self,
+        slot: usize,
+        elected: &Elected,
+        meta: Meta,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
         if let Known::Unreadable(error, _) = self.places[slot] {
             return loud("unreadable", error.to_string());
         }
@@ -205,7 +232,7 @@ impl<'a> Facts<'a> {
     // ---- the states of the decision ----
 
     /// Nobody has ever been named.
-    fn first(&self, watchdog: &mut Watchdog) -> Verdict {
+    pub(super) fn first(&self, watchdog: &mut Watchdog) -> Verdict {
         if let Some(Known::Unreadable(error, _)) =
             self.places.iter().find(|p| matches!(p, Known::Unreadable(..)))
         {
@@ -236,7 +263,7 @@ impl<'a> Facts<'a> {
     }
 
     /// There are to be more slots, or fewer.
-    fn resize(&self, elected: &Elected, meta: Meta, watchdog: &mut Watchdog) -> Verdict {
+    pub(super) fn resize(&self, elected: &Elected, meta: Meta, watchdog: &mut Watchdog) -> Verdict {
         let noticed = watchdog.noticed(0, elected.term, "slots", self.now);
         let what =
             format!("the slots are {} now, and were {}", self.question(0, 0).slots(), elected.slots.len());
@@ -374,6 +401,9 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Verdict) -> Verdict {
+        if self.notebook.is_some() {
+            return otherwise;
+        }
         match self.question(0, self.now.unix_ms).refresh(elected) {
             Some(refreshed) => Verdict::Write(Box::new(refreshed), Some(meta.version)),
             None => otherwise,
@@ -425,6 +455,7 @@ impl<'a> Facts<'a> {
             holders: &self.holders,
             newest: self.newest,
             rules: self.rules,
+            notebook: self.notebook,
         }
     }
 

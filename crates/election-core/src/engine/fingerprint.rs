@@ -40,6 +40,7 @@ impl Hash for Engine {
             watched,
             leaders: _,
             last_note: _,
+            skipped: _,
             sentence: _,
         } = self;
         debug_assert!(actions.is_empty(), "poll_action() until None comes first");

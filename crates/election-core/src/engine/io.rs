@@ -418,6 +418,15 @@ pub struct Note {
     pub text: String,
 }
 
+/// Why the elector decides nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The label of a metric.
+    pub reason: &'static str,
+    /// The sentence.
+    pub sentence: String,
+}
+
 /// How loud a note is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {

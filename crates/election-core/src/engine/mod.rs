@@ -30,9 +30,13 @@ mod contest;
 mod deciding;
 mod decision;
 mod elector;
+mod explain;
+#[cfg(test)]
+mod explain_tests;
 mod fingerprint;
 mod io;
 mod looking_on;
+mod notebook;
 mod office;
 mod operator;
 mod phases;
@@ -44,6 +48,7 @@ mod requests;
 mod role;
 mod rules;
 mod session;
+mod simulate;
 mod standing;
 mod succession;
 mod suspicion;
@@ -55,9 +60,10 @@ mod watchdog;
 use std::{collections::VecDeque, time::Duration};
 
 pub use config::{Config, Profile};
+pub use explain::{Bound, Explanation, Obstacle, Proposal, Seen, SlotExplanation, Step, explain};
 pub use io::{
     Action, AppEvent, EndReason, Epoch, Event, Grant, Level, Node, Nomination, Note, NoteKind, OpId, Outcome,
-    Request, StopReason, Watched, Wish,
+    Request, Skipped, StopReason, Watched, Wish,
 };
 pub use operator::{ForceStep, force_step};
 pub use policy::{OnPause, Policy, TakeoverLimit, Timing, TimingError};
@@ -67,6 +73,7 @@ pub use requests::slot_of;
 pub use role::Role;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;
+pub use simulate::{Played, Prospect, Simulation, simulate};
 pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 
 use crate::{
@@ -129,6 +136,8 @@ pub struct Engine {
     /// Who was told of last, by slot.
     leaders: Vec<Option<Current>>,
     last_note: Option<(NoteKind, String)>,
+    /// Why this member, as the elector, decides nothing.
+    skipped: Option<Skipped>,
     sentence: String,
 }
 
@@ -165,6 +174,7 @@ impl Engine {
             watched: Vec::new(),
             leaders: Vec::new(),
             last_note: None,
+            skipped: None,
             sentence: String::new(),
         }
     }
@@ -310,6 +320,11 @@ impl Engine {
     /// What is being done, or why nothing is, in words.
     pub fn sentence(&self) -> &str {
         &self.sentence
+    }
+
+    /// Why this member, as the elector, decides nothing now.
+    pub fn skipped(&self) -> Option<&Skipped> {
+        self.skipped.as_ref()
     }
 
     // ---- taking the next steps ----

@@ -76,6 +76,7 @@ pub fn force_step(
         holders: &holders,
         newest: NEWEST,
         rules: Rules::default(),
+        notebook: None,
     };
     let ordered = Some((name, request));
     if let Some((elected, _)) = ours {

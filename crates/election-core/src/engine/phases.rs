@@ -106,6 +106,9 @@ impl Facts<'_> {
             ("min-tenure", self.policy.min_tenure.saturating_sub(tenure)),
             ("cooldown", cooldown),
         ];
+        if let Some(notebook) = self.notebook {
+            notebook.waits(waits);
+        }
         let longest = waits.into_iter().max_by_key(|(_, wait)| *wait).filter(|(_, wait)| !wait.is_zero());
         if let Some((reason, wait)) = longest {
             watchdog.wake_at(self.now.time + wait);

@@ -116,6 +116,7 @@ impl Engine {
         self.contest_session_over();
         self.node_written = None;
         self.elector = None;
+        self.skipped = None;
         self.history.session_over();
         self.verification = Verification::default();
         self.office_session_over();

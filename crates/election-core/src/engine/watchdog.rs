@@ -77,6 +77,25 @@ struct Current {
 }
 
 impl Watchdog {
+    /// A slot has been in this phase since then, as far as the znodes tell: for who has not
+    /// watched it.
+    pub(super) fn assume(&mut self, slot: usize, term: u64, phase: Phase, since: Time) {
+        self.slot(slot).phase = Some(Current { term, phase, since, spent: Vec::new() });
+    }
+
+    /// Whoever is better, or is in office, has been so for ever, and so has this elector.
+    pub(super) fn wait_no_longer(&mut self) {
+        self.first_pass.0 = Some(((), Time::ZERO));
+        for memory in &mut self.slots {
+            if let Some((_, since)) = &mut memory.better.0 {
+                *since = Time::ZERO;
+            }
+            if let Some(current) = memory.phase.as_mut().filter(|current| current.phase == Phase::Serving) {
+                current.since = Time::ZERO;
+            }
+        }
+    }
+
     /// Begins a pass.
     pub(super) fn begin(&mut self) {
         self.wake = None;

@@ -6,7 +6,7 @@ use zk_session::{Incarnation, OpError};
 
 use super::{contests::Layout, operations::tree};
 use crate::{
-    engine::{Node, fencing_token, slot_of},
+    engine::{Node, Seen, fencing_token, slot_of},
     ids::{Ballot, MemberId},
     paths::Paths,
     record::{
@@ -56,6 +56,19 @@ impl Snapshot {
     /// Who is in office for `slot`.
     pub fn office(&self, slot: usize) -> Option<&Office> {
         self.offices.get(slot)?.as_ref()
+    }
+
+    /// What of it an elector goes by, to be explained.
+    pub fn seen(&self) -> Seen {
+        Seen {
+            members: self.members.clone(),
+            lowest: self.lowest.clone(),
+            elected: self.elected.as_ref().map(|(elected, _)| elected.clone()),
+            offices: self.offices.iter().map(|office| office.as_ref().map(|o| o.record.clone())).collect(),
+            control: self.control.clone(),
+            requests: self.requests.clone(),
+            unreadable: self.unreadable.clone(),
+        }
     }
 
     /// The slot that a request is about.

@@ -4,7 +4,7 @@ use zk_session::BootTime;
 
 use super::to_boot;
 use crate::{
-    engine::{Engine, Role},
+    engine::{Engine, Role, Skipped},
     ids::Ballot,
     record::{Current, Elected},
 };
@@ -34,6 +34,8 @@ pub struct ElectionStatus {
     pub work_until: Option<BootTime>,
     /// What is being done, or why nothing is, in words.
     pub note: String,
+    /// Why this member, as the elector, decides nothing.
+    pub skipped: Option<Skipped>,
 }
 
 impl ElectionStatus {
@@ -54,6 +56,7 @@ impl ElectionStatus {
             slot,
             work_until: engine.work_until().map(to_boot),
             note: engine.sentence().to_owned(),
+            skipped: engine.skipped().cloned(),
         }
     }
 

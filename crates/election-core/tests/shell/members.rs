@@ -426,7 +426,7 @@ impl Strategy for EastFirst {
                     ordered: false,
                 });
             } else {
-                ranking.order.push(Ranked { named, reasons: vec![format!("site {}", member.site)] });
+                ranking.order.push(Ranked::new(named, vec![format!("site {}", member.site)]));
             }
         }
         let failed = round.failed.map(|f| &f.site);

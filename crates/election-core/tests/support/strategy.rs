@@ -71,10 +71,8 @@ impl Strategy for SiteOrder {
         if round.cause == Cause::Startup && best.is_some_and(|place| place > 1) {
             ranking.worth_waiting = Some("nobody of the preferred site is here yet".to_owned());
         }
-        ranking.order = fit
-            .into_iter()
-            .map(|m| Ranked { named: m.named(), reasons: vec![format!("site {}", m.site)] })
-            .collect();
+        ranking.order =
+            fit.into_iter().map(|m| Ranked::new(m.named(), vec![format!("site {}", m.site)])).collect();
         ranking
     }
 }
