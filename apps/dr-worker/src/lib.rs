@@ -11,3 +11,4 @@ pub mod job;
 pub mod logging;
 pub mod run;
 pub mod view;
+mod wall;

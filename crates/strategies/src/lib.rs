@@ -3,6 +3,7 @@
 
 pub mod fair_share;
 pub mod meter;
+mod peers;
 mod pipeline;
 mod rules;
 mod site_policy;
@@ -12,6 +13,7 @@ pub mod stages;
 mod steadiness;
 mod words;
 
+pub use fair_share::FairShare;
 pub use pipeline::Pipeline;
 pub use rules::Rules;
 pub use site_policy::{Failback, OnLeaderFailure, PolicyError, SitePolicy, Spread};

@@ -69,6 +69,15 @@ impl Pipeline {
         filters.chain(comparisons).chain([member_id::NAME])
     }
 
+    pub(crate) fn comparisons(&self) -> impl Iterator<Item = &dyn Comparison> {
+        self.comparisons.iter().map(|comparison| &**comparison)
+    }
+
+    /// Who passes every filter.
+    pub(crate) fn electable<'a>(&self, round: &Round<'a>) -> Vec<&'a MemberRecord> {
+        round.candidates.iter().filter(|candidate| self.refusal(candidate, round).is_none()).collect()
+    }
+
     fn refusal(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<Refused> {
         self.filters.iter().find_map(|filter| {
             Some(Refused {

@@ -178,6 +178,7 @@ fn any_spec() -> impl Strategy<Value = PolicySpec> {
         "software",
         "priority",
         "oldest-ballot",
+        "fair-share",
     ];
     let score = r#"{ stage = "score", margin = 50, attributes = { cores = { worst = 0, best = 16 } } }"#;
     let stages = names.map(|name| format!("{name:?}")).into_iter().chain([score.to_owned()]);

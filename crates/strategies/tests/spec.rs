@@ -114,7 +114,7 @@ fn a_stage_with_settings_is_the_filter_that_it_is_too() {
 
 #[test]
 fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
-    let stage = r#"valid: "site-order", "other-site", "same-site", "spread", "incumbent", "class", "software", "score", "latency", "limit", "priority", "oldest-ballot", "round-robin""#;
+    let stage = r#"valid: "site-order", "other-site", "same-site", "spread", "incumbent", "class", "software", "score", "latency", "limit", "priority", "oldest-ballot", "round-robin", "fair-share""#;
     let not_known = format!("pipeline[1]: \"latncy\" is not known; {stage}");
     let named = format!("pipeline[0].stage: \"scor\" is not known; {stage}");
     let cases: &[(&str, &[&str])] = &[

@@ -52,7 +52,7 @@ fn the_examples_in_the_documents_are_what_the_policies_answer() {
                 got.push_str(inside);
             }
             "transcript" => {
-                let strategy = policy.as_ref().unwrap().strategy();
+                let strategy = policy.clone().unwrap().for_election("orders").strategy();
                 got.push_str(&replay(inside, Stage { strategy, ..Stage::default() }));
                 examples += 1;
             }

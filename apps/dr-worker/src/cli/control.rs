@@ -227,8 +227,8 @@ impl<'a> Order<'a> {
         let Control { drained, preferred_site, site_order, .. } = &snapshot.control;
         let ordered = drained.iter().chain(preferred_site).chain(site_order);
         let members = snapshot.members.iter().map(|member| &member.site);
-        let known: BTreeSet<_> =
-            operator.config.policy_of(job).sites.iter().chain(members).chain(ordered).collect();
+        let policy = operator.config.policy_of(job);
+        let known: BTreeSet<_> = policy.sites.iter().chain(members).chain(ordered).collect();
         let unknown = self.sites.iter().find(|site| !known.contains(*site));
         let Some(unknown) = unknown else { return Ok(()) };
         let known: Vec<_> = known.iter().map(|site| site.as_str()).collect();

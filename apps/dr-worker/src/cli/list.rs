@@ -1,6 +1,6 @@
 use std::{
     io::{IsTerminal as _, stdout},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use election_core::{
@@ -18,6 +18,7 @@ use crate::{
     config::Sources,
     error::Error,
     view::{Cluster, Leader, MemberRole, OpenRequest},
+    wall::unix_ms,
 };
 
 /// Between two looks of `--watch`.
@@ -85,11 +86,6 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Cluster>, Er
         clusters.push(Cluster::new(operator.root(), &job, snapshot, unix_ms()));
     }
     Ok(clusters)
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn print(clusters: &[Cluster], how: Output, watch: bool) -> Result<(), Error> {

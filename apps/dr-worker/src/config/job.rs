@@ -96,7 +96,7 @@ impl JobConfig {
             on_leader_changed: read_hook("on_leader_changed", section),
         });
         let fenced = section.or("fenced", false);
-        let policy = Self::read_policy_for(recipe, section, policy);
+        let policy = Self::read_policy_for(recipe, section, policy).for_job(name);
         Some(Self {
             recipe,
             fenced,
@@ -116,8 +116,8 @@ impl JobConfig {
     }
 
     /// Only the job's policy, for those who don't run it.
-    pub(super) fn read_policy(section: &mut Section<'_>, base: &PolicyConfig) -> PolicyConfig {
-        Self::read_policy_for(Recipe::Elector, section, base)
+    pub(super) fn read_policy(name: &str, section: &mut Section<'_>, base: &PolicyConfig) -> PolicyConfig {
+        Self::read_policy_for(Recipe::Elector, section, base).for_job(name)
     }
 
     fn read_policy_for(recipe: Recipe, section: &mut Section<'_>, base: &PolicyConfig) -> PolicyConfig {

@@ -5,6 +5,7 @@
 //! limits, and every job can be stopped before the lease of the session timeout that
 //! is asked for ends.
 
+mod balance;
 mod file;
 mod http;
 mod job;
@@ -21,6 +22,9 @@ mod zookeeper;
 
 use std::collections::BTreeMap;
 
+use strategies::stages::Share;
+
+pub use balance::BalanceConfig;
 pub use http::{HostPort, HttpConfig};
 pub use job::{JobConfig, Recipe};
 pub use layers::{PREFIX, Sources};
@@ -46,6 +50,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// How it measures round trips.
     pub probes: ProbesConfig,
+    /// How leaderships are spread over the nodes.
+    pub balance: BalanceConfig,
     /// What it runs where it leads; at least one, sorted by name.
     pub jobs: Vec<JobConfig>,
     /// Every value and where it came from.
@@ -62,8 +68,8 @@ impl Config {
         let root = layers::merge(sources, &mut findings.problems);
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems)?;
-        let (node, zookeeper, http, probes, jobs) = read.ok_or_else(incomplete)?;
-        Ok(Self { node, zookeeper, http, probes, jobs, shown: findings.shown })
+        let (node, zookeeper, http, probes, balance, jobs) = read.ok_or_else(incomplete)?;
+        Ok(Self { node, zookeeper, http, probes, balance, jobs, shown: findings.shown })
     }
 
     /// Every value and where it came from.
@@ -154,11 +160,12 @@ impl OperatorConfig {
             let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
             root.know("http");
             root.know("probes");
+            root.know("balance");
             let policy = read_policy(root);
             let jobs = root.table("job", |jobs| {
                 jobs.each_table(|name, section| {
                     section.leave_rest();
-                    (name.to_owned(), JobConfig::read_policy(section, &policy))
+                    (name.to_owned(), JobConfig::read_policy(name, section, &policy))
                 })
             });
             Some((zookeeper?, policy, jobs))
@@ -174,18 +181,19 @@ impl OperatorConfig {
     }
 
     /// The policy of a job, whether it is configured here or not.
-    pub fn policy_of(&self, job: &str) -> &PolicyConfig {
-        self.jobs.get(job).unwrap_or(&self.policy)
+    pub fn policy_of(&self, job: &str) -> PolicyConfig {
+        self.jobs.get(job).cloned().unwrap_or_else(|| self.policy.clone().for_job(job))
     }
 }
 
-type Worker = (NodeConfig, ZooKeeperConfig, HttpConfig, ProbesConfig, Vec<JobConfig>);
+type Worker = (NodeConfig, ZooKeeperConfig, HttpConfig, ProbesConfig, BalanceConfig, Vec<JobConfig>);
 
 fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let node = root.table("node", NodeConfig::read);
     let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
     let http = root.table("http", HttpConfig::read);
     let probes = root.table("probes", ProbesConfig::read);
+    let balance = root.table("balance", BalanceConfig::read);
     let policy = read_policy(root);
     let jobs: Vec<_> = root.table("job", |jobs| {
         jobs.each_table(|name, section| {
@@ -195,6 +203,9 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
             }
             if let Some(job) = &job {
                 check_targets(section, &probes, job);
+            }
+            if job.as_ref().is_some_and(|job| job.policy.balance) {
+                check_weight(section, node.as_ref(), name);
             }
             if let (Some(zookeeper), Some(job)) = (&zookeeper, &job) {
                 check_timing(section, zookeeper, job);
@@ -206,7 +217,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
         root.problem("job", "no job is configured; add a section such as [job.orders] with a command");
     }
     let jobs: Option<Vec<_>> = jobs.into_iter().collect();
-    Some((node?, zookeeper?, http, probes, jobs?))
+    Some((node?, zookeeper?, http, probes, balance, jobs?))
 }
 
 fn read_policy(root: &mut Section<'_>) -> PolicyConfig {
@@ -240,6 +251,27 @@ fn check_targets(section: &mut Section<'_>, probes: &ProbesConfig, job: &JobConf
         section.problem(
             "policy",
             format!("it goes by the round trip to {name:?}, which is not in [probes.targets]; {valid}"),
+        );
+    }
+}
+
+/// What balancing needs to be right, for a job that is balanced.
+fn check_weight(section: &mut Section<'_>, node: Option<&NodeConfig>, job: &str) {
+    if job == crate::run::BALANCING {
+        section.problem_here(format!(
+            "{job:?} is where the balancer has its own election; choose another name for the job, or set \
+             policy.balance to false"
+        ));
+    }
+    let weight = node.and_then(|node| node.attributes.get("weight"));
+    if let Some(text) = weight.filter(|text| !text.parse().is_ok_and(|w: u32| w <= Share::MAX_WEIGHT)) {
+        section.problem(
+            "policy",
+            format!(
+                "balance needs a whole number from 0 to {} as the weight of this node, and node.attributes.weight \
+                 is {text:?}",
+                Share::MAX_WEIGHT
+            ),
         );
     }
 }

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use election_core::{SiteId, engine::Policy, record::MAX_SLOTS, strategy::Strategy};
 use strategies::{
-    PolicySpec,
+    PolicySpec, Rules,
     spec::{Inputs, Needs, Value},
 };
 
@@ -44,6 +44,8 @@ pub struct PolicyConfig {
     pub slots: u32,
     /// Where the leaders of several slots stand.
     pub spread: Spread,
+    /// Whether leadership is moved for the sake of even shares of all jobs.
+    pub balance: bool,
     /// What is set of the keys that say who should lead, here or in what this goes over.
     pub(super) set: BTreeMap<String, Value>,
     /// What these keys come to.
@@ -125,6 +127,7 @@ impl Default for PolicyConfig {
             suspect_after: Duration::from_millis(500),
             slots: 1,
             spread: Spread::None,
+            balance: false,
             set: BTreeMap::new(),
             spec: PolicySpec::default(),
         }
@@ -132,7 +135,7 @@ impl Default for PolicyConfig {
 }
 
 /// What only an elector heeds.
-const DECISIONS: [&str; 15] = [
+const DECISIONS: [&str; 16] = [
     "sites",
     "on_leader_failure",
     "failback",
@@ -148,6 +151,7 @@ const DECISIONS: [&str; 15] = [
     "pipeline",
     "pipelines",
     "rules",
+    "balance",
 ];
 
 /// What is read by the crate that carries it out.
@@ -171,6 +175,18 @@ impl PolicyConfig {
     /// Which round trips it goes by.
     pub fn needs(&self) -> Needs {
         self.spec.needs()
+    }
+
+    /// The strategy, with what can be asked of it beyond who is first.
+    pub fn rules(&self) -> Rules {
+        self.spec.rules()
+    }
+
+    /// The same for the election of one job.
+    #[must_use]
+    pub fn for_job(mut self, name: &str) -> Self {
+        self.spec = self.spec.for_election(name);
+        self
     }
 
     /// How the election behaves for a job that needs `stop_budget` to end; `fenced` if its
@@ -248,6 +264,7 @@ impl PolicyConfig {
             suspect_after: section.duration("suspect_after", base.suspect_after, SHORTEST_SUSPICION..=DAY),
             slots: section.or("slots", base.slots),
             spread: section.or("spread", base.spread),
+            balance: section.or("balance", base.balance),
             set: base.set.clone(),
             spec: base.spec.clone(),
         };
@@ -260,6 +277,10 @@ impl PolicyConfig {
                 "slots",
                 format!("{slots} leaders at once are not possible; valid: 1 to {MAX_SLOTS}"),
             );
+        }
+        if policy.balance && policy.slots != 1 && (section.has("balance") || own) {
+            let message = "the leaders of several slots are not balanced; spread = \"sites\" spreads them over the sites";
+            section.problem("balance", message);
         }
         section.not_yet(&["failback_windows"]);
         policy

@@ -1,9 +1,6 @@
 //! What the ensemble says of the whole election.
 
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use axum::{
     extract::{Query, State},
@@ -22,6 +19,7 @@ use super::{
 use crate::{
     run::Worker,
     view::{Cluster, History},
+    wall::unix_ms,
 };
 
 pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
@@ -30,11 +28,7 @@ pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Que
         Err(refusal) => return *refusal,
     };
     match observer.snapshot(&paths).await {
-        Ok(snapshot) => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-            answer(StatusCode::OK, &Cluster::new(worker.root(), &name, snapshot, now))
-        }
+        Ok(snapshot) => answer(StatusCode::OK, &Cluster::new(worker.root(), &name, snapshot, unix_ms())),
         Err(error) => unreadable(&error),
     }
 }

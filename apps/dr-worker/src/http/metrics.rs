@@ -94,6 +94,10 @@ fn describe() {
         "dr_round_trips_published_total",
         "Times that this member has published its round trips, each of them a write"
     );
+    describe_counter!(
+        "dr_balance_moves_total",
+        "Moves for the sake of even shares that this member has asked for, by what has become of them"
+    );
     describe_counter!("dr_skipped_total", "Times that this member as elector decided nothing, by reason");
 }
 

@@ -9,6 +9,7 @@
 //! job has been started: what goes wrong before leaves nothing behind. After it, no loss of
 //! ZooKeeper ends the daemon.
 
+mod balance;
 mod handler;
 mod memory;
 mod probes;
@@ -37,6 +38,7 @@ use crate::{
     job::{self, Guards, StateLock},
 };
 
+pub(crate) use balance::UNDER as BALANCING;
 use handler::JobHandler;
 use memory::Memory;
 use probes::Prober;
@@ -159,7 +161,11 @@ async fn join(
         jobs.push(Job { election, slot });
     }
     background.spawn(watch::timing(session.clone(), config.clone()));
-    worker.joined(session.clone(), jobs);
+    let balancer = balance::join(config, session, profile(config, http_port))?;
+    if let Some(balancer) = &balancer {
+        background.spawn(balance::watch(balancer.clone()));
+    }
+    worker.joined(session.clone(), jobs, balancer);
     Ok(())
 }
 
@@ -277,6 +283,9 @@ impl Running {
         for job in self.worker.jobs() {
             let election = job.election.clone();
             leaving.spawn(async move { election.leave().await });
+        }
+        if let Some(balancer) = self.worker.balancer().cloned() {
+            leaving.spawn(async move { balancer.leave().await });
         }
         loop {
             tokio::select! {

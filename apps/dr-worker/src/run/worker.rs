@@ -18,6 +18,8 @@ pub struct Worker {
 struct Joined {
     session: Session,
     jobs: Vec<Job>,
+    /// Its part in the election of whoever spreads the leaderships, if it takes any.
+    balancer: Option<Election>,
 }
 
 /// A job and its election.
@@ -36,9 +38,9 @@ impl Worker {
     }
 
     /// From now on it takes part.
-    pub(super) fn joined(&self, session: Session, jobs: Vec<Job>) {
+    pub(super) fn joined(&self, session: Session, jobs: Vec<Job>, balancer: Option<Election>) {
         // Nobody else sets it.
-        let _ = self.joined.set(Joined { session, jobs });
+        let _ = self.joined.set(Joined { session, jobs, balancer });
     }
 
     /// Who it is.
@@ -54,6 +56,11 @@ impl Worker {
     /// Its session, once it has connected and joined.
     pub fn session(&self) -> Option<&Session> {
         self.joined.get().map(|joined| &joined.session)
+    }
+
+    /// Its part in the election of whoever spreads the leaderships over the nodes.
+    pub(super) fn balancer(&self) -> Option<&Election> {
+        self.joined.get()?.balancer.as_ref()
     }
 
     /// Its jobs; none until it has joined.

@@ -25,7 +25,7 @@ pub use contests::Layout;
 pub use election::{AttributesTooLong, Election, ElectionConfig, Ended, Hold, MAX_ATTRIBUTES};
 pub use handler::{Failure, Handler, Leadership, StopOrder};
 pub use leaders::{Leader, LeaderChange, Leaders};
-pub use observer::{Observer, ReadError, Snapshot};
+pub use observer::{Observer, Office, ReadError, Snapshot};
 pub use status::ElectionStatus;
 
 use zk_session::BootTime;

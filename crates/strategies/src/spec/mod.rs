@@ -31,6 +31,8 @@ use crate::{
 /// Can be read from any format that serde knows; `docs/policies.md` explains every key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicySpec {
+    /// For which election, if that is known.
+    election: String,
     sites: SitePolicy,
     preset: Preset,
     pipeline: Option<Vec<StageSpec>>,
@@ -190,7 +192,16 @@ impl PolicySpec {
             );
             table.findings.say_of("failback", message);
         }
-        Self { sites, preset: preset.unwrap_or_default(), pipeline, rules }
+        let election = String::new();
+        Self { election, sites, preset: preset.unwrap_or_default(), pipeline, rules }
+    }
+
+    /// The same policy for the election of this name, by which the stage `fair-share` draws its
+    /// lots. Without a name all elections draw the same.
+    #[must_use]
+    pub fn for_election(mut self, name: impl Into<String>) -> Self {
+        self.election = name.into();
+        self
     }
 
     /// Which round trips it goes by.
@@ -232,15 +243,15 @@ impl PolicySpec {
             (None, Preset::LowestLatency) => &by_latency,
             (None, Preset::TwoSiteDr | Preset::Spread) => &[],
         };
-        let usual = |pipeline| add(pipeline, stages, &sites);
+        let usual = |pipeline| add(pipeline, stages, &sites, &self.election);
         // It is the incumbent that is to go, or that goes before everything else already.
         let others: Vec<_> = stages.iter().filter(|stage| **stage != Incumbent).cloned().collect();
-        let planned = |pipeline| add(pipeline, &others, &sites);
+        let planned = |pipeline| add(pipeline, &others, &sites, &self.election);
         let rules = if stages.is_empty() { sites.rules() } else { sites.rules_over(usual, planned) };
         // The first rule that names a cause decides: these go before.
         self.rules.iter().rev().fold(rules, |rules, rule| {
             let fit = SitePolicy::fit().compare(FailedLast);
-            rules.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, &sites))
+            rules.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, &sites, &self.election))
         })
     }
 }
@@ -252,8 +263,8 @@ impl<'de> Deserialize<'de> for PolicySpec {
     }
 }
 
-fn add(pipeline: Pipeline, stages: &[StageSpec], sites: &SitePolicy) -> Pipeline {
-    stages.iter().fold(pipeline, |pipeline, stage| stage.add(pipeline, sites))
+fn add(pipeline: Pipeline, stages: &[StageSpec], sites: &SitePolicy, election: &str) -> Pipeline {
+    stages.iter().fold(pipeline, |pipeline, stage| stage.add(pipeline, sites, election))
 }
 
 fn read_sites(value: &Value, findings: &mut Findings) -> Option<Vec<SiteId>> {

@@ -10,7 +10,7 @@ use crate::{
     Pipeline, SitePolicy, Steadiness,
     stages::{
         Class, Distance, FirstVersion, Incumbent, Latency, Limit, Missing, OldestBallot, OtherSite, Priority,
-        RoundRobin, SameSite, Score, ScoreError, SiteOrder, Software, Spread, Term, Version,
+        RoundRobin, SameSite, Score, ScoreError, Share, SiteOrder, Software, Spread, Term, Version,
     },
 };
 
@@ -25,6 +25,7 @@ pub(super) enum StageSpec {
     Priority,
     OldestBallot,
     RoundRobin,
+    FairShare,
     Class(Class),
     Software { stage: Software, is_limited: bool },
     Score(Score),
@@ -52,9 +53,10 @@ enum Plain {
     Priority,
     OldestBallot,
     RoundRobin,
+    FairShare,
 }
 
-const NAMES: [(&str, Name); 13] = [
+const NAMES: [(&str, Name); 14] = [
     (SiteOrder::NAME, Name::Plain(Plain::SiteOrder)),
     (OtherSite::NAME, Name::Plain(Plain::OtherSite)),
     (SameSite::NAME, Name::Plain(Plain::SameSite)),
@@ -68,6 +70,7 @@ const NAMES: [(&str, Name); 13] = [
     (Priority::NAME, Name::Plain(Plain::Priority)),
     (OldestBallot::NAME, Name::Plain(Plain::OldestBallot)),
     (RoundRobin::NAME, Name::Plain(Plain::RoundRobin)),
+    (Share::NAME, Name::Plain(Plain::FairShare)),
 ];
 
 /// What stands in every pipeline, so that nobody can forget it.
@@ -164,6 +167,7 @@ impl StageSpec {
                 Plain::Priority => Self::Priority,
                 Plain::OldestBallot => Self::OldestBallot,
                 Plain::RoundRobin => Self::RoundRobin,
+                Plain::FairShare => Self::FairShare,
             },
             Name::Class => Self::Class(table.text("attribute").map_or_else(Class::default, Class::by)),
             Name::Software => software(table),
@@ -175,7 +179,7 @@ impl StageSpec {
     }
 
     /// Adds the stage to a pipeline, as the filter that it is, too.
-    pub(super) fn add(&self, pipeline: Pipeline, policy: &SitePolicy) -> Pipeline {
+    pub(super) fn add(&self, pipeline: Pipeline, policy: &SitePolicy, election: &str) -> Pipeline {
         match self {
             Self::SiteOrder => pipeline.compare(policy.site_order()),
             Self::OtherSite => pipeline.compare(OtherSite),
@@ -185,6 +189,7 @@ impl StageSpec {
             Self::Priority => pipeline.compare(Priority),
             Self::OldestBallot => pipeline.compare(OldestBallot),
             Self::RoundRobin => pipeline.compare(RoundRobin),
+            Self::FairShare => pipeline.compare(Share::of(election)),
             Self::Class(class) => pipeline.filter(class.clone()).compare(class.clone()),
             Self::Software { stage, is_limited } => {
                 let pipeline = if *is_limited { pipeline.filter(stage.clone()) } else { pipeline };

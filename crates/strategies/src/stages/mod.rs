@@ -18,6 +18,7 @@
 //! | [`Score`] | filter, comparison | weighted attributes |
 //! | [`Latency`] | comparison | who is nearest to a majority, to targets, .. |
 //! | [`Limit`] | filter | after a failure: who would lose too much |
+//! | [`Share`] | comparison | a lot drawn for each election: even shares of many |
 //! | [`RoundRobin`] | comparison | whose turn it is after the one that led last |
 //!
 //! Every [`Pipeline`](crate::Pipeline) ends with the member id, lowest first.
@@ -36,6 +37,7 @@ mod priority;
 mod round_robin;
 mod same_site;
 mod score;
+mod share;
 mod site_open;
 mod site_order;
 mod software;
@@ -54,6 +56,7 @@ pub use priority::Priority;
 pub use round_robin::RoundRobin;
 pub use same_site::SameSite;
 pub use score::{Missing, Score, ScoreError, Term};
+pub use share::Share;
 pub use site_open::SiteOpen;
 pub use site_order::SiteOrder;
 pub use software::{FirstVersion, Software, Version};

@@ -108,3 +108,38 @@ fn measuring_has_limits() {
         .refused("worker.toml:11:12: probes.interval: 1ms is out of range; 10ms to 1h", &[]);
     with("publish.percent = -1").refused("worker.toml:11:19: probes.publish.percent: ", &[]);
 }
+
+#[test]
+fn balancing_is_refused_where_it_can_do_nothing() {
+    let given = || Given::file(SMALL).set("job.orders.policy.balance=true");
+    let config = given().load().unwrap();
+    assert!(config.jobs[0].policy.balance);
+    assert_eq!((config.balance.interval, config.balance.at_most), (Duration::from_secs(30), 2));
+    given().set("balance.at_most=0").refused("--set balance.at_most=0: balance.at_most: ", &["1 or more"]);
+    given()
+        .set("job.orders.policy.slots=2")
+        .refused("--set job.orders.policy.balance=true: job.orders.policy.balance: ", &["spread"]);
+    for weight in ["much", "-1", "1.5", "1001"] {
+        let set = format!("node.attributes={{ weight = \"{weight}\" }}");
+        given().set(&set).refused("", &["node.attributes.weight", "0 to 1000", weight]);
+    }
+    given().set("node.attributes={ weight = \"0\" }").load().unwrap();
+    let named = SMALL.replace("[job.orders]", "[job.balancing]");
+    Given::file(&named).load().unwrap();
+    Given::file(&named).set("policy.balance=true").refused("", &["\"balancing\"", "another name"]);
+}
+
+#[test]
+fn each_job_draws_its_own_lots() {
+    let text = format!("{SMALL}[policy]\npipeline = [\"fair-share\"]\n[job.bills]\ncommand = [\"x\"]\n");
+    let config = Given::file(&text).load().unwrap();
+    let [bills, orders] = &config.jobs[..] else { panic!("two jobs") };
+    assert_ne!(bills.policy.spec, orders.policy.spec);
+    // A command that speaks of a job asks as its electors do, configured or not.
+    let given = Given::file(&text);
+    let operator = OperatorConfig::load(&given.sources).unwrap();
+    for job in [bills, orders] {
+        assert_eq!(operator.policy_of(job.name()).spec, job.policy.spec);
+    }
+    assert_eq!(operator.policy_of("mails").spec, operator.policy.spec.clone().for_election("mails"));
+}

@@ -1,0 +1,27 @@
+use std::time::Duration;
+
+use super::reader::Section;
+
+/// `[balance]`: how the leaderships of those jobs whose policy says `balance` are spread over the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BalanceConfig {
+    /// How often it is looked whether anything should move.
+    pub interval: Duration,
+    /// How many moves are under way at once.
+    pub at_most: usize,
+}
+
+impl BalanceConfig {
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        let limits = Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
+        let interval = section.duration("interval", Duration::from_secs(30), limits);
+        let at_most: u32 = section.or("at_most", 2);
+        if at_most == 0 {
+            section.problem(
+                "at_most",
+                "0 would never move anything; 1 or more is valid, or leave policy.balance out",
+            );
+        }
+        Self { interval, at_most: at_most as usize }
+    }
+}

@@ -1,0 +1,154 @@
+//! From what was read of all elections to what a plan is made of. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use election_core::{
+    Ballot, MemberId,
+    record::{Cause, Elected, MemberRecord, Mode, Status},
+    shell::{Layout, Snapshot},
+    strategy::Round,
+};
+use strategies::{
+    fair_share::{Election, Node},
+    stages::Share,
+};
+
+use super::Job;
+
+/// Whom an elector has refused lately as the leader of a job, and until when nobody asks again, in
+/// milliseconds since the Unix epoch.
+pub(super) type Refused = BTreeMap<(String, MemberId), u64>;
+
+/// What a plan is made of.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    /// Every member of any election, with its weight.
+    pub(super) nodes: Vec<Node>,
+    /// Every leadership. One of several slots has the job's name and its slot, and stays.
+    pub(super) elections: Vec<Election>,
+}
+
+/// Makes sense of the snapshots. What has no leader is left out: to name one is the elector's business.
+pub(super) fn survey(
+    jobs: &[Job],
+    snapshots: &BTreeMap<String, Snapshot>,
+    refused: &Refused,
+    unix_ms: u64,
+) -> Survey {
+    let mut survey = Survey::default();
+    for job in jobs {
+        let Some(snapshot) = snapshots.get(&job.name) else { continue };
+        for member in &snapshot.members {
+            let known = survey.nodes.iter().any(|node| node.member == member.member);
+            if !known {
+                survey.nodes.push(Node { member: member.member.clone(), weight: Share::weight(member) });
+            }
+        }
+        let elected = snapshot.elected.as_ref().map(|(elected, _)| elected);
+        match elected {
+            Some(elected) if snapshot.layout == Layout::Elector => {
+                survey.elections.extend(decided(job, snapshot, elected, refused, unix_ms));
+            }
+            // Whoever is first leads there, and nobody can be asked to move it.
+            _ => survey.elections.extend(
+                snapshot.office(0).map(|office| fixed(job.name.clone(), office.record.member.clone())),
+            ),
+        }
+    }
+    survey
+}
+
+fn fixed(name: String, leader: MemberId) -> Election {
+    Election { name, leader: Some(leader), fit: None, stays: true }
+}
+
+fn decided<'a>(
+    job: &'a Job,
+    snapshot: &'a Snapshot,
+    elected: &'a Elected,
+    refused: &Refused,
+    unix_ms: u64,
+) -> Vec<Election> {
+    let leaders: Vec<_> = elected.leaders().collect();
+    if elected.slots.len() > 1 {
+        // Two slots of an election must not meet on one node, which a plan does not know.
+        let name = |slot: usize| format!("{}#{slot}", job.name);
+        return leaders.iter().map(|(slot, named)| fixed(name(*slot), named.member.clone())).collect();
+    }
+    let Some((_, leader)) = leaders.first() else { return Vec::new() };
+    if why_it_stays(job, snapshot, elected, &leader.ballot, unix_ms).is_some() {
+        return vec![fixed(job.name.clone(), leader.member.clone())];
+    }
+    let mut fit = peers(job, snapshot, elected, &leader.ballot, unix_ms);
+    fit.retain(|member| !refused.contains_key(&(job.name.clone(), member.clone())));
+    let leader = Some(leader.member.clone());
+    vec![Election { name: job.name.clone(), leader, fit: Some(fit), stays: false }]
+}
+
+/// Why the leader of a job is left where it is, whatever the shares are.
+fn why_it_stays(
+    job: &Job,
+    snapshot: &Snapshot,
+    elected: &Elected,
+    leader: &Ballot,
+    unix_ms: u64,
+) -> Option<&'static str> {
+    if !job.balance {
+        return Some("its policy does not say balance");
+    }
+    if snapshot.control.mode != Mode::Auto {
+        return Some("its mode is not auto");
+    }
+    if snapshot.requests.values().any(|request| !request.state.is_final()) {
+        return Some("an operator's request is open");
+    }
+    let Some(office) = snapshot.office(0).map(|office| &office.record) else {
+        return Some("its leader is not in office yet");
+    };
+    if office.ballot != *leader || office.status != Status::Ready {
+        return Some("a change of its leader is under way");
+    }
+    if holds(&snapshot.members, leader) {
+        return Some("its leader does not hand over");
+    }
+    let since = |at_ms: u64| u128::from(unix_ms.saturating_sub(at_ms));
+    if since(office.since_ms) < job.policy.min_tenure.as_millis() {
+        return Some("its leader is not long enough in office");
+    }
+    if elected.attempts.last().is_some_and(|at| since(*at) < job.policy.cooldown.as_millis()) {
+        return Some("its last failover was a moment ago");
+    }
+    None
+}
+
+fn holds(members: &[MemberRecord], leader: &Ballot) -> bool {
+    members.iter().any(|member| member.ballot == *leader && member.holds.is_some())
+}
+
+/// Who could lead as well as the leader does.
+fn peers(
+    job: &Job,
+    snapshot: &Snapshot,
+    elected: &Elected,
+    leader: &Ballot,
+    unix_ms: u64,
+) -> BTreeSet<MemberId> {
+    let standing: Vec<_> =
+        snapshot.members.iter().filter(|member| member.withdrawn.is_none()).cloned().collect();
+    let excluded = |e: &&election_core::record::Exclusion| e.until_ms > unix_ms;
+    let exclusions: Vec<_> = elected.exclusions.iter().filter(excluded).cloned().collect();
+    job.rules.peers(&Round {
+        cause: Cause::Switchover,
+        unix_ms,
+        candidates: &standing,
+        incumbent: Some(leader),
+        failed: None,
+        previous: None,
+        others: &[],
+        exclusions: &exclusions,
+        control: &snapshot.control,
+    })
+}
+
+#[cfg(test)]
+mod tests;
