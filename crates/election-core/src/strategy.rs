@@ -4,7 +4,7 @@
 //! elector that asks the same question gets the same answer: no clock, no
 //! randomness, no memory.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use crate::{
     ids::Ballot,
@@ -18,6 +18,16 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     /// Must be pure and total: each candidate of the round stands either in
     /// [`Ranking::order`] or in [`Ranking::refused`], exactly once.
     fn rank(&self, round: &Round<'_>) -> Ranking;
+
+    /// What a reader should know of a member with these attributes that comes to lead for
+    /// this cause, such as how much may be lost with it. For a successor that steps in, which
+    /// can't rank anybody; [`rank`](Self::rank) says it among the reasons.
+    ///
+    /// As pure as that.
+    fn remark(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
+        let _ = (attributes, cause);
+        None
+    }
 }
 
 /// One question to a strategy.

@@ -1,6 +1,6 @@
 //! Filters, then comparisons, then an order that is always total.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use election_core::{
     record::{Cause, MemberRecord},
@@ -103,10 +103,9 @@ impl Pipeline {
         groups
             .into_iter()
             .flat_map(|group| member_order(self.comparisons.len(), group))
-            .map(|Contender { record, reasons, compared }| Ranked {
-                named: record.named(),
-                reasons,
-                compared,
+            .map(|Contender { record, mut reasons, compared }| {
+                reasons.extend(self.remark(&record.attributes, round.cause));
+                Ranked { named: record.named(), reasons, compared }
             })
             .collect()
     }
@@ -129,6 +128,11 @@ impl Strategy for Pipeline {
             None
         };
         Ranking { order: self.order(&electable, round), refused, worth_waiting }
+    }
+
+    fn remark(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
+        let all: Vec<_> = self.filters.iter().filter_map(|filter| filter.remark(attributes, cause)).collect();
+        (!all.is_empty()).then(|| all.join(", "))
     }
 }
 

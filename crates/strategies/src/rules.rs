@@ -1,5 +1,7 @@
 //! Which pipeline for which cause.
 
+use std::collections::BTreeMap;
+
 use election_core::{
     record::Cause,
     strategy::{Ranking, Round, Strategy},
@@ -46,6 +48,10 @@ impl Rules {
 impl Strategy for Rules {
     fn rank(&self, round: &Round<'_>) -> Ranking {
         self.pipeline(round.cause).rank(round)
+    }
+
+    fn remark(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
+        self.pipeline(cause).remark(attributes, cause)
     }
 }
 

@@ -1,8 +1,11 @@
 //! What a stage is: a filter or a comparison.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use election_core::{record::MemberRecord, strategy::Round};
+use election_core::{
+    record::{Cause, MemberRecord},
+    strategy::Round,
+};
 
 /// A stage that puts candidates out.
 ///
@@ -14,6 +17,13 @@ pub trait Filter: fmt::Debug + Send + Sync {
 
     /// Why `candidate` may not lead, in words; `None` lets it pass.
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String>;
+
+    /// What a reader should know of a member with these attributes that passes and comes to
+    /// lead for this cause. One short phrase, as a [`Comparison`] has.
+    fn remark(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
+        let _ = (attributes, cause);
+        None
+    }
 
     /// Whether what puts a candidate out is somebody's word, an operator's or the
     /// configuration's: then a leader makes room at once

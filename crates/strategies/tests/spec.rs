@@ -348,5 +348,7 @@ fn what_must_be_measured_is_what_the_policy_goes_by() {
          [[rules]]\nwhen = 'failure'\npipeline = [{ stage = 'latency', by = 'zookeeper' }]",
     );
     let targets = ["db".to_owned(), "shop".to_owned()].into();
-    assert_eq!(by_two, Needs { peers: false, zookeeper: true, targets });
+    assert_eq!(by_two, Needs { zookeeper: true, targets, ..Needs::default() });
+    let by_lag = needs("pipeline = [{ stage = 'limit', attribute = 'lag', at_most = 10 }]");
+    assert_eq!(by_lag, Needs { limited: ["lag".to_owned()].into(), ..Needs::default() });
 }

@@ -82,7 +82,7 @@ pub fn simulate(
     // would be a mistake that must not hang whoever asks.
     for _ in 0..=4 * slots + seen.requests.len() {
         let before = changed.elected.clone();
-        if !(changed.step_in(seen, then.0, unix_ms) || changed.decide(then.0, then.1, unix_ms)) {
+        if !(changed.step_in(seen, then.0, then.1, unix_ms) || changed.decide(then.0, then.1, unix_ms)) {
             break;
         }
         let Some(after) = &changed.elected else { continue };
@@ -144,7 +144,7 @@ impl Seen {
     }
 
     /// The first in line steps in for a leader that was seen in office, and is gone.
-    fn step_in(&mut self, before: &Self, policy: &Policy, unix_ms: u64) -> bool {
+    fn step_in(&mut self, before: &Self, policy: &Policy, strategy: &dyn Strategy, unix_ms: u64) -> bool {
         let Some(elected) = &self.elected else { return false };
         if self.control.mode != Mode::Auto || check_limit(policy, Some(elected), unix_ms).is_err() {
             return false;
@@ -159,7 +159,9 @@ impl Seen {
             (served && free && fit).then(|| (slot, first.clone()))
         });
         let Some((slot, first)) = found else { return false };
-        let next = succeed(elected, slot, &first, unix_ms, policy);
+        let record = self.members.iter().find(|m| m.ballot == first.ballot);
+        let remark = record.and_then(|record| strategy.remark(&record.attributes, Cause::LeaderLost));
+        let next = succeed(elected, slot, &first, remark, unix_ms, policy);
         self.take_effect(next, unix_ms);
         true
     }

@@ -80,15 +80,25 @@ impl Question<'_> {
     }
 }
 
-/// Commits a succession: what a successor writes before it acts.
-pub(super) fn succeed(elected: &Elected, slot: usize, me: &Named, unix_ms: u64, policy: &Policy) -> Elected {
+/// Commits a succession: what a successor writes before it acts. `remark` is what its strategy
+/// has to say of it.
+pub(super) fn succeed(
+    elected: &Elected,
+    slot: usize,
+    me: &Named,
+    remark: Option<String>,
+    unix_ms: u64,
+    policy: &Policy,
+) -> Elected {
     let gone = elected.named(slot);
     let window = ms(policy.max_takeovers.within);
     let mut attempts = elected.attempts.clone();
     attempts.retain(|at| at.saturating_add(window) > unix_ms);
     attempts.push(unix_ms);
     let whom = gone.map_or("the leader".to_owned(), |n| n.member.to_string());
-    let sentence = format!("{whom} vanished: {} of site {} leads, being first in line", me.member, me.site);
+    let remark = remark.map_or_else(String::new, |remark| format!(" ({remark})"));
+    let sentence =
+        format!("{whom} vanished: {} of site {} leads, being first in line{remark}", me.member, me.site);
     let mut slots = elected.carried();
     slots[slot] = Slot { succession: slots[slot].succession.take(), ..me.clone().into() };
     // A member has one slot at most: it follows in no other any more.

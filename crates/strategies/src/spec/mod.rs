@@ -94,15 +94,17 @@ impl Inputs {
     pub const ALL: Self = Self { round_trips: true, measured: true };
 }
 
-/// Which round trips a policy goes by: what its members must measure.
+/// What a policy goes by that its members must measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Those to the other members.
+    /// Round trips to the other members.
     pub peers: bool,
     /// That to ZooKeeper.
     pub zookeeper: bool,
     /// Those to targets, by their names.
     pub targets: BTreeSet<String>,
+    /// Attributes that it limits.
+    pub limited: BTreeSet<String>,
 }
 
 impl Needs {
@@ -204,7 +206,7 @@ impl PolicySpec {
         self
     }
 
-    /// Which round trips it goes by.
+    /// What it goes by that must be measured.
     pub fn needs(&self) -> Needs {
         let mut needs = Needs::default();
         if self.pipeline.is_none() && self.preset == Preset::LowestLatency {
@@ -212,8 +214,10 @@ impl PolicySpec {
         }
         let stages = self.pipeline.iter().chain(self.rules.iter().map(|rule| &rule.pipeline)).flatten();
         for stage in stages {
-            if let StageSpec::Latency(latency) = stage {
-                needs.add(latency.distance_by());
+            match stage {
+                StageSpec::Latency(latency) => needs.add(latency.distance_by()),
+                StageSpec::Limit(limit) => drop(needs.limited.insert(limit.attribute().to_owned())),
+                _ => {}
             }
         }
         needs

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use election_core::{
     record::{Cause, MemberRecord},
     strategy::Round,
@@ -27,6 +29,11 @@ impl Limit {
     /// is beyond any limit. A limit that is no number puts out everybody.
     pub fn new(attribute: impl Into<String>, at_most: f64) -> Self {
         Self { attribute: attribute.into(), at_most, unknown_passes: false }
+    }
+
+    /// What is limited.
+    pub(crate) fn attribute(&self) -> &str {
+        &self.attribute
     }
 
     /// Lets a member pass whose value isn't known.
@@ -65,12 +72,26 @@ impl Filter for Limit {
             (None, Some(_)) => Some(format!("{attribute} is no number; it may be above {most}")),
         }
     }
+
+    fn remark(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
+        if Self::is_planned(cause) {
+            return None;
+        }
+        let (attribute, most) = (words::quote(&self.attribute), self.at_most);
+        Some(match attributes.get(&self.attribute) {
+            Some(value) => format!("{attribute} {} of at most {most}", words::quote(value)),
+            None => format!("{attribute} is not known"),
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::support::{View, ballot, with_attributes};
+    use crate::{
+        Pipeline,
+        support::{View, ballot, order, with_attributes},
+    };
 
     fn refusal(limit: &Limit, cause: Cause, incumbent: Option<u32>, lag: Option<&str>) -> Option<String> {
         let member = with_attributes("a", "east", 1, lag.map(|lag| ("lag", lag)));
@@ -104,6 +125,20 @@ mod tests {
             assert!(!cause.is_failure() || is_out, "{cause}");
             assert_eq!(refusal(&limit, cause, Some(1), Some("11")), None, "{cause}");
         }
+    }
+
+    #[test]
+    fn what_may_be_lost_is_said_of_whoever_leads_without_a_plan() {
+        let limit = Limit::new("lag", 10.0).unknown_passes();
+        let lag = |value: &str| [("lag".to_owned(), value.to_owned())].into();
+        assert_eq!(limit.remark(&lag("9.5"), Cause::LeaderLost).as_deref(), Some("lag 9.5 of at most 10"));
+        assert_eq!(limit.remark(&BTreeMap::new(), Cause::Suspected).as_deref(), Some("lag is not known"));
+        assert_eq!(limit.remark(&lag("9.5"), Cause::Switchover), None);
+
+        let strategy = Pipeline::new().filter(limit);
+        let view =
+            View { cause: Cause::LeaderLost, ..View::of([with_attributes("a", "east", 1, [("lag", "3")])]) };
+        assert_eq!(order(&strategy, &view), ["a: the only candidate; lag 3 of at most 10"]);
     }
 
     #[test]

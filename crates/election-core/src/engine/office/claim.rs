@@ -145,7 +145,11 @@ impl Engine {
             return self.adopt_decision(Claim::Rereading(None, place));
         }
         let me = self.named(&claiming.ballot);
-        let next = succeed(elected, slot, &me, self.now.unix_ms, &self.config.policy);
+        let remark = match &self.config.recipe {
+            Recipe::Elector(strategy) => strategy.remark(&self.config.member.attributes, Cause::LeaderLost),
+            _ => None,
+        };
+        let next = succeed(elected, slot, &me, remark, self.now.unix_ms, &self.config.policy);
         let path = self.config.paths.elected();
         let version = self.rules.version(meta.version);
         match next.encode(&path) {

@@ -25,6 +25,7 @@ use super::{
         Action, AppEvent, Epoch, Grant, Level, Node, Nomination, NoteKind, OpId, Outcome, Request, StopReason,
     },
     policy::OnPause,
+    recipe::Recipe,
     rules::Rule,
     succession::succeed,
     tokens::fencing_token,
