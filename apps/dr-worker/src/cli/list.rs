@@ -126,6 +126,7 @@ fn describe(cluster: &Cluster) -> String {
         }
     }
     let several = cluster.slots.len() > 1;
+    let described = cluster.members.iter().any(|member| !member.attributes.is_empty());
     let rows: Vec<_> = cluster
         .members
         .iter()
@@ -148,6 +149,11 @@ fn describe(cluster: &Cluster) -> String {
                 or_dash(member.address.clone()),
                 or_dash(member.http.clone()),
             ];
+            if described {
+                let all: Vec<_> =
+                    member.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                cells.push(or_dash((!all.is_empty()).then(|| all.join(" "))));
+            }
             if several {
                 cells.insert(3, or_dash(member.slot.map(|slot| slot.to_string())));
             }
@@ -158,6 +164,9 @@ fn describe(cluster: &Cluster) -> String {
         lines.push("  nobody takes part".to_owned());
     } else {
         let mut heading = vec!["MEMBER", "SITE", "ROLE", "TERM", "HEALTH", "NEXT", "ADDRESS", "HTTP"];
+        if described {
+            heading.push("ATTRIBUTES");
+        }
         if several {
             heading.insert(3, "SLOT");
         }

@@ -6,7 +6,7 @@ use super::{
     reader::Section,
     tree::{Node, Origin},
 };
-use crate::job::{Hook, Hooks, JobSpec, ReadyProbe, RestartPolicy, StopSignal};
+use crate::job::{Hook, Hooks, JobSpec, Measure, ReadyProbe, RestartPolicy, StopSignal};
 
 /// `[job.NAME]`: a program that runs on the leader, and the election that decides
 /// who that is.
@@ -65,6 +65,8 @@ impl Parse for StopSignal {
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MILLISECOND: Duration = Duration::from_millis(1);
+/// Between two runs of a program whose output is written to ZooKeeper.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 impl JobConfig {
     /// Its name, and its election's.
@@ -96,6 +98,14 @@ impl JobConfig {
             on_leader_changed: read_hook("on_leader_changed", section),
         });
         let fenced = section.or("fenced", false);
+        let measure = section.optional_table("measure", read_measure).flatten();
+        if measure.is_some() && recipe != Recipe::Elector {
+            let recipe = recipe.as_str();
+            section.problem(
+                "measure",
+                format!("the recipe {recipe:?} has nobody to heed it; only \"elector\" has"),
+            );
+        }
         let policy = Self::read_policy_for(recipe, section, policy).for_job(name);
         Some(Self {
             recipe,
@@ -111,6 +121,7 @@ impl JobConfig {
                 ready: ready?,
                 restart,
                 hooks,
+                measure,
             },
         })
     }
@@ -176,6 +187,17 @@ fn read_restart(section: &mut Section<'_>) -> RestartPolicy {
         section.problem("backoff_max", "it is shorter than backoff");
     }
     restart
+}
+
+fn read_measure(section: &mut Section<'_>) -> Option<Measure> {
+    let command = section.required(
+        "command",
+        "the program to run and its arguments; it prints name=value lines or a JSON object",
+    );
+    let interval = section.duration("interval", Duration::from_secs(10), SHORTEST_INTERVAL..=HOUR);
+    let timeout = section.duration("timeout", Duration::from_secs(5), MILLISECOND..=HOUR);
+    let keep = section.duration("keep", Duration::from_secs(60), Duration::ZERO..=24 * HOUR);
+    Some(Measure { command: command?, interval, timeout, keep })
 }
 
 fn read_hook(key: &'static str, section: &mut Section<'_>) -> Option<Hook> {

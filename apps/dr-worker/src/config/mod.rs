@@ -200,6 +200,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
             let job = JobConfig::read(name, section, &policy);
             if let (Some(node), Some(job)) = (&node, &job) {
                 check_site(section, node, job);
+                check_limits(section, node, job);
             }
             if let Some(job) = &job {
                 check_targets(section, &probes, job);
@@ -271,6 +272,24 @@ fn check_weight(section: &mut Section<'_>, node: Option<&NodeConfig>, job: &str)
                 "balance needs a whole number from 0 to {} as the weight of this node, and node.attributes.weight \
                  is {text:?}",
                 Share::MAX_WEIGHT
+            ),
+        );
+    }
+}
+
+/// Who limits what no member publishes refuses everybody.
+fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
+    if job.recipe != Recipe::Elector || job.spec.measure.is_some() {
+        return;
+    }
+    let needs = job.policy.needs();
+    for name in needs.limited.iter().filter(|name| !node.attributes.contains_key(*name)) {
+        section.problem(
+            "policy",
+            format!(
+                "it limits {name:?}, which nobody measures: add [job.{}.measure] with a command that prints it, or \
+                 say it in node.attributes",
+                job.name()
             ),
         );
     }

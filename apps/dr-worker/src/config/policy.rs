@@ -158,7 +158,7 @@ const DECISIONS: [&str; 16] = [
 const WHOLE: [&str; 4] = ["preset", "pipeline", "pipelines", "rules"];
 
 /// What workers publish for policies to go by.
-const INPUTS: Inputs = Inputs { round_trips: true, measured: false };
+const INPUTS: Inputs = Inputs::ALL;
 
 /// A day: a longer wait than that is a mistake in the unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -172,7 +172,7 @@ impl PolicyConfig {
         self.spec.strategy()
     }
 
-    /// Which round trips it goes by.
+    /// What it goes by that must be measured.
     pub fn needs(&self) -> Needs {
         self.spec.needs()
     }

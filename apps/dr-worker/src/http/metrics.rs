@@ -98,6 +98,11 @@ fn describe() {
         "dr_balance_moves_total",
         "Moves for the sake of even shares that this member has asked for, by what has become of them"
     );
+    describe_counter!("dr_measurements_total", "Runs of the job's command that measures, by outcome");
+    describe_gauge!(
+        "dr_measured",
+        "What that command says last, where it is a number; NaN when it is not known"
+    );
     describe_counter!("dr_skipped_total", "Times that this member as elector decided nothing, by reason");
 }
 

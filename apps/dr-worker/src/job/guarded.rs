@@ -84,6 +84,13 @@ impl Guards {
     }
 }
 
+/// Where a program's output goes; to where the worker's own does, unless it is said here.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    pub(super) stdout: Option<OwnedFd>,
+    pub(super) stderr: Option<OwnedFd>,
+}
+
 /// A process tree under a guard.
 ///
 /// Dropped, it closes the order pipe, upon which the guard ends the tree by itself.
@@ -114,9 +121,9 @@ impl Guarded {
         guards: &Guards,
         title: &str,
         launch: Launch,
-        stderr: Option<OwnedFd>,
+        output: Output,
     ) -> Result<Guarded, String> {
-        let mut guarded = spawn(guards, title, stderr)
+        let mut guarded = spawn(guards, title, output)
             .map_err(|error| format!("can't start a guard ({}): {error}", guards.exe.display()))?;
         let order = encode(&Order::Start(launch));
         // Longer than the pipe holds, it is taken only as fast as the guard reads. Half an order starts
@@ -280,7 +287,7 @@ impl Drop for Guarded {
     }
 }
 
-fn spawn(guards: &Guards, title: &str, stderr: Option<OwnedFd>) -> io::Result<Guarded> {
+fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
     let (orders, orders_end) = pipe::pipe()?;
     let (reports_end, reports) = pipe::pipe()?;
     let reports_end = reports_end.into_blocking_fd()?;
@@ -292,7 +299,10 @@ fn spawn(guards: &Guards, title: &str, stderr: Option<OwnedFd>) -> io::Result<Gu
         .arg(title)
         .process_group(0)
         .stdin(Stdio::from(orders_end.into_blocking_fd()?));
-    if let Some(stderr) = stderr {
+    if let Some(stdout) = output.stdout {
+        command.stdout(Stdio::from(stdout));
+    }
+    if let Some(stderr) = output.stderr {
         command.stderr(Stdio::from(stderr));
     }
     // Passed on under the numbers that they have here: a number chosen for them could be that of

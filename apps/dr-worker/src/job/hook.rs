@@ -36,6 +36,7 @@ pub async fn run_hook(
         working_dir: spec.working_dir.clone(),
         timeout: hook.timeout,
         by,
+        listen: false,
     }
     .run(guards, std::future::pending())
     .await;

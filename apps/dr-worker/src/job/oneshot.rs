@@ -1,18 +1,23 @@
-//! A command that is run to its end, under a guard: hooks and exec probes.
+//! A command that is run to its end, under a guard: hooks, exec probes and measurements.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use super::guarded::{ESCALATION_LAG, Guarded, Guards};
+use super::guarded::{ESCALATION_LAG, Guarded, Guards, Output};
 use crate::guard::protocol::{Launch, Report};
 use crate::guard::{BootTime, Exit, KILL_RESERVE, StopSignal, sleep_until};
 
 /// How much of the end of standard error is kept, in bytes.
 const TAIL: usize = 4096;
+
+/// How much of standard output is listened to, in bytes: a member has no room for more.
+const HEARD: usize = 16 * 1024;
 
 /// How long the rest of standard error is read after all writers have ended.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -27,6 +32,8 @@ pub(super) struct OneShot {
     pub(super) timeout: Duration,
     /// Gone by then, even if the timeout is longer.
     pub(super) by: Option<BootTime>,
+    /// Whether its standard output is wanted; else it goes to where the worker's own does.
+    pub(super) listen: bool,
 }
 
 /// How it ended.
@@ -37,6 +44,19 @@ pub(super) struct Finished {
     pub(super) timed_out: Option<Duration>,
     /// The end of what was written on standard error.
     pub(super) stderr: String,
+    /// What was written on standard output, as much as is wanted and one byte more.
+    pub(super) stdout: Vec<u8>,
+}
+
+impl Finished {
+    fn not_started(words: String) -> Self {
+        Self { exit: Err(words), timed_out: None, stderr: String::new(), stdout: Vec::new() }
+    }
+
+    /// Whether more was written on standard output than anybody listens to.
+    pub(super) fn said_too_much(&self) -> bool {
+        self.stdout.len() > HEARD
+    }
 }
 
 impl OneShot {
@@ -55,11 +75,8 @@ impl OneShot {
         }
         let kill_at = until - KILL_RESERVE;
         if began >= kill_at {
-            return Finished {
-                exit: Err("no time was left for it".to_owned()),
-                timed_out: Some(Duration::ZERO),
-                stderr: String::new(),
-            };
+            let none = Finished::not_started("no time was left for it".to_owned());
+            return Finished { timed_out: Some(Duration::ZERO), ..none };
         }
         let launch = Launch {
             command: self.command,
@@ -70,26 +87,26 @@ impl OneShot {
             until: until.into(),
             cgroup: None,
         };
-        let not_started =
-            |words: String| Finished { exit: Err(words), timed_out: None, stderr: String::new() };
-        let (writer, mut reader) = match pipe::pipe() {
-            Ok(pipe) => pipe,
-            Err(error) => return not_started(format!("can't make a pipe: {error}")),
+        let (mut reader, stderr) = match pipe() {
+            Ok(ends) => ends,
+            Err(error) => return Finished::not_started(format!("can't make a pipe: {error}")),
         };
-        let writer = match writer.into_blocking_fd() {
-            Ok(writer) => writer,
-            Err(error) => return not_started(format!("can't make a pipe: {error}")),
+        let (mut heard, stdout) = match self.listen.then(pipe).transpose() {
+            Ok(ends) => ends.unzip(),
+            Err(error) => return Finished::not_started(format!("can't make a pipe: {error}")),
         };
-        let mut guarded = match Guarded::start(guards, &self.title, launch, Some(writer)).await {
+        let output = Output { stdout, stderr: Some(stderr) };
+        let mut guarded = match Guarded::start(guards, &self.title, launch, output).await {
             Ok(guarded) => guarded,
-            Err(words) => return not_started(words),
+            Err(words) => return Finished::not_started(words),
         };
+        let mut said = Vec::new();
         let mut exit = Err("it was killed before it ran".to_owned());
         let mut tail = Tail::default();
         let mut is_open = true;
         let mut cancelled = std::pin::pin!(cancelled);
         let mut is_cancelled = false;
-        let mut buffer = [0; 4096];
+        let (mut buffer, mut spoken) = ([0; 4096], [0; 4096]);
         loop {
             tokio::select! {
                 report = guarded.next() => match report {
@@ -101,6 +118,10 @@ impl OneShot {
                 read = reader.read(&mut buffer), if is_open => match read {
                     Ok(0) | Err(_) => is_open = false,
                     Ok(count) => tail.push(&buffer[..count]),
+                },
+                read = hear(&mut heard, &mut spoken), if heard.is_some() => match read {
+                    Ok(0) | Err(_) => heard = None,
+                    Ok(count) => keep(&mut said, &spoken[..count]),
                 },
                 () = &mut cancelled, if !is_cancelled => {
                     is_cancelled = true;
@@ -114,6 +135,9 @@ impl OneShot {
             while let Ok(count @ 1..) = reader.read(&mut buffer).await {
                 tail.push(&buffer[..count]);
             }
+            while let Ok(count @ 1..) = hear(&mut heard, &mut spoken).await {
+                keep(&mut said, &spoken[..count]);
+            }
         })
         .await;
         let is_success = exit.as_ref().is_ok_and(|exit| exit.is_success());
@@ -121,8 +145,28 @@ impl OneShot {
             timed_out: (ended >= kill_at && !is_success).then(|| kill_at.duration_since(began)),
             exit,
             stderr: tail.into_string(),
+            stdout: said,
         }
     }
+}
+
+/// The end to read from, and the one to give away.
+fn pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
+    let (writer, reader) = pipe::pipe()?;
+    Ok((reader, writer.into_blocking_fd()?))
+}
+
+async fn hear(from: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> io::Result<usize> {
+    match from {
+        Some(from) => from.read(buffer).await,
+        None => Ok(0),
+    }
+}
+
+/// What is too much is read and forgotten, so that its writer is not held up.
+fn keep(said: &mut Vec<u8>, more: &[u8]) {
+    let room = (HEARD + 1).saturating_sub(said.len());
+    said.extend_from_slice(&more[..more.len().min(room)]);
 }
 
 /// The last bytes of a stream.

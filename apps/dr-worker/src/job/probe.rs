@@ -112,6 +112,7 @@ impl Probe {
             working_dir: self.spec.working_dir.clone(),
             timeout,
             by: Some(lease_end),
+            listen: false,
         }
         .run(&self.guards, self.cancelled())
         .await;

@@ -32,6 +32,8 @@ pub struct JobSpec {
     pub restart: RestartPolicy,
     /// What else is run around it.
     pub hooks: Hooks,
+    /// What tells how fit this member is, if anything does.
+    pub measure: Option<Measure>,
 }
 
 /// How it is told that a job serves.
@@ -70,6 +72,20 @@ pub enum ReadyProbe {
     /// It serves when it says `READY=1` on the socket that `NOTIFY_SOCKET` names, as for
     /// `sd_notify`.
     Notify,
+}
+
+/// A command that is run again and again on every member, leading or not, and whose standard
+/// output says how fit the member is: such as a score, or how far its replica lags behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// The program and its arguments; environment and directory as for the job.
+    pub command: Vec<String>,
+    /// The pause between the beginnings of two runs.
+    pub interval: Duration,
+    /// After which a run is killed and counts as failed.
+    pub timeout: Duration,
+    /// For how long what was measured last goes on counting while the command fails.
+    pub keep: Duration,
 }
 
 /// A command that is run at a certain moment of a leadership.
@@ -230,6 +246,15 @@ impl JobSpec {
                 }
             }
         }
+        if let Some(measure) = &self.measure {
+            faults.check_command("measure.command", &measure.command, has_dir);
+            for (key, value) in [("measure.interval", measure.interval), ("measure.timeout", measure.timeout)]
+            {
+                if value.is_zero() {
+                    faults.add(key, "is zero".to_owned());
+                }
+            }
+        }
         if faults.found.is_empty() { Ok(()) } else { Err(SpecErrors(faults.found)) }
     }
 }
@@ -348,6 +373,7 @@ mod tests {
             ready: ReadyProbe::None,
             restart: RestartPolicy::default(),
             hooks: Hooks::default(),
+            measure: None,
         }
     }
 

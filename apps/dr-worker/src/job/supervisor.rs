@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use tokio::sync::watch;
 
 use super::error::JobError;
-use super::guarded::{ESCALATION_LAG, Guarded, Guards};
+use super::guarded::{ESCALATION_LAG, Guarded, Guards, Output};
 use super::notify::{NOTIFY_SOCKET, NotifySocket};
 use super::probe::Probe;
 use super::restart::{RestartHistory, Verdict};
@@ -211,7 +211,7 @@ impl Supervisor {
             launch.env.insert(NOTIFY_SOCKET.to_owned(), socket.address());
             run.notify = Some(Arc::new(socket));
         }
-        Guarded::start(&self.guards, &format!("job {}", self.spec.name), launch, None).await
+        Guarded::start(&self.guards, &format!("job {}", self.spec.name), launch, Output::default()).await
     }
 
     /// Stays with a guarded program until nothing of it is left.

@@ -11,6 +11,7 @@
 
 mod balance;
 mod handler;
+mod measure;
 mod memory;
 mod probes;
 mod signals;
@@ -158,6 +159,10 @@ async fn join(
             probes::check_own_address(&config.http.listen, &config.node.address);
         }
         background.spawn(prober.run());
+        if let Some(measure) = job.spec.measure.clone() {
+            let configured = config.node.attributes.clone();
+            background.spawn(measure::keep(Arc::clone(&slot), election.clone(), measure, configured));
+        }
         jobs.push(Job { election, slot });
     }
     background.spawn(watch::timing(session.clone(), config.clone()));

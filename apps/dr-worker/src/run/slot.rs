@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -8,7 +9,10 @@ use tokio::sync::watch;
 use crate::{
     config::NodeConfig,
     guard::BootTime,
-    job::{Guards, HookName, JobEnv, JobError, JobRun, JobSpec, ProcessState, ProcessStatus, run_hook},
+    job::{
+        Guards, HookName, JobEnv, JobError, JobRun, JobSpec, ProcessState, ProcessStatus, run_hook,
+        run_measure,
+    },
 };
 
 /// The place where a job runs on this node, while this node leads.
@@ -124,6 +128,17 @@ impl JobSlot {
     /// Notes that nothing of the leadership is left.
     pub(super) fn left(&self) {
         self.lock().env = None;
+    }
+
+    /// Runs the job's command that measures this member, which is doing `role`.
+    pub(super) async fn measure(&self, role: &str) -> Result<BTreeMap<String, String>, String> {
+        let env = JobEnv {
+            job: self.name().to_owned(),
+            member: self.member.clone(),
+            site: self.site.clone(),
+            ..JobEnv::default()
+        };
+        run_measure(&self.spec, &env, role, &self.guards).await
     }
 
     /// Runs a hook of the job.

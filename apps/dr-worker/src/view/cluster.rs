@@ -1,11 +1,11 @@
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use election_core::{
     Ballot, MemberId, SiteId,
     paths::Paths,
     record::{
         Cause, Control, Current, Elected, Exclusion, Health, MemberRecord, Mode, Outgoing, RecordError,
-        Request, RequestKind, RequestState, Status, Target,
+        Request, RequestKind, RequestState, RoundTrips, Status, Target,
     },
     shell::{Layout, Snapshot},
 };
@@ -148,6 +148,10 @@ pub struct Member {
     pub elector: bool,
     /// What it runs.
     pub software: String,
+    /// What it is configured with and what its job's command measures, for policies.
+    pub attributes: BTreeMap<String, String>,
+    /// How far away others are from it, where a policy goes by that.
+    pub round_trips: RoundTrips,
 }
 
 /// What a member is doing, as far as the znodes tell.
@@ -378,6 +382,8 @@ fn member_of(
         next: next.map(|place| place + 1),
         elector: lowest == Some(&member.ballot),
         software: member.software.clone(),
+        attributes: member.attributes.clone(),
+        round_trips: member.round_trips.clone(),
     }
 }
 

@@ -101,6 +101,7 @@ impl Tree {
             ready: ReadyProbe::None,
             restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
             hooks: Hooks::default(),
+            measure: None,
         }
     }
 }
@@ -343,6 +344,7 @@ pub fn worker_process() {
         ready: ReadyProbe::None,
         restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
         hooks: Hooks::default(),
+        measure: None,
     };
     let mut guards = guards();
     if let Some(dir) = orders.lock_dir {

@@ -143,3 +143,26 @@ fn each_job_draws_its_own_lots() {
     }
     assert_eq!(operator.policy_of("mails").spec, operator.policy.spec.clone().for_election("mails"));
 }
+
+#[test]
+fn what_is_limited_is_measured() {
+    let by_lag = "policy.pipeline = [{ stage = \"limit\", attribute = \"lag\", at_most = 10 }]\n";
+    let with = |more: &str| Given::file(&format!("{SMALL}{by_lag}{more}"));
+    with("").refused(
+        "worker.toml:10:1: job.orders.policy: it limits \"lag\", which nobody measures",
+        &["[job.orders.measure]", "node.attributes"],
+    );
+    assert!(with("").set("node.attributes.lag=3").load().is_ok());
+    let config = with("measure.command = [\"lag\"]\nmeasure.interval = \"2s\"").load().unwrap();
+    let second = Duration::from_secs(1);
+    let (interval, timeout, keep) = (second * 2, second * 5, second * 60);
+    let measure = crate::job::Measure { command: vec!["lag".to_owned()], interval, timeout, keep };
+    assert_eq!(config.jobs[0].spec.measure, Some(measure));
+
+    let with = |more: &str| Given::file(&format!("{SMALL}{more}"));
+    with("measure = {}").refused("worker.toml:10:1: job.orders.measure.command: it is missing", &["JSON"]);
+    with("recipe = \"queue\"\nmeasure.command = [\"lag\"]")
+        .refused("worker.toml:11:1: job.orders.measure: the recipe \"queue\" has nobody", &[]);
+    with("measure = { command = [\"lag\"], interval = \"1ms\" }")
+        .refused("worker.toml:10:43: job.orders.measure.interval: 1ms is out of range; 100ms to 1h", &[]);
+}

@@ -1,0 +1,88 @@
+//! What a job's own command measures: who lags too far behind does not follow a leader that failed.
+#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
+
+use std::fs;
+
+use e2e::{Cluster, Driver, SOON, Setup, wait_for};
+
+const WORKERS: [(&str, &str); 3] = [("east-1", "east"), ("west-1", "west"), ("west-2", "west")];
+
+fn setup(files: &tempfile::TempDir) -> Setup {
+    let files = files.path().display();
+    let limit: toml::Table = toml::from_str(
+        "pipeline = [{ stage = 'limit', attribute = 'lag', at_most = 10 }, 'site-order', 'incumbent']",
+    )
+    .unwrap();
+    // As each member finds it; nothing there is a failure.
+    let command = vec!["sh".to_owned(), "-c".to_owned(), format!("cat {files}/$DR_MEMBER")];
+    Setup::new(Driver::ZookeeperClient)
+        .workers(&WORKERS)
+        .set("policy.pipeline", limit["pipeline"].clone())
+        .set("job.orders.measure.command", command)
+        .set("job.orders.measure.interval", "100ms")
+        .set("job.orders.measure.keep", "500ms")
+}
+
+async fn line_is(cluster: &Cluster, line: &[&str]) {
+    wait_for(&format!("the line {line:?}"), SOON, async || {
+        let elected = cluster.znodes().await.json("orders/leader/elected").await;
+        let succession = elected["succession"].as_array().cloned().unwrap_or_default();
+        let names: Vec<_> = succession.iter().filter_map(|named| named["member"].as_str()).collect();
+        if names == line { Ok(()) } else { Err(format!("{elected:#}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_lags_behind_does_not_follow_without_a_plan() {
+    let files = tempfile::tempdir().unwrap();
+    let say = |member: &str, text: &str| {
+        // Whole or not at all: it is read all the time.
+        let new = files.path().join("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, files.path().join(member)).unwrap();
+    };
+    say("east-1", "lag=0");
+    say("west-1", "lag=50");
+    say("west-2", "{\"lag\": 3}");
+    let mut cluster = Cluster::of(setup(&files)).await;
+    // The first decision is not planned either; who is first in order leads.
+    let first = cluster.leader_is("east-1", SOON, |leader| leader.member == "east-1").await;
+    line_is(&cluster, &["west-2"]).await;
+    let listed = cluster.operator().done(&["list"]).await.stdout;
+    assert!(listed.contains("lag=50") && listed.contains("lag=3"), "{listed}");
+    let (_, metrics) = cluster.worker("west-1").get("/metrics").await.unwrap();
+    let gauge = metrics.lines().find(|line| line.starts_with("dr_measured{"));
+    assert!(gauge.is_some_and(|line| line.contains("name=\"lag\"") && line.ends_with(" 50")), "{metrics}");
+
+    cluster.worker("east-1").kill();
+    let second = cluster.successor_of(&first, SOON).await;
+    assert_eq!(second.member, "west-2");
+    let elected = cluster.znodes().await.json("orders/leader/elected").await;
+    let sentence = elected["sentence"].as_str().unwrap();
+    assert!(sentence.contains("lag 3 of at most 10"), "{sentence}");
+
+    // With a plan the old leader waits for whoever lags.
+    cluster.operator().done(&["switchover", "--to", "west-1", "--wait"]).await;
+    let third = cluster.successor_of(&second, SOON).await;
+    assert_eq!(third.member, "west-1");
+
+    // Nobody knows any more how far west-2 lags: then it does not follow.
+    fs::remove_file(files.path().join("west-2")).unwrap();
+    line_is(&cluster, &[]).await;
+    cluster.worker("west-1").kill();
+    wait_for("nobody that may lead", SOON, async || {
+        let status = cluster.worker("west-2").status().await.ok_or("no answer")?;
+        let note = status["jobs"]["orders"]["note"].as_str().unwrap_or_default().to_owned();
+        if note.contains("west-2: lag is missing") { Ok(()) } else { Err(format!("{status:#}")) }
+    })
+    .await;
+    assert!(cluster.leader().await.is_err(), "somebody leads");
+    say("west-2", "lag=9");
+    let fourth = cluster.successor_of(&third, SOON).await;
+    assert_eq!(fourth.member, "west-2");
+    let log = cluster.worker("west-2").log_text();
+    assert_eq!(log.matches("measuring failed").count(), 1, "it is said once: {log}");
+    assert_eq!(log.matches("measuring works again").count(), 1);
+    cluster.end().await;
+}
