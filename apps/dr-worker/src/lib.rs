@@ -1,6 +1,7 @@
 //! The parts of `dr-worker`, the daemon that runs a program on exactly one node.
 #![forbid(unsafe_code)]
 
+pub mod ask;
 pub mod cli;
 pub mod config;
 pub mod connect;

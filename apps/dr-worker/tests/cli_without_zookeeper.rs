@@ -203,7 +203,7 @@ fn bad_usage_has_its_own_code() {
         &["failover", "--timeout", "5s"],
         &["--log", "loud=very", "list"],
         // Of a later version.
-        &["pause"],
+        &["emergency-lead"],
     ] {
         let outcome = Outcome::of(dr_worker().args(arguments));
         assert_eq!(outcome.code, Some(64), "{arguments:?}: {}", outcome.stderr);

@@ -15,6 +15,7 @@ use super::{
     output::{self, Accent},
 };
 use crate::{
+    ask,
     config::Sources,
     error::Error,
     view::{Cluster, Leader, MemberRole, OpenRequest},
@@ -83,7 +84,8 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Cluster>, Er
             }
             Err(error) => return Err(error.into()),
         };
-        clusters.push(Cluster::new(operator.root(), &job, snapshot, unix_ms()));
+        let skipped = ask::elector(&job, &snapshot).await;
+        clusters.push(Cluster { skipped, ..Cluster::new(operator.root(), &job, snapshot, unix_ms()) });
     }
     Ok(clusters)
 }
@@ -115,6 +117,10 @@ fn describe(cluster: &Cluster) -> String {
     // The first decision is about all slots at once.
     decisions.dedup();
     lines.extend(decisions);
+    // Where all is as it was decided there is nothing to say.
+    if let Some(skipped) = cluster.skipped.as_ref().filter(|skipped| skipped.reason != "steady") {
+        lines.push(format!("  not decided: {}", skipped.sentence));
+    }
     if let Some(elected) = &cluster.elected {
         for exclusion in &elected.exclusions {
             lines.push(format!(

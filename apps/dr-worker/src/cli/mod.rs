@@ -6,10 +6,13 @@ mod control;
 #[cfg(feature = "dev")]
 mod dev;
 mod election;
+mod explain;
+mod gather;
 mod history;
 mod list;
 mod output;
 mod request;
+mod simulate;
 mod tokens;
 
 use std::{panic, path::PathBuf};
@@ -90,6 +93,11 @@ enum Verb {
     Resume(control::JobArguments),
     /// Show who led when, why it changed, and how long each phase took.
     History(history::HistoryArguments),
+    /// Show why leadership is where it is: every candidate with its rank or with what put it out, what
+    /// would be decided, and what stands in the way.
+    Explain(explain::ExplainArguments),
+    /// Show who would lead without a site or a member, or with other settings (--set policy.K=V).
+    Simulate(simulate::SimulateArguments),
     /// Make every fencing token from now on newer than one, after the ensemble was restored from
     /// a copy: zxids, and the tokens made from them, go back then.
     RaiseToken(tokens::RaiseTokenArguments),
@@ -136,7 +144,7 @@ impl Global {
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::try_parse_from(gather::gather(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help that was asked for is a result, and goes to standard output.
@@ -176,6 +184,8 @@ fn dispatch(arguments: &Arguments) -> Result<(), Error> {
         Verb::Pause(job) => block_on(control::pause(job, &global.sources(), global.output)),
         Verb::Resume(job) => block_on(control::resume(job, &global.sources(), global.output)),
         Verb::History(history) => block_on(history::run(history, &global.sources(), global.output)),
+        Verb::Explain(explain) => block_on(explain::run(explain, &global.sources(), global.output)),
+        Verb::Simulate(simulate) => block_on(simulate::run(simulate, &global.sources(), global.output)),
         Verb::RaiseToken(raise) => block_on(tokens::raise(raise, &global.sources(), global.output)),
         #[cfg(feature = "dev")]
         Verb::Dev(dev) => dev::run(dev, global),

@@ -106,6 +106,35 @@ pub(super) fn merge(sources: &Sources, problems: &mut Vec<Problem>) -> Node {
     }
 }
 
+/// Whether a setting `key=value` is one of a policy: that of all jobs, or of one.
+pub fn is_of_policy(set: &str) -> bool {
+    let key = set.split_once('=').map_or(set, |(key, _)| key);
+    let Ok(keys) = toml_edit::Key::parse(key.trim()) else { return false };
+    let names: Vec<_> = keys.iter().map(|key| key.get()).collect();
+    matches!(names[..], ["policy", _, ..] | ["job", _, "policy", _, ..] | ["job", _, "fenced"])
+}
+
+/// The same with settings of a command line over all that is there.
+pub(super) fn set_over(mut root: Node, all: &[String], problems: &mut Vec<Problem>) -> Node {
+    let sources = Sources { sets: all.to_vec(), ..Sources::default() };
+    put_over(&mut root, merge(&sources, problems));
+    root
+}
+
+fn put_over(under: &mut Node, over: Node) {
+    match (&mut under.value, over.value) {
+        (Value::Table(under), Value::Table(over)) => {
+            for (key, node) in over {
+                match under.get_mut(&key) {
+                    Some(known) => put_over(known, node),
+                    None => drop(under.insert(key, node)),
+                }
+            }
+        }
+        (_, value) => *under = Node { value, ..over },
+    }
+}
+
 /// The files to read: a directory stands for its `*.toml`.
 fn files(paths: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
     let mut files = Vec::new();

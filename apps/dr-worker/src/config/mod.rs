@@ -20,14 +20,16 @@ mod timing;
 mod tree;
 mod zookeeper;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use election_core::engine::Policy;
 
 use strategies::stages::Share;
 
 pub use balance::BalanceConfig;
 pub use http::{HostPort, HttpConfig};
 pub use job::{JobConfig, Recipe};
-pub use layers::{PREFIX, Sources};
+pub use layers::{PREFIX, Sources, is_of_policy};
 pub use node::NodeConfig;
 pub use policy::{Failback, OnLeaderFailure, OnPause, PolicyConfig, TakeoverLimit};
 pub use probes::{ProbeTarget, ProbesConfig};
@@ -38,6 +40,7 @@ pub use zookeeper::{Auth, Scheme, ZooKeeperConfig};
 
 use reader::{Findings, Section};
 use timing::Timing;
+use tree::Node;
 
 /// All that a worker needs to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +59,8 @@ pub struct Config {
     pub jobs: Vec<JobConfig>,
     /// Every value and where it came from.
     shown: Vec<Shown>,
+    /// All settings as they were read.
+    root: Node,
 }
 
 impl Config {
@@ -69,7 +74,17 @@ impl Config {
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems)?;
         let (node, zookeeper, http, probes, balance, jobs) = read.ok_or_else(incomplete)?;
-        Ok(Self { node, zookeeper, http, probes, balance, jobs, shown: findings.shown })
+        Ok(Self { node, zookeeper, http, probes, balance, jobs, shown: findings.shown, root })
+    }
+
+    /// The policies as they would be with these settings, each `key=value`, over all others.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn what_if(&self, sets: &[String]) -> Result<OperatorConfig, Problems> {
+        let mut findings = Findings::default();
+        let root = layers::set_over(self.root.clone(), sets, &mut findings.problems);
+        OperatorConfig::read(&root, findings)
     }
 
     /// Every value and where it came from.
@@ -144,6 +159,8 @@ pub struct OperatorConfig {
     pub policy: PolicyConfig,
     /// The jobs that are configured, with their policies; maybe none.
     pub jobs: BTreeMap<String, PolicyConfig>,
+    /// Which of them have a resource that checks fencing tokens.
+    pub fenced: BTreeSet<String>,
     shown: Vec<Shown>,
 }
 
@@ -155,7 +172,12 @@ impl OperatorConfig {
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut findings = Findings::default();
         let root = layers::merge(sources, &mut findings.problems);
-        let read = Section::read_root(&root, &mut findings, |root| {
+        Self::read(&root, findings)
+    }
+
+    fn read(root: &Node, mut findings: Findings) -> Result<Self, Problems> {
+        let mut fenced = BTreeSet::new();
+        let read = Section::read_root(root, &mut findings, |root| {
             root.know("node");
             let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
             root.know("http");
@@ -165,6 +187,9 @@ impl OperatorConfig {
             let jobs = root.table("job", |jobs| {
                 jobs.each_table(|name, section| {
                     section.leave_rest();
+                    if section.or("fenced", false) {
+                        fenced.insert(name.to_owned());
+                    }
                     (name.to_owned(), JobConfig::read_policy(name, section, &policy))
                 })
             });
@@ -172,7 +197,7 @@ impl OperatorConfig {
         });
         Problems::none_of(findings.problems)?;
         let (zookeeper, policy, jobs) = read.ok_or_else(incomplete)?;
-        Ok(Self { zookeeper, policy, jobs: jobs.into_iter().collect(), shown: findings.shown })
+        Ok(Self { zookeeper, policy, jobs: jobs.into_iter().collect(), fenced, shown: findings.shown })
     }
 
     /// A problem with the value of one key, which showed only when it was used.
@@ -183,6 +208,12 @@ impl OperatorConfig {
     /// The policy of a job, whether it is configured here or not.
     pub fn policy_of(&self, job: &str) -> PolicyConfig {
         self.jobs.get(job).cloned().unwrap_or_else(|| self.policy.clone().for_job(job))
+    }
+
+    /// How the election of a job behaves, as far as an operator need know: what the job needs to
+    /// stop is for its workers.
+    pub fn engine_of(&self, job: &str) -> Policy {
+        self.policy_of(job).engine(std::time::Duration::ZERO, self.fenced.contains(job))
     }
 }
 

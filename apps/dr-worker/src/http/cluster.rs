@@ -9,7 +9,7 @@ use axum::{
 };
 use election_core::{
     paths::Paths,
-    shell::{Observer, ReadError},
+    shell::{Observer, ReadError, Snapshot},
 };
 
 use super::{
@@ -17,8 +17,9 @@ use super::{
     roles::Which,
 };
 use crate::{
+    ask,
     run::Worker,
-    view::{Cluster, History},
+    view::{Cluster, History, Skipped},
     wall::unix_ms,
 };
 
@@ -28,7 +29,11 @@ pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Que
         Err(refusal) => return *refusal,
     };
     match observer.snapshot(&paths).await {
-        Ok(snapshot) => answer(StatusCode::OK, &Cluster::new(worker.root(), &name, snapshot, unix_ms())),
+        Ok(snapshot) => {
+            let skipped = skipped(&worker, &name, &snapshot).await;
+            let cluster = Cluster::new(worker.root(), &name, snapshot, unix_ms());
+            answer(StatusCode::OK, &Cluster { skipped, ..cluster })
+        }
         Err(error) => unreadable(&error),
     }
 }
@@ -44,7 +49,16 @@ pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Que
     }
 }
 
-fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, Observer), Box<Response>> {
+/// What the elector says of what it does not decide, be it this worker or another one.
+pub(super) async fn skipped(worker: &Worker, name: &str, snapshot: &Snapshot) -> Option<Skipped> {
+    let own = worker.jobs().iter().find(|job| job.slot.name() == name)?.election.status_now();
+    if own.is_elector {
+        return own.skipped.map(Skipped::from);
+    }
+    ask::elector(name, snapshot).await
+}
+
+pub(super) fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, Observer), Box<Response>> {
     let unavailable = |why: &str| Box::new(refuse(StatusCode::SERVICE_UNAVAILABLE, why));
     let job = which.of(worker)?;
     let name = job.slot.name().to_owned();
@@ -54,6 +68,6 @@ fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, Observer), 
     Ok((name, paths, Observer::new(session)))
 }
 
-fn unreadable(error: &ReadError) -> Response {
+pub(super) fn unreadable(error: &ReadError) -> Response {
     refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod cluster;
+mod explain;
 pub(crate) mod metrics;
 mod roles;
 mod status;
@@ -58,6 +59,8 @@ fn router(app: App) -> Router {
         .route("/status", read(status::status))
         .route("/cluster", read(cluster::cluster))
         .route("/history", read(cluster::history))
+        .route("/explain", read(explain::explain))
+        .route("/simulate", read(explain::simulate))
         .route("/metrics", read(metrics::render))
         .fallback(answer::not_found)
         .with_state(app)

@@ -8,7 +8,7 @@ use serde::Serialize;
 use zk_session::{BootTime, SessionState};
 
 use super::answer::answer;
-use crate::{job::ProcessStatus, run::Worker};
+use crate::{job::ProcessStatus, run::Worker, view::Skipped};
 
 #[derive(Serialize)]
 struct Status<'a> {
@@ -35,6 +35,8 @@ struct JobStatus {
     /// Of all slots.
     leaders: Vec<Option<MemberId>>,
     note: String,
+    /// Why this member, as the elector, decides nothing.
+    skipped: Option<Skipped>,
 }
 
 pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
@@ -52,6 +54,7 @@ pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
             leader: leaders.first().cloned().flatten(),
             leaders,
             note: status.note,
+            skipped: status.skipped.map(Skipped::from),
         };
         (job.slot.name(), shown)
     });

@@ -83,7 +83,7 @@ async fn start(config: &Config) -> Result<Running, Error> {
     let listener = listen(&config.http.listen).await?;
     let address = listener.local_addr().map_err(|e| cannot_listen(&config.http.listen, &e))?;
     let metrics = metrics::install(&config.node, &config.jobs)?;
-    let worker = Arc::new(Worker::new(config.node.clone(), config.zookeeper.root.clone()));
+    let worker = Arc::new(Worker::new(config.clone()));
     let mut background = JoinSet::new();
     background.spawn(http::serve(listener, Arc::clone(&worker), metrics));
     tracing::info!(http = %address, "listening");

@@ -4,13 +4,12 @@ use election_core::shell::Election;
 use zk_session::Session;
 
 use super::slot::JobSlot;
-use crate::config::NodeConfig;
+use crate::config::{Config, NodeConfig};
 
 /// What the HTTP endpoints know of this worker.
 #[derive(Debug)]
 pub struct Worker {
-    node: NodeConfig,
-    root: String,
+    config: Config,
     joined: OnceLock<Joined>,
 }
 
@@ -33,8 +32,8 @@ pub struct Job {
 
 impl Worker {
     /// A worker that has not joined yet.
-    pub(super) fn new(node: NodeConfig, root: String) -> Self {
-        Self { node, root, joined: OnceLock::new() }
+    pub(super) fn new(config: Config) -> Self {
+        Self { config, joined: OnceLock::new() }
     }
 
     /// From now on it takes part.
@@ -43,14 +42,19 @@ impl Worker {
         let _ = self.joined.set(Joined { session, jobs, balancer });
     }
 
+    /// All that it was started with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Who it is.
     pub fn node(&self) -> &NodeConfig {
-        &self.node
+        &self.config.node
     }
 
     /// The znode that its elections lie under.
     pub fn root(&self) -> &str {
-        &self.root
+        &self.config.zookeeper.root
     }
 
     /// Its session, once it has connected and joined.

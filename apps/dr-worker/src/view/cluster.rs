@@ -11,6 +11,8 @@ use election_core::{
 };
 use serde::Serialize;
 
+use super::Skipped;
+
 /// An election as it stands: who takes part, who leads, who is next and why.
 ///
 /// The order of the fields is the order in the JSON.
@@ -32,6 +34,8 @@ pub struct Cluster {
     pub elected: Option<Standing>,
     /// Every slot: what was decided of it, and who is in office.
     pub slots: Vec<SlotRow>,
+    /// What the elector says of what it does not decide, if it could be asked.
+    pub skipped: Option<Skipped>,
     /// Everyone who takes part, oldest ballot first.
     pub members: Vec<Member>,
     /// Whether the elector decides on its own.
@@ -273,6 +277,7 @@ impl Cluster {
             leader: leader_of(&snapshot, 0),
             elected: elected.map(standing_of),
             slots,
+            skipped: None,
             members,
             mode,
             drained,

@@ -1,7 +1,13 @@
 //! What is shown of an election: the same for `list`, `history` and the HTTP endpoints.
 
 mod cluster;
+mod explained;
 mod history;
+mod simulated;
 
 pub use cluster::{Cluster, Leader, Member, MemberRole, OpenRequest, SlotRow, Standing, Unreadable};
+pub use explained::{
+    AheadOf, Candidate, Explained, ExplainedSlot, InOffice, InTheWay, NextStep, Proposed, Skipped,
+};
 pub use history::{History, HistoryRow};
+pub use simulated::{Decision, Simulated, SimulatedSlot, WhatIf, Who};

@@ -56,6 +56,10 @@ pub struct Explanation {
     pub elector: Option<MemberId>,
     /// What is to be done next.
     pub step: Step,
+    /// The lines of succession that are written are not those that an elector with this policy
+    /// would write: they are about to be brought up to date, or whoever decides has another
+    /// policy.
+    pub other_line: bool,
     /// Slot by slot.
     pub slots: Vec<SlotExplanation>,
 }
@@ -209,7 +213,21 @@ impl<'a> Looker<'a> {
             _ => (0..self.slots()).map(|slot| self.slot(slot, &step)).collect(),
         };
         let elector = self.elector.map(|m| m.member.clone());
-        Explanation { unix_ms: self.now.unix_ms, elector, step, slots }
+        Explanation { unix_ms: self.now.unix_ms, elector, step, other_line: self.other_line(), slots }
+    }
+
+    fn other_line(&self) -> bool {
+        let (view, notebook) = (self.seen.view(self.policy), Notebook::default());
+        let (Some(elected), Ok(facts)) = (&self.seen.elected, self.facts(self.policy, &view, &notebook))
+        else {
+            return false;
+        };
+        // While a place is taken, or not yet, the lines are left as the decision had them.
+        let serves = |(slot, named): (usize, &Named)| {
+            self.office(slot).is_some_and(|c| c.ballot == named.ballot && c.status == Status::Ready)
+        };
+        let kept = self.elector.is_some() && elected.leaders().all(serves);
+        kept && facts.question(0, self.now.unix_ms).refresh(elected).is_some()
     }
 
     /// Those that there are, and those that there are to be.
