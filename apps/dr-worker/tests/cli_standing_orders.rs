@@ -130,3 +130,40 @@ fn a_queue_takes_no_standing_orders() {
     until("it leads", || leads(&worker));
     stage.operator(&["pause"]).assert(1, &["recipe \"queue\"", "nobody decides"]);
 }
+
+/// A job that fails everywhere is not passed round for ever; whoever has mended it says so,
+/// and it goes on at once.
+#[test]
+fn a_hold_ends_when_an_operator_acknowledges_it() {
+    let stage = Stage::new("/hold");
+    let broken = stage.dir.path().join("broken");
+    std::fs::write(&broken, "").expect("a file");
+    let probe = format!(
+        "job.orders.ready={{kind=\"exec\",command=[\"/bin/sh\",\"-c\",\"! test -e {}\"]}}",
+        broken.display()
+    );
+    let settings = [
+        "policy.max_takeovers={count=2,within=\"1h\"}",
+        "policy.takeover_timeout=1s",
+        "policy.exclusion=1s",
+        &probe,
+    ];
+    let east = stage.worker("east-1", "east", &settings);
+    let west = stage.worker("west-1", "west", &settings);
+    until("both have joined", || east.code("/readiness") == 200 && west.code("/readiness") == 200);
+    until("it is held", || {
+        let list = stage.json(&["list"]);
+        list["elected"]["failures"].as_array().is_some_and(|all| all.len() == 2)
+            && list["members"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    std::fs::remove_file(&broken).expect("it was there");
+    // Whoever took over just as it was mended may lead already: then the hold has no part in it.
+    let held = stage.operator(&["--set", "policy.max_takeovers={count=2,within=\"1h\"}", "ack"]);
+    held.assert(0, &[]);
+    assert!(held.stdout.starts_with("orders: the hold ends; forgotten: 2 takeovers, "), "{}", held.stdout);
+    assert!(held.stdout.contains("1 failure of east-1, 1 failure of west-1"), "{}", held.stdout);
+    until("somebody leads", || leads(&east) || leads(&west));
+    let again = stage.json(&["ack"]);
+    assert_eq!(again["held"], json!(false));
+    assert_eq!(stage.json(&["list"])["elected"]["failures"], json!([]));
+}

@@ -202,6 +202,10 @@ fn bad_usage_has_its_own_code() {
         &["switchover", "--to", "a/b"],
         &["failover", "--timeout", "5s"],
         &["--log", "loud=very", "list"],
+        &["mode"],
+        &["drain"],
+        &["prefer"],
+        &["prefer", "east", "--clear"],
         // Of a later version.
         &["emergency-lead"],
     ] {

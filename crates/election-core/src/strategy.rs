@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt};
 
 use crate::{
     ids::Ballot,
-    record::{Cause, Control, Exclusion, MemberRecord, Named, Previous},
+    record::{Cause, Control, Exclusion, Failure, MemberRecord, Named, Previous},
 };
 
 /// Decides who should lead.
@@ -50,8 +50,17 @@ pub struct Round<'a> {
     pub others: &'a [Named],
     /// Who may not be named for a while.
     pub exclusions: &'a [Exclusion],
+    /// What has gone wrong lately.
+    pub trouble: &'a Trouble,
     /// Standing orders.
     pub control: &'a Control,
+}
+
+/// What has gone wrong lately, as far as it is remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// Which members have failed, oldest first.
+    pub failures: Vec<Failure>,
 }
 
 /// The answer: everyone who may lead, best first, and everyone who may not.

@@ -72,6 +72,8 @@ fn add(total: &mut Summary, one: &Summary) {
     total.stand_ins += one.stand_ins;
     total.raised += one.raised;
     total.obeyed += one.obeyed;
+    total.penalties += one.penalties;
+    total.acknowledged += one.acknowledged;
     total.operations += one.operations;
 }
 
@@ -98,6 +100,8 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("leaders that were put out by one who acts for the elector", total.stand_ins),
         ("bases of tokens that were raised", total.raised),
         ("leaders that made room for a standing order", total.obeyed),
+        ("exclusions of members that had failed before", total.penalties),
+        ("acknowledgements that ended a hold", total.acknowledged),
     ];
     let with_an_elector = with_an_elector.into_iter().filter(|_| kind == Kind::Elector);
     for (what, count) in everywhere.into_iter().chain(with_an_elector) {

@@ -90,6 +90,7 @@ macro_rules! transcripts {
 
 transcripts! {
     first_election,
+    penalties,
     planned_switchover,
     crash_with_succession,
     elector_and_successor_race,
@@ -144,6 +145,7 @@ transcripts! {
     resign,
     resign_by_a_deadline,
     abdicate,
+    acknowledge,
     line_of_those_who_stand,
     named_before_it_was_known_to_have_withdrawn,
     hold,

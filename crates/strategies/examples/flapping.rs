@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use election_core::{
     Ballot,
     record::{Cause, Control, MemberRecord, Record as _},
-    strategy::{Round, Strategy},
+    strategy::{Round, Strategy, Trouble},
 };
 use strategies::PolicySpec;
 
@@ -30,7 +30,7 @@ const SEED: u64 = 20_261_121;
 
 #[allow(dead_code, reason = "a test takes the table from here")]
 fn main() {
-    print!("{}", table());
+    print!("{}\n{}", table(), failing());
 }
 
 /// What keeps leadership still; times in seconds.
@@ -124,6 +124,69 @@ pub(crate) fn table() -> String {
     out
 }
 
+/// What keeps a member from being tried again and again, times in seconds.
+#[derive(Clone, Copy)]
+struct Penalty {
+    window: u64,
+    most: u64,
+    max_takeovers: Option<usize>,
+}
+
+/// The table of a day on which the member of the preferred site fails each time, as Markdown.
+pub(crate) fn failing() -> String {
+    let none = Penalty { window: 0, most: EXCLUSION, max_takeovers: None };
+    let hours = |window: u64, most: u64| Penalty { window: window * 3600, most: most * 3600, ..none };
+    let rows = [
+        ("`penalty_window` 0s", none),
+        ("`penalty_window` 0s, `max_takeovers` 5 in 10m", Penalty { max_takeovers: Some(5), ..none }),
+        ("`penalty_window` 1h, `max_exclusion` 1h", hours(1, 1)),
+        ("`penalty_window` 6h, `max_exclusion` 1h", hours(6, 1)),
+        (
+            "`penalty_window` 6h, `max_exclusion` 1h, `max_takeovers` 5 in 10m",
+            Penalty { max_takeovers: Some(5), ..hours(6, 1) },
+        ),
+        ("`penalty_window` 24h, `max_exclusion` 6h", hours(24, 6)),
+    ];
+    let mut out =
+        String::from("| setting | takeovers that failed | minutes without a leader |\n|---|---|---|\n");
+    for (words, penalty) in rows {
+        let (failed, lost) = failing_day(penalty);
+        writeln!(out, "| {words} | {failed} | {lost} |").expect("a string takes everything");
+    }
+    out
+}
+
+/// An exclusion, how long a takeover takes to fail, and for how long a better one must have been
+/// there: the defaults, but for the last.
+const EXCLUSION: u64 = 300;
+const TAKEOVER: u64 = 60;
+const BETTER_AFTER: u64 = 300;
+
+/// How often the preferred member is tried in vain, and how long nobody leads meanwhile.
+fn failing_day(penalty: Penalty) -> (usize, u64) {
+    let mut failures: Vec<u64> = Vec::new();
+    let mut attempts: Vec<u64> = Vec::new();
+    // It fits from here on.
+    let mut fit = 0;
+    let mut lost = 0;
+    for now in (0..DAY).step_by(usize::try_from(STEP).unwrap_or(1)) {
+        let recent = attempts.iter().filter(|at| *at + 600 > now).count();
+        let held = penalty.max_takeovers.is_some_and(|most| recent >= most);
+        if now < fit + BETTER_AFTER || held {
+            continue;
+        }
+        // It is named, fails after a while, and the other one leads again.
+        let failed = now + TAKEOVER;
+        let before = failures.iter().filter(|at| *at + penalty.window > failed).count();
+        let exclusion = (EXCLUSION << before.min(20)).min(penalty.most.max(EXCLUSION));
+        attempts.extend([now, failed]);
+        failures.push(failed);
+        fit = failed + exclusion;
+        lost += TAKEOVER;
+    }
+    (failures.len(), lost / 60)
+}
+
 /// A day with members of which each in turn is better by `gain`.
 fn day(setting: &Setting, gain: u64) -> Outcome {
     let strategy = setting.strategy();
@@ -176,6 +239,7 @@ fn best(strategy: &dyn Strategy, members: &[MemberRecord], leader: usize) -> usi
         previous: None,
         others: &[],
         exclusions: &[],
+        trouble: &Trouble::default(),
         control: &Control::default(),
     });
     let first = ranking.first().map(|first| &first.named.ballot);

@@ -9,8 +9,8 @@ use crate::{
     pipeline::Pipeline,
     rules::Rules,
     stages::{
-        FailedLast, Healthy, Incumbent, NotExcluded, OldestBallot, OtherSite, Priority, SameSite, SiteOpen,
-        SiteOrder, Spread as SpreadStage,
+        FailedLast, FewerFailures, Healthy, Incumbent, NotExcluded, OldestBallot, OtherSite, Priority,
+        SameSite, SiteOpen, SiteOrder, Spread as SpreadStage,
     },
 };
 
@@ -161,9 +161,13 @@ impl SitePolicy {
         };
         match self.on_leader_failure {
             // The failed one is among the last by its site already.
-            OnLeaderFailure::OtherSite => pipeline.compare(OtherSite).compare(FailedLast),
-            OnLeaderFailure::PreferOrder => pipeline.compare(FailedLast),
-            OnLeaderFailure::SameSiteFirst => pipeline.compare(FailedLast).compare(SameSite),
+            OnLeaderFailure::OtherSite => {
+                pipeline.compare(OtherSite).compare(FailedLast).compare(FewerFailures)
+            }
+            OnLeaderFailure::PreferOrder => pipeline.compare(FailedLast).compare(FewerFailures),
+            OnLeaderFailure::SameSiteFirst => {
+                pipeline.compare(FailedLast).compare(SameSite).compare(FewerFailures)
+            }
         }
     }
 }
@@ -231,13 +235,13 @@ mod tests {
                         }
                         (Cause::Switchover, ..) => "site-order priority oldest-ballot",
                         (_, OnLeaderFailure::OtherSite, _) => {
-                            "other-site failed-last site-order incumbent priority oldest-ballot"
+                            "other-site failed-last fewer-failures site-order incumbent priority oldest-ballot"
                         }
                         (_, OnLeaderFailure::PreferOrder, _) => {
-                            "failed-last site-order incumbent priority oldest-ballot"
+                            "failed-last fewer-failures site-order incumbent priority oldest-ballot"
                         }
                         (_, OnLeaderFailure::SameSiteFirst, _) => {
-                            "failed-last same-site site-order incumbent priority oldest-ballot"
+                            "failed-last same-site fewer-failures site-order incumbent priority oldest-ballot"
                         }
                     };
                     let rules = rules(on_failure, failback);

@@ -23,6 +23,12 @@ fn the_table_in_the_documents_is_what_the_simulation_shows() {
         "{} doesn't have this table; put it there if it is right:\n{table}",
         path.display()
     );
+    let failing = flapping::failing();
+    assert!(document.contains(&failing), "{} doesn't have this table either:\n{failing}", path.display());
+    let failures = |setting: &str| row(&failing, setting)[0];
+    let (none, hours) =
+        (failures("`penalty_window` 0s"), failures("`penalty_window` 6h, `max_exclusion` 1h"));
+    assert!(none > 4 * hours, "a member that has failed often is tried less often: {none} {hours}");
 
     let nothing = row(&table, "nothing");
     let margin = row(&table, "`margin` 130");

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use election_core::{
     Ballot, MemberId,
-    record::{Cause, Control, Exclusion, Health, MemberRecord},
-    strategy::{Ranking, Refused, Strategy as _},
+    record::{Cause, Control, Exclusion, Failure, Health, MemberRecord},
+    strategy::{Ranking, Refused, Strategy as _, Trouble},
 };
 use proptest::{prelude::*, sample::subsequence};
 use strategies::{
@@ -68,6 +68,14 @@ fn any_exclusion() -> impl Strategy<Value = Exclusion> {
     (0..BALLOTS, until).prop_map(|(sequence, until)| exclusion(sequence, until))
 }
 
+fn any_failure() -> impl Strategy<Value = Failure> {
+    ("[a-f]", "[a-z, ]{0,9}").prop_map(|(id, cause)| Failure {
+        member: id.parse().unwrap(),
+        at_ms: NOW_MS,
+        cause,
+    })
+}
+
 prop_compose! {
     fn any_control()(drained in any_sites(), preferred in prop::option::of(any_site()), some in 0..4)
         -> Control
@@ -91,6 +99,7 @@ prop_compose! {
         before in prop::option::of(("[a-f]", any_site(), 0..BALLOTS)),
         others in prop::collection::vec(any_member(), 0..4),
         exclusions in prop::collection::vec(any_exclusion(), 0..4),
+        failures in prop::collection::vec(any_failure(), 0..5),
         control in any_control(),
     ) -> View {
         View {
@@ -102,6 +111,7 @@ prop_compose! {
             previous: before.map(|(id, site, sequence)| previous(&id, site, sequence)),
             others: others.iter().map(MemberRecord::named).collect(),
             exclusions,
+            trouble: Trouble { failures },
             control,
         }
     }
@@ -124,8 +134,8 @@ prop_compose! {
 
 /// Any stages in any order.
 fn any_pipeline() -> impl Strategy<Value = Pipeline> {
-    let stages: Vec<usize> = (0..19).collect();
-    (subsequence(stages, 0..=19).prop_shuffle(), any_sites(), any_steadiness()).prop_map(
+    let stages: Vec<usize> = (0..20).collect();
+    (subsequence(stages, 0..=20).prop_shuffle(), any_sites(), any_steadiness()).prop_map(
         |(chosen, order, steadiness)| {
             chosen.into_iter().fold(Pipeline::new(), |pipeline, stage| match stage {
                 0 => pipeline.filter(stages::Healthy),
@@ -145,6 +155,7 @@ fn any_pipeline() -> impl Strategy<Value = Pipeline> {
                 14 => pipeline.filter(stages::Software::default().at_least(version("1.5"))),
                 15 => pipeline.compare(stages::Software::first(stages::FirstVersion::Oldest)),
                 16 => pipeline.compare(score(steadiness)),
+                18 => pipeline.compare(stages::FewerFailures),
                 17 => pipeline.filter(stages::Limit::new("cores", 12.0)),
                 _ => pipeline.compare(stages::OldestBallot),
             })

@@ -50,7 +50,9 @@ fn a_pipeline_takes_the_place_of_the_usual_order_and_no_more() {
     assert_eq!(stages(&spec, Cause::Startup), format!("{fit} spread priority oldest-ballot member-id"));
     assert_eq!(
         stages(&spec, Cause::LeaderLost),
-        format!("{fit} failed-last spread other-site failed-last priority oldest-ballot member-id")
+        format!(
+            "{fit} failed-last spread other-site failed-last fewer-failures priority oldest-ballot member-id"
+        )
     );
     assert_eq!(
         stages(&spec, Cause::BetterCandidate),
@@ -58,18 +60,21 @@ fn a_pipeline_takes_the_place_of_the_usual_order_and_no_more() {
     );
     let spec = read("pipeline = ['priority']\nfailback = 'auto'\non_leader_failure = 'same-site-first'");
     assert_eq!(stages(&spec, Cause::BetterCandidate), format!("{fit} priority member-id"));
-    assert_eq!(stages(&spec, Cause::LeaderLost), format!("{fit} failed-last same-site priority member-id"));
+    assert_eq!(
+        stages(&spec, Cause::LeaderLost),
+        format!("{fit} failed-last same-site fewer-failures priority member-id")
+    );
 }
 
 #[test]
 fn a_preset_has_its_own_default_after_a_failure_and_the_key_goes_before_it() {
     let at = |text: &str| stages(&read(text), Cause::LeaderLost);
-    assert!(at("preset = 'sticky'").contains(" failed-last same-site incumbent "));
+    assert!(at("preset = 'sticky'").contains(" failed-last same-site fewer-failures incumbent "));
     assert!(
         at("preset = 'sticky'\non_leader_failure = 'other-site'")
-            .contains(" other-site failed-last incumbent ")
+            .contains(" other-site failed-last fewer-failures incumbent ")
     );
-    assert!(at("preset = 'round-robin'").contains(" other-site failed-last round-robin "));
+    assert!(at("preset = 'round-robin'").contains(" other-site failed-last fewer-failures round-robin "));
     assert!(at("preset = 'spread'").contains(" failed-last spread other-site "));
 }
 
@@ -114,7 +119,7 @@ fn a_stage_with_settings_is_the_filter_that_it_is_too() {
 
 #[test]
 fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
-    let stage = r#"valid: "site-order", "other-site", "same-site", "spread", "incumbent", "class", "software", "score", "latency", "limit", "priority", "oldest-ballot", "round-robin", "fair-share""#;
+    let stage = r#"valid: "site-order", "other-site", "same-site", "fewer-failures", "spread", "incumbent", "class", "software", "score", "latency", "limit", "priority", "oldest-ballot", "round-robin", "fair-share""#;
     let not_known = format!("pipeline[1]: \"latncy\" is not known; {stage}");
     let named = format!("pipeline[0].stage: \"scor\" is not known; {stage}");
     let cases: &[(&str, &[&str])] = &[

@@ -196,10 +196,7 @@ impl<'a> Order<'a> {
         how: Output,
         change: &mut impl FnMut(&mut Control),
     ) -> Result<(), Error> {
-        let jobs = match self.job {
-            Some(job) => vec![operator.one(Some(job)).await?],
-            None => operator.elections().await?,
-        };
+        let jobs = operator.jobs(self.job).await?;
         // A site that is mistyped is found before anything is changed.
         for job in &jobs {
             self.check_sites(operator, job).await?;

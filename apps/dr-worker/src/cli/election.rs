@@ -59,6 +59,14 @@ impl Operator {
         Ok(found)
     }
 
+    /// The job that was named, or all that there are.
+    pub(super) async fn jobs(&self, job: Option<&str>) -> Result<Vec<String>, Error> {
+        match job {
+            Some(job) => Ok(vec![self.one(Some(job)).await?]),
+            None => self.elections().await,
+        }
+    }
+
     /// The job that was named, or the only one.
     pub(super) async fn one(&self, job: Option<&str>) -> Result<String, Error> {
         if let Some(job) = job {

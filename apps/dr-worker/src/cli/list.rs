@@ -68,10 +68,7 @@ async fn show(operator: &Operator, arguments: &ListArguments, how: Output) -> Re
 }
 
 async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Cluster>, Error> {
-    let jobs = match job {
-        Some(job) => vec![operator.one(Some(job)).await?],
-        None => operator.elections().await?,
-    };
+    let jobs = operator.jobs(job).await?;
     let observer = operator.observer().await?;
     let mut clusters = Vec::new();
     for job in jobs {
@@ -130,6 +127,11 @@ fn describe(cluster: &Cluster) -> String {
                 exclusion.reason
             ));
         }
+    }
+    if let Some(failures) = cluster.elected.as_ref().map(|elected| &elected.failures) {
+        lines.extend(failures.iter().map(|failure| {
+            format!("  {} failed at {}: {}", failure.member, output::moment(failure.at_ms), failure.cause)
+        }));
     }
     let several = cluster.slots.len() > 1;
     let described = cluster.members.iter().any(|member| !member.attributes.is_empty());

@@ -1,5 +1,6 @@
 //! The command line: what can be asked for, and who answers.
 
+mod ack;
 mod config;
 mod contest;
 mod control;
@@ -91,6 +92,9 @@ enum Verb {
     Pause(control::JobArguments),
     /// End a pause: back to the mode that it found.
     Resume(control::JobArguments),
+    /// Say that you have looked at what went wrong: ends a hold after too many takeovers, and
+    /// forgets which members have failed.
+    Ack(control::JobArguments),
     /// Show who led when, why it changed, and how long each phase took.
     History(history::HistoryArguments),
     /// Show why leadership is where it is: every candidate with its rank or with what put it out, what
@@ -183,6 +187,7 @@ fn dispatch(arguments: &Arguments) -> Result<(), Error> {
         Verb::Mode(mode) => block_on(control::mode(mode, &global.sources(), global.output)),
         Verb::Pause(job) => block_on(control::pause(job, &global.sources(), global.output)),
         Verb::Resume(job) => block_on(control::resume(job, &global.sources(), global.output)),
+        Verb::Ack(job) => block_on(ack::ack(job, &global.sources(), global.output)),
         Verb::History(history) => block_on(history::run(history, &global.sources(), global.output)),
         Verb::Explain(explain) => block_on(explain::run(explain, &global.sources(), global.output)),
         Verb::Simulate(simulate) => block_on(simulate::run(simulate, &global.sources(), global.output)),

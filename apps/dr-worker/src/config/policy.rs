@@ -35,6 +35,10 @@ pub struct PolicyConfig {
     pub acquire_timeout: Duration,
     /// For how long a member that failed is not named.
     pub exclusion: Duration,
+    /// The longest exclusion of a member that fails again and again.
+    pub max_exclusion: Duration,
+    /// For how long failures are remembered.
+    pub penalty_window: Duration,
     /// Whether a leader that enough members don't reach makes room before its session ends, if
     /// the job is fenced.
     pub fast_failover: bool,
@@ -123,6 +127,8 @@ impl Default for PolicyConfig {
             release_timeout: seconds(30),
             acquire_timeout: seconds(10),
             exclusion: seconds(300),
+            max_exclusion: seconds(3600),
+            penalty_window: seconds(6 * 3600),
             fast_failover: false,
             suspect_after: Duration::from_millis(500),
             slots: 1,
@@ -203,6 +209,8 @@ impl PolicyConfig {
             release_timeout: self.release_timeout,
             acquire_timeout: self.acquire_timeout,
             exclusion: self.exclusion,
+            max_exclusion: self.max_exclusion,
+            penalty_window: self.penalty_window,
             min_tenure: self.min_tenure,
             cooldown: self.cooldown,
             max_takeovers: election_core::engine::TakeoverLimit {
@@ -259,7 +267,9 @@ impl PolicyConfig {
             takeover_timeout: section.duration("takeover_timeout", base.takeover_timeout, watchdog.clone()),
             release_timeout: section.duration("release_timeout", base.release_timeout, watchdog.clone()),
             acquire_timeout: section.duration("acquire_timeout", base.acquire_timeout, watchdog),
-            exclusion: section.duration("exclusion", base.exclusion, any),
+            exclusion: section.duration("exclusion", base.exclusion, any.clone()),
+            max_exclusion: section.duration("max_exclusion", base.max_exclusion, any.clone()),
+            penalty_window: section.duration("penalty_window", base.penalty_window, any),
             fast_failover: section.or("fast_failover", base.fast_failover),
             suspect_after: section.duration("suspect_after", base.suspect_after, SHORTEST_SUSPICION..=DAY),
             slots: section.or("slots", base.slots),

@@ -4,8 +4,8 @@ use election_core::{
     Ballot, MemberId, SiteId,
     paths::Paths,
     record::{
-        Cause, Control, Current, Elected, Exclusion, Health, MemberRecord, Mode, Outgoing, RecordError,
-        Request, RequestKind, RequestState, RoundTrips, Status, Target,
+        Cause, Control, Current, Elected, Exclusion, Failure, Health, MemberRecord, Mode, Outgoing,
+        RecordError, Request, RequestKind, RequestState, RoundTrips, Status, Target,
     },
     shell::{Layout, Snapshot},
 };
@@ -121,6 +121,8 @@ pub struct Standing {
     pub succession: Vec<MemberId>,
     /// Who may not be named for a while.
     pub exclusions: Vec<Exclusion>,
+    /// Which members have failed lately, oldest first.
+    pub failures: Vec<Failure>,
     /// The operator's request that the term carries out.
     pub request: Option<String>,
 }
@@ -405,6 +407,7 @@ fn standing_of(elected: &Elected) -> Standing {
         decided_at_ms: elected.decided_at_ms,
         succession: elected.succession.iter().map(|n| n.member.clone()).collect(),
         exclusions: elected.exclusions.clone(),
+        failures: elected.failures.clone(),
         request: elected.request.clone(),
     }
 }

@@ -1,9 +1,12 @@
 //! Who is named next: the strategy's ranking, the operator's wish, the exclusions,
 //! and the limit on takeovers, made into the next term.
 
+use std::time::Duration;
+
 use crate::{
     engine::{
         elector::is_vacated,
+        limit::counts,
         notebook::Notebook,
         policy::Policy,
         rules::{Rule, Rules},
@@ -104,6 +107,7 @@ impl Question<'_> {
         let known = self.elected.map_or(0, |e| e.slots.len());
         let vacant = self.slots().saturating_sub(known);
         let (candidates, others) = (self.candidates(None, None), self.others(None));
+        let trouble = self.trouble(cause);
         let round = Round {
             cause,
             unix_ms: self.unix_ms,
@@ -113,6 +117,7 @@ impl Question<'_> {
             previous: None,
             others: &others,
             exclusions: &exclusions,
+            trouble: &trouble,
             control: self.control,
         };
         let rankings = choose(self.strategy, &round, vacant);
@@ -155,7 +160,7 @@ impl Question<'_> {
         let mut exclusions = self.living_exclusions();
         exclusions.retain(|e| e.ballot != holder.ballot);
         let reason = "its place was taken by force".to_owned();
-        exclusions.push(self.exclusion(holder, reason));
+        exclusions.push(self.exclusion_for(holder, reason, self.policy.exclusion));
         let sentence = format!("{} is put out of office by force", holder.member);
         self.vacated(Cause::Failover, sentence, holder, exclusions, ordered)
     }
@@ -170,7 +175,7 @@ impl Question<'_> {
         in_office: bool,
     ) -> Result<Elected, Undecided> {
         let reason = || "enough members could not reach it".to_owned();
-        let exclusions = suspects.iter().map(|named| self.exclusion(named, reason()));
+        let exclusions = suspects.iter().map(|named| self.penalty(named, &reason()));
         let decided = self.decide(Cause::Suspected, what, exclusions, None)?;
         // The exclusions were dropped: it is the last who may lead.
         let stays = decided.named(self.slot) == Some(holder);
@@ -200,7 +205,7 @@ impl Question<'_> {
 
     /// The place is being vacated: naming the next belongs to the takeover that began
     /// with that, so it is neither limited nor counted again.
-    fn is_vacated(&self) -> bool {
+    pub(super) fn is_vacated(&self) -> bool {
         self.elected.is_some_and(|e| is_vacated(e, self.slot))
     }
 
@@ -223,6 +228,7 @@ impl Question<'_> {
             previous: self.led_before().as_ref(),
             others: &self.others(Some(self.slot)),
             exclusions: &exclusions,
+            trouble: &self.trouble(Cause::BetterCandidate),
             control: self.control,
         });
         self.note(self.slot, Cause::BetterCandidate, &ranking, None);
@@ -235,13 +241,13 @@ impl Question<'_> {
         self.name(Cause::StandingOrder, sentence, &chosen.named, self.living_exclusions(), None)
     }
 
-    /// An exclusion of `named` from now on.
-    pub(super) fn exclusion(&self, named: &Named, reason: String) -> Exclusion {
+    /// An exclusion of `named` from now on, for so long.
+    pub(super) fn exclusion_for(&self, named: &Named, reason: String, span: Duration) -> Exclusion {
         Exclusion {
             member: named.member.clone(),
             ballot: named.ballot.clone(),
             until_ms: match self.rules.keep(Rule::ExclusionsEnd) {
-                true => self.unix_ms.saturating_add(ms(self.policy.exclusion)),
+                true => self.unix_ms.saturating_add(ms(span)),
                 false => u64::MAX,
             },
             reason,
@@ -295,6 +301,7 @@ impl Question<'_> {
         let incumbent = named
             .filter(|n| !cause.is_failure() && candidates.iter().any(|m| m.ballot == n.ballot))
             .map(|n| n.ballot.clone());
+        let trouble = self.trouble(cause);
         let rank = |exclusions: &[Exclusion]| {
             self.strategy.rank(&Round {
                 cause,
@@ -305,6 +312,7 @@ impl Question<'_> {
                 previous: previous.as_ref(),
                 others: &others,
                 exclusions,
+                trouble: &trouble,
                 control: self.control,
             })
         };
@@ -384,6 +392,7 @@ impl Question<'_> {
             succession: Vec::new(),
             exclusions,
             attempts,
+            failures: self.failures_after(cause),
             token_base: self
                 .elected
                 .filter(|_| self.rules.keep(Rule::TokenBaseKept))
@@ -400,42 +409,6 @@ impl Question<'_> {
             previous: self.led_before(),
         }
     }
-
-    fn recent_attempts(&self) -> Vec<u64> {
-        let window = ms(self.policy.max_takeovers.within);
-        let all = self.elected.map(|e| e.attempts.as_slice()).unwrap_or_default();
-        all.iter().copied().filter(|at| at.saturating_add(window) > self.unix_ms).collect()
-    }
-
-    fn check_limit(&self, cause: Cause) -> Result<(), Undecided> {
-        if !counts(cause) {
-            return Ok(());
-        }
-        check_limit(self.policy, self.elected, self.unix_ms)
-    }
-}
-
-/// Whether a takeover that nobody ordered may happen at all.
-pub(super) fn check_limit(policy: &Policy, elected: Option<&Elected>, unix_ms: u64) -> Result<(), Undecided> {
-    let limit = policy.max_takeovers;
-    let window = ms(limit.within);
-    let all = elected.map(|e| e.attempts.as_slice()).unwrap_or_default();
-    let recent = all.iter().filter(|at| at.saturating_add(window) > unix_ms);
-    let (count, oldest) = recent.fold((0u32, u64::MAX), |(n, oldest), at| (n + 1, oldest.min(*at)));
-    if count < limit.count {
-        return Ok(());
-    }
-    let until_ms = oldest.saturating_add(window);
-    Err(Undecided::Held {
-        sentence: format!(
-            "held: {count} takeovers within {:?}, and max_takeovers allows {}; an operator's failover goes on at once, \
-             otherwise the next is in {} s",
-            limit.within,
-            limit.count,
-            until_ms.saturating_sub(unix_ms).div_ceil(1000)
-        ),
-        until_ms,
-    })
 }
 
 /// A sentence about one slot of so many.
@@ -449,20 +422,6 @@ pub(super) const fn cause_of(kind: RequestKind) -> Cause {
         RequestKind::Switchover => Cause::Switchover,
         RequestKind::Failover => Cause::Failover,
     }
-}
-
-/// Whether a decision counts against the limit on takeovers: those that nobody ordered.
-const fn counts(cause: Cause) -> bool {
-    !matches!(
-        cause,
-        Cause::Startup
-            | Cause::MemberJoined
-            | Cause::Switchover
-            | Cause::Failover
-            | Cause::TokensRaised
-            | Cause::SlotsChanged
-            | Cause::StandingOrder
-    )
 }
 
 fn leads(chosen: &Ranked) -> String {

@@ -396,7 +396,7 @@ impl<'a> Facts<'a> {
         let noticed = watchdog.noticed(at.slot, at.term, "exclude", self.now);
         let question = self.question(at.slot, noticed);
         let named = at.elected.named(at.slot);
-        let exclusion: Option<Exclusion> = named.map(|named| question.exclusion(named, reason));
+        let exclusion: Option<Exclusion> = named.map(|named| question.penalty(named, &reason));
         self.write(question.decide(cause, what, exclusion, None), Some(at.meta), watchdog)
     }
 

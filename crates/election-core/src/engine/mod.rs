@@ -24,6 +24,7 @@
 //! Methods come in three kinds: [`Engine::handle`] puts something in,
 //! [`Engine::poll_action`] takes out what should be done, and the rest only look.
 
+mod acknowledge;
 mod chronicle;
 mod config;
 mod contest;
@@ -35,10 +36,12 @@ mod explain;
 mod explain_tests;
 mod fingerprint;
 mod io;
+mod limit;
 mod looking_on;
 mod notebook;
 mod office;
 mod operator;
+mod penalties;
 mod phases;
 mod policy;
 mod reading;
@@ -59,12 +62,14 @@ mod watchdog;
 
 use std::{collections::VecDeque, time::Duration};
 
+pub use acknowledge::{Released, acknowledge};
 pub use config::{Config, Profile};
 pub use explain::{Bound, Explanation, Obstacle, Proposal, Seen, SlotExplanation, Step, explain};
 pub use io::{
     Action, AppEvent, EndReason, Epoch, Event, Grant, Level, Node, Nomination, Note, NoteKind, OpId, Outcome,
     Request, Skipped, StopReason, Watched, Wish,
 };
+pub use limit::held_until;
 pub use operator::{ForceStep, force_step};
 pub use policy::{OnPause, Policy, TakeoverLimit, Timing, TimingError};
 pub use recipe::{QueueFormat, Recipe};

@@ -21,6 +21,10 @@ pub struct Policy {
     pub acquire_timeout: Duration,
     /// How long a candidate that failed is excluded.
     pub exclusion: Duration,
+    /// The longest exclusion: it doubles with each failure that is remembered.
+    pub max_exclusion: Duration,
+    /// How long the failures of a member are remembered; zero for not at all.
+    pub penalty_window: Duration,
     /// How long a leader is left in office before somebody better may follow.
     pub min_tenure: Duration,
     /// How long after the last failover leadership doesn't move electively.
@@ -63,6 +67,8 @@ impl Default for Policy {
             release_timeout: Duration::from_secs(30),
             acquire_timeout: Duration::from_secs(10),
             exclusion: Duration::from_secs(300),
+            max_exclusion: Duration::from_secs(3600),
+            penalty_window: Duration::from_secs(6 * 3600),
             min_tenure: Duration::from_secs(60),
             cooldown: Duration::from_secs(30),
             max_takeovers: TakeoverLimit { count: 5, within: Duration::from_secs(600) },

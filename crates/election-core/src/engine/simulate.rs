@@ -6,9 +6,9 @@
 //! an operator, is not: it is explained, as [`explain`] does, where the play has ended.
 
 use super::{
-    decision::check_limit,
     elector::Verdict,
     explain::{Explanation, Looker, Obstacle, Proposal, Seen, explain},
+    limit::check_limit,
     policy::Policy,
     succession::succeed,
 };

@@ -55,6 +55,7 @@ pub fn raise_tokens(
             succession: Vec::new(),
             exclusions: Vec::new(),
             attempts: Vec::new(),
+            failures: Vec::new(),
             token_base: above,
             // Nobody knows yet who will read it.
             cause: Cause::TokensRaised.in_format(VERSION),

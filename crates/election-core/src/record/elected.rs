@@ -24,6 +24,9 @@ pub struct Elected {
     /// When decisions that nobody ordered were taken lately, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<u64>,
+    /// Which members have failed lately, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
     /// Added to the czxid to make the fencing token. Only an operator raises it, after
     /// the ensemble was restored from a copy.
     #[serde(default)]
@@ -86,6 +89,18 @@ pub struct Exclusion {
     pub until_ms: u64,
     /// Why, in words.
     pub reason: String,
+}
+
+/// A leadership that a member could not take over or keep up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct Failure {
+    /// Whose: the id, so that a restart does not forget it.
+    pub member: MemberId,
+    /// When, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// The word for the [`Cause`] of the decision that followed; any text, for a later program
+    /// may know more of them.
+    pub cause: String,
 }
 
 /// The leader before.

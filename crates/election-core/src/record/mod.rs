@@ -33,7 +33,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use contender::{Contender, ContenderStatus};
 pub use control::{Control, Mode};
 pub use current::{Current, Status};
-pub use elected::{Cause, Elected, Exclusion, Named, Previous};
+pub use elected::{Cause, Elected, Exclusion, Failure, Named, Previous};
 pub use history::{HistoryEntry, Phases};
 pub use member::{GaveUp, Health, MemberRecord, RoundTrips, Unreached};
 pub use request::{Outgoing, Request, RequestKind, RequestState, Target};

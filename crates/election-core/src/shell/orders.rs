@@ -1,4 +1,5 @@
-//! Standing orders: what operators say once and what goes until they say otherwise.
+//! Standing orders: what operators say once and what goes until they say otherwise; and their
+//! word that they have looked at what went wrong.
 
 use zk_session::{CreateMode, OpError, Session};
 
@@ -9,8 +10,9 @@ use super::{
     unix_ms,
 };
 use crate::{
+    engine::{self, Released},
     paths::Paths,
-    record::{Control, Record as _},
+    record::{Control, Elected, Record as _},
 };
 
 /// Standing orders before and after a change.
@@ -51,18 +53,7 @@ pub async fn order(
         // What this server has not heard of yet would be undone.
         incarnation.barrier().await?;
         let observer = Observer::new(incarnation.clone());
-        match observer.layout(paths).await? {
-            None => return Err(ReadError::NoElection(paths.base().to_owned()).into()),
-            Some(Layout::Elector) => {}
-            Some(layout) => {
-                let why = format!(
-                    "{} is held by the recipe {:?}: nobody decides there who would heed standing orders",
-                    paths.base(),
-                    layout.as_str()
-                );
-                return Err(OperatorError::Refused(why));
-            }
-        }
+        check_layout(&observer, paths).await?;
         let node = observer.read(&path).await?;
         let before = match &node {
             Some(node) => Control::decode(&path, &node.data)?,
@@ -94,4 +85,60 @@ pub async fn order(
         tokio::task::yield_now().await;
     }
     Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
+}
+
+/// What was remembered against an election, and the decision in which that stood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// The decision as it was.
+    pub before: Elected,
+    /// What is forgotten now.
+    pub released: Released,
+}
+
+/// Forgets the takeovers and the failures that are remembered, by compare-and-set on the
+/// decision: a hold ends, and members that failed are as good as others again. The term stays,
+/// and whoever leads leads on. `None` if nothing is remembered.
+///
+/// # Errors
+/// When there is no such election, when nobody decides in it, when the decision can't be read,
+/// or ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// May have been carried out or not; doing it again does no harm.
+pub async fn acknowledge(session: &Session, paths: &Paths) -> Result<Option<Acknowledged>, OperatorError> {
+    let path = paths.elected();
+    for _ in 0..TRIES {
+        let incarnation = session.active().await?;
+        incarnation.barrier().await?;
+        let observer = Observer::new(incarnation.clone());
+        check_layout(&observer, paths).await?;
+        let Some(node) = observer.read(&path).await? else { return Ok(None) };
+        let before = Elected::decode(&path, &node.data)?;
+        let Some((next, released)) = engine::acknowledge(&before) else { return Ok(None) };
+        match incarnation.set(&path, next.encode(&path)?, Some(node.version)).await {
+            Ok(_) => return Ok(Some(Acknowledged { before, released })),
+            // Lost a race, or an unknown outcome: look again.
+            Err(OpError::BadVersion { .. } | OpError::NoNode { .. } | OpError::Unknown { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::task::yield_now().await;
+    }
+    Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
+}
+
+/// Only an elector heeds them.
+async fn check_layout(observer: &Observer, paths: &Paths) -> Result<(), OperatorError> {
+    match observer.layout(paths).await? {
+        None => Err(ReadError::NoElection(paths.base().to_owned()).into()),
+        Some(Layout::Elector) => Ok(()),
+        Some(layout) => {
+            let why = format!(
+                "{} is held by the recipe {:?}: nobody decides there who would heed standing orders",
+                paths.base(),
+                layout.as_str()
+            );
+            Err(OperatorError::Refused(why))
+        }
+    }
 }

@@ -169,6 +169,9 @@ impl Setting {
             release_timeout: 2 * TICK,
             acquire_timeout: 2 * TICK,
             exclusion: Duration::from_secs(1800),
+            max_exclusion: Duration::ZERO,
+            // Another memory would be another dimension of the states.
+            penalty_window: Duration::ZERO,
             min_tenure: Duration::ZERO,
             cooldown: Duration::ZERO,
             max_takeovers: TakeoverLimit { count: 50, within: Duration::from_secs(600) },

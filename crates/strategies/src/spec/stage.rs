@@ -9,8 +9,9 @@ use super::{
 use crate::{
     Pipeline, SitePolicy, Steadiness,
     stages::{
-        Class, Distance, FirstVersion, Incumbent, Latency, Limit, Missing, OldestBallot, OtherSite, Priority,
-        RoundRobin, SameSite, Score, ScoreError, Share, SiteOrder, Software, Spread, Term, Version,
+        Class, Distance, FewerFailures, FirstVersion, Incumbent, Latency, Limit, Missing, OldestBallot,
+        OtherSite, Priority, RoundRobin, SameSite, Score, ScoreError, Share, SiteOrder, Software, Spread,
+        Term, Version,
     },
 };
 
@@ -20,6 +21,7 @@ pub(super) enum StageSpec {
     SiteOrder,
     OtherSite,
     SameSite,
+    FewerFailures,
     Spread,
     Incumbent,
     Priority,
@@ -48,6 +50,7 @@ enum Plain {
     SiteOrder,
     OtherSite,
     SameSite,
+    FewerFailures,
     Spread,
     Incumbent,
     Priority,
@@ -56,10 +59,11 @@ enum Plain {
     FairShare,
 }
 
-const NAMES: [(&str, Name); 14] = [
+const NAMES: [(&str, Name); 15] = [
     (SiteOrder::NAME, Name::Plain(Plain::SiteOrder)),
     (OtherSite::NAME, Name::Plain(Plain::OtherSite)),
     (SameSite::NAME, Name::Plain(Plain::SameSite)),
+    (FewerFailures::NAME, Name::Plain(Plain::FewerFailures)),
     (Spread::NAME, Name::Plain(Plain::Spread)),
     (Incumbent::NAME, Name::Plain(Plain::Incumbent)),
     (Class::NAME, Name::Class),
@@ -162,6 +166,7 @@ impl StageSpec {
                 Plain::SiteOrder => Self::SiteOrder,
                 Plain::OtherSite => Self::OtherSite,
                 Plain::SameSite => Self::SameSite,
+                Plain::FewerFailures => Self::FewerFailures,
                 Plain::Spread => Self::Spread,
                 Plain::Incumbent => Self::Incumbent,
                 Plain::Priority => Self::Priority,
@@ -184,6 +189,7 @@ impl StageSpec {
             Self::SiteOrder => pipeline.compare(policy.site_order()),
             Self::OtherSite => pipeline.compare(OtherSite),
             Self::SameSite => pipeline.compare(SameSite),
+            Self::FewerFailures => pipeline.compare(FewerFailures),
             Self::Spread => pipeline.compare(Spread::new(policy.sites.iter().cloned())),
             Self::Incumbent => pipeline.compare(Incumbent),
             Self::Priority => pipeline.compare(Priority),

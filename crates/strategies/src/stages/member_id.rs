@@ -13,9 +13,13 @@ pub(crate) const NAME: &str = "member-id";
 /// Total over all that a ranking tells of a member.
 ///
 /// Two members of one id can't be registered at once. Were they to come in all the
-/// same, the ballot and the site would still keep the order apart from that of the input.
+/// same, the ballot, the site and what a reason could tell of would still keep the order
+/// apart from that of the input.
 pub(crate) fn order(a: &MemberRecord, b: &MemberRecord) -> Ordering {
-    (&a.member, &a.ballot, &a.site).cmp(&(&b.member, &b.ballot, &b.site))
+    fn key(m: &MemberRecord) -> impl Ord + '_ {
+        ((&m.member, &m.ballot, &m.site), m.priority, &m.software, &m.attributes)
+    }
+    key(a).cmp(&key(b))
 }
 
 pub(crate) fn reason(place: usize) -> String {

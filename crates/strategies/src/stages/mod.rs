@@ -11,6 +11,7 @@
 //! | [`OtherSite`] | comparison | another site than the failed leader's, if there is one |
 //! | [`SameSite`] | comparison | the failed leader's site, if anybody is left there |
 //! | [`FailedLast`] | comparison | the very incarnation that failed comes last |
+//! | [`FewerFailures`] | comparison | after a failure: who has failed less often lately |
 //! | [`Incumbent`] | comparison | who is named or in office stays |
 //! | [`OldestBallot`] | comparison | who joined first |
 //! | [`Class`] | filter, comparison | prefer, neutral, avoid, never: by an attribute |
@@ -25,6 +26,7 @@
 
 mod class;
 mod failed_last;
+mod fewer_failures;
 mod healthy;
 mod incumbent;
 mod latency;
@@ -45,6 +47,7 @@ mod spread;
 
 pub use class::Class;
 pub use failed_last::FailedLast;
+pub use fewer_failures::FewerFailures;
 pub use healthy::Healthy;
 pub use incumbent::Incumbent;
 pub use latency::{Distance, Latency};

@@ -5,7 +5,7 @@
 use election_core::{
     Ballot, MemberId, SiteId,
     record::{Cause, Control, Exclusion, Health, MemberRecord, Named, Previous, VERSION},
-    strategy::{Round, Strategy},
+    strategy::{Round, Strategy, Trouble},
 };
 
 /// 2026-11-05T14:30:00Z.
@@ -22,6 +22,7 @@ pub struct View {
     pub previous: Option<Previous>,
     pub others: Vec<Named>,
     pub exclusions: Vec<Exclusion>,
+    pub trouble: Trouble,
     pub control: Control,
 }
 
@@ -36,6 +37,7 @@ impl Default for View {
             previous: None,
             others: Vec::new(),
             exclusions: Vec::new(),
+            trouble: Trouble::default(),
             control: Control::default(),
         }
     }
@@ -56,6 +58,7 @@ impl View {
             previous: self.previous.as_ref(),
             others: &self.others,
             exclusions: &self.exclusions,
+            trouble: &self.trouble,
             control: &self.control,
         }
     }

@@ -25,8 +25,8 @@ fn a_job_goes_its_own_way_with_what_it_does_not_say_from_the_policy() {
         |name: &str, cause| stages(&config.jobs.iter().find(|job| job.name() == name).unwrap().policy, cause);
     assert_eq!(of("orders", Cause::Startup), "class class site-order member-id");
     assert_eq!(of("orders", Cause::Resigned), "failed-last same-site member-id");
-    assert_eq!(of("bills", Cause::LeaderLost), "other-site failed-last round-robin member-id");
-    assert_eq!(of("stock", Cause::LeaderLost), "failed-last round-robin member-id");
+    assert_eq!(of("bills", Cause::LeaderLost), "other-site failed-last fewer-failures round-robin member-id");
+    assert_eq!(of("stock", Cause::LeaderLost), "failed-last fewer-failures round-robin member-id");
     assert!(of("mails", Cause::LeaderLost).starts_with("failed-last same-site "));
 }
 

@@ -6,7 +6,7 @@ use election_core::{
     Ballot, MemberId,
     record::{Cause, Elected, MemberRecord, Mode, Status},
     shell::{Layout, Snapshot},
-    strategy::Round,
+    strategy::{Round, Trouble},
 };
 use strategies::{
     fair_share::{Election, Node},
@@ -137,6 +137,8 @@ fn peers(
         snapshot.members.iter().filter(|member| member.withdrawn.is_none()).cloned().collect();
     let excluded = |e: &&election_core::record::Exclusion| e.until_ms > unix_ms;
     let exclusions: Vec<_> = elected.exclusions.iter().filter(excluded).cloned().collect();
+    // What failed lately counts after another failure only.
+    let trouble = Trouble::default();
     job.rules.peers(&Round {
         cause: Cause::Switchover,
         unix_ms,
@@ -146,6 +148,7 @@ fn peers(
         previous: None,
         others: &[],
         exclusions: &exclusions,
+        trouble: &trouble,
         control: &snapshot.control,
     })
 }

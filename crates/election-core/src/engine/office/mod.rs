@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use super::{
     Engine,
-    decision::check_limit,
     io::{
         Action, AppEvent, Epoch, Grant, Level, Node, Nomination, NoteKind, OpId, Outcome, Request, StopReason,
     },
+    limit::check_limit,
     policy::OnPause,
     recipe::Recipe,
     rules::Rule,

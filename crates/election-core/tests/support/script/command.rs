@@ -148,6 +148,7 @@ impl Stage {
             }
             ["mode", mode] => self.mode(mode),
             ["drain", sites @ ..] => self.drain(sites),
+            ["ack"] => self.acknowledge(),
             ["request", kind, rest @ ..] => self.request(kind, rest),
             ["raise", "tokens", "above", token] => self.raise_tokens(token),
             ["foreign", "record", "of", name] => self.foreign_record(name),
@@ -174,6 +175,8 @@ impl Stage {
             "release_timeout" => policy.release_timeout = parse(value)?,
             "acquire_timeout" => policy.acquire_timeout = parse(value)?,
             "exclusion" => policy.exclusion = parse(value)?,
+            "max_exclusion" => policy.max_exclusion = parse(value)?,
+            "penalty_window" => policy.penalty_window = parse(value)?,
             "min_tenure" => policy.min_tenure = parse(value)?,
             "cooldown" => policy.cooldown = parse(value)?,
             "better_after" => policy.better_after = parse(value)?,
@@ -313,6 +316,15 @@ impl Stage {
         let sites: Result<_, _> = sites.iter().map(|site| SiteId::new(*site)).collect();
         let drained = sites.map_err(|e| e.to_string())?;
         self.order(&Control { drained, ..Control::default() })
+    }
+
+    fn acknowledge(&mut self) -> Result<(), String> {
+        let path = self.paths.elected();
+        let node = self.zk.get(&path).ok_or("nothing is decided")?;
+        let elected = Elected::decode(&path, &node.data).map_err(|e| e.to_string())?;
+        let (next, _) = engine::acknowledge(&elected).ok_or("nothing to acknowledge")?;
+        let data = next.encode(&path).map_err(|e| e.to_string())?;
+        self.admin(|zk, now| zk.set(now, &path, data, None))
     }
 
     fn order(&mut self, control: &Control) -> Result<(), String> {

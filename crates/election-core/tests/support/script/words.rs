@@ -1,6 +1,6 @@
 //! What is written down, in words that a person reads.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use election_core::{
     engine::{Outcome, Recipe, Request},
@@ -95,6 +95,11 @@ fn decision(elected: &Elected) -> String {
     if !elected.exclusions.is_empty() {
         let out: Vec<_> = elected.exclusions.iter().map(|e| e.member.as_str()).collect();
         let _ = write!(text, "; excluded: {}", out.join(", "));
+    }
+    let count = |member: &_| elected.failures.iter().filter(|f| f.member == *member).count();
+    let again: BTreeSet<_> = elected.failures.iter().map(|f| &f.member).filter(|m| count(m) > 1).collect();
+    for member in again {
+        let _ = write!(text, "; {member} failed {} times", count(member));
     }
     if let Some(request) = &elected.request {
         let _ = write!(text, "; for {request}");

@@ -86,6 +86,7 @@ impl Sim {
             }
             Fault::Mode => self.change_mode(),
             Fault::Drain => self.drain(),
+            Fault::Ack => self.acknowledge(),
             Fault::DeleteBallot => {
                 let ballot = self.hosts[host].process.as_ref().and_then(|p| p.engine.ballot());
                 if let Some(ballot) = ballot {

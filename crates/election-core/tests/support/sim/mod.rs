@@ -110,6 +110,8 @@ pub(crate) struct Summary {
     pub(crate) stand_ins: u64,
     pub(crate) raised: u64,
     pub(crate) obeyed: u64,
+    pub(crate) penalties: u64,
+    pub(crate) acknowledged: u64,
     pub(crate) operations: u64,
 }
 

@@ -235,6 +235,18 @@ impl Sim {
         self.write(&path, Some(data));
     }
 
+    /// What is remembered of takeovers and failures is forgotten.
+    pub(super) fn acknowledge(&mut self) {
+        let path = self.paths.elected();
+        let Some((elected, _)) = self.read::<Elected>(&path) else { return };
+        let Some((next, _)) = engine::acknowledge(&elected) else { return };
+        let held = engine::held_until(&self.settings.policy, &elected, self.unix_ms());
+        self.summary.acknowledged += u64::from(held.is_some());
+        let Ok(data) = next.encode(&path) else { return };
+        self.trace.line(self.now, || format!("    operator: acknowledges, held until {held:?}"));
+        self.write(&path, Some(data));
+    }
+
     pub(super) fn change_mode(&mut self) {
         let mode = [Mode::Auto, Mode::Manual, Mode::Observe][self.rng.usize(0..3)];
         let mut control = Control { mode, ..Control::default() };

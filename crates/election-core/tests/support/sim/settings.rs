@@ -56,10 +56,12 @@ pub(crate) enum Fault {
     Abdicate,
     Hold,
     Resize,
+    /// An operator has looked at what went wrong.
+    Ack,
 }
 
 impl Fault {
-    const ALL: [Self; 36] = [
+    const ALL: [Self; 37] = [
         Self::Crash,
         Self::CrashSite,
         Self::Leave,
@@ -96,6 +98,7 @@ impl Fault {
         Self::Abdicate,
         Self::Hold,
         Self::Resize,
+        Self::Ack,
     ];
 
     /// Whether two may act for a moment after it, by design: the place of a living
@@ -121,6 +124,7 @@ impl Fault {
                 | Self::SpoilRequest
                 | Self::SpoilElected
                 | Self::RaiseTokens
+                | Self::Ack
         )
     }
 }
@@ -243,6 +247,7 @@ impl Settings {
         let max_pause = rng.bool().then(|| ms(rng.u64(1000..20_000)));
         let fast = rng.f64() < 0.3;
         let several = kind == Kind::Elector && rng.bool();
+        let exclusion = ms(rng.u64(3000..30_000));
         let policy = Policy {
             slots: if several { rng.usize(2..4) } else { 1 },
             on_pause: if keep { OnPause::Keep { max_pause } } else { OnPause::Stop },
@@ -250,7 +255,9 @@ impl Settings {
             takeover_timeout: ms(rng.u64(1000..6000)),
             release_timeout: ms(rng.u64(1000..5000)),
             acquire_timeout: ms(rng.u64(800..4000)),
-            exclusion: ms(rng.u64(3000..30_000)),
+            exclusion,
+            max_exclusion: exclusion * rng.u32(1..5),
+            penalty_window: ms(if rng.bool() { rng.u64(1000..60_000) } else { 0 }),
             min_tenure: ms(rng.u64(500..8000)),
             cooldown: ms(rng.u64(500..8000)),
             max_takeovers: TakeoverLimit { count: rng.u32(2..9), within: ms(rng.u64(8000..40_000)) },

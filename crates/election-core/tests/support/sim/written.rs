@@ -23,9 +23,11 @@ impl Sim {
             }
             self.summary.resized += u64::from(elected.cause == Cause::SlotsChanged);
             self.check_suspicion(&elected);
+            self.summary.penalties +=
+                u64::from(elected.exclusions.iter().any(|e| e.reason.contains("(failure ")));
             self.summary.excluded += elected.exclusions.len() as u64;
             self.summary.successions += u64::from(elected.sentence.contains("being first in line"));
-            let span = u64::try_from(self.settings.policy.exclusion.as_millis()).unwrap_or(u64::MAX);
+            let span = u64::try_from(self.settings.policy.max_exclusion.as_millis()).unwrap_or(u64::MAX);
             let verdict = self
                 .checks
                 .decisions

@@ -1,0 +1,26 @@
+//! An operator has looked at what went wrong: takeovers and failures are forgotten.
+
+use crate::record::{Elected, Failure};
+
+/// What an acknowledgement forgets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Released {
+    /// When takeovers that nobody ordered happened lately, in milliseconds since the Unix epoch.
+    pub takeovers: Vec<u64>,
+    /// The failures of members.
+    pub failures: Vec<Failure>,
+}
+
+/// The decision without what is remembered against members and against moving, and what that
+/// was; `None` if nothing is.
+///
+/// It stays the same term, and whoever leads leads on. Exclusions that are in force run out by
+/// themselves: one can be part of taking a place by force.
+pub fn acknowledge(elected: &Elected) -> Option<(Elected, Released)> {
+    let mut next = elected.clone();
+    let released = Released {
+        takeovers: std::mem::take(&mut next.attempts),
+        failures: std::mem::take(&mut next.failures),
+    };
+    (released != Released::default()).then_some((next, released))
+}

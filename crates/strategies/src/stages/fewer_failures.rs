@@ -1,0 +1,88 @@
+use election_core::{record::MemberRecord, strategy::Round};
+
+use crate::{
+    stage::{Comparison, Standing},
+    words,
+};
+
+/// After a failure: who has failed less often lately goes first.
+///
+/// By the member's id, so that whoever is restarted after a failure is not at once as good
+/// as others. How long failures are remembered is the engine's to decide
+/// (`election_core::engine::Policy::penalty_window`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FewerFailures;
+
+impl FewerFailures {
+    /// The name of the stage.
+    pub const NAME: &'static str = "fewer-failures";
+
+    fn failures<'a>(candidate: &'a MemberRecord, round: &Round<'a>) -> impl Iterator<Item = &'a str> {
+        let counts = round.cause.is_failure();
+        let all = round.trouble.failures.iter().filter(move |_| counts);
+        all.filter(|failure| failure.member == candidate.member).map(|failure| failure.cause.as_str())
+    }
+}
+
+impl Comparison for FewerFailures {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
+        i64::try_from(Self::failures(candidate, round).count()).unwrap_or(i64::MAX)
+    }
+
+    fn reason(&self, candidate: &MemberRecord, _: Standing, round: &Round<'_>) -> String {
+        let count = Self::failures(candidate, round).count();
+        let last =
+            Self::failures(candidate, round).last().map(|cause| words::quote(&cause.replace(',', " ")));
+        match (count, last) {
+            (0, _) | (_, None) => "has not failed lately".to_owned(),
+            (1, Some(last)) => format!("has failed once lately ({last})"),
+            (count, Some(last)) => format!("has failed {count} times lately (at last {last})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use election_core::record::{Cause, Failure};
+
+    use super::*;
+    use crate::{
+        Pipeline,
+        support::{NOW_MS, View, member, order},
+    };
+
+    fn view(cause: Cause) -> View {
+        let members = [member("e-1", "east", 7), member("e-2", "east", 2), member("w-1", "west", 3)];
+        let mut view = View { cause, ..View::of(members) };
+        let failure = |id: &str, cause: &str| Failure {
+            member: id.parse().unwrap(),
+            at_ms: NOW_MS,
+            cause: cause.to_owned(),
+        };
+        view.trouble.failures =
+            vec![failure("e-1", "resigned"), failure("e-2", "unhealthy"), failure("e-1", "takeover-failed")];
+        view
+    }
+
+    /// That e-1 has another ballot by now does not help it.
+    #[test]
+    fn who_has_failed_more_often_comes_later_after_a_failure_and_only_then() {
+        for cause in Cause::ALL {
+            let expected = if cause.is_failure() {
+                [
+                    "w-1: has not failed lately",
+                    "e-2: has failed once lately (unhealthy)",
+                    "e-1: has failed 2 times lately (at last takeover-failed)",
+                ]
+            } else {
+                ["e-1: first by member id", "e-2: second by member id", "w-1: third by member id"]
+            };
+            let got = order(&Pipeline::new().compare(FewerFailures), &view(cause));
+            assert_eq!(got, expected, "{cause}");
+        }
+    }
+}
