@@ -106,7 +106,7 @@ pub(super) async fn snapshots(
 }
 
 /// All that is worth knowing of why leadership is where it is.
-fn describe(explained: &Explained) -> String {
+pub(super) fn describe(explained: &Explained) -> String {
     let decides = match (&explained.elector, explained.recipe) {
         (Some(elector), _) => format!("{elector} decides"),
         (None, "elector") => "nobody decides".to_owned(),

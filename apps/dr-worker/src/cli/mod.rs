@@ -8,6 +8,8 @@ mod control;
 mod dev;
 mod election;
 mod explain;
+#[cfg(test)]
+mod explain_tests;
 mod gather;
 mod history;
 mod list;

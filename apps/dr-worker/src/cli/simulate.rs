@@ -86,7 +86,7 @@ async fn play(
     }
 }
 
-fn describe(simulated: &Simulated) -> String {
+pub(super) fn describe(simulated: &Simulated) -> String {
     let WhatIf { without_sites, without, set } = &simulated.if_;
     let sites = without_sites.iter().map(|site| format!("without site {site}"));
     let members = without.iter().map(|member| format!("without {member}"));

@@ -58,6 +58,8 @@ pub struct SimulatedSlot {
     pub unchanged: bool,
     /// Who leads now, or is about to.
     pub leads: Option<Who>,
+    /// What is going to be decided as it is.
+    pub otherwise: Option<Proposed>,
     /// Who would lead at once.
     pub would_lead: Option<Who>,
     /// In one sentence.
@@ -212,6 +214,7 @@ impl Simulated {
             slot: 0,
             unchanged,
             leads: before.map(who),
+            otherwise: None,
             would_lead: after.map(who),
             sentence,
             decisions: Vec::new(),
@@ -239,11 +242,12 @@ impl SimulatedSlot {
             member: named.member.clone(),
             site: named.site.clone(),
         };
-        let Prospect { slot, before, played, leads, later, obstacles, unchanged } = prospect;
+        let Prospect { slot, before, otherwise, played, leads, later, obstacles, unchanged } = prospect;
         Self {
             slot,
             unchanged,
             leads: before.as_ref().map(who),
+            otherwise: otherwise.map(Proposed::from),
             would_lead: leads.as_ref().map(who),
             sentence,
             decisions: played.into_iter().map(Decision::from).collect(),
@@ -255,7 +259,7 @@ impl SimulatedSlot {
 }
 
 fn sentence(prospect: &Prospect) -> String {
-    let Prospect { before, played, leads, later, obstacles, unchanged, .. } = prospect;
+    let Prospect { before, otherwise, played, leads, later, obstacles, unchanged, .. } = prospect;
     let whoever = |named: &election_core::record::Named| format!("{} of site {}", named.member, named.site);
     let blocked = || obstacles.first().map_or_else(String::new, |o| format!(": {}", o.sentence));
     let at_once = match (played.last(), leads, before) {
@@ -263,7 +267,12 @@ fn sentence(prospect: &Prospect) -> String {
         (_, Some(named), _) if *unchanged => format!("nothing would change: {} leads on", whoever(named)),
         (Some(last), Some(_), _) => last.sentence.clone(),
         (_, None, _) => format!("nobody would lead{}", blocked()),
-        (None, Some(named), _) => format!("{} leads on at first", whoever(named)),
+        (None, Some(named), _) => {
+            let gives_way = otherwise.as_ref().and_then(|o| o.named.as_ref()).filter(|n| *n != named);
+            let no_more = gives_way.map(|n| format!(", and does not make room for {} any more", whoever(n)));
+            let no_more = no_more.filter(|_| later.is_none()).unwrap_or_default();
+            format!("{} leads on{no_more}", whoever(named))
+        }
     };
     let news = later.as_ref().and_then(|l| l.named.as_ref()).filter(|n| Some(*n) != leads.as_ref());
     match news {

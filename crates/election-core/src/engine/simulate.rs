@@ -36,6 +36,8 @@ pub struct Prospect {
     pub slot: usize,
     /// Who leads now, or is about to.
     pub before: Option<Named>,
+    /// What is going to be decided about it as it is, sooner or later.
+    pub otherwise: Option<Proposal>,
     /// What would be decided about it at once, in order.
     pub played: Vec<Played>,
     /// Who would lead then.
@@ -101,13 +103,15 @@ pub fn simulate(
         let after = end.slots.get(slot);
         let leads = changed.leads(slot);
         let later = after.and_then(|s| s.proposal.clone());
-        let was_to_come = before.and_then(|s| s.proposal.as_ref()).and_then(|p| p.named.as_ref());
+        let otherwise = before.and_then(|s| s.proposal.clone());
+        let was_to_come = otherwise.as_ref().and_then(|p| p.named.as_ref());
         let is_to_come = later.as_ref().and_then(|p| p.named.as_ref());
         let before = seen.leads(slot);
         Prospect {
             slot,
             unchanged: played.is_empty() && before == leads && was_to_come == is_to_come,
             before,
+            otherwise,
             played,
             leads,
             later,

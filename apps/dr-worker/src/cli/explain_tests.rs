@@ -1,0 +1,106 @@
+//! The examples of docs/explain.md are what is printed.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use election_core::{
+    engine::Policy,
+    record::Elected,
+    shell::{Office, Snapshot},
+    strategy::Strategy,
+};
+use serde_json::json;
+
+use super::{explain, simulate};
+use crate::{
+    config::{OperatorConfig, Sources},
+    view::{Explained, Simulated, Skipped, WhatIf},
+};
+
+const GUIDE: &str = include_str!("../../../../docs/explain.md");
+
+/// 2026-11-05T14:30:00Z.
+const NOW_MS: u64 = 1_793_889_000_000;
+const MINUTE: u64 = 60_000;
+
+/// west-1 leads for twenty minutes, since east was lost; east has come back.
+fn after_an_outage() -> Snapshot {
+    let ballot = |number: u32| format!("x-{number:010}");
+    let named = |member: &str, site: &str, number| json!({ "member": member, "site": site, "ballot": ballot(number) });
+    let member = |member: &str, site: &str, number| {
+        let mut record = named(member, site, number);
+        (record["v"], record["reads"]) = (json!(1), json!(2));
+        record
+    };
+    let mut sick = member("east-2", "east", 8);
+    sick["health"] = json!({ "state": "unhealthy", "reason": "the disk is full" });
+    let members =
+        [member("west-1", "west", 3), member("west-2", "west", 4), member("east-1", "east", 7), sick];
+    let elected: Elected = serde_json::from_value(json!({
+        "v": 2, "term": 2, "slots": [named("west-1", "west", 3)], "cause": "leader-lost",
+        "succession": [named("east-1", "east", 7), named("west-2", "west", 4)],
+        "sentence": "east-1 vanished: west-1 of site west leads, being first in line",
+        "decided_by": "west-1", "decided_at_ms": NOW_MS - 20 * MINUTE, "attempts": [NOW_MS - 20 * MINUTE],
+        "previous": named("east-1", "east", 1),
+    }))
+    .unwrap();
+    let mut office = named("west-1", "west", 3);
+    (office["v"], office["term"], office["status"]) = (json!(1), json!(2), json!("READY"));
+    (office["since_ms"], office["ready_ms"]) = (json!(NOW_MS - 20 * MINUTE), json!(NOW_MS - 20 * MINUTE));
+    let record = serde_json::from_value(office).unwrap();
+    let members: Vec<_> = members.into_iter().map(|m| serde_json::from_value(m).unwrap()).collect();
+    Snapshot {
+        lowest: Some(serde_json::from_value(json!(ballot(3))).unwrap()),
+        members,
+        elected: Some((elected, 1)),
+        offices: vec![Some(Office { record, version: 1, czxid: 1 })],
+        ..Snapshot::default()
+    }
+}
+
+fn policies(more: &[&str]) -> OperatorConfig {
+    let sets = ["zookeeper.connect=zk1:2181", "policy.sites=[\"east\", \"west\"]", "policy.failback=auto"];
+    let sets = sets.iter().chain(more).map(|set| (*set).to_owned()).collect();
+    OperatorConfig::load(&Sources { sets, ..Sources::default() }).unwrap()
+}
+
+fn plain(text: &str) -> String {
+    let plain = anstream::adapter::strip_str(text).to_string();
+    plain.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// What stands under this command in the guide.
+#[track_caller]
+fn assert_in_guide(command: &str, text: &str) {
+    let expected = format!("```console\n$ {command}\n{}\n```", plain(text));
+    assert!(GUIDE.contains(&expected), "docs/explain.md should have:\n{expected}");
+}
+
+fn imagine(what_if: WhatIf, more: &[&str]) -> Simulated {
+    let (now, then) = (policies(&[]), policies(more));
+    let of = |config: &OperatorConfig| (config.engine_of("orders"), config.policy_of("orders").strategy());
+    let ((policy, strategy), (policy_then, strategy_then)) = (of(&now), of(&then));
+    let now: (&Policy, &dyn Strategy) = (&policy, &*strategy);
+    Simulated::new("orders", &after_an_outage(), what_if, now, (&policy_then, &*strategy_then), NOW_MS)
+}
+
+#[test]
+fn the_example_of_explain_is_what_is_printed() {
+    let config = policies(&[]);
+    let (policy, strategy) = (config.engine_of("orders"), config.policy_of("orders").strategy());
+    let mut explained = Explained::new("orders", &after_an_outage(), &policy, &*strategy, NOW_MS);
+    assert!(!explained.other_line);
+    explained.skipped =
+        Some(Skipped { reason: "better-after".to_owned(), sentence: explained.next.sentence.clone() });
+    assert_in_guide("dr-worker explain", &explain::describe(&explained));
+}
+
+#[test]
+fn the_examples_of_simulate_are_what_is_printed() {
+    let west = WhatIf { without_sites: vec!["west".parse().unwrap()], ..WhatIf::default() };
+    let lost = imagine(west, &[]);
+    assert_in_guide("dr-worker simulate --without-site west", &simulate::describe(&lost));
+    let set = "policy.failback=manual";
+    let stays = imagine(WhatIf { set: vec![set.to_owned()], ..WhatIf::default() }, &[set]);
+    assert_in_guide("dr-worker simulate --set policy.failback=manual", &simulate::describe(&stays));
+    let spare = WhatIf { without: vec!["west-2".parse().unwrap()], ..WhatIf::default() };
+    assert_in_guide("dr-worker simulate --without west-2", &simulate::describe(&imagine(spare, &[])));
+}
