@@ -167,3 +167,29 @@ fn a_hold_ends_when_an_operator_acknowledges_it() {
     assert_eq!(again["held"], json!(false));
     assert_eq!(stage.json(&["list"])["elected"]["failures"], json!([]));
 }
+
+/// An operator calls it off that leadership goes back, and lets it go.
+#[test]
+fn a_leader_that_is_told_to_stay_is_not_followed_by_a_better_one() {
+    let quick =
+        ["policy.failback=auto", "policy.failback_after=2s", "policy.min_tenure=0s", "policy.cooldown=0s"];
+    let stage = Stage::new("/stay");
+    let west = stage.worker("west-1", "west", &quick);
+    until("west-1 leads", || leads(&west));
+    let told = stage.operator(&["stay"]);
+    assert_eq!(told.stdout, "orders: west-1 stays until the next change of leader\n", "{}", told.stderr);
+    let east = stage.worker("east-1", "east", &quick);
+    until("the elector says so", || {
+        let text = stage.operator(&["explain"]).stdout;
+        text.contains("stays by an operator's order")
+    });
+    assert!(leads(&west));
+    assert_eq!(stage.json(&["list"])["stay"], json!([1]));
+    stage.operator(&["stay", "--clear"]).assert(0, &[]);
+    until("east-1 leads", || leads(&east));
+    // The change of leader ends it by itself.
+    let told = stage.json(&["stay", "--job", "orders"]);
+    assert_eq!(told, json!({ "election": "orders", "members": ["east-1"], "terms": [2] }));
+    stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
+    until("east-1 leads again", || leads(&east));
+}

@@ -3,6 +3,7 @@
 #![cfg_attr(not(feature = "shell"), doc = "Leader election as a deterministic engine.")]
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 pub mod engine;
 pub mod ids;
 pub mod paths;

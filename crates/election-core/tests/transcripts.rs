@@ -89,6 +89,7 @@ macro_rules! transcripts {
 }
 
 transcripts! {
+    failback_window,
     first_election,
     penalties,
     planned_switchover,

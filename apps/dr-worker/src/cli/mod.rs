@@ -16,6 +16,7 @@ mod list;
 mod output;
 mod request;
 mod simulate;
+mod stay;
 mod tokens;
 
 use std::{panic, path::PathBuf};
@@ -94,6 +95,9 @@ enum Verb {
     Pause(control::JobArguments),
     /// End a pause: back to the mode that it found.
     Resume(control::JobArguments),
+    /// Call off that leadership moves by itself to somebody better, such as back to the preferred
+    /// site, until the next change of leader.
+    Stay(stay::StayArguments),
     /// Say that you have looked at what went wrong: ends a hold after too many takeovers, and
     /// forgets which members have failed.
     Ack(control::JobArguments),
@@ -189,6 +193,7 @@ fn dispatch(arguments: &Arguments) -> Result<(), Error> {
         Verb::Mode(mode) => block_on(control::mode(mode, &global.sources(), global.output)),
         Verb::Pause(job) => block_on(control::pause(job, &global.sources(), global.output)),
         Verb::Resume(job) => block_on(control::resume(job, &global.sources(), global.output)),
+        Verb::Stay(stay) => block_on(stay::stay(stay, &global.sources(), global.output)),
         Verb::Ack(job) => block_on(ack::ack(job, &global.sources(), global.output)),
         Verb::History(history) => block_on(history::run(history, &global.sources(), global.output)),
         Verb::Explain(explain) => block_on(explain::run(explain, &global.sources(), global.output)),

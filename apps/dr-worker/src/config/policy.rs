@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use election_core::{SiteId, engine::Policy, record::MAX_SLOTS, strategy::Strategy};
+use election_core::{SiteId, calendar::Windows, engine::Policy, record::MAX_SLOTS, strategy::Strategy};
 use strategies::{
     PolicySpec, Rules,
     spec::{Inputs, Needs, Value},
@@ -19,6 +19,8 @@ pub struct PolicyConfig {
     pub failback: Failback,
     /// For how long a better member must have been there before it does.
     pub failback_after: Duration,
+    /// When it may return.
+    pub failback_windows: Windows,
     /// The least time in office before a move that nothing forces.
     pub min_tenure: Duration,
     /// The quiet time after a failover.
@@ -119,6 +121,7 @@ impl Default for PolicyConfig {
             on_leader_failure: OnLeaderFailure::OtherSite,
             failback: Failback::Manual,
             failback_after: seconds(600),
+            failback_windows: Windows::default(),
             min_tenure: seconds(60),
             cooldown: seconds(30),
             max_takeovers: TakeoverLimit { count: 5, within: seconds(600) },
@@ -218,6 +221,7 @@ impl PolicyConfig {
                 within: self.max_takeovers.within,
             },
             better_after: self.failback_after,
+            failback_windows: self.failback_windows.clone(),
             fenced,
             fast_failover: self.fast_failover,
             suspect_after: self.suspect_after,
@@ -250,6 +254,7 @@ impl PolicyConfig {
             sites,
             on_leader_failure: section.or("on_leader_failure", base.on_leader_failure),
             failback: section.or("failback", base.failback),
+            failback_windows: read_windows(section, &base.failback_windows),
             failback_after: section.duration("failback_after", base.failback_after, any.clone()),
             min_tenure: section.duration("min_tenure", base.min_tenure, any.clone()),
             cooldown: section.duration("cooldown", base.cooldown, any.clone()),
@@ -292,7 +297,6 @@ impl PolicyConfig {
             let message = "the leaders of several slots are not balanced; spread = \"sites\" spreads them over the sites";
             section.problem("balance", message);
         }
-        section.not_yet(&["failback_windows"]);
         policy
     }
 
@@ -333,4 +337,14 @@ impl PolicyConfig {
             Err(error) => error.iter().for_each(|wrong| section.problem_within(&wrong.path, &wrong.message)),
         }
     }
+}
+
+/// The hours in which leadership may return; `base` if the key is not set.
+fn read_windows(section: &mut Section<'_>, base: &Windows) -> Windows {
+    let usual = base.texts().map(str::to_owned).collect();
+    let texts: Vec<String> = section.or("failback_windows", usual);
+    Windows::read(&texts).unwrap_or_else(|error| {
+        section.problem("failback_windows", error.to_string());
+        Windows::default()
+    })
 }

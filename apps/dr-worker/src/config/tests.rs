@@ -245,7 +245,11 @@ fn unknown_keys_are_refused_wherever_they_stand() {
 #[test]
 fn what_this_version_cannot_do_is_refused_not_ignored() {
     for (key, value, part) in [
-        ("policy.failback_windows", "[]", "not supported by this version"),
+        (
+            "policy.failback_windows",
+            "['Sit 02:00-04:00']",
+            "\"Sit 02:00-04:00\" has a day that there is not; valid are",
+        ),
         ("zookeeper.tls", "{ ca_file = \"x\" }", "not supported by this version"),
         ("http.token_file", "x", "not supported by this version"),
     ] {

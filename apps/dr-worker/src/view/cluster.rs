@@ -46,6 +46,8 @@ pub struct Cluster {
     pub preferred_site: Option<SiteId>,
     /// The operators' order of sites, if it is not the configured one.
     pub site_order: Vec<SiteId>,
+    /// Terms whose leader an operator told to stay.
+    pub stay: Vec<u64>,
     /// The operators' requests that are kept, oldest first.
     pub requests: Vec<OpenRequest>,
     /// Znodes that can't be used.
@@ -269,7 +271,7 @@ impl Cluster {
             let waiting = members.iter_mut().filter(|m: &&mut Member| m.role == MemberRole::Standby);
             waiting.zip(1..).for_each(|(member, place)| member.next = Some(place));
         }
-        let Control { mode, drained, preferred_site, site_order, .. } = snapshot.control.clone();
+        let Control { mode, drained, preferred_site, site_order, stay, .. } = snapshot.control.clone();
         Self {
             election: election.to_owned(),
             root: root.to_owned(),
@@ -285,6 +287,7 @@ impl Cluster {
             drained,
             preferred_site,
             site_order,
+            stay,
             requests: snapshot.requests.into_iter().map(|(id, r)| OpenRequest::new(id, r)).collect(),
             unreadable: snapshot.unreadable.into_iter().map(Unreadable::from).collect(),
         }

@@ -18,6 +18,7 @@ use super::{
     watchdog::{Phase, Watchdog},
 };
 use crate::{
+    calendar::Windows,
     ids::{Ballot, MemberId},
     record::{
         Cause, Control, Current, Elected, MAX_SLOTS, MemberRecord, Mode, NEWEST, Named, RecordError, Request,
@@ -311,6 +312,7 @@ impl<'a> Looker<'a> {
         let notebook = Notebook::default();
         if without >= Without::Waits {
             policy.cooldown = Duration::ZERO;
+            policy.failback_windows = Windows::default();
             // Who is better must be known for it to have been better for long.
             if let Ok(facts) = self.facts(&policy, &view, &notebook) {
                 facts.look_at_either(slot, &mut watchdog);
@@ -418,6 +420,10 @@ impl<'a> Looker<'a> {
                 "cooldown" => format!(
                     "after a change that nobody ordered, leadership stays where it is for {:?}",
                     policy.cooldown
+                ),
+                "failback-window" => format!(
+                    "leadership moves by itself to another site only within failback_windows ({})",
+                    policy.failback_windows.texts().collect::<Vec<_>>().join("; ")
                 ),
                 other => format!("{other} is not over"),
             };

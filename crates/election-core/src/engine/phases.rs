@@ -4,15 +4,19 @@
 use std::time::Duration;
 
 use super::{
-    decision::nobody,
+    decision::{ms, nobody},
     elector::{At, Facts, Verdict, loud, quiet},
     rules::Rule,
     watchdog::{Phase, Watchdog},
 };
 use crate::{
+    calendar::utc,
     record::{Cause, Current, Named, Status},
     strategy::{Ranking, Refused},
 };
+
+/// Announcements are to the minute.
+const MINUTE_MS: u64 = 60_000;
 
 impl Facts<'_> {
     /// The one who is named is there, and takes its way into office.
@@ -101,21 +105,39 @@ impl Facts<'_> {
         let since_failover = at.elected.attempts.last().map(|at| self.now.unix_ms.saturating_sub(*at));
         let cooldown = since_failover
             .map_or(Duration::ZERO, |ago| self.policy.cooldown.saturating_sub(Duration::from_millis(ago)));
+        if self.control.stay.contains(&at.term) {
+            let sentence = format!(
+                "{} leads, and stays by an operator's order until the next change of leader; {} would be better",
+                current.member, better.named.member
+            );
+            return self.refresh(at.elected, at.meta, quiet("stay", sentence));
+        }
         let waits = [
             ("better-after", self.policy.better_after.saturating_sub(so_far)),
             ("min-tenure", self.policy.min_tenure.saturating_sub(tenure)),
             ("cooldown", cooldown),
         ];
+        let moves_at = self.moves_at(named, &better.named, waits.iter().map(|(_, wait)| *wait).max());
+        let closed = Duration::from_millis(moves_at.saturating_sub(self.now.unix_ms));
+        // Before the other waits are over nobody can say that it is the window that is missing.
+        let longest_wait = waits.iter().map(|(_, wait)| *wait).max().unwrap_or_default();
+        let window = if closed > longest_wait { closed } else { Duration::ZERO };
+        let waits = [waits[0], waits[1], waits[2], ("failback-window", window)];
         if let Some(notebook) = self.notebook {
             notebook.waits(waits);
         }
         let longest = waits.into_iter().max_by_key(|(_, wait)| *wait).filter(|(_, wait)| !wait.is_zero());
         if let Some((reason, wait)) = longest {
             watchdog.wake_at(self.now.time + wait);
-            let sentence = format!(
-                "{} leads; {} would be better ({reason} is not over)",
-                current.member, better.named.member
-            );
+            let mut sentence = format!("{} leads; {} would be better", current.member, better.named.member);
+            match reason {
+                "failback-window" => sentence.push_str(" (outside of failback_windows)"),
+                reason => sentence.push_str(&format!(" ({reason} is not over)")),
+            }
+            if better.named.site != named.site {
+                let when = utc(moves_at.div_ceil(MINUTE_MS).saturating_mul(MINUTE_MS));
+                sentence.push_str(&format!("; to site {} at {when} unless that changes", better.named.site));
+            }
             return self.refresh(at.elected, at.meta, quiet(reason, sentence));
         }
         if let Some(why) = self.holds(&named.ballot) {
@@ -130,6 +152,13 @@ impl Facts<'_> {
             }
             decided => self.write(decided, Some(at.meta), watchdog),
         }
+    }
+
+    /// When whoever leads would be followed by one that is better, in milliseconds since the Unix
+    /// epoch, if it stays the better one: to another site within a window only.
+    fn moves_at(&self, named: &Named, better: &Named, wait: Option<Duration>) -> u64 {
+        let ready = self.now.unix_ms.saturating_add(ms(wait.unwrap_or_default()));
+        if better.site == named.site { ready } else { self.policy.failback_windows.open_from(ready) }
     }
 
     /// An operator or the configuration says that whoever leads is not to. It hands over to

@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use crate::calendar::Windows;
+
 /// How an election behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -35,6 +37,8 @@ pub struct Policy {
     /// How long somebody else must have been better, without a break, before
     /// leadership moves by itself.
     pub better_after: Duration,
+    /// When leadership may move by itself to another site; at any time if there are none.
+    pub failback_windows: Windows,
     /// How long the very first decision waits when the strategy says that
     /// somebody better may be about to join.
     pub startup_wait: Duration,
@@ -73,6 +77,7 @@ impl Default for Policy {
             cooldown: Duration::from_secs(30),
             max_takeovers: TakeoverLimit { count: 5, within: Duration::from_secs(600) },
             better_after: Duration::from_secs(600),
+            failback_windows: Windows::default(),
             startup_wait: Duration::from_secs(5),
             history_kept: 200,
             fenced: false,

@@ -25,6 +25,10 @@ pub struct Control {
     /// The mode in which a pause found the election, and which its end restores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_in: Option<Mode>,
+    /// Terms whose leader is not to be followed by somebody better: until the next change of
+    /// leader, that is. A slot counts by the term in which it was decided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stay: Vec<u64>,
     /// Who gave the latest order.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub changed_by: String,
@@ -47,6 +51,7 @@ impl Default for Control {
             preferred_site: None,
             site_order: Vec::new(),
             paused_in: None,
+            stay: Vec::new(),
             changed_by: String::new(),
             changed_at_ms: 0,
         }

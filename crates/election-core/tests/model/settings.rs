@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 pub(crate) use election_core::engine::Leftovers;
 use election_core::{
     MemberId, SiteId,
+    calendar::Windows,
     engine::{Config, OnPause, Policy, Profile, Recipe, Rule, TakeoverLimit},
     paths::Paths,
     record::{RequestKind, Target},
@@ -176,6 +177,7 @@ impl Setting {
             cooldown: Duration::ZERO,
             max_takeovers: TakeoverLimit { count: 50, within: Duration::from_secs(600) },
             better_after: Duration::from_secs(100 * 3600),
+            failback_windows: Windows::default(),
             startup_wait: Duration::ZERO,
             history_kept: 200,
             fenced: self.suspicion,

@@ -1,4 +1,4 @@
-use election_core::{record::MemberRecord, strategy::Round};
+use election_core::{calendar::utc, record::MemberRecord, strategy::Round};
 
 use crate::{stage::Filter, words};
 
@@ -26,7 +26,7 @@ impl Filter for NotExcluded {
             .filter(|e| e.ballot == candidate.ballot && e.until_ms > round.unix_ms)
             // Of several the one that ends last, whatever order they stand in.
             .max_by_key(|e| (e.until_ms, &e.reason))?;
-        let until = words::utc(exclusion.until_ms);
+        let until = utc(exclusion.until_ms);
         Some(match words::quote(&exclusion.reason) {
             reason if reason.is_empty() => format!("excluded until {until}"),
             reason => format!("excluded until {until}: {reason}"),
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn only_an_exclusion_of_this_ballot_that_has_not_ended_counts() {
-        let until = |ms| Some(format!("excluded until {}: takeover failed", words::utc(ms)));
+        let until = |ms| Some(format!("excluded until {}: takeover failed", utc(ms)));
         let cases = [
             (vec![], None),
             (vec![exclusion(1, NOW_MS + 1000)], until(NOW_MS + 1000)),

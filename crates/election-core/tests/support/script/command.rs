@@ -9,6 +9,7 @@ use std::{
 
 use election_core::{
     MemberId, SiteId,
+    calendar::Windows,
     engine::{
         self, AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, QueueFormat, Recipe,
         TakeoverLimit, Wish, fencing_token,
@@ -148,6 +149,11 @@ impl Stage {
             }
             ["mode", mode] => self.mode(mode),
             ["drain", sites @ ..] => self.drain(sites),
+            ["stay", terms @ ..] => {
+                let terms: Result<_, _> = terms.iter().map(|term| term.parse::<u64>()).collect();
+                let stay = terms.map_err(|e| e.to_string())?;
+                self.order(&Control { stay, ..Control::default() })
+            }
             ["ack"] => self.acknowledge(),
             ["request", kind, rest @ ..] => self.request(kind, rest),
             ["raise", "tokens", "above", token] => self.raise_tokens(token),
@@ -180,6 +186,9 @@ impl Stage {
             "min_tenure" => policy.min_tenure = parse(value)?,
             "cooldown" => policy.cooldown = parse(value)?,
             "better_after" => policy.better_after = parse(value)?,
+            "failback_windows" => {
+                policy.failback_windows = Windows::read(&[value]).map_err(|e| e.to_string())?;
+            }
             "startup_wait" => policy.startup_wait = parse(value)?,
             "history_kept" => policy.history_kept = value.parse().map_err(|_| "a number")?,
             "suspect_after" => {

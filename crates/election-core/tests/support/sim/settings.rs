@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use election_core::{
     SiteId,
+    calendar::Windows,
     engine::{Leftovers, OnPause, Policy, QueueFormat, Recipe, TakeoverLimit, Timing},
 };
 use fastrand::Rng;
@@ -247,6 +248,9 @@ impl Settings {
         let max_pause = rng.bool().then(|| ms(rng.u64(1000..20_000)));
         let fast = rng.f64() < 0.3;
         let several = kind == Kind::Elector && rng.bool();
+        // A run begins at 22:13:20 and mostly has no more than a few minutes.
+        let window: &[&str] = if rng.f64() < 0.3 { &["22:14-22:15"] } else { &[] };
+        let failback_windows = Windows::read(window).expect("a window");
         let exclusion = ms(rng.u64(3000..30_000));
         let policy = Policy {
             slots: if several { rng.usize(2..4) } else { 1 },
@@ -262,6 +266,7 @@ impl Settings {
             cooldown: ms(rng.u64(500..8000)),
             max_takeovers: TakeoverLimit { count: rng.u32(2..9), within: ms(rng.u64(8000..40_000)) },
             better_after: ms(if rng.bool() { rng.u64(1000..15_000) } else { 3_600_000 }),
+            failback_windows,
             startup_wait: ms(rng.u64(0..3000)),
             history_kept: rng.usize(1..30),
             fenced: true,

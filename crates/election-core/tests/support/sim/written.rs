@@ -3,7 +3,7 @@
 use election_core::record::{Cause, Current, Elected, Record, Request};
 
 use super::{Sim, faults, host, trace};
-use crate::invariants::exclusions_end;
+use crate::invariants::{elective_moves_in_windows, exclusions_end};
 
 impl Sim {
     pub(super) fn check_written(&mut self, path: &str) {
@@ -28,6 +28,7 @@ impl Sim {
             self.summary.excluded += elected.exclusions.len() as u64;
             self.summary.successions += u64::from(elected.sentence.contains("being first in line"));
             let span = u64::try_from(self.settings.policy.max_exclusion.as_millis()).unwrap_or(u64::MAX);
+            let windows = &self.settings.policy.failback_windows;
             let verdict = self
                 .checks
                 .decisions
@@ -36,6 +37,7 @@ impl Sim {
                 .and_then(|()| self.checks.tenures.decided(&elected))
                 .and_then(|()| self.checks.slots.decided(&elected))
                 .and_then(|()| self.checks.obeyed.decided(&elected))
+                .and_then(|()| elective_moves_in_windows::check(&elected, windows))
                 .and_then(|()| exclusions_end::check(&elected, unix_ms, span, 2 * faults::WALL_ERROR));
             self.require(verdict);
         } else if let Some(slot) = self.paths.slot_of(path) {
