@@ -4,20 +4,26 @@
 //! cargo xtask bench failover [-- [--runs N] [--driver zookeeper-client|zookeeper-async]]
 //! ```
 //!
+//! Where it may make network namespaces, it also cuts leaders' hosts off and measures how long fast failover
+//! takes; packets are dropped there, and nobody is told.
+//!
 //! Milliseconds of another machine mean little, so the same run also measures one write round trip of the
 //! ensemble, and gives every time in that unit too.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use e2e::{Cluster, Driver, JOB, Leader, SOON, Setup};
+use e2e::{Cluster, Driver, JOB, Leader, SOON, Setup, own_ensemble};
 use zk_session::{BootTime, CreateMode};
+use zk_testkit::Network;
 
 /// Round trips that the unit is taken from.
 const ROUND_TRIPS: usize = 500;
 const DEFAULT_RUNS: usize = 20;
 /// Of three servers on one machine with a tick of half a second.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
+/// Of what need not be waited for.
+const LONG_SESSION: Duration = Duration::from_secs(10);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -90,6 +96,7 @@ async fn measure(runs: usize, driver: Driver) {
     }
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
+    let cuts = if Network::available_or_skip() { cuts(runs, driver).await } else { Vec::new() };
 
     let median = unit.median();
     println!("unit: one write round trip of the ensemble, the median of {ROUND_TRIPS}");
@@ -100,6 +107,10 @@ async fn measure(runs: usize, driver: Driver) {
     let crashes = Times::of(crashes);
     crashes.print("crash failover, from SIGKILL", Some(median));
     crashes.less(SESSION_TIMEOUT).print("  beyond the session timeout", Some(median));
+    if !cuts.is_empty() {
+        let what = format!("host cut off, fast ({LONG_SESSION:?} session)");
+        Times::of(cuts).print(&what, Some(median));
+    }
     println!("session timeout {SESSION_TIMEOUT:?}, driver {driver}, {runs} runs each");
 }
 
@@ -145,6 +156,35 @@ async fn crash(cluster: &mut Cluster) -> Duration {
     cluster.worker(&old.member).start();
     cluster.standing_by(3).await;
     begun.duration_since(killed)
+}
+
+/// How long it takes from the cut until the job acts elsewhere, with fast failover as it is by default.
+async fn cuts(runs: usize, driver: Driver) -> Vec<Duration> {
+    let setup = Setup::new(driver)
+        .on_hosts()
+        .set("zookeeper.session_timeout", format!("{}s", LONG_SESSION.as_secs()))
+        .set("policy.max_takeovers.count", 1_000_000)
+        .set("policy.fast_failover", true)
+        // Who was cut off is to stand again in the next run.
+        .set("policy.exclusion", "1s");
+    let ensemble = own_ensemble(|builder| builder.in_namespaces(true)).await;
+    let mut cluster = Cluster::on(ensemble, setup).await;
+    let leader = cluster.settled().await;
+    cluster.acts(leader.token).await;
+    let mut all = Vec::new();
+    for run in 1..=runs {
+        let old = cluster.leader().await.expect("a leader");
+        let cut = BootTime::now();
+        cluster.worker(&old.member).cut_off();
+        let took = next_acts(&mut cluster, &old).await.duration_since(cut);
+        eprintln!("host cut off {run}/{runs}: {}", ms(took));
+        cluster.worker(&old.member).plug_in();
+        cluster.standing_by(3).await;
+        all.push(took);
+    }
+    // Where the old one acted on, its resource would have refused it: one at a time is not promised here.
+    cluster.end().await;
+    all
 }
 
 async fn next_acts(cluster: &mut Cluster, old: &Leader) -> BootTime {

@@ -30,6 +30,7 @@ pub struct Worker {
     host: Option<Host>,
     process: Option<Child>,
     is_frozen: bool,
+    is_cut_off: bool,
 }
 
 impl Worker {
@@ -51,6 +52,7 @@ impl Worker {
             host: None,
             process: None,
             is_frozen: false,
+            is_cut_off: false,
         }
     }
 
@@ -59,11 +61,33 @@ impl Worker {
         self
     }
 
-    /// Its host, whose cable can be pulled.
+    /// Pulls the cable of its host: nothing comes from there any more, and nobody is told.
     ///
     /// # Panics
-    /// If it has none of its own.
-    pub fn host(&self) -> &Host {
+    /// If it has no host of its own.
+    pub fn cut_off(&mut self) {
+        self.host().unplug().expect("a host that can be unplugged");
+        self.is_cut_off = true;
+    }
+
+    /// Loses all that comes from this other worker's host, or goes there; nothing else.
+    ///
+    /// # Panics
+    /// If one of them has no host of its own.
+    pub fn cut_off_from(&self, other: &Self) {
+        self.host().cut_from(&[other.host().ip()]).expect("hosts that can be cut off");
+    }
+
+    /// Puts the cable in again, and ends every cut that was made here.
+    ///
+    /// # Panics
+    /// If it has no host of its own.
+    pub fn plug_in(&mut self) {
+        self.host().heal().expect("a host that can be healed");
+        self.is_cut_off = false;
+    }
+
+    fn host(&self) -> &Host {
         self.host.as_ref().unwrap_or_else(|| panic!("{} has no host of its own", self.id))
     }
 
@@ -191,7 +215,7 @@ impl Worker {
         }
     }
 
-    /// What `/status` says; `None` while it does not run, is frozen, or does not answer.
+    /// What `/status` says; `None` while it does not run, is frozen or cut off, or does not answer.
     pub async fn status(&self) -> Option<Value> {
         let (_, body) = self.get("/status").await?;
         Some(serde_json::from_str(&body).unwrap_or_else(|e| panic!("/status of {}: {e}: {body}", self.id)))
@@ -204,10 +228,22 @@ impl Worker {
 
     /// An answer's code and body.
     pub async fn get(&self, path: &str) -> Option<(u16, String)> {
-        if self.process.is_none() || self.is_frozen {
+        if self.process.is_none() || self.is_frozen || self.is_cut_off {
             return None;
         }
         http::get(self.http, path).await.ok()
+    }
+
+    /// A counter in its metrics, the one of those whose labels contain this.
+    ///
+    /// # Panics
+    /// If it does not answer, or has none.
+    pub async fn counted(&self, counter: &str, label: &str) -> u64 {
+        let (_, text) = self.get("/metrics").await.unwrap_or_else(|| panic!("{} does not answer", self.id));
+        let start = format!("{counter}{{");
+        let found = text.lines().find(|line| line.starts_with(&start) && line.contains(label));
+        let value = found.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+        value.unwrap_or_else(|| panic!("{} has no {counter} with {label}: {text}", self.id))
     }
 
     fn log(&self) -> PathBuf {

@@ -3,12 +3,15 @@
 
 use std::time::Duration;
 
-use e2e::{Cluster, Driver, SOON, Setup, wait_for};
+use e2e::{Cluster, Driver, SOON, Setup, own_ensemble, wait_for};
 use zk_session::BootTime;
+use zk_testkit::Network;
 
 e2e::with_both_drivers!(
     a_lost_worker_is_replaced_before_its_session_ends,
     where_the_job_is_not_fenced_the_session_ends_first,
+    the_late_writes_of_a_host_that_was_cut_off_are_refused,
+    a_leader_that_one_site_alone_does_not_reach_stays,
 );
 
 /// As long as these servers grant, so that who waits for it is told from who does not.
@@ -24,11 +27,12 @@ fn setup(driver: Driver) -> Setup {
         .set("policy.suspect_after", "400ms")
 }
 
-/// Waits until the elector has all three in its records, so that each can be a witness.
-async fn all_stand(cluster: &Cluster) {
-    wait_for("three members", SOON, async || {
+/// Waits until the elector has all in its records, so that each can be a witness.
+async fn all_stand(cluster: &mut Cluster) {
+    let workers = cluster.workers().len();
+    wait_for("all members", SOON, async || {
         let names = cluster.znodes().await.children("orders/nodes").await.unwrap_or_default();
-        if names.len() == 3 { Ok(()) } else { Err(format!("{names:?}")) }
+        if names.len() == workers { Ok(()) } else { Err(format!("{names:?}")) }
     })
     .await;
 }
@@ -36,7 +40,7 @@ async fn all_stand(cluster: &Cluster) {
 async fn a_lost_worker_is_replaced_before_its_session_ends(driver: Driver) {
     let mut cluster = Cluster::of(setup(driver)).await;
     let first = cluster.settled().await;
-    all_stand(&cluster).await;
+    all_stand(&mut cluster).await;
     let lost = BootTime::now();
     cluster.worker(&first.member).kill();
     let second = cluster.successor_of(&first, MOVED_WITHIN).await;
@@ -62,12 +66,103 @@ async fn a_lost_worker_is_replaced_before_its_session_ends(driver: Driver) {
 async fn where_the_job_is_not_fenced_the_session_ends_first(driver: Driver) {
     let mut cluster = Cluster::of(setup(driver).set("job.orders.fenced", false)).await;
     let first = cluster.settled().await;
-    all_stand(&cluster).await;
+    all_stand(&mut cluster).await;
     cluster.worker(&first.member).kill();
     let second = cluster.successor_of(&first, MOVED_WITHIN).await;
     let elected = cluster.znodes().await.json("orders/leader/elected").await;
     assert_eq!(elected["cause"], "leader-lost", "{elected:#}");
     assert!(second.token > first.token);
+    cluster.journal().assert_one_at_a_time();
+    cluster.end().await;
+}
+
+/// Two workers a site, each on a host of its own.
+async fn on_hosts(setup: Setup) -> Cluster {
+    let ensemble = own_ensemble(|builder| builder.in_namespaces(true)).await;
+    let all = [("east-1", "east"), ("east-2", "east"), ("west-1", "west"), ("west-2", "west")];
+    Cluster::on(ensemble, setup.workers(&all).on_hosts()).await
+}
+
+const ORDERS: u32 = 1500;
+
+async fn the_late_writes_of_a_host_that_was_cut_off_are_refused(driver: Driver) {
+    if !Network::available_or_skip() {
+        return;
+    }
+    // Who was suspected is the same incarnation when it is back; it is to stand again soon.
+    let setup = setup(driver).ledger(ORDERS, Duration::from_millis(5)).set("policy.exclusion", "1s");
+    let mut cluster = on_hosts(setup).await;
+    let first = cluster.settled().await;
+    all_stand(&mut cluster).await;
+    wait_for("bookings", SOON, async || {
+        let progress = cluster.ledger().progress().await;
+        if progress["booked"].as_u64() > Some(10) { Ok(()) } else { Err(progress.to_string()) }
+    })
+    .await;
+    let lost = BootTime::now();
+    cluster.worker(&first.member).cut_off();
+    let second = cluster.successor_of(&first, MOVED_WITHIN).await;
+    println!("{driver}: {} leads {:?} after the cut", second.member, BootTime::now().duration_since(lost));
+    let node = format!("orders/nodes/{}", first.member);
+    assert!(cluster.znodes().await.get(&node).await.is_some(), "the session of {} had ended", first.member);
+    let elected = cluster.znodes().await.json("orders/leader/elected").await;
+    assert_eq!(elected["cause"], "suspected", "{elected:#}");
+
+    // The store is still within reach of the old job, which knows of nothing.
+    wait_for("a late booking, refused", SOON, async || {
+        let progress = cluster.ledger().progress().await;
+        if progress["refused"]["bookings"].as_u64() > Some(0) { Ok(()) } else { Err(progress.to_string()) }
+    })
+    .await;
+    cluster.worker(&first.member).plug_in();
+    cluster.standing_by(3).await;
+    assert_eq!(cluster.leader().await.expect("a leader").token, second.token);
+    wait_for("all orders", SOON, async || {
+        let progress = cluster.ledger().progress().await;
+        if progress["booked"] == ORDERS { Ok(()) } else { Err(progress.to_string()) }
+    })
+    .await;
+    let check = cluster.ledger().check().await;
+    assert_eq!((&check["ok"], &check["late_accepted"]), (&true.into(), &0.into()), "{check:#}");
+    cluster.end().await;
+}
+
+/// How often a worker has probed in vain.
+async fn missed(cluster: &mut Cluster, id: &str) -> u64 {
+    cluster.worker(id).counted("dr_probes_total", "outcome=\"missed\"").await
+}
+
+/// As many probes as see a loss four times over.
+const ROUNDS: u64 = 4 * 4;
+
+async fn a_leader_that_one_site_alone_does_not_reach_stays(driver: Driver) {
+    if !Network::available_or_skip() {
+        return;
+    }
+    let mut cluster = on_hosts(setup(driver)).await;
+    let first = cluster.settled().await;
+    all_stand(&mut cluster).await;
+    let workers = cluster.workers();
+    let leader = workers.iter().find(|worker| worker.id() == first.member).unwrap();
+    let others: Vec<_> = workers.iter().filter(|worker| worker.site() != first.site).collect();
+    others.iter().for_each(|other| leader.cut_off_from(other));
+    let others: Vec<_> = others.into_iter().map(|other| other.id().to_owned()).collect();
+    for id in others {
+        let node = format!("orders/nodes/{id}");
+        wait_for(&format!("{id} to say that it does not reach the leader"), SOON, async || {
+            let record = cluster.znodes().await.json(&node).await;
+            let lost = record["unreached"].as_array().map_or(0, Vec::len);
+            if lost == 1 { Ok(()) } else { Err(format!("{record:#}")) }
+        })
+        .await;
+        let before = missed(&mut cluster, &id).await;
+        wait_for(&format!("more probes of {id} in vain"), SOON, async || {
+            let now = missed(&mut cluster, &id).await;
+            if now >= before + ROUNDS { Ok(()) } else { Err(format!("{before}, then {now}")) }
+        })
+        .await;
+    }
+    assert_eq!(cluster.leader().await.expect("a leader"), first);
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }

@@ -62,14 +62,6 @@ async fn led_by(cluster: &mut Cluster, id: &str) -> Leader {
     cluster.leader_is(&format!("{id}, which is nearest"), MOVED_WITHIN, |leader| leader.member == id).await
 }
 
-/// A counter of a worker, by the beginning of its line.
-async fn counted(cluster: &mut Cluster, id: &str, counter: &str) -> u64 {
-    let (_, text) = cluster.worker(id).get("/metrics").await.expect("the worker answers");
-    let line = text.lines().find(|line| line.starts_with(counter));
-    let value = line.unwrap_or_else(|| panic!("there is no {counter} in {text}")).rsplit(' ').next().unwrap();
-    value.parse().unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nearest_leads_and_noise_moves_nobody() {
     if !Network::available_or_skip() {
@@ -109,11 +101,11 @@ async fn the_nearest_leads_and_noise_moves_nobody() {
     for (at, (id, _)) in WORKERS.iter().enumerate() {
         WORKERS[at + 1..].iter().for_each(|(other, _)| cluster.delays().between(id, other, EVEN));
     }
-    let told = "dr_round_trips_published_total{";
+    let told = "dr_round_trips_published_total";
     for (id, _) in WORKERS {
-        let before = counted(&mut cluster, id, told).await;
+        let before = cluster.worker(id).counted(told, "").await;
         wait_for(&format!("news of {id}"), MOVED_WITHIN, async || {
-            let now = counted(&mut cluster, id, told).await;
+            let now = cluster.worker(id).counted(told, "").await;
             if now >= before + NOISY_WRITES { Ok(()) } else { Err(format!("{before}, then {now}")) }
         })
         .await;
