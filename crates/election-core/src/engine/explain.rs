@@ -323,6 +323,9 @@ impl<'a> Looker<'a> {
         }
         if without >= Without::Holds {
             view.members.iter_mut().flatten().for_each(|m| m.holds = None);
+            if let Known::Present(control, _) = &mut view.control {
+                control.stay.clear();
+            }
         }
         if without >= Without::Limit {
             policy.max_takeovers.count = u32::MAX;

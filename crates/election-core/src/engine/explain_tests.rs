@@ -244,6 +244,22 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
         let view = seen.view(policy);
         match pass(now, &me, NEWEST, policy, strategy, &view, &mut watchdog, Rules::default()) {
             Verdict::Wait { reason, sentence, .. } => {
+                // Nothing has happened since: what was said is not said again in other words.
+                for later in [1, 2500, 7000].map(Duration::from_millis) {
+                    let later =
+                        Now::new(now.time + later, unix_ms + u64::try_from(later.as_millis()).unwrap());
+                    // An elector wakes a millisecond after what it waits for has ended.
+                    let still = Duration::from_millis(1);
+                    let ends = |e: &Exclusion| e.until_ms > unix_ms && e.until_ms <= later.unix_ms;
+                    let news = seen.elected.as_ref().is_some_and(|e| e.exclusions.iter().any(ends));
+                    if !news && watchdog.wake().is_none_or(|wake| later.time + still < wake) {
+                        let mut again = watchdog.clone();
+                        let verdict =
+                            pass(later, &me, NEWEST, policy, strategy, &view, &mut again, Rules::default());
+                        let said = matches!(&verdict, Verdict::Wait { sentence: s, .. } if *s == sentence);
+                        assert!(said, "{sentence}, and a moment later: {verdict:?}");
+                    }
+                }
                 // A line that is to be kept hides what is waited for, for one pass.
                 // Nor does whoever explains know of an elector that has just begun to count.
                 let is_new = sentence.contains("min-tenure");

@@ -35,11 +35,10 @@ pub(super) fn check_limit(policy: &Policy, elected: Option<&Elected>, unix_ms: u
     let until_ms = oldest.saturating_add(window);
     Err(Undecided::Held {
         sentence: format!(
-            "held: {count} takeovers within {:?}, and max_takeovers allows {}; `ack` ends that, and an operator's \
-             failover goes on at once, otherwise the next is in {} s",
-            limit.within,
+            "held: {count} takeovers within {within:?}, and max_takeovers allows {}; `ack` ends that, and an operator's \
+             failover goes on at once, otherwise the next is once the first of these is {within:?} ago",
             limit.count,
-            until_ms.saturating_sub(unix_ms).div_ceil(1000)
+            within = limit.within,
         ),
         until_ms,
     })
