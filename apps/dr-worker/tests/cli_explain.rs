@@ -114,16 +114,21 @@ fn what_is_not_decided_is_said_everywhere_and_counted_once() {
     until("west-1 leads, for east has not come", || leads(&west));
     let _east = stage.worker("east-1", "east", &slow);
     let status = || get(&west, "/status").1["jobs"]["orders"]["skipped"].clone();
-    let sentence = "west-1 leads; east-1 would be better (better-after is not over)";
-    until("the elector waits", || status() == json!({ "reason": "better-after", "sentence": sentence }));
+    let sentence = "west-1 leads; east-1 would be better (better-after is not over); to site east at ";
+    // What follows is the minute of it.
+    let says_so = |skipped: &Value| {
+        skipped["reason"] == "better-after"
+            && skipped["sentence"].as_str().is_some_and(|said| said.starts_with(sentence))
+    };
+    until("the elector waits", || says_so(&status()));
 
     let list = stage.operator(&["list"]).stdout;
     assert!(list.contains(&format!("not decided: {sentence}")), "{list}");
-    assert_eq!(stage.json(&["list"])["skipped"]["sentence"], sentence);
-    assert_eq!(get(&west, "/cluster").1["skipped"]["sentence"], sentence);
+    assert!(says_so(&stage.json(&["list"])["skipped"]));
+    assert!(says_so(&get(&west, "/cluster").1["skipped"]));
 
     let explained = ask_json(&stage, &environment, &["explain"]);
-    assert_eq!(explained["skipped"]["sentence"], sentence);
+    assert!(says_so(&explained["skipped"]), "{explained:#}");
     let slot = &explained["slots"][0];
     assert_eq!(slot["proposal"]["member"], "east-1", "{slot:#}");
     let reasons: Vec<_> = slot["obstacles"].as_array().unwrap().iter().map(|o| &o["reason"]).collect();
@@ -142,7 +147,7 @@ fn what_is_not_decided_is_said_everywhere_and_counted_once() {
     );
     assert!(text.contains("in the way: min-tenure: west-1 is left in office for"), "{text}");
 
-    // Many passes, one count.
+    // Many passes, one count; two, should the minute be told otherwise by two clocks.
     let count = |reason: &str| {
         let metrics = west.http("GET", "/metrics").1;
         let of = |line: &&str| {
@@ -151,7 +156,7 @@ fn what_is_not_decided_is_said_everywhere_and_counted_once() {
         let line = metrics.lines().find(of).map(str::to_owned);
         line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).unwrap_or(0)
     };
-    assert_eq!(count("better-after"), 1);
+    assert!((1..=2).contains(&count("better-after")));
     for (mode, reason) in [("observe", "observe"), ("manual", "manual")] {
         stage.operator(&["mode", mode]).assert(0, &[]);
         until("the elector says so", || status()["reason"] == reason);
