@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::{
-    ids::Ballot,
+    ids::{Ballot, SiteId},
     record::{Cause, Control, Exclusion, Failure, MemberRecord, Named, Previous},
 };
 
@@ -61,6 +61,19 @@ pub struct Round<'a> {
 pub struct Trouble {
     /// Which members have failed, oldest first.
     pub failures: Vec<Failure>,
+    /// Which sites have failed as a whole, and why.
+    pub failed_sites: Vec<SiteTrouble>,
+    /// Which sites have failed too often to be gone back to, and how often.
+    pub barred_sites: Vec<SiteTrouble>,
+}
+
+/// What is wrong with a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteTrouble {
+    /// Which.
+    pub site: SiteId,
+    /// In words.
+    pub why: String,
 }
 
 /// The answer: everyone who may lead, best first, and everyone who may not.

@@ -74,6 +74,9 @@ fn add(total: &mut Summary, one: &Summary) {
     total.obeyed += one.obeyed;
     total.penalties += one.penalties;
     total.acknowledged += one.acknowledged;
+    total.site_failed += one.site_failed;
+    total.remembered += one.remembered;
+    total.barred += one.barred;
     total.operations += one.operations;
 }
 
@@ -102,6 +105,9 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("leaders that made room for a standing order", total.obeyed),
         ("exclusions of members that had failed before", total.penalties),
         ("acknowledgements that ended a hold", total.acknowledged),
+        ("leaders that made room for their site had failed", total.site_failed),
+        ("failures of sites that were remembered", total.remembered),
+        ("sites that were gone back to for want of another", total.barred),
     ];
     let with_an_elector = with_an_elector.into_iter().filter(|_| kind == Kind::Elector);
     for (what, count) in everywhere.into_iter().chain(with_an_elector) {

@@ -111,6 +111,8 @@ transcripts! {
     restart_with_leftovers,
     restart_waits,
     drain,
+    failed_site,
+    failed_site_again,
     duplicate_id,
     own_ballot_deleted,
     place_deleted,

@@ -10,7 +10,7 @@ use crate::{
     rules::Rules,
     stages::{
         FailedLast, FewerFailures, Healthy, Incumbent, NotExcluded, OldestBallot, OtherSite, Priority,
-        SameSite, SiteOpen, SiteOrder, Spread as SpreadStage,
+        SameSite, SiteHealthy, SiteOpen, SiteOrder, Spread as SpreadStage,
     },
 };
 
@@ -138,7 +138,12 @@ impl SitePolicy {
     }
 
     pub(crate) fn fit() -> Pipeline {
-        Pipeline::new().filter(Healthy).filter(Priority).filter(NotExcluded).filter(SiteOpen)
+        Pipeline::new()
+            .filter(Healthy)
+            .filter(Priority)
+            .filter(NotExcluded)
+            .filter(SiteHealthy)
+            .filter(SiteOpen)
     }
 
     fn spread(&self, pipeline: Pipeline) -> Pipeline {
@@ -208,7 +213,7 @@ mod tests {
 
     #[test]
     fn each_cause_has_its_pipeline() {
-        let fit = "healthy priority not-excluded site-open";
+        let fit = "healthy priority not-excluded site-healthy site-open";
         let rules = |on_leader_failure, failback| {
             let sites = sites(["east", "west"]);
             SitePolicy { sites, on_leader_failure, failback, spread: Spread::None }.rules()

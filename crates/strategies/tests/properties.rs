@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use election_core::{
     Ballot, MemberId,
     record::{Cause, Control, Exclusion, Failure, Health, MemberRecord},
-    strategy::{Ranking, Refused, Strategy as _, Trouble},
+    strategy::{Ranking, Refused, SiteTrouble, Strategy as _, Trouble},
 };
 use proptest::{prelude::*, sample::subsequence};
 use strategies::{
@@ -76,6 +76,14 @@ fn any_failure() -> impl Strategy<Value = Failure> {
     })
 }
 
+/// Mostly none: a round in which everybody is out says little.
+fn any_site_trouble() -> impl Strategy<Value = Vec<SiteTrouble>> {
+    let trouble = |site| SiteTrouble { site, why: "somehow".to_owned() };
+    (any_sites(), 0..4).prop_map(move |(all, some)| {
+        if some == 0 { sites(all).into_iter().map(trouble).collect() } else { Vec::new() }
+    })
+}
+
 prop_compose! {
     fn any_control()(drained in any_sites(), preferred in prop::option::of(any_site()), some in 0..4)
         -> Control
@@ -100,6 +108,7 @@ prop_compose! {
         others in prop::collection::vec(any_member(), 0..4),
         exclusions in prop::collection::vec(any_exclusion(), 0..4),
         failures in prop::collection::vec(any_failure(), 0..5),
+        wrong in (any_site_trouble(), any_site_trouble()),
         control in any_control(),
     ) -> View {
         View {
@@ -111,7 +120,7 @@ prop_compose! {
             previous: before.map(|(id, site, sequence)| previous(&id, site, sequence)),
             others: others.iter().map(MemberRecord::named).collect(),
             exclusions,
-            trouble: Trouble { failures },
+            trouble: Trouble { failures, failed_sites: wrong.0, barred_sites: wrong.1 },
             control,
         }
     }

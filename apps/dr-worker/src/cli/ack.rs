@@ -32,6 +32,7 @@ async fn ack_all(operator: &Operator, arguments: &JobArguments, how: Output) -> 
                     "held": held,
                     "takeovers": released.takeovers,
                     "failures": released.failures,
+                    "site_failures": released.site_failures,
                 }))?;
             }
             Output::Pretty => output::print(format_args!("{job}: {}", words(acknowledged.as_ref(), held)))?,
@@ -53,6 +54,11 @@ fn words(acknowledged: Option<&Acknowledged>, held: bool) -> String {
     let mut forgotten = vec![format!("{takeovers} takeover{}", plural(takeovers))];
     forgotten
         .extend(by_member.into_iter().map(|(member, n)| format!("{n} failure{} of {member}", plural(n))));
+    let mut by_site = BTreeMap::<_, usize>::new();
+    for failure in &released.site_failures {
+        *by_site.entry(&failure.site).or_default() += 1;
+    }
+    forgotten.extend(by_site.into_iter().map(|(site, n)| format!("{n} failure{} of site {site}", plural(n))));
     let hold = if held { "the hold ends; " } else { "" };
     format!("{hold}forgotten: {}", forgotten.join(", "))
 }

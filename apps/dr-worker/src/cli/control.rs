@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::ValueEnum;
 use election_core::{
     SiteId,
-    record::{Control, Mode},
+    record::{Control, FailedSite, Mode},
     shell::orders::{self, Ordered},
 };
 use serde_json::json;
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     config::{Failback, Sources},
     error::Error,
+    wall::unix_ms,
 };
 
 /// What every standing order takes.
@@ -107,6 +108,44 @@ pub(super) async fn undrain(arguments: &SiteArguments, sources: &Sources, how: O
     let SiteArguments { site, jobs, force } = arguments;
     let order = Order { sites: known(*force, [site]), ..Order::of(jobs) };
     order.give(sources, how, |control| control.drained.retain(|drained| drained != site)).await
+}
+
+/// `fail-site` and `unfail-site`
+#[derive(Debug, clap::Args)]
+pub(super) struct FailSiteArguments {
+    #[command(flatten)]
+    at: SiteArguments,
+    /// Why, for the records.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+pub(super) async fn fail_site(
+    arguments: &FailSiteArguments,
+    sources: &Sources,
+    how: Output,
+) -> Result<(), Error> {
+    let FailSiteArguments { at: SiteArguments { site, jobs, force }, reason } = arguments;
+    let order = Order { sites: known(*force, [site]), ..Order::of(jobs) };
+    let failed = FailedSite { site: site.clone(), reason: reason.clone(), by: asker(), at_ms: unix_ms() };
+    order
+        .give(sources, how, |control| {
+            // Who said it first, and why, stays.
+            if control.failed_sites.iter().all(|known| known.site != *site) {
+                control.failed_sites.push(failed.clone());
+            }
+        })
+        .await
+}
+
+pub(super) async fn unfail_site(
+    arguments: &SiteArguments,
+    sources: &Sources,
+    how: Output,
+) -> Result<(), Error> {
+    let SiteArguments { site, jobs, force } = arguments;
+    let order = Order { sites: known(*force, [site]), ..Order::of(jobs) };
+    order.give(sources, how, |control| control.failed_sites.retain(|failed| failed.site != *site)).await
 }
 
 pub(super) async fn prefer(arguments: &PreferArguments, sources: &Sources, how: Output) -> Result<(), Error> {
@@ -221,8 +260,9 @@ impl<'a> Order<'a> {
             return Ok(());
         }
         let snapshot = operator.observer().await?.snapshot(&operator.paths(job)?).await?;
-        let Control { drained, preferred_site, site_order, .. } = &snapshot.control;
-        let ordered = drained.iter().chain(preferred_site).chain(site_order);
+        let Control { drained, failed_sites, preferred_site, site_order, .. } = &snapshot.control;
+        let failed = failed_sites.iter().map(|failed| &failed.site);
+        let ordered = drained.iter().chain(failed).chain(preferred_site).chain(site_order);
         let members = snapshot.members.iter().map(|member| &member.site);
         let policy = operator.config.policy_of(job);
         let known: BTreeSet<_> = policy.sites.iter().chain(members).chain(ordered).collect();
@@ -245,11 +285,13 @@ fn report(job: &str, ordered: &Ordered, how: Output) -> Result<(), Error> {
             "changed": ordered.is_news(),
             "mode": control.mode,
             "drained": control.drained,
+            "failed_sites": control.failed_sites,
             "preferred_site": control.preferred_site,
             "site_order": control.site_order,
         }));
     }
     let mut words = words(control.mode, &control.drained, &control.preferred_site, &control.site_order);
+    words.extend(control.failed_sites.iter().map(|failed| format!("site {} has failed", failed.site)));
     if control.mode == Mode::Auto {
         words.insert(0, "mode auto".to_owned());
     }

@@ -216,7 +216,8 @@ fn headline(cluster: &Cluster) -> String {
         }
     };
     let orders = control::words(cluster.mode, &cluster.drained, &cluster.preferred_site, &cluster.site_order);
-    let orders: String = orders.into_iter().map(|order| format!(", {order}")).collect();
+    let failed = cluster.failed_sites.iter().map(|f| format!("site {} has failed ({})", f.site, f.why));
+    let orders: String = orders.into_iter().chain(failed).map(|order| format!(", {order}")).collect();
     let recipe = match cluster.recipe {
         "elector" => String::new(),
         other => format!(", recipe {other}"),

@@ -86,6 +86,11 @@ enum Verb {
     Drain(control::SiteArguments),
     /// Open a drained site again.
     Undrain(control::SiteArguments),
+    /// Say that a site has failed: nobody leads from it, and whoever does makes room as after a
+    /// failure. What it does not let go of is taken by `failover --force` alone.
+    FailSite(control::FailSiteArguments),
+    /// Say that it has not, or not any more.
+    UnfailSite(control::SiteArguments),
     /// Say which site should lead, or in which order the sites should, whatever is configured.
     Prefer(control::PreferArguments),
     /// Say whether the elector decides on its own: auto; manual: only what an operator asks for;
@@ -188,6 +193,8 @@ fn dispatch(arguments: &Arguments) -> Result<(), Error> {
         }
         Verb::Failover(failover) => block_on(request::failover(failover, &global.sources(), global.output)),
         Verb::Drain(site) => block_on(control::drain(site, &global.sources(), global.output)),
+        Verb::FailSite(site) => block_on(control::fail_site(site, &global.sources(), global.output)),
+        Verb::UnfailSite(site) => block_on(control::unfail_site(site, &global.sources(), global.output)),
         Verb::Undrain(site) => block_on(control::undrain(site, &global.sources(), global.output)),
         Verb::Prefer(prefer) => block_on(control::prefer(prefer, &global.sources(), global.output)),
         Verb::Mode(mode) => block_on(control::mode(mode, &global.sources(), global.output)),

@@ -87,7 +87,7 @@ impl JobConfig {
         let working_dir = section.optional("working_dir");
         let stop_signal = section.or("stop_signal", StopSignal::default());
         let stop_timeout = section.duration("stop_timeout", Duration::from_secs(2), Duration::ZERO..=HOUR);
-        let ready = section.table("ready", read_ready);
+        let ready = section.table("ready", read_probe);
         let restart = section.table("restart", read_restart);
         let hooks = section.table("hooks", |section| Hooks {
             prepare: read_hook("prepare", section),
@@ -142,7 +142,8 @@ impl JobConfig {
     }
 }
 
-fn read_ready(section: &mut Section<'_>) -> Option<ReadyProbe> {
+/// How it is told that something is as it should be.
+pub(super) fn read_probe(section: &mut Section<'_>) -> Option<ReadyProbe> {
     let pace = |section: &mut Section<'_>| {
         let interval = section.duration("interval", HOUR / 3600 / 2, MILLISECOND..=HOUR);
         let timeout = section.duration("timeout", HOUR / 1800, MILLISECOND..=HOUR);

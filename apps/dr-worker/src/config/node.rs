@@ -2,7 +2,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use election_core::{MemberId, SiteId};
 
-use super::reader::Section;
+use super::{job::read_probe, reader::Section};
+use crate::job::ReadyProbe;
 
 /// `[node]`: who this worker is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,29 @@ pub struct NodeConfig {
     pub state_dir: PathBuf,
     /// Free attributes for policies and for whoever reads the list of members.
     pub attributes: BTreeMap<String, String>,
+    /// How this node looks whether its whole site is fit, if it does.
+    pub site_check: Option<SiteCheck>,
+}
+
+/// `[node.site_check]`: whether the whole site is fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteCheck {
+    /// What is tried.
+    pub probe: ReadyProbe,
+    /// After so many failures in a row this node says that its site is unwell.
+    pub failures: u32,
+}
+
+fn read_site_check(section: &mut Section<'_>) -> Option<SiteCheck> {
+    let failures = section.or("failures", 3);
+    if failures == 0 {
+        section.problem("failures", "0 would call the site unwell without a try; 1 or more is valid");
+    }
+    let probe = read_probe(section)?;
+    if probe == ReadyProbe::Notify {
+        section.problem("kind", "\"notify\" is for jobs; valid here: \"none\", \"exec\", \"http\", \"tcp\"");
+    }
+    (probe != ReadyProbe::None).then_some(SiteCheck { probe, failures })
 }
 
 impl NodeConfig {
@@ -33,7 +57,8 @@ impl NodeConfig {
         let address = section.or("address", address);
         let state_dir = section.or("state_dir", PathBuf::from("/var/lib/dr-worker"));
         let attributes = section.or("attributes", BTreeMap::new());
-        Some(Self { id: id?, site: site?, address, state_dir, attributes })
+        let site_check = section.table("site_check", read_site_check);
+        Some(Self { id: id?, site: site?, address, state_dir, attributes, site_check })
     }
 }
 

@@ -1,6 +1,12 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use election_core::{SiteId, calendar::Windows, engine::Policy, record::MAX_SLOTS, strategy::Strategy};
+use election_core::{
+    SiteId,
+    calendar::Windows,
+    engine::{Policy, SiteFailureLimit},
+    record::MAX_SLOTS,
+    strategy::Strategy,
+};
 use strategies::{
     PolicySpec, Rules,
     spec::{Inputs, Needs, Value},
@@ -41,6 +47,8 @@ pub struct PolicyConfig {
     pub max_exclusion: Duration,
     /// For how long failures are remembered.
     pub penalty_window: Duration,
+    /// A site that has failed so often is not gone back to.
+    pub max_site_failures: TakeoverLimit,
     /// Whether a leader that enough members don't reach makes room before its session ends, if
     /// the job is fenced.
     pub fast_failover: bool,
@@ -58,7 +66,7 @@ pub struct PolicyConfig {
     pub(super) spec: PolicySpec,
 }
 
-/// At most so many takeovers in so long.
+/// So many in so long: takeovers, or failures of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakeoverLimit {
     /// So many.
@@ -132,6 +140,7 @@ impl Default for PolicyConfig {
             exclusion: seconds(300),
             max_exclusion: seconds(3600),
             penalty_window: seconds(6 * 3600),
+            max_site_failures: TakeoverLimit { count: 2, within: DAY },
             fast_failover: false,
             suspect_after: Duration::from_millis(500),
             slots: 1,
@@ -144,7 +153,7 @@ impl Default for PolicyConfig {
 }
 
 /// What only an elector heeds.
-const DECISIONS: [&str; 16] = [
+const DECISIONS: [&str; 17] = [
     "sites",
     "on_leader_failure",
     "failback",
@@ -152,6 +161,7 @@ const DECISIONS: [&str; 16] = [
     "failback_windows",
     "cooldown",
     "max_takeovers",
+    "max_site_failures",
     "release_timeout",
     "acquire_timeout",
     "fast_failover",
@@ -214,6 +224,10 @@ impl PolicyConfig {
             exclusion: self.exclusion,
             max_exclusion: self.max_exclusion,
             penalty_window: self.penalty_window,
+            max_site_failures: SiteFailureLimit {
+                count: self.max_site_failures.count,
+                within: self.max_site_failures.within,
+            },
             min_tenure: self.min_tenure,
             cooldown: self.cooldown,
             max_takeovers: election_core::engine::TakeoverLimit {
@@ -274,7 +288,11 @@ impl PolicyConfig {
             acquire_timeout: section.duration("acquire_timeout", base.acquire_timeout, watchdog),
             exclusion: section.duration("exclusion", base.exclusion, any.clone()),
             max_exclusion: section.duration("max_exclusion", base.max_exclusion, any.clone()),
-            penalty_window: section.duration("penalty_window", base.penalty_window, any),
+            penalty_window: section.duration("penalty_window", base.penalty_window, any.clone()),
+            max_site_failures: section.table("max_site_failures", |section| TakeoverLimit {
+                count: section.or("count", base.max_site_failures.count),
+                within: section.duration("within", base.max_site_failures.within, SECOND..=DAY * 30),
+            }),
             fast_failover: section.or("fast_failover", base.fast_failover),
             suspect_after: section.duration("suspect_after", base.suspect_after, SHORTEST_SUSPICION..=DAY),
             slots: section.or("slots", base.slots),

@@ -41,6 +41,7 @@ pub use hook::run_hook;
 pub use lock::{LockError, StateLock};
 pub use measure::run_measure;
 pub use orphans::adopt_orphans;
+pub(crate) use probe::check_once;
 pub use restart::RestartPolicy;
 pub use run::{JobRun, Stopped};
 pub use spec::{Hook, HookName, Hooks, JobSpec, Measure, ReadyProbe, SpecError, SpecErrors};

@@ -105,7 +105,7 @@ impl Probe {
 
     async fn exec(&self, command: &[String], timeout: Duration) -> Result<(), String> {
         let lease_end = *self.work_until.borrow();
-        let finished = OneShot {
+        let probe = OneShot {
             title: format!("job {} probe", self.spec.name),
             command: command.to_vec(),
             env: self.env.clone(),
@@ -113,15 +113,47 @@ impl Probe {
             timeout,
             by: Some(lease_end),
             listen: false,
+        };
+        passes(probe, &self.guards, self.cancelled()).await
+    }
+}
+
+/// One try of a probe that is no job's; the reason in words if it fails.
+///
+/// # Cancel safety
+/// Dropped, a command that is being tried is killed by its guard soon after.
+pub(crate) async fn check_once(
+    probe: &ReadyProbe,
+    title: &str,
+    env: &BTreeMap<String, String>,
+    guards: &Guards,
+) -> Result<(), String> {
+    match probe {
+        ReadyProbe::None | ReadyProbe::Notify => Ok(()),
+        ReadyProbe::Http { url, timeout, .. } => http(url, *timeout).await,
+        ReadyProbe::Tcp { address, timeout, .. } => tcp(address, *timeout).await,
+        ReadyProbe::Exec { command, timeout, .. } => {
+            let probe = OneShot {
+                title: title.to_owned(),
+                command: command.clone(),
+                env: env.clone(),
+                working_dir: None,
+                timeout: *timeout,
+                by: None,
+                listen: false,
+            };
+            passes(probe, guards, std::future::pending()).await
         }
-        .run(&self.guards, self.cancelled())
-        .await;
-        match (finished.timed_out, finished.exit) {
-            (_, Ok(exit)) if exit.is_success() => Ok(()),
-            (Some(after), _) => Err(format!("the probe did not end within {after:?}")),
-            (None, Ok(exit)) => Err(format!("the probe ended: {exit} {}", finished.stderr)),
-            (None, Err(words)) => Err(format!("the probe did not start: {words}")),
-        }
+    }
+}
+
+async fn passes(probe: OneShot, guards: &Guards, cancelled: impl Future<Output = ()>) -> Result<(), String> {
+    let finished = probe.run(guards, cancelled).await;
+    match (finished.timed_out, finished.exit) {
+        (_, Ok(exit)) if exit.is_success() => Ok(()),
+        (Some(after), _) => Err(format!("the probe did not end within {after:?}")),
+        (None, Ok(exit)) => Err(format!("the probe ended: {exit} {}", finished.stderr)),
+        (None, Err(words)) => Err(format!("the probe did not start: {words}")),
     }
 }
 

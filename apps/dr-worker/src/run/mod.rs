@@ -15,6 +15,7 @@ mod measure;
 mod memory;
 mod probes;
 mod signals;
+mod site_check;
 mod slot;
 mod watch;
 mod worker;
@@ -166,6 +167,10 @@ async fn join(
         jobs.push(Job { election, slot });
     }
     background.spawn(watch::timing(session.clone(), config.clone()));
+    if let Some(check) = config.node.site_check.clone() {
+        let elections = jobs.iter().map(|job| job.election.clone()).collect();
+        background.spawn(site_check::keep(config.node.clone(), check, elections, guards));
+    }
     let balancer = balance::join(config, session, profile(config, http_port))?;
     if let Some(balancer) = &balancer {
         background.spawn(balance::watch(balancer.clone()));

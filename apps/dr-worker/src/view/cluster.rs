@@ -2,10 +2,11 @@ use std::{collections::BTreeMap, fmt};
 
 use election_core::{
     Ballot, MemberId, SiteId,
+    engine::failed_sites,
     paths::Paths,
     record::{
         Cause, Control, Current, Elected, Exclusion, Failure, Health, MemberRecord, Mode, Outgoing,
-        RecordError, Request, RequestKind, RequestState, RoundTrips, Status, Target,
+        RecordError, Request, RequestKind, RequestState, RoundTrips, SiteFailure, Status, Target,
     },
     shell::{Layout, Snapshot},
 };
@@ -48,6 +49,10 @@ pub struct Cluster {
     pub site_order: Vec<SiteId>,
     /// Terms whose leader an operator told to stay.
     pub stay: Vec<u64>,
+    /// Sites that have failed as a whole: by an operator's word, or by most of their members'.
+    pub failed_sites: Vec<FailedSite>,
+    /// When sites have failed lately: one that has too often is not gone back to.
+    pub site_failures: Vec<SiteFailure>,
     /// The operators' requests that are kept, oldest first.
     pub requests: Vec<OpenRequest>,
     /// Znodes that can't be used.
@@ -229,6 +234,15 @@ impl OpenRequest {
     }
 }
 
+/// A site that has failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailedSite {
+    /// Which.
+    pub site: SiteId,
+    /// In words.
+    pub why: String,
+}
+
 /// A znode that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
@@ -271,6 +285,10 @@ impl Cluster {
             let waiting = members.iter_mut().filter(|m: &&mut Member| m.role == MemberRole::Standby);
             waiting.zip(1..).for_each(|(member, place)| member.next = Some(place));
         }
+        let failed_sites = failed_sites(&snapshot.members, &snapshot.control);
+        let failed_sites =
+            failed_sites.into_iter().map(|f| FailedSite { site: f.site, why: f.why }).collect();
+        let site_failures = elected.map(|e| e.site_failures.clone()).unwrap_or_default();
         let Control { mode, drained, preferred_site, site_order, stay, .. } = snapshot.control.clone();
         Self {
             election: election.to_owned(),
@@ -285,6 +303,8 @@ impl Cluster {
             members,
             mode,
             drained,
+            failed_sites,
+            site_failures,
             preferred_site,
             site_order,
             stay,

@@ -1,6 +1,6 @@
 //! An operator has looked at what went wrong: takeovers and failures are forgotten.
 
-use crate::record::{Elected, Failure};
+use crate::record::{Elected, Failure, SiteFailure};
 
 /// What an acknowledgement forgets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub struct Released {
     pub takeovers: Vec<u64>,
     /// The failures of members.
     pub failures: Vec<Failure>,
+    /// The failures of sites; one that goes on is noticed anew.
+    pub site_failures: Vec<SiteFailure>,
 }
 
 /// The decision without what is remembered against members and against moving, and what that
@@ -21,6 +23,7 @@ pub fn acknowledge(elected: &Elected) -> Option<(Elected, Released)> {
     let released = Released {
         takeovers: std::mem::take(&mut next.attempts),
         failures: std::mem::take(&mut next.failures),
+        site_failures: std::mem::take(&mut next.site_failures),
     };
     (released != Released::default()).then_some((next, released))
 }

@@ -16,7 +16,7 @@ use crate::{
         Cause, Control, Elected, Exclusion, MAX_SLOTS, MemberRecord, NEWEST, Named, Previous, Request,
         RequestKind, Slot, Target, VERSION, WITH_SLOTS,
     },
-    strategy::{Ranked, Ranking, Refused, Round, Strategy, choose},
+    strategy::{Ranked, Ranking, Refused, Round, Strategy, Trouble, choose},
 };
 
 /// What a decision is made from.
@@ -94,8 +94,8 @@ impl Question<'_> {
             return Err(Undecided::WorthWaiting(better.clone()));
         }
         let mut sentence = format!("{what}: {}", leads(chosen));
-        if dropped {
-            sentence.push_str("; the exclusions were dropped, for nobody else was left");
+        if let Some(dropped) = dropped {
+            sentence.push_str(&format!("; {dropped}"));
         }
         Ok(self.name(cause, sentence, &chosen.named, exclusions, ordered))
     }
@@ -292,7 +292,7 @@ impl Question<'_> {
         cause: Cause,
         exclusions: Vec<Exclusion>,
         leaving: Option<&Ballot>,
-    ) -> (Ranking, Vec<Exclusion>, bool) {
+    ) -> (Ranking, Vec<Exclusion>, Option<&'static str>) {
         let slot = Some(self.slot);
         let (candidates, others) = (self.candidates(slot, leaving), self.others(slot));
         let named = self.elected.and_then(|e| e.named(self.slot));
@@ -301,8 +301,8 @@ impl Question<'_> {
         let incumbent = named
             .filter(|n| !cause.is_failure() && candidates.iter().any(|m| m.ballot == n.ballot))
             .map(|n| n.ballot.clone());
-        let trouble = self.trouble(cause);
-        let rank = |exclusions: &[Exclusion]| {
+        let known = self.trouble(cause);
+        let rank = |exclusions: &[Exclusion], trouble: &Trouble| {
             self.strategy.rank(&Round {
                 cause,
                 unix_ms: self.unix_ms,
@@ -312,20 +312,35 @@ impl Question<'_> {
                 previous: previous.as_ref(),
                 others: &others,
                 exclusions,
-                trouble: &trouble,
+                trouble,
                 control: self.control,
             })
         };
-        let mut ranking = rank(&exclusions);
+        let mut ranking = rank(&exclusions, &known);
         ranking.refused.extend(self.withdrawn());
-        let drops = self.rules.keep(Rule::LastCandidate);
-        if ranking.order.is_empty() && !exclusions.is_empty() && drops {
-            let without = rank(&[]);
+        if !ranking.order.is_empty() || !self.rules.keep(Rule::LastCandidate) {
+            return (ranking, exclusions, None);
+        }
+        let open = Trouble { barred_sites: Vec::new(), ..known.clone() };
+        let dropped = "the exclusions were dropped, for nobody else was left";
+        let unbarred = "its site was gone back to all the same, for nobody else was left";
+        let attempts = [
+            (Vec::new(), &known, dropped),
+            (exclusions.clone(), &open, unbarred),
+            (Vec::new(), &open, dropped),
+        ];
+        let attempts = attempts.into_iter().filter(|(kept, trouble, _)| {
+            let drops = *kept != exclusions;
+            let opens = **trouble != known;
+            drops || opens
+        });
+        for (kept, trouble, said) in attempts {
+            let without = rank(&kept, trouble);
             if !without.order.is_empty() {
-                return (without, Vec::new(), true);
+                return (without, kept, Some(said));
             }
         }
-        (ranking, exclusions, false)
+        (ranking, exclusions, None)
     }
 
     /// How many slots there are to be: one, while a member stands who knows no others.
@@ -393,6 +408,7 @@ impl Question<'_> {
             exclusions,
             attempts,
             failures: self.failures_after(cause),
+            site_failures: self.elected.map(|e| e.site_failures.clone()).unwrap_or_default(),
             token_base: self
                 .elected
                 .filter(|_| self.rules.keep(Rule::TokenBaseKept))

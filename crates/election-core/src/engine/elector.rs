@@ -198,7 +198,10 @@ impl<'a> Facts<'a> {
         let verdicts = (0..elected.slots.len()).map(|slot| self.look_at(slot, elected, meta, watchdog));
         let verdict = most_urgent(elected, verdicts.collect());
         match verdict {
-            Verdict::Wait { .. } => self.trim().unwrap_or(verdict),
+            Verdict::Wait { .. } => {
+                let sites = self.remember_sites(elected, meta, watchdog);
+                sites.or_else(|| self.trim()).unwrap_or(verdict)
+            }
             verdict => verdict,
         }
     }
@@ -334,25 +337,42 @@ impl<'a> Facts<'a> {
             let reason = format!("{}: {}", gave_up.cause, gave_up.reason);
             return self.exclude(at, gave_up.cause, &what, reason, watchdog);
         }
+        if let Some(why) = self.site_failed(&named.site) {
+            let what = format!("site {} of {} has failed ({why})", named.site, named.member);
+            return self.unfit(at, named, Cause::SiteFailed, "site-failed", &what, watchdog);
+        }
         if let Health::Unhealthy { reason } = &member.health {
-            let noticed = watchdog.noticed(at.slot, at.term, "unhealthy", self.now);
             let what = format!("{} is not healthy ({reason})", named.member);
-            match self.question(at.slot, noticed).decide(Cause::Unhealthy, &what, None, None) {
-                Ok(decided) if decided.named(at.slot) != Some(named) => {
-                    return Verdict::Write(Box::new(decided), Some(at.meta.version));
-                }
-                Err(Undecided::Held { until_ms, .. }) => watchdog.wake_at(self.time_of(until_ms)),
-                _ => self.wake_at_exclusions_end(watchdog),
-            }
-            // Somebody unwell is better than nobody.
-            return match self.in_phase(at, named, watchdog) {
-                Verdict::Wait { sentence, .. } => {
-                    loud("unhealthy", format!("{what}, and nobody else may lead now; {sentence}"))
-                }
-                verdict => verdict,
-            };
+            return self.unfit(at, named, Cause::Unhealthy, "unhealthy", &what, watchdog);
         }
         self.in_phase(at, named, watchdog)
+    }
+
+    /// The one who is named lives, and should not lead.
+    fn unfit(
+        &self,
+        at: At<'_>,
+        named: &Named,
+        cause: Cause,
+        label: &'static str,
+        what: &str,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let noticed = watchdog.noticed(at.slot, at.term, label, self.now);
+        match self.question(at.slot, noticed).decide(cause, what, None, None) {
+            Ok(decided) if decided.named(at.slot) != Some(named) => {
+                return Verdict::Write(Box::new(decided), Some(at.meta.version));
+            }
+            Err(Undecided::Held { until_ms, .. }) => watchdog.wake_at(self.time_of(until_ms)),
+            _ => self.wake_at_exclusions_end(watchdog),
+        }
+        // Somebody unwell is better than nobody.
+        match self.in_phase(at, named, watchdog) {
+            Verdict::Wait { sentence, .. } => {
+                loud(label, format!("{what}, and nobody else may lead now; {sentence}"))
+            }
+            verdict => verdict,
+        }
     }
 
     /// The one who is named is not there any more.

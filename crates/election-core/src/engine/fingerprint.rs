@@ -20,6 +20,7 @@ impl Hash for Engine {
             session,
             view,
             health,
+            site_health,
             round_trips,
             reach,
             gave_up,
@@ -46,7 +47,7 @@ impl Hash for Engine {
         debug_assert!(actions.is_empty(), "poll_action() until None comes first");
         // The one part of the configuration that an event changes.
         (&config.member.attributes, round_trips).hash(to);
-        (session, view, health, reach, gave_up, standing, joined_ms).hash(to);
+        (session, view, health, site_health, reach, gave_up, standing, joined_ms).hash(to);
         contest.hash(to);
         (registration, node_written, elector, verification, office, announce_later).hash(to);
         (history, leaving, ended, keeps_lease, told_until, watched).hash(to);

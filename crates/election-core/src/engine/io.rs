@@ -91,6 +91,8 @@ pub enum Event {
     App(AppEvent),
     /// This member's health has changed.
     Health(Health),
+    /// What this member says of its whole site has changed.
+    SiteHealth(Option<Health>),
     /// This member has measured anew how far away others are.
     RoundTrips(RoundTrips),
     /// This member's attributes have changed: these are all of them.

@@ -52,6 +52,7 @@ mod role;
 mod rules;
 mod session;
 mod simulate;
+mod sites;
 mod standing;
 mod succession;
 mod suspicion;
@@ -79,6 +80,7 @@ pub use role::Role;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;
 pub use simulate::{Played, Prospect, Simulation, simulate};
+pub use sites::{SiteFailureLimit, barred_sites, failed_sites};
 pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 
 use crate::{
@@ -117,6 +119,7 @@ pub struct Engine {
     session: Option<SessionView>,
     view: View,
     health: Health,
+    site_health: Option<Health>,
     round_trips: RoundTrips,
     reach: Reach,
     gave_up: Option<GaveUp>,
@@ -159,6 +162,7 @@ impl Engine {
             session: None,
             view: View::default(),
             health: Health::Healthy,
+            site_health: None,
             round_trips: RoundTrips::default(),
             reach: Reach::default(),
             gave_up: None,
@@ -227,6 +231,7 @@ impl Engine {
             Event::Done { op, outcome } => self.done(op, &outcome),
             Event::App(event) => self.office_app(event),
             Event::Health(health) => self.health = health,
+            Event::SiteHealth(health) => self.site_health = health,
             Event::RoundTrips(round_trips) => self.round_trips = round_trips,
             Event::Attributes(attributes) => self.config.member.attributes = attributes,
             Event::Probed { unanswered } => {

@@ -20,7 +20,12 @@ const MOST: usize = 32;
 impl Question<'_> {
     /// What the strategy is to know of failures, for a decision of this cause.
     pub(super) fn trouble(&self, cause: Cause) -> Trouble {
-        Trouble { failures: self.failures_after(cause) }
+        self.trouble_with(self.failures_after(cause))
+    }
+
+    /// The same with these failures.
+    pub(super) fn trouble_with(&self, failures: Vec<Failure>) -> Trouble {
+        Trouble { failures, failed_sites: self.failed_sites(), barred_sites: self.barred_sites() }
     }
 
     /// Those of these failures that count still.

@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use super::sites::SiteFailureLimit;
 use crate::calendar::Windows;
 
 /// How an election behaves.
@@ -27,6 +28,8 @@ pub struct Policy {
     pub max_exclusion: Duration,
     /// How long the failures of a member are remembered; zero for not at all.
     pub penalty_window: Duration,
+    /// How often a site may fail as a whole before it is not gone back to.
+    pub max_site_failures: SiteFailureLimit,
     /// How long a leader is left in office before somebody better may follow.
     pub min_tenure: Duration,
     /// How long after the last failover leadership doesn't move electively.
@@ -73,6 +76,7 @@ impl Default for Policy {
             exclusion: Duration::from_secs(300),
             max_exclusion: Duration::from_secs(3600),
             penalty_window: Duration::from_secs(6 * 3600),
+            max_site_failures: SiteFailureLimit { count: 2, within: Duration::from_secs(24 * 3600) },
             min_tenure: Duration::from_secs(60),
             cooldown: Duration::from_secs(30),
             max_takeovers: TakeoverLimit { count: 5, within: Duration::from_secs(600) },

@@ -535,6 +535,7 @@ impl Engine {
             priority: profile.priority,
             attributes: profile.attributes.clone(),
             health: self.health.clone(),
+            site_health: self.site_health.clone(),
             reads: profile.format,
             software: profile.software.clone(),
             joined_ms: self.joined_ms,

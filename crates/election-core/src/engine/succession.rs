@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     record::{Cause, Elected, Exclusion, Mode, Named, Slot},
-    strategy::{Round, Trouble},
+    strategy::Round,
 };
 
 /// How many stand in the line of succession: more can hardly vanish at once, and
@@ -74,7 +74,7 @@ impl Question<'_> {
             previous: Some(&leader.as_previous()),
             others: &others.map(|(_, n)| n.clone()).collect::<Vec<_>>(),
             exclusions: &elected.exclusions,
-            trouble: &Trouble { failures: self.living_failures(&elected.failures) },
+            trouble: &self.trouble_with(self.living_failures(&elected.failures)),
             control: self.control,
         });
         Some(ranking.order.into_iter().map(|r| r.named).take(LINE).collect())

@@ -56,6 +56,7 @@ pub fn raise_tokens(
             exclusions: Vec::new(),
             attempts: Vec::new(),
             failures: Vec::new(),
+            site_failures: Vec::new(),
             token_base: above,
             // Nobody knows yet who will read it.
             cause: Cause::TokensRaised.in_format(VERSION),

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::{
-    ids::Ballot,
+    ids::{Ballot, SiteId},
     time::{Now, Time},
 };
 
@@ -52,6 +52,8 @@ impl<K: PartialEq, T: Copy> Since<K, T> {
 pub(super) struct Watchdog {
     slots: Vec<Memory>,
     first_pass: Since<(), Time>,
+    /// Sites without a member.
+    gone: Vec<(SiteId, Time)>,
     wake: Option<Time>,
 }
 
@@ -165,6 +167,16 @@ impl Watchdog {
     /// Nobody else is better.
     pub(super) fn nobody_better(&mut self, slot: usize) {
         self.slot(slot).better = Since(None);
+    }
+
+    /// These sites have no member; since when each of them has had none.
+    pub(super) fn gone(&mut self, sites: Vec<SiteId>, now: Now) -> Vec<(SiteId, Time)> {
+        let since =
+            |site: &SiteId| self.gone.iter().find(|(known, _)| known == site).map(|(_, since)| *since);
+        let gone = sites.into_iter().map(|site| (site.clone(), since(&site).unwrap_or(now.time)));
+        let gone: Vec<_> = gone.collect();
+        self.gone.clone_from(&gone);
+        gone
     }
 
     /// When this elector made its first pass.

@@ -16,6 +16,10 @@ pub struct Control {
     /// Sites that nobody is to lead from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drained: Vec<SiteId>,
+    /// Sites that have failed, as an operator says: nobody is to lead from them, and whoever
+    /// does makes room as after a failure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_sites: Vec<FailedSite>,
     /// A site that goes before the configured order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferred_site: Option<SiteId>,
@@ -48,6 +52,7 @@ impl Default for Control {
             v: super::VERSION,
             mode: Mode::Auto,
             drained: Vec::new(),
+            failed_sites: Vec::new(),
             preferred_site: None,
             site_order: Vec::new(),
             paused_in: None,
@@ -56,6 +61,22 @@ impl Default for Control {
             changed_at_ms: 0,
         }
     }
+}
+
+/// A site that has failed by an operator's word.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct FailedSite {
+    /// Which.
+    pub site: SiteId,
+    /// Why, in the operator's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Who said so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// When, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub at_ms: u64,
 }
 
 /// Whether the elector decides on its own.

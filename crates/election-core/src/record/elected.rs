@@ -27,6 +27,9 @@ pub struct Elected {
     /// Which members have failed lately, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
+    /// Which sites have failed as a whole lately, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub site_failures: Vec<SiteFailure>,
     /// Added to the czxid to make the fencing token. Only an operator raises it, after
     /// the ensemble was restored from a copy.
     #[serde(default)]
@@ -103,6 +106,20 @@ pub struct Failure {
     pub cause: String,
 }
 
+/// A site that has failed as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct SiteFailure {
+    /// Which.
+    pub site: SiteId,
+    /// When that was noticed, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// Why, in words.
+    pub why: String,
+    /// Whether it is over.
+    #[serde(default)]
+    pub over: bool,
+}
+
 /// The leader before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Previous {
@@ -127,6 +144,9 @@ pub enum Cause {
     LeaderLost,
     /// The one who was named is not fit any more.
     Unhealthy,
+    /// The site of the one who was named has failed as a whole: an operator says so, or most of its
+    /// own members.
+    SiteFailed,
     /// Enough members have lost the one who was in office; the resource is fenced.
     Suspected,
     /// The one who was named did not take over in time, or failed to.
@@ -154,6 +174,7 @@ impl Cause {
     pub(crate) const fn in_format(self, format: u32) -> Self {
         match self {
             Self::Suspected if format < 2 => Self::LeaderLost,
+            Self::SiteFailed if format < 3 => Self::Unhealthy,
             Self::TokensRaised if format < 2 => Self::Switchover,
             Self::SlotsChanged if format < 2 => Self::MemberJoined,
             Self::StandingOrder if format < 3 => Self::BetterCandidate,
@@ -162,11 +183,12 @@ impl Cause {
     }
 
     /// Every cause, in the order of its definition.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Startup,
         Self::MemberJoined,
         Self::LeaderLost,
         Self::Unhealthy,
+        Self::SiteFailed,
         Self::Suspected,
         Self::TakeoverFailed,
         Self::Resigned,
@@ -185,6 +207,7 @@ impl Cause {
             Self::MemberJoined => "member-joined",
             Self::LeaderLost => "leader-lost",
             Self::Unhealthy => "unhealthy",
+            Self::SiteFailed => "site-failed",
             Self::Suspected => "suspected",
             Self::TakeoverFailed => "takeover-failed",
             Self::Resigned => "resigned",
@@ -204,6 +227,7 @@ impl Cause {
             self,
             Self::LeaderLost
                 | Self::Unhealthy
+                | Self::SiteFailed
                 | Self::Suspected
                 | Self::TakeoverFailed
                 | Self::Resigned

@@ -31,6 +31,9 @@ pub struct MemberRecord {
     /// Whether it is fit to lead.
     #[serde(default)]
     pub health: Health,
+    /// Whether its whole site is fit, as far as it can tell; none if it does not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site_health: Option<Health>,
     /// The newest format that it reads.
     #[serde(default = "super::version", skip_serializing_if = "is_oldest")]
     pub reads: u32,

@@ -31,9 +31,9 @@ mod slot;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use contender::{Contender, ContenderStatus};
-pub use control::{Control, Mode};
+pub use control::{Control, FailedSite, Mode};
 pub use current::{Current, Status};
-pub use elected::{Cause, Elected, Exclusion, Failure, Named, Previous};
+pub use elected::{Cause, Elected, Exclusion, Failure, Named, Previous, SiteFailure};
 pub use history::{HistoryEntry, Phases};
 pub use member::{GaveUp, Health, MemberRecord, RoundTrips, Unreached};
 pub use request::{Outgoing, Request, RequestKind, RequestState, Target};
@@ -169,8 +169,13 @@ mod tests {
     /// What an older program reads must not change under it.
     #[test]
     fn what_a_format_can_not_say_is_said_otherwise() {
-        const ADDED: [Cause; 4] =
-            [Cause::Suspected, Cause::TokensRaised, Cause::SlotsChanged, Cause::StandingOrder];
+        const ADDED: [Cause; 5] = [
+            Cause::SiteFailed,
+            Cause::Suspected,
+            Cause::TokensRaised,
+            Cause::SlotsChanged,
+            Cause::StandingOrder,
+        ];
         for cause in Cause::ALL {
             assert_eq!(cause.in_format(NEWEST), cause);
             let older = cause.in_format(VERSION);

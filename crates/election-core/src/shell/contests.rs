@@ -135,6 +135,7 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         attributes: Default::default(),
         // Whoever is not steps out of the contest.
         health: Health::Healthy,
+        site_health: None,
         reads: NEWEST,
         software: contender.software,
         joined_ms: contender.since_ms,

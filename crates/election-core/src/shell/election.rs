@@ -188,6 +188,16 @@ impl Election {
         let _ = self.handle.events.send(Event::Health(health));
     }
 
+    /// Says whether the whole site of this member is fit, as far as it can tell: whether its
+    /// uplink stands, say, or its storage. When most of the living members of a site say that it is
+    /// not, nobody leads there. `None` for one that does not look, which counts as a member that
+    /// does not say so.
+    ///
+    /// Each change is a write to ZooKeeper. The recipes without an elector publish none.
+    pub fn set_site_health(&self, health: Option<Health>) {
+        let _ = self.handle.events.send(Event::SiteHealth(health));
+    }
+
     /// Says what this member says of itself from now on, in the place of
     /// [`Profile::attributes`]: what a policy may go by, such as a score that is measured.
     ///

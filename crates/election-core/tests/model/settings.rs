@@ -6,7 +6,7 @@ pub(crate) use election_core::engine::Leftovers;
 use election_core::{
     MemberId, SiteId,
     calendar::Windows,
-    engine::{Config, OnPause, Policy, Profile, Recipe, Rule, TakeoverLimit},
+    engine::{Config, OnPause, Policy, Profile, Recipe, Rule, SiteFailureLimit, TakeoverLimit},
     paths::Paths,
     record::{RequestKind, Target},
 };
@@ -173,6 +173,7 @@ impl Setting {
             max_exclusion: Duration::ZERO,
             // Another memory would be another dimension of the states.
             penalty_window: Duration::ZERO,
+            max_site_failures: SiteFailureLimit { count: 0, within: Duration::ZERO },
             min_tenure: Duration::ZERO,
             cooldown: Duration::ZERO,
             max_takeovers: TakeoverLimit { count: 50, within: Duration::from_secs(600) },

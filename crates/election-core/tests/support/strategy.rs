@@ -4,7 +4,7 @@
 use election_core::{
     SiteId,
     record::{Cause, Health, MemberRecord},
-    strategy::{Ranked, Ranking, Refused, Round, Strategy},
+    strategy::{Ranked, Ranking, Refused, Round, SiteTrouble, Strategy},
 };
 
 /// Sites in the order of preference.
@@ -34,6 +34,17 @@ impl SiteOrder {
             round.exclusions.iter().find(|e| e.ballot == member.ballot && e.until_ms > round.unix_ms)
         {
             return Some(("excluded", e.reason.clone()));
+        }
+        let trouble = |of: &[SiteTrouble]| {
+            of.iter().find(|t| t.site == member.site).map(|t| format!("site {} has failed {}", t.site, t.why))
+        };
+        if let Some(why) = trouble(&round.trouble.failed_sites) {
+            return Some(("site-healthy", why));
+        }
+        let stays = round.incumbent == Some(&member.ballot);
+        let asked = matches!(round.cause, Cause::Switchover | Cause::Failover);
+        if let Some(why) = trouble(&round.trouble.barred_sites).filter(|_| !stays && !asked) {
+            return Some(("site-healthy", why));
         }
         if round.control.drained.contains(&member.site) {
             return Some(("open", format!("site {} is drained", member.site)));

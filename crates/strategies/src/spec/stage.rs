@@ -78,7 +78,8 @@ const NAMES: [(&str, Name); 15] = [
 ];
 
 /// What stands in every pipeline, so that nobody can forget it.
-const ALWAYS: [&str; 5] = ["healthy", "not-excluded", "site-open", "failed-last", "member-id"];
+const ALWAYS: [&str; 6] =
+    ["healthy", "not-excluded", "site-healthy", "site-open", "failed-last", "member-id"];
 
 impl StageSpec {
     /// Reads a pipeline: an array of stages.

@@ -5,6 +5,7 @@
 //! | [`Healthy`] | filter | the member says that it is fit |
 //! | [`Priority`] | filter, comparison | 0 or less never leads; higher goes first |
 //! | [`NotExcluded`] | filter | no exclusion of its ballot is in force |
+//! | [`SiteHealthy`] | filter | its site has not failed as a whole, nor too often lately |
 //! | [`SiteOpen`] | filter | its site is not drained |
 //! | [`SiteOrder`] | comparison | the sites in order, the operators' preferred one before them |
 //! | [`Spread`] | comparison | fewer leaders of other slots in its site |
@@ -40,6 +41,7 @@ mod round_robin;
 mod same_site;
 mod score;
 mod share;
+mod site_healthy;
 mod site_open;
 mod site_order;
 mod software;
@@ -60,15 +62,22 @@ pub use round_robin::RoundRobin;
 pub use same_site::SameSite;
 pub use score::{Missing, Score, ScoreError, Term};
 pub use share::Share;
+pub use site_healthy::SiteHealthy;
 pub use site_open::SiteOpen;
 pub use site_order::SiteOrder;
 pub use software::{FirstVersion, Software, Version};
 pub use spread::Spread;
 
-use election_core::{record::Previous, strategy::Round};
+use election_core::{SiteId, record::Previous, strategy::Round};
 
 /// The leader that failed, where the cause counts as a failure; whatever else the
 /// round says of a former leader is no reason to avoid it.
 fn failed<'a>(round: &Round<'a>) -> Option<&'a Previous> {
     round.failed.filter(|_| round.cause.is_failure())
+}
+
+/// Whether nobody is named in this site for now.
+fn is_closed(site: &SiteId, round: &Round<'_>) -> bool {
+    round.control.drained.contains(site)
+        || round.trouble.failed_sites.iter().any(|failed| failed.site == *site)
 }

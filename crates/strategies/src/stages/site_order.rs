@@ -1,5 +1,6 @@
 use election_core::{SiteId, record::MemberRecord, strategy::Round};
 
+use super::is_closed;
 use crate::{
     stage::{Comparison, Standing},
     words,
@@ -86,11 +87,8 @@ impl Comparison for SiteOrder {
 
     fn worth_waiting(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Option<String> {
         let control = round.control;
-        let best = control
-            .preferred_site
-            .iter()
-            .chain(self.sites(round))
-            .find(|site| !control.drained.contains(site))?;
+        let best =
+            control.preferred_site.iter().chain(self.sites(round)).find(|site| !is_closed(site, round))?;
         // With several slots, those that lead another one are candidates no more.
         let leads = round.others.iter().any(|other| other.site == *best);
         if leads || electable.iter().any(|candidate| candidate.site == *best) {

@@ -1,5 +1,6 @@
 use election_core::{SiteId, record::MemberRecord, strategy::Round};
 
+use super::is_closed;
 use crate::stage::{Comparison, Standing};
 
 /// Leaders spread over the sites: where fewer of the other slots are led from, first.
@@ -52,7 +53,7 @@ impl Comparison for Spread {
         if round.others.is_empty() || electable.iter().any(|candidate| is_free(&candidate.site)) {
             return None;
         }
-        let site = self.sites.iter().find(|site| is_free(site) && !round.control.drained.contains(site))?;
+        let site = self.sites.iter().find(|site| is_free(site) && !is_closed(site, round))?;
         Some(format!("site {site} has no leader, and none of its members can lead yet"))
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::{
     Ballot, MemberId,
+    engine::{barred_sites, failed_sites},
     record::{Cause, Elected, MemberRecord, Mode, Status},
     shell::{Layout, Snapshot},
     strategy::{Round, Trouble},
@@ -133,12 +134,21 @@ fn peers(
     leader: &Ballot,
     unix_ms: u64,
 ) -> BTreeSet<MemberId> {
-    let standing: Vec<_> =
-        snapshot.members.iter().filter(|member| member.withdrawn.is_none()).cloned().collect();
+    // A balancer's word is not an operator's: it goes back to no site that has failed too often.
+    let barred = barred_sites(&job.policy, Some(elected), unix_ms);
+    let is_barred = |member: &&MemberRecord| {
+        member.ballot != *leader && barred.iter().any(|barred| barred.site == member.site)
+    };
+    let standing = snapshot.members.iter().filter(|member| member.withdrawn.is_none() && !is_barred(member));
+    let standing: Vec<_> = standing.cloned().collect();
     let excluded = |e: &&election_core::record::Exclusion| e.until_ms > unix_ms;
     let exclusions: Vec<_> = elected.exclusions.iter().filter(excluded).cloned().collect();
-    // What failed lately counts after another failure only.
-    let trouble = Trouble::default();
+    // What members failed lately counts after another failure only.
+    let trouble = Trouble {
+        failures: Vec::new(),
+        failed_sites: failed_sites(&snapshot.members, &snapshot.control),
+        barred_sites: Vec::new(),
+    };
     job.rules.peers(&Round {
         cause: Cause::Switchover,
         unix_ms,

@@ -15,7 +15,7 @@ use election_core::{
         TakeoverLimit, Wish, fencing_token,
     },
     record::{
-        Control, Elected, Health, MemberRecord, Mode, NEWEST, Outgoing, Record, Request as Order,
+        Control, Elected, FailedSite, Health, MemberRecord, Mode, NEWEST, Outgoing, Record, Request as Order,
         RequestKind, RequestState, Target, VERSION,
     },
 };
@@ -154,6 +154,12 @@ impl Stage {
                 let stay = terms.map_err(|e| e.to_string())?;
                 self.order(&Control { stay, ..Control::default() })
             }
+            ["fail", sites @ ..] => self.declare_failed(sites),
+            ["site", name, "well"] => self.feed(name, Event::SiteHealth(Some(Health::Healthy))),
+            ["site", name, "unwell"] => {
+                let reason = "its uplink is down".to_owned();
+                self.feed(name, Event::SiteHealth(Some(Health::Unhealthy { reason })))
+            }
             ["ack"] => self.acknowledge(),
             ["request", kind, rest @ ..] => self.request(kind, rest),
             ["raise", "tokens", "above", token] => self.raise_tokens(token),
@@ -184,6 +190,10 @@ impl Stage {
             "max_exclusion" => policy.max_exclusion = parse(value)?,
             "penalty_window" => policy.penalty_window = parse(value)?,
             "min_tenure" => policy.min_tenure = parse(value)?,
+            "max_site_failures" => {
+                let count = value.parse().map_err(|_| "a count")?;
+                policy.max_site_failures.count = count;
+            }
             "cooldown" => policy.cooldown = parse(value)?,
             "better_after" => policy.better_after = parse(value)?,
             "failback_windows" => {
@@ -319,6 +329,20 @@ impl Stage {
             _ => return Err(format!("no such mode: {mode}")),
         };
         self.order(&Control { mode, ..Control::default() })
+    }
+
+    fn declare_failed(&mut self, sites: &[&str]) -> Result<(), String> {
+        let failed = |site: &&str| {
+            let site = SiteId::new(*site).map_err(|e| e.to_string())?;
+            Ok::<_, String>(FailedSite {
+                site,
+                reason: Some("flood".to_owned()),
+                by: "ann".to_owned(),
+                at_ms: 0,
+            })
+        };
+        let failed_sites = sites.iter().map(failed).collect::<Result<_, _>>()?;
+        self.order(&Control { failed_sites, ..Control::default() })
     }
 
     fn drain(&mut self, sites: &[&str]) -> Result<(), String> {

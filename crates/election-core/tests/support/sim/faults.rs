@@ -29,6 +29,7 @@ pub(crate) enum Healed {
     Watches,
     Latency,
     Health,
+    SiteHealth,
     Sight,
     Abdication,
     Hold,
@@ -76,6 +77,17 @@ impl Sim {
                 self.health(host, Health::Unhealthy { reason: "as the dice say".to_owned() });
                 self.after(lasts, Due::Heal(host, Healed::Health));
             }
+            Fault::SiteUnwell => {
+                let site = self.hosts[host].site.clone();
+                for host in 0..self.hosts.len() {
+                    if self.hosts[host].site == site && self.rng.f64() < 0.8 {
+                        let unwell = Health::Unhealthy { reason: "its uplink is down".to_owned() };
+                        self.site_health(host, Some(unwell));
+                        self.after(lasts, Due::Heal(host, Healed::SiteHealth));
+                    }
+                }
+            }
+            Fault::DeclareFailed => self.declare_failed(),
             Fault::Switchover => drop(self.request(RequestKind::Switchover, false)),
             Fault::Failover => drop(self.request(RequestKind::Failover, false)),
             Fault::Force => drop(self.request(RequestKind::Failover, true)),
@@ -165,6 +177,7 @@ impl Sim {
                 Healed::Watches,
                 Healed::Latency,
                 Healed::Health,
+                Healed::SiteHealth,
                 Healed::Sight,
                 Healed::Abdication,
                 Healed::Hold,
@@ -313,6 +326,10 @@ impl Sim {
         self.tell_worker(host, 1, ToWorker::Event(Event::Health(health)));
     }
 
+    fn site_health(&mut self, host: usize, health: Option<Health>) {
+        self.tell_worker(host, 1, ToWorker::Event(Event::SiteHealth(health)));
+    }
+
     fn wish(&mut self, host: usize, wish: Wish) {
         self.tell_worker(host, 1, ToWorker::Event(Event::Wish(wish)));
     }
@@ -338,6 +355,7 @@ impl Sim {
             Healed::Abdication => self.wish(host, Wish::Stand),
             Healed::Hold => self.wish(host, Wish::Free),
             Healed::Health => self.health(host, Health::Healthy),
+            Healed::SiteHealth => self.site_health(host, Some(Health::Healthy)),
         }
     }
 

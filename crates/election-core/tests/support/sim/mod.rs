@@ -30,9 +30,10 @@ use fastrand::Rng;
 
 use crate::{
     invariants::{
-        Verdict, a_successor_follows_a_leader::Tenures, fencing::Fencing, no_livelock::Pace,
-        one_decision_per_term::Decisions, one_leader_in_the_end::Calm, others_undisturbed::Slots,
-        requests_once::Requests, standing_orders::Obeyed, tokens_above_their_base::Raised,
+        Verdict, a_successor_follows_a_leader::Tenures, fencing::Fencing, never_back::NeverBack,
+        no_livelock::Pace, one_decision_per_term::Decisions, one_leader_in_the_end::Calm,
+        others_undisturbed::Slots, requests_once::Requests, standing_orders::Obeyed,
+        tokens_above_their_base::Raised,
     },
     zookeeper::{Ensemble, Millis},
 };
@@ -112,6 +113,9 @@ pub(crate) struct Summary {
     pub(crate) obeyed: u64,
     pub(crate) penalties: u64,
     pub(crate) acknowledged: u64,
+    pub(crate) site_failed: u64,
+    pub(crate) remembered: u64,
+    pub(crate) barred: u64,
     pub(crate) operations: u64,
 }
 
@@ -132,6 +136,7 @@ struct Checks {
     requests: Requests,
     tenures: Tenures,
     obeyed: Obeyed,
+    never_back: NeverBack,
     paces: Vec<Pace>,
     calm: Option<Calm>,
 }
@@ -191,6 +196,7 @@ impl Sim {
             requests: Requests::default(),
             tenures: Tenures::default(),
             obeyed: Obeyed::default(),
+            never_back: NeverBack::default(),
             paces: hosts.iter().map(|_| Pace::default()).collect(),
             calm: None,
         };

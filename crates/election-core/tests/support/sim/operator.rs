@@ -4,8 +4,8 @@
 use election_core::{
     engine::{self, ForceStep, Recipe, force_step},
     record::{
-        Control, Current, Elected, MemberRecord, Mode, Outgoing, Record, Request, RequestKind, RequestState,
-        Target, VERSION,
+        Control, Current, Elected, FailedSite, MemberRecord, Mode, Outgoing, Record, Request, RequestKind,
+        RequestState, Target, VERSION,
     },
 };
 
@@ -254,6 +254,14 @@ impl Sim {
         control.mode = Mode::Auto;
         let delay = self.rng.u64(500..10_000);
         self.after(delay, Due::Operator(Errand::Control(control)));
+    }
+
+    pub(super) fn declare_failed(&mut self) {
+        let site = self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone();
+        let failed = FailedSite { site, reason: None, by: "operator".to_owned(), at_ms: self.unix_ms() };
+        self.order(&Control { failed_sites: vec![failed], ..Control::default() });
+        let delay = self.rng.u64(500..10_000);
+        self.after(delay, Due::Operator(Errand::Control(Control::default())));
     }
 
     pub(super) fn drain(&mut self) {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use election_core::{
     SiteId,
     calendar::Windows,
-    engine::{Leftovers, OnPause, Policy, QueueFormat, Recipe, TakeoverLimit, Timing},
+    engine::{Leftovers, OnPause, Policy, QueueFormat, Recipe, SiteFailureLimit, TakeoverLimit, Timing},
 };
 use fastrand::Rng;
 
@@ -59,10 +59,14 @@ pub(crate) enum Fault {
     Resize,
     /// An operator has looked at what went wrong.
     Ack,
+    /// Members say that their whole site is unwell.
+    SiteUnwell,
+    /// An operator says that a site has failed, and later that it has not.
+    DeclareFailed,
 }
 
 impl Fault {
-    const ALL: [Self; 37] = [
+    const ALL: [Self; 39] = [
         Self::Crash,
         Self::CrashSite,
         Self::Leave,
@@ -100,6 +104,8 @@ impl Fault {
         Self::Hold,
         Self::Resize,
         Self::Ack,
+        Self::SiteUnwell,
+        Self::DeclareFailed,
     ];
 
     /// Whether two may act for a moment after it, by design: the place of a living
@@ -126,6 +132,8 @@ impl Fault {
                 | Self::SpoilElected
                 | Self::RaiseTokens
                 | Self::Ack
+                | Self::SiteUnwell
+                | Self::DeclareFailed
         )
     }
 }
@@ -262,6 +270,7 @@ impl Settings {
             exclusion,
             max_exclusion: exclusion * rng.u32(1..5),
             penalty_window: ms(if rng.bool() { rng.u64(1000..60_000) } else { 0 }),
+            max_site_failures: SiteFailureLimit { count: rng.u32(0..4), within: ms(rng.u64(5000..90_000)) },
             min_tenure: ms(rng.u64(500..8000)),
             cooldown: ms(rng.u64(500..8000)),
             max_takeovers: TakeoverLimit { count: rng.u32(2..9), within: ms(rng.u64(8000..40_000)) },

@@ -25,6 +25,9 @@ impl Sim {
             self.check_suspicion(&elected);
             self.summary.penalties +=
                 u64::from(elected.exclusions.iter().any(|e| e.reason.contains("(failure ")));
+            self.summary.site_failed += u64::from(elected.cause == Cause::SiteFailed);
+            self.summary.remembered += elected.site_failures.len() as u64;
+            self.summary.barred += u64::from(elected.sentence.contains("gone back to all the same"));
             self.summary.excluded += elected.exclusions.len() as u64;
             self.summary.successions += u64::from(elected.sentence.contains("being first in line"));
             let span = u64::try_from(self.settings.policy.max_exclusion.as_millis()).unwrap_or(u64::MAX);
@@ -38,6 +41,7 @@ impl Sim {
                 .and_then(|()| self.checks.slots.decided(&elected))
                 .and_then(|()| self.checks.obeyed.decided(&elected))
                 .and_then(|()| elective_moves_in_windows::check(&elected, windows))
+                .and_then(|()| self.checks.never_back.decided(&elected, &self.settings.policy))
                 .and_then(|()| exclusions_end::check(&elected, unix_ms, span, 2 * faults::WALL_ERROR));
             self.require(verdict);
         } else if let Some(slot) = self.paths.slot_of(path) {

@@ -1,0 +1,85 @@
+//! Sites that have failed as a whole, on a real ZooKeeper server.
+
+mod support;
+
+use std::fs;
+
+use serde_json::json;
+use support::{
+    stage::{Stage, leads},
+    until,
+};
+
+/// Quick to go back, so that it is told from who may not.
+const QUICK: [&str; 4] =
+    ["policy.failback=auto", "policy.failback_after=1s", "policy.min_tenure=0s", "policy.cooldown=0s"];
+
+#[test]
+fn an_operator_says_that_a_site_has_failed_and_the_second_time_it_is_not_gone_back_to() {
+    let stage = Stage::new("/failed-site");
+    let east = stage.worker("east-1", "east", &QUICK);
+    until("east-1 leads", || leads(&east));
+    let west = stage.worker("west-1", "west", &QUICK);
+    until("west-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["west-1"]));
+
+    for times in 1..=2 {
+        let failed = stage.operator(&["fail-site", "east", "--reason", "flood"]);
+        failed.assert(0, &[]);
+        assert_eq!(failed.stdout, "orders: mode auto, site east has failed\n");
+        until("west-1 leads", || leads(&west) && !leads(&east));
+        let list = stage.json(&["list"]);
+        assert_eq!(list["elected"]["cause"], "site-failed", "{list:#}");
+        let sentence = list["elected"]["sentence"].as_str().unwrap_or_default();
+        assert!(
+            sentence.contains("site east of east-1 has failed (declared by ") && sentence.contains("flood")
+        );
+        assert_eq!(list["failed_sites"][0]["site"], "east", "{list:#}");
+        until("the failure is remembered", || {
+            stage.json(&["list"])["site_failures"].as_array().is_some_and(|all| all.len() == times)
+        });
+        let mended = stage.operator(&["unfail-site", "east"]);
+        assert_eq!(mended.stdout, "orders: mode auto\n");
+        until("it is over", || stage.json(&["list"])["site_failures"][times - 1]["over"] == true);
+        if times == 1 {
+            until("east-1 leads again", || leads(&east) && !leads(&west));
+        }
+    }
+
+    // Who asks why, is told; an acknowledgement lets it back.
+    let explained = stage.operator(&["explain"]);
+    explained.assert(0, &[]);
+    assert!(explained.stdout.contains("site east has failed 2 times"), "{}", explained.stdout);
+    assert!(leads(&west));
+    let ack = stage.operator(&["ack"]);
+    assert!(ack.stdout.contains("2 failures of site east"), "{}", ack.stdout);
+    until("east-1 leads again", || leads(&east) && !leads(&west));
+}
+
+#[test]
+fn most_of_its_own_members_say_that_a_site_has_failed() {
+    let stage = Stage::new("/unwell-site");
+    let uplink = stage.dir.path().join("uplink");
+    fs::write(&uplink, "").unwrap();
+    let check = format!(
+        "node.site_check={{ kind = \"exec\", command = [\"test\", \"-e\", {:?}], interval = \"100ms\", failures = 2 }}",
+        uplink.display().to_string()
+    );
+    let settings = [&QUICK[..], &[&check]].concat();
+    let east_1 = stage.worker("east-1", "east", &settings);
+    until("east-1 leads", || leads(&east_1));
+    let east_2 = stage.worker("east-2", "east", &settings);
+    let west = stage.worker("west-1", "west", &QUICK);
+    until("both are in line", || {
+        stage.json(&["list"])["elected"]["succession"] == json!(["west-1", "east-2"])
+    });
+
+    fs::remove_file(&uplink).unwrap();
+    until("west-1 leads", || leads(&west) && !leads(&east_1) && !leads(&east_2));
+    let list = stage.json(&["list"]);
+    assert_eq!(list["elected"]["cause"], "site-failed", "{list:#}");
+    let why = list["failed_sites"][0]["why"].as_str().unwrap_or_default();
+    assert!(why.starts_with("2 of its 2 members say so: the probe ended"), "{list:#}");
+
+    fs::write(&uplink, "").unwrap();
+    until("a member of east leads again", || leads(&east_1) || leads(&east_2));
+}
