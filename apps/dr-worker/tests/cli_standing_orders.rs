@@ -193,3 +193,24 @@ fn a_leader_that_is_told_to_stay_is_not_followed_by_a_better_one() {
     stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
     until("east-1 leads again", || leads(&east));
 }
+
+/// A spare for emergencies: nothing brings it into office but an operator, and then it stays.
+#[test]
+fn a_member_of_priority_0_leads_where_an_operator_names_it_and_only_then() {
+    let stage = Stage::new("/priority-0");
+    let spare = stage.worker("west-1", "west", &["node.priority=0"]);
+    until("the election stands", || stage.json(&["list"])["members"][0]["member"] == "west-1");
+    let east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads", || leads(&east));
+    until("the spare stands by", || spare.code("/standby") == 200);
+    stage.operator(&["switchover", "--wait"]).assert(1, &["west-1", "priority 0"]);
+
+    stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
+    until("the spare leads", || leads(&spare) && !leads(&east));
+    // The elector has looked at it once more by the time that it has a line for it.
+    until("east-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["east-1"]));
+    let explained = stage.operator(&["explain"]);
+    assert!(leads(&spare), "{}", explained.stdout);
+    stage.operator(&["switchover", "--wait"]).assert(0, &[]);
+    until("east-1 leads again", || leads(&east) && !leads(&spare));
+}

@@ -41,6 +41,8 @@ pub struct Round<'a> {
     pub candidates: &'a [MemberRecord],
     /// Who is named or in office now, and still a candidate.
     pub incumbent: Option<&'a Ballot>,
+    /// Whom an operator has named: whom the order that is carried out is for, or who leads by one.
+    pub ordered: Option<&'a Ballot>,
     /// The leader that failed, when [`Cause::is_failure`].
     pub failed: Option<&'a Previous>,
     /// Who leads now or led last, whatever has become of it; nobody before the first leader

@@ -235,6 +235,7 @@ fn best(strategy: &dyn Strategy, members: &[MemberRecord], leader: usize) -> usi
         unix_ms: 0,
         candidates: members,
         incumbent: Some(ballot),
+        ordered: None,
         failed: None,
         previous: None,
         others: &[],

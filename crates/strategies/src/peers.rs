@@ -24,11 +24,16 @@ impl Rules {
     /// Whatever the cause of `round`, it is asked for a [`Cause::Switchover`], and whether it would last
     /// for a [`Cause::BetterCandidate`].
     pub fn peers(&self, round: &Round<'_>) -> BTreeSet<MemberId> {
-        let planned = Round { cause: Cause::Switchover, failed: None, ..round.clone() };
+        let planned = Round { cause: Cause::Switchover, failed: None, ordered: None, ..round.clone() };
         let stays = |candidate: &&MemberRecord| {
             let ballot = Some(&candidate.ballot);
-            let round =
-                Round { cause: Cause::BetterCandidate, failed: None, incumbent: ballot, ..round.clone() };
+            let round = Round {
+                cause: Cause::BetterCandidate,
+                failed: None,
+                incumbent: ballot,
+                ordered: None,
+                ..round.clone()
+            };
             self.rank(&round).first().is_some_and(|first| first.named.ballot == candidate.ballot)
         };
         let equal = self.pipeline(planned.cause).equals(&planned);

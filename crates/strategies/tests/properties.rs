@@ -116,6 +116,7 @@ prop_compose! {
             unix_ms: NOW_MS,
             members,
             incumbent: incumbent.map(ballot),
+            ordered: None,
             failed: failed.map(|(id, site, sequence)| previous(&id, site, sequence)),
             previous: before.map(|(id, site, sequence)| previous(&id, site, sequence)),
             others: others.iter().map(MemberRecord::named).collect(),

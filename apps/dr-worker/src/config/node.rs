@@ -16,6 +16,8 @@ pub struct NodeConfig {
     pub address: String,
     /// Where the lock file and the guards' remains lie.
     pub state_dir: PathBuf,
+    /// Higher is preferred; 0 or less never leads unless an operator names it.
+    pub priority: i64,
     /// Free attributes for policies and for whoever reads the list of members.
     pub attributes: BTreeMap<String, String>,
     /// How this node looks whether its whole site is fit, if it does.
@@ -56,9 +58,10 @@ impl NodeConfig {
         let address = host.unwrap_or_else(|| "127.0.0.1".to_owned());
         let address = section.or("address", address);
         let state_dir = section.or("state_dir", PathBuf::from("/var/lib/dr-worker"));
+        let priority = section.or("priority", 1);
         let attributes = section.or("attributes", BTreeMap::new());
         let site_check = section.table("site_check", read_site_check);
-        Some(Self { id: id?, site: site?, address, state_dir, attributes, site_check })
+        Some(Self { id: id?, site: site?, address, state_dir, priority, attributes, site_check })
     }
 }
 

@@ -187,6 +187,7 @@ fn profile(config: &Config, http_port: u16) -> Profile {
     Profile {
         address: Some(node.address.clone()),
         http: Some(HostPort { host, port: http_port }.to_string()),
+        priority: node.priority,
         attributes: node.attributes.clone(),
         software: concat!("dr-worker ", env!("CARGO_PKG_VERSION")).to_owned(),
         ..Profile::new(node.id.clone(), node.site.clone())

@@ -77,12 +77,12 @@ impl Question<'_> {
             exclusions.push(exclusion);
         }
         let leaving = self.leaving(ordered);
-        let (ranking, exclusions, dropped) = self.rank(cause, exclusions, leaving.as_ref());
+        let wanted = ordered.map_or(Target::Any, |(_, request)| request.to.clone());
+        let (ranking, exclusions, dropped) = self.rank(cause, exclusions, leaving.as_ref(), &wanted);
         self.note(self.slot, cause, &ranking, leaving.as_ref());
         if ordered.is_none() && !self.is_vacated() {
             self.check_limit(cause)?;
         }
-        let wanted = ordered.map_or(Target::Any, |(_, request)| request.to.clone());
         let chosen = ranking.order.iter().find(|r| fits(&wanted, &r.named));
         let Some(chosen) = chosen else {
             return Err(match wanted {
@@ -113,6 +113,7 @@ impl Question<'_> {
             unix_ms: self.unix_ms,
             candidates: &candidates,
             incumbent: None,
+            ordered: None,
             failed: None,
             previous: None,
             others: &others,
@@ -216,6 +217,13 @@ impl Question<'_> {
         self.name(Cause::LeaderLost, sentence, successor, self.living_exclusions(), None)
     }
 
+    /// Whether whoever is named was so at an operator's word. It is not looked at whether that named
+    /// the member: one that may lead without is as well off.
+    fn leads_by_order(&self) -> bool {
+        let given = self.elected.map(|e| e.given(self.slot));
+        given.is_some_and(|given| matches!(given.cause, Cause::Switchover | Cause::Failover))
+    }
+
     /// Who would lead if an elective move were allowed.
     pub(super) fn rank_elective(&self, incumbent: &Ballot) -> Ranking {
         let exclusions = self.living_exclusions();
@@ -224,6 +232,7 @@ impl Question<'_> {
             unix_ms: self.unix_ms,
             candidates: &self.candidates(Some(self.slot), None),
             incumbent: Some(incumbent),
+            ordered: Some(incumbent).filter(|_| self.leads_by_order()),
             failed: None,
             previous: self.led_before().as_ref(),
             others: &self.others(Some(self.slot)),
@@ -292,6 +301,7 @@ impl Question<'_> {
         cause: Cause,
         exclusions: Vec<Exclusion>,
         leaving: Option<&Ballot>,
+        wanted: &Target,
     ) -> (Ranking, Vec<Exclusion>, Option<&'static str>) {
         let slot = Some(self.slot);
         let (candidates, others) = (self.candidates(slot, leaving), self.others(slot));
@@ -301,6 +311,10 @@ impl Question<'_> {
         let incumbent = named
             .filter(|n| !cause.is_failure() && candidates.iter().any(|m| m.ballot == n.ballot))
             .map(|n| n.ballot.clone());
+        let target = match wanted {
+            Target::Member(id) => candidates.iter().find(|m| m.member == *id).map(|m| &m.ballot),
+            Target::Site(_) | Target::Any => None,
+        };
         let known = self.trouble(cause);
         let rank = |exclusions: &[Exclusion], trouble: &Trouble| {
             self.strategy.rank(&Round {
@@ -308,6 +322,7 @@ impl Question<'_> {
                 unix_ms: self.unix_ms,
                 candidates: &candidates,
                 incumbent: incumbent.as_ref(),
+                ordered: target,
                 failed,
                 previous: previous.as_ref(),
                 others: &others,

@@ -70,6 +70,7 @@ impl Question<'_> {
             unix_ms: self.unix_ms,
             candidates: &spares,
             incumbent: None,
+            ordered: None,
             failed: Some(&leader.as_previous()),
             previous: Some(&leader.as_previous()),
             others: &others.map(|(_, n)| n.clone()).collect::<Vec<_>>(),

@@ -5,8 +5,9 @@ use crate::stage::{Comparison, Filter, Standing};
 /// As a filter: puts out who has a priority of 0 or less. As a comparison: the
 /// higher priority goes first.
 ///
-/// An operator who names such a member means it: whoever carries that out looks
-/// past a refusal whose stage is [`Priority::NAME`].
+/// An operator who names such a member means it
+/// ([`Round::ordered`](election_core::strategy::Round::ordered)): it leads then, until it is lost or
+/// moved.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Priority;
 
@@ -20,8 +21,9 @@ impl Filter for Priority {
         Self::NAME
     }
 
-    fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
-        (candidate.priority <= 0).then(|| {
+    fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
+        let named = round.ordered == Some(&candidate.ballot);
+        (candidate.priority <= 0 && !named).then(|| {
             let priority = candidate.priority;
             format!("priority {priority}: never leads unless an operator names it")
         })
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, order, with_priority},
+        support::{View, ballot, order, with_priority},
     };
 
     #[test]
@@ -68,6 +70,14 @@ mod tests {
             let refusal = Priority.refuse(&candidate, &View::default().round());
             assert_eq!(refusal.is_some(), out, "{priority}: {refusal:?}");
         }
+    }
+
+    #[test]
+    fn an_operator_can_name_it_and_nobody_else_gets_through_by_that() {
+        let candidate = with_priority("east-1", "east", 1, 0);
+        let view = |sequence| View { ordered: Some(ballot(sequence)), ..View::default() };
+        assert_eq!(Priority.refuse(&candidate, &view(1).round()), None);
+        assert!(Priority.refuse(&candidate, &view(2).round()).is_some());
     }
 
     #[test]

@@ -154,6 +154,7 @@ fn peers(
         unix_ms,
         candidates: &standing,
         incumbent: Some(leader),
+        ordered: None,
         failed: None,
         previous: None,
         others: &[],
