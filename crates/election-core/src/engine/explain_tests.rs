@@ -266,6 +266,11 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
                 for slot in told.slots.iter().filter(|s| s.proposal.is_some() && !is_new) {
                     assert!(!slot.obstacles.is_empty(), "{reason}: {sentence}, but: {slot:#?}");
                 }
+                // What is only put off can be told.
+                if ["cooldown", "min-tenure", "better-after"].contains(&reason) {
+                    let told_of = told.slots.iter().any(|s| s.proposal.is_some());
+                    assert!(told_of, "{reason}: {sentence}, and yet nothing is to come: {told:#?}");
+                }
                 let Some(wake) = watchdog.wake() else {
                     for slot in told.slots.iter().filter(|s| s.proposal.is_some()) {
                         let endless = slot.obstacles.iter().any(|o| o.until_ms.is_none());
@@ -367,4 +372,41 @@ fn what_is_simulated_is_possible() {
         }
     }
     assert!(moved > 100 && unchanged > 100, "{moved} moved, {unchanged} did not");
+}
+
+/// Two slots are lost at once: whoever is first in line steps into each of them, and what is gone holds no
+/// place meanwhile.
+#[test]
+fn two_that_vanish_at_once_are_followed_one_by_one() {
+    let mut rng = Rng::with_seed(1);
+    let mut members: Vec<_> = (0..6).map(|number| member(&mut rng, number, 1)).collect();
+    for member in &mut members {
+        let Named { member: id, ballot, site } = member.named();
+        let plain = json!({ "v": 1, "member": id, "ballot": ballot, "site": site, "reads": NEWEST });
+        *member = serde_json::from_value(plain).unwrap();
+    }
+    let leading = [named(0), named(3)];
+    let mut elected = decision(&mut rng, 0, 1);
+    elected.slots = leading.iter().cloned().map(Slot::from).collect();
+    elected.succession = [1, 2, 4, 5].map(named).to_vec();
+    (elected.exclusions, elected.attempts, elected.previous) = (Vec::new(), Vec::new(), None);
+    let office = |(slot, leader): (usize, &Named)| {
+        let current = json!({
+            "v": NEWEST, "member": leader.member, "ballot": leader.ballot, "site": leader.site, "slot": slot,
+            "term": 1, "status": "READY", "since_ms": NOW_MS - 1000,
+        });
+        Some(serde_json::from_value::<Current>(current).unwrap())
+    };
+    let offices = leading.iter().enumerate().map(office).collect();
+    let lowest = Some(ballot(0));
+    let seen = Seen { members, lowest, elected: Some(elected), offices, ..Seen::default() };
+    let policy = Policy { slots: 2, ..Policy::default() };
+    let whim = Whim { seed: 1, sticky: true };
+    let with = (&policy, &whim as &dyn Strategy);
+    let told = simulate(&seen, |m| m.site.as_str() == SITES[0], with, with, NOW_MS);
+    for (slot, heir) in told.slots.iter().zip([named(1), named(2)]) {
+        assert_eq!(slot.leads.as_ref(), Some(&heir), "{slot:#?}");
+        let [played] = &slot.played[..] else { panic!("one decision: {slot:#?}") };
+        assert_eq!(played.by, heir.member.as_str(), "it steps in by itself: {slot:#?}");
+    }
 }

@@ -80,9 +80,10 @@ pub fn simulate(
     let found = explain(&changed, then.0, then.1, unix_ms);
     let slots = as_it_is.slots.len().max(found.slots.len());
     let mut played = vec![Vec::new(); slots];
-    // Each slot is vacated, decided and decided again at most; a policy that went on and on
+    // Each slot is vacated, decided and decided again at most, and what is to be remembered is
+    // written; a policy that went on and on
     // would be a mistake that must not hang whoever asks.
-    for _ in 0..=4 * slots + seen.requests.len() {
+    for _ in 0..=6 * slots + seen.requests.len() {
         let before = changed.elected.clone();
         if !(changed.step_in(seen, then.0, then.1, unix_ms) || changed.decide(then.0, then.1, unix_ms)) {
             break;
