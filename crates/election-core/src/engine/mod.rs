@@ -35,6 +35,7 @@ mod explain;
 #[cfg(test)]
 mod explain_tests;
 mod fingerprint;
+mod fitness;
 mod io;
 mod limit;
 mod looking_on;
