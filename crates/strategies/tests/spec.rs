@@ -45,7 +45,7 @@ fn nothing_at_all_is_the_site_policy() {
 
 #[test]
 fn a_pipeline_takes_the_place_of_the_usual_order_and_no_more() {
-    let fit = "healthy priority not-excluded site-open";
+    let fit = "healthy priority not-excluded site-healthy site-open";
     let spec = read("pipeline = ['priority', 'oldest-ballot']\nspread = 'sites'");
     assert_eq!(stages(&spec, Cause::Startup), format!("{fit} spread priority oldest-ballot member-id"));
     assert_eq!(
@@ -85,7 +85,7 @@ fn a_rule_takes_the_place_of_everything_for_its_causes_and_the_first_one_decides
          [[rules]]\nwhen = 'resigned'\npipeline = 'near'\n\
          [[rules]]\nwhen = ['failure', 'startup']\npipeline = ['site-order']",
     );
-    let fit = "healthy priority not-excluded site-open";
+    let fit = "healthy priority not-excluded site-healthy site-open";
     assert_eq!(stages(&spec, Cause::Resigned), format!("{fit} failed-last same-site priority member-id"));
     for cause in [Cause::LeaderLost, Cause::Unhealthy, Cause::Failover, Cause::Startup] {
         assert_eq!(stages(&spec, cause), format!("{fit} failed-last site-order member-id"), "{cause}");
@@ -107,13 +107,13 @@ fn a_stage_with_settings_is_the_filter_that_it_is_too() {
     );
     assert_eq!(
         stages(&spec, Cause::Startup),
-        "healthy priority not-excluded site-open class software score class software score member-id"
+        "healthy priority not-excluded site-healthy site-open class software score class software score member-id"
     );
     let plain =
         read("pipeline = ['software', { stage = 'score', attributes = { a = { worst = 0, best = 1 } } }]");
     assert_eq!(
         stages(&plain, Cause::Startup),
-        "healthy priority not-excluded site-open software score member-id"
+        "healthy priority not-excluded site-healthy site-open software score member-id"
     );
 }
 
@@ -251,7 +251,7 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         (
             "[[rules]]\nwhen = ['startup', 'leaderlost']\npipeline = ['priority']",
             &[
-                "rules[0].when[1]: \"leaderlost\" is not known; valid: \"startup\", \"member-joined\", \"leader-lost\", \"unhealthy\", \"suspected\", \"takeover-failed\", \"resigned\", \"switchover\", \"failover\", \"better-candidate\", \"tokens-raised\", \"slots-changed\", \"failure\"",
+                "rules[0].when[1]: \"leaderlost\" is not known; valid: \"startup\", \"member-joined\", \"leader-lost\", \"unhealthy\", \"site-failed\", \"suspected\", \"takeover-failed\", \"resigned\", \"switchover\", \"failover\", \"better-candidate\", \"tokens-raised\", \"slots-changed\", \"failure\"",
             ],
         ),
         (
@@ -291,7 +291,7 @@ fn what_is_measured_can_be_named_where_it_is_published() {
     let spec = PolicySpec::read_with(&entries, Inputs::ALL).unwrap();
     assert_eq!(
         stages(&spec, Cause::Startup),
-        "healthy priority not-excluded site-open limit latency member-id"
+        "healthy priority not-excluded site-healthy site-open limit latency member-id"
     );
     let cases: &[(&str, &[&str])] = &[
         (
