@@ -24,18 +24,13 @@ use crate::{
 };
 
 pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
-    let (name, paths, observer) = match prepare(&worker, &which) {
-        Ok(all) => all,
+    let (name, snapshot) = match look(&worker, &which).await {
+        Ok(seen) => seen,
         Err(refusal) => return *refusal,
     };
-    match observer.snapshot(&paths).await {
-        Ok(snapshot) => {
-            let skipped = skipped(&worker, &name, &snapshot).await;
-            let cluster = Cluster::new(worker.root(), &name, snapshot, unix_ms());
-            answer(StatusCode::OK, &Cluster { skipped, ..cluster })
-        }
-        Err(error) => unreadable(&error),
-    }
+    let skipped = skipped(&worker, &name, &snapshot).await;
+    let cluster = Cluster::new(worker.root(), &name, snapshot, unix_ms());
+    answer(StatusCode::OK, &Cluster { skipped, ..cluster })
 }
 
 pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
@@ -58,7 +53,16 @@ pub(super) async fn skipped(worker: &Worker, name: &str, snapshot: &Snapshot) ->
     ask::elector(name, snapshot).await
 }
 
-pub(super) fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, Observer), Box<Response>> {
+/// The job that is asked for, and its election as it stands.
+pub(super) async fn look(worker: &Worker, which: &Which) -> Result<(String, Snapshot), Box<Response>> {
+    let (name, paths, observer) = prepare(worker, which)?;
+    match observer.snapshot(&paths).await {
+        Ok(snapshot) => Ok((name, snapshot)),
+        Err(error) => Err(Box::new(unreadable(&error))),
+    }
+}
+
+fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, Observer), Box<Response>> {
     let unavailable = |why: &str| Box::new(refuse(StatusCode::SERVICE_UNAVAILABLE, why));
     let job = which.of(worker)?;
     let name = job.slot.name().to_owned();
@@ -68,6 +72,6 @@ pub(super) fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, 
     Ok((name, paths, Observer::new(session)))
 }
 
-pub(super) fn unreadable(error: &ReadError) -> Response {
+fn unreadable(error: &ReadError) -> Response {
     refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
 }

@@ -11,7 +11,7 @@ use election_core::{MemberId, SiteId, shell::Snapshot};
 
 use super::{
     answer::{answer, refuse},
-    cluster::{prepare, skipped, unreadable},
+    cluster::{look, skipped},
     roles::Which,
 };
 use crate::{
@@ -22,13 +22,9 @@ use crate::{
 };
 
 pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
-    let (name, paths, observer) = match prepare(&worker, &which) {
-        Ok(all) => all,
+    let (name, snapshot) = match look(&worker, &which).await {
+        Ok(seen) => seen,
         Err(refusal) => return *refusal,
-    };
-    let snapshot = match observer.snapshot(&paths).await {
-        Ok(snapshot) => snapshot,
-        Err(error) => return unreadable(&error),
     };
     let config = match policies(&worker, &[]) {
         Ok(config) => config,
@@ -48,13 +44,9 @@ pub(super) async fn simulate(
         Ok(read) => read,
         Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
     };
-    let (name, paths, observer) = match prepare(&worker, &which) {
-        Ok(all) => all,
+    let (name, snapshot) = match look(&worker, &which).await {
+        Ok(seen) => seen,
         Err(refusal) => return *refusal,
-    };
-    let snapshot = match observer.snapshot(&paths).await {
-        Ok(snapshot) => snapshot,
-        Err(error) => return unreadable(&error),
     };
     match imagine(&worker, &name, &snapshot, what_if) {
         Ok(simulated) => answer(StatusCode::OK, &simulated),

@@ -23,6 +23,22 @@ use crate::{
 /// How many times a step is tried again after losing a race.
 pub(super) const TRIES: u32 = 50;
 
+/// Whether a compare-and-set lost a race, or has an unknown outcome: what stands there now tells.
+pub(super) const fn is_worth_another_look(error: &OpError) -> bool {
+    matches!(
+        error,
+        OpError::BadVersion { .. }
+            | OpError::NodeExists { .. }
+            | OpError::NoNode { .. }
+            | OpError::Unknown { .. }
+    )
+}
+
+/// Why a compare-and-set was given up.
+pub(super) fn too_many_races() -> OperatorError {
+    OperatorError::Refused(format!("gave up after losing {TRIES} races; try again"))
+}
+
 /// Why an operator's wish was not carried out.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OperatorError {
@@ -195,19 +211,13 @@ pub async fn force(
             }
         };
         match outcome {
-            // Lost a race, or an unknown outcome: look again.
-            Ok(())
-            | Err(
-                OpError::BadVersion { .. }
-                | OpError::NodeExists { .. }
-                | OpError::NoNode { .. }
-                | OpError::Unknown { .. },
-            ) => {}
+            Ok(()) => {}
+            Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
         tokio::task::yield_now().await;
     }
-    Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
+    Err(too_many_races())
 }
 
 /// Takes the place from whoever leads an election without an elector, and from nobody who has
@@ -237,7 +247,7 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, Operato
             Err(error) => return Err(error.into()),
         }
     }
-    Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
+    Err(too_many_races())
 }
 
 /// How the base of the tokens was raised.
@@ -302,18 +312,12 @@ pub async fn raise_tokens(
         };
         match written {
             Ok(()) => return Ok(Raised::InTerm(next.term)),
-            // Lost a race, or an unknown outcome: look again.
-            Err(
-                OpError::BadVersion { .. }
-                | OpError::NodeExists { .. }
-                | OpError::NoNode { .. }
-                | OpError::Unknown { .. },
-            ) => {}
+            Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
         tokio::task::yield_now().await;
     }
-    Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
+    Err(too_many_races())
 }
 
 /// How long an operator's request may wait for an elector before it is said that

@@ -1,12 +1,12 @@
 //! Standing orders: what operators say once and what goes until they say otherwise; and their
 //! word that they have looked at what went wrong.
 
-use zk_session::{CreateMode, OpError, Session};
+use zk_session::{CreateMode, Session};
 
 use super::{
     contests::Layout,
     observer::{Observer, ReadError},
-    operator::{OperatorError, TRIES},
+    operator::{OperatorError, TRIES, is_worth_another_look, too_many_races},
     unix_ms,
 };
 use crate::{
@@ -73,18 +73,12 @@ pub async fn order(
         };
         match written {
             Ok(()) => return Ok(Ordered { before, after }),
-            // Lost a race, or an unknown outcome: look again.
-            Err(
-                OpError::BadVersion { .. }
-                | OpError::NodeExists { .. }
-                | OpError::NoNode { .. }
-                | OpError::Unknown { .. },
-            ) => {}
+            Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
         tokio::task::yield_now().await;
     }
-    Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
+    Err(too_many_races())
 }
 
 /// What was remembered against an election, and the decision in which that stood.
@@ -118,13 +112,12 @@ pub async fn acknowledge(session: &Session, paths: &Paths) -> Result<Option<Ackn
         let Some((next, released)) = engine::acknowledge(&before) else { return Ok(None) };
         match incarnation.set(&path, next.encode(&path)?, Some(node.version)).await {
             Ok(_) => return Ok(Some(Acknowledged { before, released })),
-            // Lost a race, or an unknown outcome: look again.
-            Err(OpError::BadVersion { .. } | OpError::NoNode { .. } | OpError::Unknown { .. }) => {}
+            Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }
         tokio::task::yield_now().await;
     }
-    Err(OperatorError::Refused(format!("gave up after losing {TRIES} races; try again")))
+    Err(too_many_races())
 }
 
 /// Only an elector heeds them.
