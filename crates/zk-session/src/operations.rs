@@ -279,7 +279,8 @@ impl Incarnation {
     /// be read here. It writes nothing.
     ///
     /// # Errors
-    /// [`OpError::Unavailable`], [`OpError::SessionOver`].
+    /// [`OpError::Unavailable`], [`OpError::SessionOver`]; [`OpError::Invalid`] where a znode stands in the way of the
+    /// round trip, with its path.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -1,13 +1,20 @@
-//! Leases over real servers: given by beats, taken by silence, and always before the server acts.
+//! Leases over real servers: given by beats, taken by silence, and always before the server acts. One test has a server
+//! of a script, for answers to beats that a real one gives only after faults.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use common::{Bed, PATIENCE, TIMEOUT, soon, wait_for, wait_state};
-use zk_session::{BootTime, DriverKind, Epoch, Lease, SessionState, lease_margin, sleep_until};
+use common::server::{Answer, NO_NODE, handshake, reply, serve, xid};
+use common::{Bed, PATIENCE, TIMEOUT, builder, soon, wait_for, wait_state};
+use tokio::net::TcpListener;
+use zk_session::{
+    BootTime, DriverKind, Epoch, InactiveReason, Lease, SessionState, lease_margin, sleep_until,
+};
 use zk_testkit::Op;
 
 on_each_server!(
@@ -15,7 +22,8 @@ on_each_server!(
     nobody_beats_unless_a_lease_is_kept,
     a_lease_ends_in_a_black_hole_before_the_server_expires_the_session,
     a_lease_is_not_kept_alive_by_a_server_that_only_listens,
-    a_lease_of_an_ended_session_is_none_and_the_next_one_gets_its_own,
+    a_lease_of_an_ended_session_is_none_and_the_next_one_gets_its_own;
+    a_beat_with_any_other_answer_gives_no_lease_and_proves_no_session,
 );
 
 async fn first_lease(leases: &mut tokio::sync::watch::Receiver<Option<Lease>>) -> Lease {
@@ -126,4 +134,61 @@ async fn a_lease_of_an_ended_session_is_none_and_the_next_one_gets_its_own(drive
     assert_eq!(next.epoch, Epoch(2));
     session.close(PATIENCE).await;
     assert_eq!(keeper.lease(), None);
+}
+
+/// A server that goes on answering pings and reads, and answers beats otherwise than by 'no such znode'.
+async fn a_beat_with_any_other_answer_gives_no_lease_and_proves_no_session(driver: DriverKind) {
+    const GRANTED: Duration = Duration::from_secs(2);
+    /// Of requests.
+    const DELETE: [u8; 4] = 2i32.to_be_bytes();
+    const CLOSE: [u8; 4] = (-11i32).to_be_bytes();
+    for (code, said) in [(0, "is deleted"), (-102, "not authorized"), (-111, "has children")] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let to_beats = Arc::new(AtomicI32::new(NO_NODE));
+        let server = tokio::spawn(serve(listener, {
+            let to_beats = Arc::clone(&to_beats);
+            move |_, turn, request| {
+                if turn == 0 {
+                    return Answer::Say(handshake(i32::try_from(GRANTED.as_millis()).unwrap()));
+                }
+                let reply = |code, body: &[u8]| reply(xid(request), 1, code, body);
+                match request.get(4..8) {
+                    Some(op) if op == DELETE => Answer::Say(reply(to_beats.load(Ordering::SeqCst), &[])),
+                    Some(op) if op == CLOSE => Answer::SayAndClose(reply(0, &[])),
+                    // A probe, with its stat, or a ping.
+                    _ if xid(request) >= 0 => Answer::Say(reply(0, &[0; 68])),
+                    _ => Answer::Say(reply(0, &[])),
+                }
+            }
+        }));
+        let session = builder(driver, address).connect().await.unwrap();
+        let keeper = session.keep_lease();
+        let (mut leases, mut states) = (keeper.subscribe(), session.subscribe());
+        first_lease(&mut leases).await;
+        to_beats.store(code, Ordering::SeqCst);
+        // What was acknowledged was sent before this.
+        let longest = BootTime::now() + GRANTED - lease_margin(GRANTED);
+        let end = soon("the end of the session", async {
+            loop {
+                if let Some(lease) = *leases.borrow_and_update() {
+                    assert!(lease.valid_until <= longest, "{said}: {lease:?}");
+                }
+                if let SessionState::Inactive { reason } = &*states.borrow_and_update() {
+                    break reason.clone();
+                }
+                tokio::select! {
+                    _ = leases.changed() => {}
+                    _ = states.changed() => {}
+                }
+            }
+        })
+        .await;
+        assert_eq!(end, InactiveReason::DeadlinePassed, "{said}");
+        assert_eq!(keeper.lease(), None, "{said}");
+        let error = builder(driver, address).connect_timeout(GRANTED / 2).connect().await.unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+        session.close(PATIENCE).await;
+        server.abort();
+    }
 }

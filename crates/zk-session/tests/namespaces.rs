@@ -13,11 +13,16 @@ use std::time::Duration;
 use common::{eventually, soon, wait_for};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
-use zk_session::{BootTime, CreateMode, DriverKind, Session, SessionState, lease_margin};
+use zk_session::{
+    BootTime, CreateMode, DriverKind, Incarnation, OpError, Session, SessionState, lease_margin,
+};
 use zk_testkit::{Ensemble, Mode, Network};
 
-/// Runs, each with a cut of its own, and in it two sessions of either driver: one keeps a lease, one only reads.
+/// Runs, each with a cut of its own, and in it two sessions of either driver: one keeps a lease, one goes by what a
+/// server answers alone.
 const CUTS: usize = 20;
+/// Has each server check access lists before it passes a write on to the ensemble's leader.
+const EAGER: &str = "-Dzookeeper.enableEagerACLCheck=true";
 /// Of the servers. The sessions' timeout is ten of them, and a server that is cut off goes on for fifty.
 const TICK: Duration = Duration::from_millis(200);
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -58,18 +63,36 @@ fn last_lease(session: &Session) -> JoinHandle<BootTime> {
     })
 }
 
-/// When the latest read was answered: what who goes by reads takes for a sign of life. Ends with the session.
-fn reads(session: &Session, path: String) -> watch::Receiver<BootTime> {
-    let (answered, reads) = watch::channel(BootTime::now());
+/// What a server that is cut off from the others still answers, so that it proves nothing about the session.
+#[derive(Clone, Copy, Debug)]
+enum Alone {
+    /// Any server.
+    Reads,
+    /// One that checks access lists early.
+    RefusedDeletions,
+}
+
+impl Alone {
+    async fn is_answered(self, living: &Incarnation, path: &str) -> bool {
+        match self {
+            Self::Reads => matches!(living.get(path).await, Ok(Some(_))),
+            Self::RefusedDeletions => matches!(living.delete(path, None).await, Err(OpError::NoAuth { .. })),
+        }
+    }
+}
+
+/// When the latest such answer came: what who goes by it takes for a sign of life. Ends with the session.
+fn answers(session: &Session, path: String, alone: Alone) -> watch::Receiver<BootTime> {
+    let (answered, answers) = watch::channel(BootTime::now());
     let session = session.clone();
     tokio::spawn(async move {
         let living = session.active().await.unwrap();
-        while let Ok(Some(_)) = living.get(&path).await {
+        while alone.is_answered(&living, &path).await {
             answered.send_replace(BootTime::now());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
-    reads
+    answers
 }
 
 /// A session by that server alone.
@@ -87,10 +110,10 @@ async fn connect(driver: DriverKind, address: SocketAddr) -> Session {
 }
 
 /// One run: sessions by a follower, which is cut off until they have expired, and what they believed meanwhile.
-/// Whether it showed what reads are worth; leases are judged in any case.
-async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, run: usize) -> bool {
+/// Whether it showed what answers of that kind are worth; leases are judged in any case.
+async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone: Alone, run: usize) -> bool {
     let address = ensemble.server(follower).address();
-    let (mut leases, mut readers, mut sessions) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut leases, mut deceived, mut sessions) = (Vec::new(), Vec::new(), Vec::new());
     for driver in DriverKind::ALL {
         let session = connect(driver, address).await;
         assert_eq!(session.active().await.unwrap().granted_timeout(), TIMEOUT);
@@ -103,10 +126,10 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, run: 
         sessions.push(session);
 
         let session = connect(driver, address).await;
-        let path = format!("/reads-{run}-{driver}");
+        let path = format!("/alone-{run}-{driver}");
         session.create(&path, "", CreateMode::Ephemeral).await.unwrap();
         let expiry = self::expiry(observer, &path).await;
-        readers.push((driver, reads(&session, path), expiry));
+        deceived.push((driver, answers(&session, path, alone), expiry));
         sessions.push(session);
     }
     let started = BootTime::now();
@@ -122,8 +145,8 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, run: 
         println!("run {run}, server {follower}, {driver}: the lease ended {before:?} before the session");
     }
     let mut shown = true;
-    for (driver, mut reads, expiry) in readers {
-        // Expired, and still answered: reads don't tell. Were they to, this test would not see the fault.
+    for (driver, mut answers, expiry) in deceived {
+        // Expired, and still answered: such answers don't tell. Did they, this test would not see the fault.
         let expired = soon("the expiry", expiry).await.unwrap();
         let took = expired.duration_since(started);
         if took > TIMEOUT + 4 * TICK {
@@ -132,11 +155,11 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, run: 
             shown = false;
             continue;
         }
-        let told = soon("a read after the end", reads.wait_for(|answered| *answered > expired)).await;
+        let told = soon("an answer after the end", answers.wait_for(|answered| *answered > expired)).await;
         let told =
-            *told.unwrap_or_else(|_| panic!("run {run}, {driver}: no read was answered after the end"));
+            *told.unwrap_or_else(|_| panic!("run {run}, {driver}: {alone:?}: no answer after the end"));
         println!(
-            "run {run}, server {follower}, {driver}: a read was answered {:?} after the end of its session",
+            "run {run}, server {follower}, {driver}: {alone:?}: an answer came {:?} after the end of its session",
             told.duration_since(expired)
         );
     }
@@ -153,13 +176,14 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, run: 
 }
 
 /// Three servers that serve, those that follow first and the leader last. `None` on a machine that can't do it.
-async fn ensemble() -> Option<(Ensemble, [usize; SERVERS])> {
+async fn ensemble(jvm_flags: &[&str]) -> Option<(Ensemble, [usize; SERVERS])> {
     if !Network::available_or_skip() {
         return None;
     }
     common::log();
     let builder = Ensemble::builder().servers(SERVERS).in_namespaces(true);
     let builder = builder.tick_time(TICK).init_limit(100).sync_limit(SYNC_LIMIT);
+    let builder = jvm_flags.iter().fold(builder, |builder, flag| builder.jvm_flag(*flag));
     let ensemble = builder.session_timeouts(2 * TICK, Duration::from_secs(60)).start().await.unwrap();
     let leader = ensemble.leader().await.unwrap();
     let mut servers = [0, 1, 2];
@@ -167,24 +191,40 @@ async fn ensemble() -> Option<(Ensemble, [usize; SERVERS])> {
     Some((ensemble, servers))
 }
 
-#[tokio::test]
-async fn a_lease_is_over_by_its_margin_before_the_ensemble_expires_the_session() {
-    let _alone = ALONE.lock().await;
-    let Some((ensemble, [one, two, leader])) = ensemble().await else { return };
+/// Cuts the followers off in turn until [`CUTS`] runs have shown what answers of that kind are worth.
+async fn cut_off(ensemble: &Ensemble, [one, two, leader]: [usize; SERVERS], alone: Alone) {
     let observer = common::builder(DriverKind::default(), ensemble.server(leader).address()).tick_time(TICK);
     let observer = observer.connect().await.unwrap();
     let (mut shown, mut run) = (0, 0);
     while shown < CUTS {
         assert!(run < CUTS + 5, "of {run} runs {shown} showed sessions that expired in time");
-        shown += usize::from(one_cut(&ensemble, [one, two][run % 2], &observer, run).await);
+        shown += usize::from(one_cut(ensemble, [one, two][run % 2], &observer, alone, run).await);
         run += 1;
     }
+}
+
+#[tokio::test]
+async fn a_lease_is_over_by_its_margin_before_the_ensemble_expires_the_session() {
+    let _alone = ALONE.lock().await;
+    let Some((ensemble, servers)) = ensemble(&[]).await else { return };
+    cut_off(&ensemble, servers, Alone::Reads).await;
+}
+
+/// On servers that check access lists early, one that is cut off refuses deletions where the access list of the parent
+/// forbids them, and asks nobody. Each run shows such refusals on a session that has expired, so a refusal is no
+/// acknowledgement of a beat; and that leases end in time all the same, for beats are answered by a quorum there, too.
+#[tokio::test]
+async fn a_lease_is_over_by_its_margin_where_a_server_refuses_deletions_by_itself() {
+    let _alone = ALONE.lock().await;
+    let Some((ensemble, servers)) = ensemble(&[EAGER]).await else { return };
+    common::forbid_deletions_below_the_root(&ensemble.connect_string());
+    cut_off(&ensemble, servers, Alone::RefusedDeletions).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_whose_packets_are_dropped_is_left_in_time() {
     let _alone = ALONE.lock().await;
-    let Some((ensemble, servers)) = ensemble().await else { return };
+    let Some((ensemble, servers)) = ensemble(&[]).await else { return };
     // The longest first, so that the short ones are the freshest when the links die.
     let cases = [60, 30, 10, 4, 2, 1]
         .into_iter()

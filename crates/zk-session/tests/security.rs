@@ -4,14 +4,13 @@
 
 mod common;
 
-use std::process::Command;
 use std::time::Instant;
 
-use common::{Bed, PATIENCE, TICK, soon, wait_for};
+use common::{Bed, PATIENCE, TICK, forbid_deletions_below_the_root, soon, wait_for};
 use zk_session::{
     Acl, ConnectError, CreateMode, DriverKind, HeldStatus, OpError, Recovery, Secret, Session, TlsOptions,
 };
-use zk_testkit::{Installation, Op};
+use zk_testkit::Op;
 
 on_each_server!(
     nobody_else_gets_at_what_the_creator_keeps_to_itself,
@@ -22,6 +21,7 @@ on_each_server!(
     an_access_list_without_credentials_is_refused_before_anything_is_sent,
     tls_and_sasl_need_a_driver_that_has_them,
     a_root_that_forbids_deletions_keeps_no_lease_from_coming,
+    a_znode_in_the_way_of_the_beats_is_named_and_keeps_leases_from_coming,
     a_watch_on_what_may_not_be_read_does_not_storm,
 );
 
@@ -164,18 +164,10 @@ async fn tls_and_sasl_need_a_driver_that_has_them(driver: DriverKind) {
     }
 }
 
-/// The beats are deletions, refused there for another reason than elsewhere, but by a quorum all the same.
+/// The beats are deletions below a znode that does not exist, so no access list is asked.
 async fn a_root_that_forbids_deletions_keeps_no_lease_from_coming(driver: DriverKind) {
     let bed = Bed::start(driver).await;
-    let installation = Installation::find().unwrap();
-    let locked = Command::new(installation.java())
-        .arg("-cp")
-        .arg(installation.class_path())
-        .args(["org.apache.zookeeper.ZooKeeperMain", "-server", &bed.ensemble.connect_string()])
-        .args(["setAcl", "/", "world:anyone:crwa"])
-        .output()
-        .unwrap();
-    assert!(locked.status.success(), "{locked:?}");
+    forbid_deletions_below_the_root(&bed.ensemble.connect_string());
     let session = bed.session().await;
     session.create("/kept", "", CreateMode::Persistent).await.unwrap();
     let refused = session.delete("/kept", None).await.unwrap_err();
@@ -183,6 +175,28 @@ async fn a_root_that_forbids_deletions_keeps_no_lease_from_coming(driver: Driver
     let keeper = session.keep_lease();
     wait_for(&mut keeper.subscribe(), "a lease", Option::is_some).await;
     session.barrier().await.unwrap();
+}
+
+async fn a_znode_in_the_way_of_the_beats_is_named_and_keeps_leases_from_coming(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (insider, stranger) = (insider(&bed, Acl::CreatorAll).await, bed.session().await);
+    insider.create("/zk-session-barrier", "", CreateMode::Persistent).await.unwrap();
+    // Refused by an access list: it may be the word of one server alone.
+    let error = stranger.barrier().await.unwrap_err();
+    assert!(matches!(error, OpError::Invalid { .. }), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("/zk-session-barrier/never-created") && said.contains("not authorized"), "{said}");
+    let keeper = stranger.keep_lease();
+    let mut states = stranger.subscribe();
+    wait_for(&mut states, "no longer active", |state| !state.is_active()).await;
+    assert_eq!(keeper.lease(), None);
+    let error = bed.builder().connect_timeout(2 * TICK).connect().await.unwrap_err();
+    assert!(error.to_string().contains("/zk-session-barrier/never-created"), "{error}");
+    // Who may delete there is told that there is nothing, by a quorum.
+    insider.barrier().await.unwrap();
+    insider.delete("/zk-session-barrier", None).await.unwrap();
+    wait_for(&mut keeper.subscribe(), "a lease", Option::is_some).await;
+    stranger.barrier().await.unwrap();
 }
 
 async fn a_watch_on_what_may_not_be_read_does_not_storm(driver: DriverKind) {

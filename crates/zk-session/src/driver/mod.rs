@@ -40,11 +40,37 @@ mod zookeeper_client;
 #[cfg(not(any(feature = "zookeeper-client", feature = "zookeeper-async")))]
 compile_error!("zk-session needs a driver: enable the feature `zookeeper-client` or `zookeeper-async`");
 
-/// A znode that never exists: its deletion is the quorum round trip of [`Driver::barrier`].
+/// A znode that never exists, under one that never exists either: its deletion is the quorum round trip of
+/// [`Driver::barrier`]. [`acknowledged`] says which answer counts.
 ///
 /// The deletion of a znode that is not there fails, changes nothing and wakes no watch, and yet it goes through the
 /// ensemble's log like any write. A `sync` does not: a deposed leader that does not know it yet answers one.
-pub(crate) const BARRIER_PATH: &str = "/zk-session-barrier-never-created";
+///
+/// The parent is missing because a deletion is a matter of the parent's access list. Servers with
+/// `zookeeper.enableEagerACLCheck` look at it themselves and refuse what it forbids without asking anybody, even when
+/// they are cut off from the others. Where there is no parent they find nothing to check and pass the request on.
+pub(crate) const BARRIER_PATH: &str = "/zk-session-barrier/never-created";
+
+/// What the answer to the deletion of [`BARRIER_PATH`] proves: 'no such znode' comes from a quorum, and nothing else
+/// counts.
+///
+/// A refusal by an access list may be the word of one server alone. It means, as does a deletion that was done, that
+/// somebody has created the znode or its parent. The error says so, because an operator has to put that right.
+pub(crate) fn acknowledged(answer: DriverResult<()>) -> DriverResult<()> {
+    let said = match answer {
+        Err(DriverError::Definite(Code::NoNode)) => return Ok(()),
+        // These say nothing about the znode.
+        Err(DriverError::Definite(Code::Invalid(_) | Code::Other(_))) => return answer,
+        Err(DriverError::Ambiguous(_) | DriverError::NotSent(_)) => return answer,
+        Err(DriverError::Definite(code)) => code.to_string(),
+        Ok(()) => "it was there, and is deleted now".to_owned(),
+    };
+    Err(DriverError::Definite(Code::Other(format!(
+        "the deletion of {BARRIER_PATH} must be answered by '{}', and the answer is: {said}; \
+         nobody may create that znode or its parent",
+        Code::NoNode
+    ))))
+}
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -207,8 +233,8 @@ pub(crate) trait Driver: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(refused)))
     }
 
-    /// A quorum round trip: `Ok` once a request sent after the call has gone through the ensemble's log. Where a driver
-    /// bounds the requests under way, a place is kept for this one: leases depend on it.
+    /// A quorum round trip: `Ok` once a request sent after the call has gone through the ensemble's log, by the rule of
+    /// [`acknowledged`]. Where a driver bounds the requests under way, a place is kept for this one: leases depend on it.
     fn barrier(&self, deadline: BootTime) -> BoxFuture<'static, DriverResult<()>>;
 
     /// Gives up a watch: no event of it need follow, and one that does is ignored. Never blocks.
@@ -314,6 +340,36 @@ impl fmt::Display for Code {
             Self::NoChildrenForEphemerals => f.write_str("an ephemeral znode can't have children"),
             Self::NoAuth => f.write_str("not authorized"),
             Self::Invalid(what) | Self::Other(what) => f.write_str(what),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_that_there_is_no_such_znode_acknowledges_a_barrier() {
+        let refused = |code| Err(DriverError::Definite(code));
+        assert_eq!(acknowledged(refused(Code::NoNode)), Ok(()));
+        for (answer, said) in [
+            (Ok(()), "is deleted"),
+            (refused(Code::NoAuth), "not authorized"),
+            (refused(Code::NotEmpty), "has children"),
+        ] {
+            match acknowledged(answer) {
+                Err(DriverError::Definite(Code::Other(what))) => {
+                    assert!(what.contains(BARRIER_PATH) && what.contains(said), "{what}");
+                }
+                other => panic!("{said}: {other:?}"),
+            }
+        }
+        for error in [
+            DriverError::Definite(Code::Other("session moved".to_owned())),
+            DriverError::Ambiguous("lost".to_owned()),
+            DriverError::NotSent("lost".to_owned()),
+        ] {
+            assert_eq!(acknowledged(Err(error.clone())), Err(error));
         }
     }
 }

@@ -62,6 +62,22 @@ async fn a_driver_that_never_answers_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn a_barrier_that_is_refused_is_an_error_at_once_and_says_why() {
+    let (fake, session) = session([refused(Code::Other("somebody has created it".to_owned()))]);
+    let error = session.barrier().await.unwrap_err();
+    assert_eq!(
+        error,
+        OpError::Invalid { path: "/".to_owned(), reason: "somebody has created it".to_owned() }
+    );
+    assert_eq!(fake.asked(), 1);
+    // Nor does it tell what has become of a write whose answer was lost.
+    let script = [Reply::Stat(vec![], stat(0)), lost(), refused(Code::Other("no quorum".to_owned()))];
+    let (_, session) = self::session(script);
+    let error = session.delete("/a", None).await.unwrap_err();
+    assert!(error.is_unknown() && error.to_string().contains("no quorum"), "{error}");
+}
+
+#[tokio::test]
 async fn a_request_that_never_left_is_repeated_without_doubt() {
     let not_sent = || Reply::Fail(DriverError::NotSent("not connected".to_owned()));
     let script = [not_sent(), not_sent(), refused(Code::NodeExists), Reply::Stat(vec![], stat(SESSION.0))];

@@ -8,12 +8,13 @@ pub mod three;
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use zk_session::{DriverKind, Session, SessionBuilder, SessionState};
-use zk_testkit::{Ensemble, Proxy, ServerKind, Servers, TestServer};
+use zk_testkit::{Ensemble, Installation, Proxy, ServerKind, Servers, TestServer};
 
 /// The servers' tick.
 pub const TICK: Duration = Duration::from_millis(500);
@@ -91,6 +92,19 @@ pub fn builder_for(driver: DriverKind, connect: String) -> SessionBuilder {
         .connect_timeout(Duration::from_secs(15))
         .operation_timeout(Duration::from_secs(15))
         .tick_time(TICK)
+}
+
+/// From now on nobody may delete a child of the root, nor change that.
+pub fn forbid_deletions_below_the_root(connect: &str) {
+    let installation = Installation::find().unwrap();
+    let done = Command::new(installation.java())
+        .arg("-cp")
+        .arg(installation.class_path())
+        .args(["org.apache.zookeeper.ZooKeeperMain", "-server", connect])
+        .args(["setAcl", "/", "world:anyone:crw"])
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
 }
 
 /// Waits until the state is such.

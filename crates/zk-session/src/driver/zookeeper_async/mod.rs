@@ -78,7 +78,7 @@ use self::wire::Grant;
 use super::seek::{self, Refusal, Seeker};
 use super::{
     Auth, BARRIER_PATH, BoxFuture, CloseAnswer, Code, ConnectFailure, ConnectSpec, Connected, Driver,
-    DriverError, DriverEvent, DriverResult, Host, WatchToken,
+    DriverError, DriverEvent, DriverResult, Host, WatchToken, acknowledged,
 };
 use crate::acl::Acl;
 use crate::config::DriverKind;
@@ -408,11 +408,7 @@ impl Driver for ZookeeperAsync {
         let queue = self.barriers.clone();
         Box::pin(async move {
             let request = |client: Arc<ZooKeeper>| async move { client.delete(BARRIER_PATH, None).await };
-            match queue.call(deadline, request).await {
-                // Refused by the ensemble, which is what a barrier wants.
-                Err(DriverError::Definite(Code::NoNode | Code::NoAuth)) => Ok(()),
-                other => other,
-            }
+            acknowledged(queue.call(deadline, request).await)
         })
     }
 

@@ -14,9 +14,10 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use zookeeper_client::{Client, Connector, Error, SessionInfo, SessionState, StateWatcher};
 
+use super::convert::classify;
 use super::in_words;
 use crate::driver::seek::{self, Patience, Refusal};
-use crate::driver::{BARRIER_PATH, BoxFuture, ConnectFailure, ConnectSpec, DriverEvent, Host};
+use crate::driver::{BARRIER_PATH, BoxFuture, ConnectFailure, ConnectSpec, DriverEvent, Host, acknowledged};
 use crate::establish::{LONGEST, SHORTEST};
 use crate::incarnation::lock;
 use crate::time::{BootTime, within};
@@ -86,9 +87,11 @@ impl Recipe {
             }
         };
         match within(by, AssertUnwindSafe(barrier).catch_unwind()).await {
-            Some(Ok(Ok(()) | Err(Error::NoNode | Error::NoAuth))) => Ok(attached),
             Some(Ok(Err(Error::SessionExpired))) => Err(Refusal::Expired),
-            Some(Ok(Err(error))) => Err(Refusal::Unavailable(error.to_string())),
+            Some(Ok(answer)) => match acknowledged(answer.map_err(classify)) {
+                Ok(()) => Ok(attached),
+                Err(error) => Err(Refusal::Unavailable(error.to_string())),
+            },
             Some(Err(_)) => Err(Refusal::Unavailable("a reply could not be understood".to_owned())),
             None => {
                 Err(Refusal::Unavailable("it took the session, but no quorum answered in time".to_owned()))

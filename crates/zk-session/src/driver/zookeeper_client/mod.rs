@@ -40,7 +40,7 @@ use self::keeper::Core;
 use super::seek::{self, Refusal, Seeker};
 use super::{
     BARRIER_PATH, BoxFuture, CloseAnswer, Code, ConnectFailure, ConnectSpec, Connected, Driver, DriverError,
-    DriverEvent, DriverResult, Host, MultiAnswer, WatchToken,
+    DriverEvent, DriverResult, Host, MultiAnswer, WatchToken, acknowledged,
 };
 use crate::acl::Acl;
 use crate::config::DriverKind;
@@ -285,13 +285,9 @@ impl Driver for ClientDriver {
     }
 
     fn barrier(&self, deadline: BootTime) -> BoxFuture<'static, DriverResult<()>> {
-        self.call(deadline, move |client, _| async move {
-            match client.delete(BARRIER_PATH, None).await {
-                // Refused by the ensemble, which is what a barrier wants.
-                Ok(()) | Err(Error::NoNode | Error::NoAuth) => Ok(()),
-                Err(error) => Err(error),
-            }
-        })
+        let deletion =
+            self.call(deadline, |client, _| async move { client.delete(BARRIER_PATH, None).await });
+        Box::pin(async move { acknowledged(deletion.await) })
     }
 
     fn forget(&self, token: WatchToken) {
