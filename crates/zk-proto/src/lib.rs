@@ -1,8 +1,15 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod client;
 mod codec;
 
+#[cfg(feature = "sasl")]
+pub use client::DigestMd5;
+pub use client::{
+    Connection, Credentials, Grant, Handshake, Input, Limits, NotSent, Outcome, Output, Purpose, Refusal,
+    Ticket, WatchId, WatchKind,
+};
 pub use codec::{
     Acl, AclEntry, Aftermath, ConnectRequest, ConnectResponse, Create, CreateMode, ErrorCode, EventKind, Id,
     Malformed, MultiOp, MultiReply, OpCode, PASSWORD_LEN, Reply, ReplyHeader, Request, RequestHeader, Stat,

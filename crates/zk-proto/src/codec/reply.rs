@@ -248,6 +248,8 @@ pub struct EventKind(pub i32);
 
 #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
 impl EventKind {
+    /// About the connection, not about a znode.
+    pub const NONE: Self = Self(-1);
     pub const CREATED: Self = Self(1);
     pub const DELETED: Self = Self(2);
     pub const DATA_CHANGED: Self = Self(3);
