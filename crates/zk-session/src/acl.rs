@@ -1,5 +1,7 @@
 //! Who may do what with the znodes that a session creates.
 
+use zk_proto::{AclEntry, permission};
+
 /// The access list of every znode that a session creates: by the create operations, as parents, as held ephemerals.
 ///
 /// A list is given to a znode when it is created. Znodes that exist keep theirs, parents that were there before
@@ -29,6 +31,19 @@ impl Acl {
         match self {
             Self::Open => false,
             Self::CreatorAll | Self::CreatorAllWorldRead => true,
+        }
+    }
+
+    /// As it is sent.
+    pub(crate) const fn entries(self) -> &'static [AclEntry<'static>] {
+        const OPEN: &[AclEntry<'static>] = &[AclEntry::new(permission::ALL, "world", "anyone")];
+        const CREATOR: &[AclEntry<'static>] = &[AclEntry::new(permission::ALL, "auth", "")];
+        const CREATOR_WORLD_READ: &[AclEntry<'static>] =
+            &[AclEntry::new(permission::ALL, "auth", ""), AclEntry::new(permission::READ, "world", "anyone")];
+        match self {
+            Self::Open => OPEN,
+            Self::CreatorAll => CREATOR,
+            Self::CreatorAllWorldRead => CREATOR_WORLD_READ,
         }
     }
 }

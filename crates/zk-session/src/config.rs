@@ -2,7 +2,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
+
+use zk_proto::Limits;
 
 use crate::acl::Acl;
 use crate::driver::Auth;
@@ -10,29 +13,24 @@ use crate::error::ConnectError;
 use crate::hosts::ConnectString;
 use crate::secure::Secure;
 
-/// The ZooKeeper client that carries a session. The crate's documentation says what tells them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// What carries a session. The crate's documentation says what tells them apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DriverKind {
-    /// The crate `zookeeper-client`: the default.
-    ZookeeperClient,
-    /// The crate `zookeeper-async`: the default where it is the only one that is compiled in.
+    /// This crate's own, over `zk-proto`.
+    #[default]
+    Native,
+    /// The crate `zookeeper-async` over the same core. Needs the feature of that name.
     ZookeeperAsync,
-}
-
-impl Default for DriverKind {
-    fn default() -> Self {
-        if cfg!(feature = "zookeeper-client") { Self::ZookeeperClient } else { Self::ZookeeperAsync }
-    }
 }
 
 impl DriverKind {
     /// All kinds, compiled in or not.
-    pub const ALL: [Self; 2] = [Self::ZookeeperClient, Self::ZookeeperAsync];
+    pub const ALL: [Self; 2] = [Self::Native, Self::ZookeeperAsync];
 
     const fn name(self) -> &'static str {
         match self {
-            Self::ZookeeperClient => "zookeeper-client",
+            Self::Native => "native",
             Self::ZookeeperAsync => "zookeeper-async",
         }
     }
@@ -46,7 +44,7 @@ impl fmt::Display for DriverKind {
 
 /// The name is none of a driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no driver is called {0:?}: it is \"zookeeper-client\" or \"zookeeper-async\"")]
+#[error("no driver is called {0:?}: it is \"native\" or \"zookeeper-async\"")]
 pub struct UnknownDriver(String);
 
 impl FromStr for DriverKind {
@@ -69,6 +67,7 @@ pub(crate) struct Settings {
     pub(crate) auth: Vec<Auth>,
     pub(crate) acl: Acl,
     pub(crate) secure: Secure,
+    pub(crate) max_request: usize,
 }
 
 impl Settings {
@@ -83,6 +82,7 @@ impl Settings {
             auth: Vec::new(),
             acl: Acl::default(),
             secure: Secure::default(),
+            max_request: Limits::default().request,
         }
     }
 
@@ -100,7 +100,14 @@ impl Settings {
                 return Err(ConnectError::InvalidSetting { reason });
             }
         }
-        self.secure.check(self.driver)?;
+        if !(MIN_REQUEST..=MAX_REQUEST).contains(&self.max_request) {
+            let reason = format!(
+                "max_request is {}: it must be from {MIN_REQUEST} to {MAX_REQUEST} bytes, as the servers' jute.maxbuffer",
+                self.max_request
+            );
+            return Err(ConnectError::InvalidSetting { reason });
+        }
+        self.secure.check()?;
         if self.acl.needs_identity() && self.auth.is_empty() && !self.secure.has_identity() {
             let reason = format!(
                 "acl is {:?}, and the session has no credentials by which ZooKeeper could know the creator: add some, \
@@ -116,9 +123,10 @@ impl Settings {
             operation_timeout,
             tick_time: self.tick_time,
             driver: self.driver,
-            auth: self.auth,
+            auth: self.auth.into(),
             acl: self.acl,
             secure: self.secure,
+            max_request: self.max_request,
         })
     }
 }
@@ -127,6 +135,9 @@ impl Settings {
 const MIN: Duration = Duration::from_millis(10);
 /// ZooKeeper sends a session timeout as milliseconds in 31 bits; nothing here needs to be longer than a day.
 const MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Smaller than any server is ever set up with: the session's own requests fit.
+const MIN_REQUEST: usize = 64 << 10;
+const MAX_REQUEST: usize = 1 << 30;
 
 /// Settings that hold together.
 #[derive(Clone, Debug)]
@@ -137,9 +148,10 @@ pub(crate) struct Config {
     pub(crate) operation_timeout: Duration,
     pub(crate) tick_time: Duration,
     pub(crate) driver: DriverKind,
-    pub(crate) auth: Vec<Auth>,
+    pub(crate) auth: Arc<[Auth]>,
     pub(crate) acl: Acl,
     pub(crate) secure: Secure,
+    pub(crate) max_request: usize,
 }
 
 #[cfg(test)]

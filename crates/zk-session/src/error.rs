@@ -61,15 +61,16 @@ pub enum ConnectError {
         /// The file, or the server, and what is wrong.
         reason: String,
     },
-    /// The driver, as it is compiled, can't do what a setting asks for.
-    #[error("the driver {driver}: {what} is {reason}")]
+    /// The session to be resumed has expired.
+    #[error("the session to be resumed has expired")]
+    Expired,
+    /// What a setting asks for is not compiled in.
+    #[error("{what} is not compiled in: enable the feature {feature} of zk-session")]
     Unsupported {
-        /// The driver.
-        driver: DriverKind,
         /// What was asked for.
         what: &'static str,
-        /// Why not, and what to do.
-        reason: String,
+        /// What to enable.
+        feature: &'static str,
     },
     /// The driver asked for is not compiled in.
     #[error("the driver {driver} is not compiled in: enable the feature of that name in zk-session")]
@@ -165,16 +166,6 @@ pub enum OpError {
         /// What stood in the way last.
         reason: String,
     },
-    /// The driver has no such operation. Nothing was sent.
-    #[error("{path}: the driver {driver} can't do {what}: take another one")]
-    Unsupported {
-        /// Of the operation.
-        path: String,
-        /// What it has not.
-        what: &'static str,
-        /// The driver.
-        driver: DriverKind,
-    },
     /// The server, or a check before anything was sent, refuses such a request for good.
     #[error("{path}: {reason}")]
     Invalid {
@@ -259,7 +250,6 @@ impl OpError {
             | Self::AuthFailed { path, .. }
             | Self::Unknown { path, .. }
             | Self::Unavailable { path, .. }
-            | Self::Unsupported { path, .. }
             | Self::Invalid { path, .. } => path,
             Self::SessionOver => "",
         }
@@ -277,7 +267,6 @@ impl OpError {
             Self::SessionOver => "session_over",
             Self::Unknown { .. } => "unknown",
             Self::Unavailable { .. } => "unavailable",
-            Self::Unsupported { .. } => "unsupported",
             Self::Invalid { .. } => "invalid",
         }
     }

@@ -1,4 +1,7 @@
-//! Making a session: names, connections, the handshake, and a first quorum round trip that proves it.
+//! Making a session: names, connections and the handshake.
+//!
+//! That a session is made is a proof that it lives: the ensemble's leader begins to count its timeout when it prepares the
+//! session, which is after the connect request was sent, and the answer comes only once a quorum has agreed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracing::debug;
+use zk_proto::Purpose;
 
 use crate::backoff::Backoff;
 use crate::driver::{self, ConnectFailure, ConnectSpec, Connected, DriverEvent};
@@ -20,20 +24,18 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from
 
 /// Below this nothing is left of a session timeout once the lease's margin and a heartbeat are taken from it.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(300);
-/// ZooKeeper counts a session timeout as milliseconds in 31 bits.
-pub(crate) const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
-
 /// A session that has just been made.
 pub(crate) struct Made {
     pub(crate) incarnation: Incarnation,
     pub(crate) events: mpsc::UnboundedReceiver<DriverEvent>,
-    /// When the round trip was sent that proved it.
+    /// When the connect request was sent.
     pub(crate) contact: BootTime,
 }
 
 /// Tries until `deadline`. Cancel safe: what was begun is ended.
 pub(crate) async fn establish(
     shared: &Shared,
+    purpose: Purpose,
     epoch: Epoch,
     deadline: BootTime,
 ) -> Result<Made, ConnectError> {
@@ -41,7 +43,7 @@ pub(crate) async fn establish(
     let mut backoff = BACKOFF;
     let mut said: HashMap<Server, String> = HashMap::new();
     loop {
-        match attempt(shared, epoch, deadline, &mut said).await {
+        match attempt(shared, purpose.clone(), epoch, deadline, &mut said).await {
             Ok(made) => return Ok(made),
             Err(Some(fatal)) => return Err(fatal),
             Err(None) => {}
@@ -55,39 +57,33 @@ pub(crate) async fn establish(
     }
 }
 
-/// One attempt; `Err(None)` where another one may succeed, with what each host said in `said`.
+/// One attempt; `Err(None)` where another one may succeed, with what each server said in `said`.
 async fn attempt(
     shared: &Shared,
+    purpose: Purpose,
     epoch: Epoch,
     deadline: BootTime,
     said: &mut HashMap<Server, String>,
 ) -> Result<Made, Option<ConnectError>> {
     let config = &shared.config;
-    let survey = shared.resolver.survey(deadline).await;
-    said.extend(survey.failures);
-    if survey.reachable.is_empty() {
-        return Err(None);
-    }
-    let reachable = survey.reachable;
-    let mut blame = |reason: String| {
-        debug!(%reason, "no session yet");
-        said.extend(reachable.iter().map(|server| (server.clone(), reason.clone())));
-    };
     let spec = ConnectSpec {
-        hosts: survey.hosts,
+        purpose,
         resolver: Arc::clone(&shared.resolver),
-        session_timeout: config.session_timeout,
-        auth: config.auth.clone(),
-        acl: config.acl,
+        auth: Arc::clone(&config.auth),
         secure: config.secure.clone(),
+        max_request: config.max_request,
         deadline,
     };
-    let connected = match within(deadline, driver::connect(config.driver, spec)).await {
+    // On the heap: whoever connects would otherwise be as large as this.
+    let connecting = Box::pin(driver::connect(config.driver, spec));
+    let Connected { driver, events, sent } = match within(deadline, connecting).await {
         Some(Ok(connected)) => connected,
-        Some(Err(ConnectFailure::Unavailable(reason))) => {
-            blame(format!("it takes connections, but no session came about: {reason}"));
+        Some(Err(ConnectFailure::Unavailable(reasons))) => {
+            debug!(?reasons, "no session yet");
+            said.extend(reasons);
             return Err(None);
         }
+        Some(Err(ConnectFailure::Expired)) => return Err(Some(ConnectError::Expired)),
         Some(Err(ConnectFailure::AuthFailed(reason))) => {
             return Err(Some(ConnectError::AuthFailed { reason }));
         }
@@ -95,47 +91,24 @@ async fn attempt(
         Some(Err(ConnectFailure::NotBuilt { kind })) => {
             return Err(Some(ConnectError::DriverNotBuilt { driver: kind }));
         }
-        None => {
-            blame("it takes connections, but no session came about in time".to_owned());
-            return Err(None);
-        }
+        None => return Err(None),
     };
-    let Connected { driver, events } = connected;
-    let guard = AbortOnDrop(Some(driver.clone()));
-    let granted = driver.granted_timeout();
+    let guard = AbortOnDrop(Some(Arc::clone(&driver)));
+    let granted = driver::granted_timeout(&*driver);
     if granted < SHORTEST {
         return Err(Some(ConnectError::TimeoutTooShort { granted, needed: SHORTEST, driver: config.driver }));
     }
-    if granted > LONGEST {
-        // A negative number, taken for a large one: a lease computed from it would never end.
-        blame(format!("it granted a session timeout of {granted:?}, which no ZooKeeper server does"));
-        return Err(None);
-    }
-    let contact = BootTime::now();
-    // The first round trip starts the session's clock on this side: how long the handshake took does not matter then.
-    let proof_by = deadline.min(contact + granted);
-    match within(proof_by, driver.barrier(proof_by)).await {
-        Some(Ok(())) => {}
-        Some(Err(error)) => {
-            blame(format!("a session was made, but no quorum answered on it: {error}"));
-            return Err(None);
-        }
-        None => {
-            blame("a session was made, but no quorum answered on it in time".to_owned());
-            return Err(None);
-        }
-    }
     guard.disarm();
-    let incarnation =
-        Incarnation::new(epoch, driver, config.connect.chroot.clone(), config.operation_timeout, contact);
-    Ok(Made { incarnation, events, contact })
+    let (chroot, timeout) = (config.connect.chroot.clone(), config.operation_timeout);
+    let incarnation = Incarnation::new(epoch, driver, chroot, timeout, config.acl, sent);
+    Ok(Made { incarnation, events, contact: sent })
 }
 
 fn unreachable_hosts(shared: &Shared, within: Duration, said: &HashMap<Server, String>) -> ConnectError {
     let silent = "nothing was heard of it";
-    let hosts = shared.config.connect.servers.iter().map(|server| HostFailure {
+    let hosts = shared.resolver.servers().into_iter().map(|server| HostFailure {
+        reason: said.get(&server).map_or(silent, String::as_str).to_owned(),
         host: server.to_string(),
-        reason: said.get(server).map_or(silent, String::as_str).to_owned(),
     });
     ConnectError::Unreachable { within, hosts: hosts.collect() }
 }

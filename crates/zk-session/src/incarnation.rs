@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+use zk_proto::{WatchId, WatchKind};
 
-use crate::driver::{Driver, WatchKind, WatchToken};
+use crate::acl::Acl;
+use crate::driver::Driver;
 use crate::node::{Epoch, SessionId};
 use crate::state::{Deadline, InactiveReason};
 use crate::time::{BootTime, sleep_until};
@@ -34,10 +36,14 @@ pub struct Incarnation {
 
 pub(crate) struct Inner {
     epoch: Epoch,
+    session_id: SessionId,
+    granted: Duration,
     driver: Arc<dyn Driver>,
     /// Put before each path that is sent.
     chroot: String,
     operation_timeout: Duration,
+    /// Of what is created.
+    acl: Acl,
     deadline: Mutex<Deadline>,
     /// Cancelled at the end, never reset.
     over: CancellationToken,
@@ -46,9 +52,9 @@ pub(crate) struct Inner {
     /// Whether operations may be sent: the session's state is active.
     open: watch::Sender<bool>,
     tethers: watch::Sender<usize>,
-    places: Semaphore,
-    watches: Mutex<HashMap<WatchToken, oneshot::Sender<WatchKind>>>,
-    next_token: AtomicU64,
+    places: Arc<Semaphore>,
+    watches: Mutex<HashMap<WatchId, oneshot::Sender<WatchKind>>>,
+    next_watch: AtomicU64,
 }
 
 impl Incarnation {
@@ -57,22 +63,27 @@ impl Incarnation {
         driver: Arc<dyn Driver>,
         chroot: String,
         operation_timeout: Duration,
+        acl: Acl,
         contact: BootTime,
     ) -> Self {
-        let deadline = Deadline::new(driver.granted_timeout(), contact);
+        let ticket = driver.ticket();
+        let deadline = Deadline::new(ticket.timeout, contact);
         let inner = Inner {
             epoch,
+            session_id: ticket.session_id,
+            granted: ticket.timeout,
             driver,
             chroot,
             operation_timeout,
+            acl,
             deadline: Mutex::new(deadline),
             over: CancellationToken::new(),
             fault: Mutex::new(None),
             open: watch::Sender::new(true),
             tethers: watch::Sender::new(0),
-            places: Semaphore::new(PLACES),
+            places: Arc::new(Semaphore::new(PLACES)),
             watches: Mutex::new(HashMap::new()),
-            next_token: AtomicU64::new(1),
+            next_watch: AtomicU64::new(1),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -84,12 +95,12 @@ impl Incarnation {
 
     /// What ZooKeeper calls it: the owner of the ephemerals created here.
     pub fn session_id(&self) -> SessionId {
-        self.inner.driver.session_id()
+        self.inner.session_id
     }
 
     /// The session timeout that the server granted, which may be longer or shorter than the one asked for.
     pub fn granted_timeout(&self) -> Duration {
-        self.inner.driver.granted_timeout()
+        self.inner.granted
     }
 
     /// Whether it has ended, by what the server said or by the local clock. Once true it stays true.
@@ -133,6 +144,10 @@ impl Eq for Incarnation {}
 impl Inner {
     pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
+    }
+
+    pub(crate) fn acl(&self) -> Acl {
+        self.acl
     }
 
     pub(crate) fn operation_timeout(&self) -> Duration {
@@ -209,12 +224,16 @@ impl Inner {
         self.open.send_replace(open && !self.over.is_cancelled());
     }
 
+    pub(crate) fn is_open(&self) -> bool {
+        *self.open.borrow()
+    }
+
     pub(crate) fn open(&self) -> watch::Receiver<bool> {
         self.open.subscribe()
     }
 
     /// For the requests of operations: as many as may be under way at one time.
-    pub(crate) fn places(&self) -> &Semaphore {
+    pub(crate) fn places(&self) -> &Arc<Semaphore> {
         &self.places
     }
 
@@ -224,18 +243,18 @@ impl Inner {
 
     /// A watch that is about to be armed.
     pub(crate) fn prepare_watch(self: &Arc<Self>) -> ArmedWatch {
-        let token = WatchToken(self.next_token.fetch_add(1, Ordering::Relaxed));
+        let id = WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = oneshot::channel();
-        lock(&self.watches).insert(token, sender);
+        lock(&self.watches).insert(id, sender);
         if self.over.is_cancelled() {
             // The end has cleared the table, perhaps before the insertion.
-            lock(&self.watches).remove(&token);
+            lock(&self.watches).remove(&id);
         }
-        ArmedWatch { token, receiver, inner: Arc::clone(self) }
+        ArmedWatch { id, receiver, inner: Arc::clone(self) }
     }
 
-    pub(crate) fn fire_watch(&self, token: WatchToken, kind: WatchKind) {
-        if let Some(sender) = lock(&self.watches).remove(&token) {
+    pub(crate) fn fire_watch(&self, id: WatchId, kind: WatchKind) {
+        if let Some(sender) = lock(&self.watches).remove(&id) {
             // The watch may be dropped at this very moment: then nobody wants to know.
             let _ = sender.send(kind);
         }
@@ -244,7 +263,7 @@ impl Inner {
 
 /// A watch on the server, given up when this is dropped.
 pub(crate) struct ArmedWatch {
-    pub(crate) token: WatchToken,
+    pub(crate) id: WatchId,
     receiver: oneshot::Receiver<WatchKind>,
     inner: Arc<Inner>,
 }
@@ -266,8 +285,8 @@ impl ArmedWatch {
 
 impl Drop for ArmedWatch {
     fn drop(&mut self) {
-        if lock(&self.inner.watches).remove(&self.token).is_some() {
-            self.inner.driver.forget(self.token);
+        if lock(&self.inner.watches).remove(&self.id).is_some() {
+            self.inner.driver.forget(self.id);
         }
     }
 }

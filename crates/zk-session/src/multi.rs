@@ -1,11 +1,12 @@
 //! Groups of operations that are done all or none.
 
+use zk_proto::{ErrorCode, MultiOp as Part, MultiReply, Reply, Request};
+
 use crate::attempts::{Attempts, Write};
-use crate::driver::{Code, MultiAnswer};
 use crate::error::OpError;
 use crate::incarnation::Incarnation;
 use crate::node::{CreateMode, Stat};
-use crate::operations::{check, observe};
+use crate::operations::{any_without, check, observe};
 
 /// One operation of a group for [`Incarnation::multi`]. Each sees what those before it have done.
 ///
@@ -86,15 +87,6 @@ impl MultiOp {
             | Self::Delete { path, .. } => path,
         }
     }
-
-    fn size(&self) -> usize {
-        let data = match self {
-            Self::Create { data, .. } | Self::Set { data, .. } => data.len(),
-            Self::Check { .. } | Self::Delete { .. } => 0,
-        };
-        // Headers, lengths, and the longest access list there is here.
-        self.path().len() + data + 128
-    }
 }
 
 /// What one operation of a group has done.
@@ -118,8 +110,19 @@ pub enum MultiResult {
     Deleted,
 }
 
-/// A server drops the connection of who sends it a message of 1 MiB, with everything that was in flight on it.
-const MAX_SIZE: usize = (1 << 20) - 1024;
+fn result(attempts: &Attempts<'_>, reply: MultiReply) -> Result<MultiResult, OpError> {
+    Ok(match reply {
+        MultiReply::Checked => MultiResult::Checked,
+        MultiReply::Deleted => MultiResult::Deleted,
+        MultiReply::Created(_) => MultiResult::Created { stat: None },
+        // Servers up to 3.8 send a stat without content here.
+        MultiReply::CreatedWithStat(_, stat) => {
+            MultiResult::Created { stat: Some(stat).filter(|stat| stat.czxid > 0) }
+        }
+        MultiReply::Set(stat) => MultiResult::Set { stat: Some(stat) },
+        other => return Err(attempts.unexpected(&Reply::Multi(vec![other]))),
+    })
+}
 
 /// What can be read of a group's outcome after its answer was lost.
 enum Evidence {
@@ -133,8 +136,6 @@ enum Evidence {
 impl Incarnation {
     /// Does all of the operations or none, in this order, as one change of ZooKeeper. An empty group is done at once.
     ///
-    /// Only with the driver `zookeeper-client`.
-    ///
     /// After a lost answer the group counts as done where one of its creates or versioned sets can be seen to be done
     /// (with the same signs as for [`create`](Self::create) and [`set`](Self::set)), for then all of it is. It is sent
     /// again only where its first versioned set can be seen not to be done, on the znode that stood there at first, or
@@ -146,7 +147,7 @@ impl Incarnation {
     /// # Errors
     /// With the path of the operation that was refused; no other was done then. Those of [`create`](Self::create),
     /// [`set`](Self::set) and [`delete`](Self::delete), [`OpError::NoNode`] and [`OpError::BadVersion`] for a check,
-    /// [`OpError::Unsupported`] with the other driver, [`OpError::Invalid`] for groups beyond 1 MiB.
+    /// [`OpError::Invalid`] for groups beyond [`SessionBuilder::max_request`](crate::SessionBuilder::max_request).
     ///
     /// # Cancel safety
     /// Dropping the future leaves the outcome unknown.
@@ -160,15 +161,6 @@ impl Incarnation {
         for op in ops {
             check(op.path())?;
         }
-        let size: usize = ops.iter().map(MultiOp::size).sum();
-        if size > MAX_SIZE {
-            return Err(OpError::Invalid {
-                path: first.path().to_owned(),
-                reason: format!(
-                    "a group of about {size} bytes; ZooKeeper takes no more than {MAX_SIZE} at once"
-                ),
-            });
-        }
         let absolute: Vec<MultiOp> = ops
             .iter()
             .map(|op| {
@@ -177,25 +169,29 @@ impl Incarnation {
                 op
             })
             .collect();
-        if !self.inner.driver().has_multi() {
-            return Err(OpError::Unsupported {
-                path: first.path().to_owned(),
-                what: "groups of operations (multi)",
-                driver: self.inner.driver().kind(),
-            });
-        }
+        let parts: Result<Vec<_>, OpError> = absolute.iter().map(|op| self.part(op)).collect();
+        let request = Request::Multi(parts?);
         // Errors that concern no single operation name the first.
         let mut attempts = Attempts::new(&self.inner, first.path());
         let witness = self.find_witness(&mut attempts, &absolute).await?;
         loop {
-            match attempts.write(|deadline| self.inner.driver().multi(&absolute, deadline)).await? {
-                Write::Done(MultiAnswer::Done(results)) => return Ok(results),
-                Write::Done(MultiAnswer::Refused { at, code }) => {
-                    return Err(attempts.refused_at(ops.get(at).unwrap_or(first).path(), code));
+            match attempts.write(&request).await? {
+                Write::Done(Reply::Multi(replies)) if replies.len() == ops.len() => {
+                    // Those before the one that was refused have 'success', those after it 'inconsistency'.
+                    let refused = replies.iter().zip(ops).find_map(|(reply, op)| match reply {
+                        MultiReply::Failed(ErrorCode::OK | ErrorCode::RUNTIME_INCONSISTENCY) => None,
+                        MultiReply::Failed(code) => Some((op, *code)),
+                        _ => None,
+                    });
+                    return match refused {
+                        Some((op, code)) => Err(attempts.refused_at(op.path(), code)),
+                        None => replies.into_iter().map(|reply| result(&attempts, reply)).collect(),
+                    };
                 }
+                Write::Done(other) => return Err(attempts.unexpected(&other)),
                 Write::Refused(code) => return Err(attempts.refused(code)),
                 Write::Lost => {
-                    self.catch_up(&mut attempts).await?;
+                    attempts.barrier().await?;
                     match self.evidence(&mut attempts, &absolute, witness).await? {
                         Evidence::Applied(results) => return Ok(results),
                         // Whatever was sent before has come to nothing.
@@ -210,6 +206,24 @@ impl Incarnation {
         }
     }
 
+    fn part<'a>(&self, op: &'a MultiOp) -> Result<Part<'a>, OpError> {
+        Ok(match op {
+            MultiOp::Check { path, version } => {
+                Part::Check { path: path.into(), version: any_without(*version) }
+            }
+            MultiOp::Create { path, data, mode } => {
+                Part::Create(self.to_create(path, path, data, *mode, false)?)
+            }
+            MultiOp::Set { path, data, version } => {
+                let version = any_without(*version);
+                Part::SetData { path: path.into(), data: Some(data.into()), version }
+            }
+            MultiOp::Delete { path, version } => {
+                Part::Delete { path: path.into(), version: any_without(*version) }
+            }
+        })
+    }
+
     /// The versioned set that can tell later that the group was not done, and the `czxid` of its znode: within one life
     /// of a znode a version never comes back.
     async fn find_witness(
@@ -221,9 +235,7 @@ impl Incarnation {
         let Some(at) = (0..ops.len()).find(|&at| versioned(&ops[at]) && is_alone(ops, at)) else {
             return Ok(None);
         };
-        let exists = |deadline| self.inner.driver().exists(ops[at].path(), None, deadline);
-        let stat = attempts.read(exists).await?.map_err(|code| attempts.refused(code))?;
-        Ok(stat.map(|stat| (at, stat.czxid)))
+        Ok(attempts.exists(ops[at].path()).await?.map(|stat| (at, stat.czxid)))
     }
 
     /// Reads what the operations of a group would have left behind.
@@ -251,10 +263,9 @@ impl Incarnation {
                 }
                 MultiOp::Create { path, data, .. } | MultiOp::Set { path, data, .. } => (path, data),
             };
-            let get = |deadline| self.inner.driver().get(path, None, deadline);
-            let found = match attempts.read(get).await? {
+            let found = match attempts.get(path).await? {
                 Ok(found) => Some(found),
-                Err(Code::NoNode) => None,
+                Err(ErrorCode::NO_NODE) => None,
                 Err(code) => return Err(attempts.refused(code)),
             };
             let found = found.filter(|_| is_alone(ops, at));

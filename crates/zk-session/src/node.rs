@@ -1,6 +1,9 @@
 //! Znodes as ZooKeeper reports them, and the identities of sessions.
 
 use std::fmt;
+use std::time::Duration;
+
+pub use zk_proto::{SessionId, Stat};
 
 /// Counts the sessions that one [`Session`](crate::Session) has had in this process: 1, 2, and so on.
 ///
@@ -14,59 +17,36 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// ZooKeeper's id of a session: what [`Stat::ephemeral_owner`] holds. Printed in hexadecimal, as ZooKeeper does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub i64);
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}", self.0)
-    }
-}
-
 /// How long a znode lives.
-///
-/// There is no 'container': not every driver can make one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CreateMode {
     /// Until it is deleted.
     Persistent,
     /// Until it is deleted or the session that created it ends.
     Ephemeral,
+    /// Until it is deleted, or some time after its last child is (servers look every minute). One that never had a
+    /// child stays. Servers know it from 3.5 on.
+    Container,
+    /// Until it is deleted, or has had neither children nor a change for so long, in milliseconds and up to 34 years.
+    /// Servers allow it where `zookeeper.extendedTypesEnabled` is set.
+    Ttl(Duration),
 }
 
-/// The metadata of a znode.
-///
-/// A zxid numbers ZooKeeper's changes in their order, over the whole ensemble.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Stat {
-    /// The zxid of the change that created the znode: no two znodes, and no two lives of one path, share it.
-    pub czxid: i64,
-    /// The zxid of the last change of the data.
-    pub mzxid: i64,
-    /// The zxid of the last change of the set of children.
-    pub pzxid: i64,
-    /// Changes of the data since the znode was created: 0 in every new znode.
-    pub version: i32,
-    /// Changes of the set of children.
-    pub cversion: i32,
-    /// The [`SessionId`] that an ephemeral znode belongs to, 0 for a persistent one.
-    pub ephemeral_owner: i64,
-    /// When it was created, by the server's wall clock, in milliseconds since 1970.
-    pub ctime_ms: i64,
-    /// When the data was last changed, by the server's wall clock, in milliseconds since 1970.
-    pub mtime_ms: i64,
-    /// How many children it has.
-    pub num_children: i32,
-    /// Bytes of data.
-    pub data_length: i32,
-}
-
-impl Stat {
-    /// Whether this is an ephemeral znode of that session.
-    pub fn is_owned_by(&self, session: SessionId) -> bool {
-        self.ephemeral_owner != 0 && self.ephemeral_owner == session.0
+impl CreateMode {
+    /// As the protocol has it; `None` for what it has not.
+    pub(crate) fn on_wire(self, sequential: bool) -> Option<zk_proto::CreateMode> {
+        use zk_proto::CreateMode as Wire;
+        Some(match (self, sequential) {
+            (Self::Persistent, false) => Wire::Persistent,
+            (Self::Persistent, true) => Wire::PersistentSequential,
+            (Self::Ephemeral, false) => Wire::Ephemeral,
+            (Self::Ephemeral, true) => Wire::EphemeralSequential,
+            (Self::Container, false) => Wire::Container,
+            (Self::Container, true) => return None,
+            (Self::Ttl(ttl), false) => Wire::Ttl(ttl),
+            (Self::Ttl(ttl), true) => Wire::TtlSequential(ttl),
+        })
     }
 }
 

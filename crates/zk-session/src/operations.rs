@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use zk_proto::{Create, ErrorCode, Reply, Request};
+
 use crate::attempts::{Attempts, Write};
-use crate::driver::Code;
 use crate::error::OpError;
 use crate::incarnation::Incarnation;
 use crate::node::{Children, CreateMode, Created, Node, Stat};
@@ -40,9 +41,9 @@ impl Incarnation {
             check(path)?;
             let absolute = self.inner.absolute(path);
             let mut attempts = Attempts::new(&self.inner, path);
-            match attempts.read(|deadline| self.inner.driver().get(&absolute, None, deadline)).await? {
+            match attempts.get(&absolute).await? {
                 Ok((data, stat)) => Ok(Some(Node::new(data, stat))),
-                Err(Code::NoNode) => Ok(None),
+                Err(ErrorCode::NO_NODE) => Ok(None),
                 Err(code) => Err(attempts.refused(code)),
             }
         })
@@ -61,9 +62,9 @@ impl Incarnation {
             check(path)?;
             let absolute = self.inner.absolute(path);
             let mut attempts = Attempts::new(&self.inner, path);
-            match attempts.read(|deadline| self.inner.driver().children(&absolute, None, deadline)).await? {
+            match attempts.children(&absolute).await? {
                 Ok((names, stat)) => Ok(Some(Children::new(names, stat))),
-                Err(Code::NoNode) => Ok(None),
+                Err(ErrorCode::NO_NODE) => Ok(None),
                 Err(code) => Err(attempts.refused(code)),
             }
         })
@@ -94,12 +95,12 @@ impl Incarnation {
             check(path)?;
             let absolute = self.inner.absolute(path);
             let mut attempts = Attempts::new(&self.inner, path);
+            let create = Request::Create(self.to_create(path, &absolute, data, mode, false)?);
             loop {
-                let create = |deadline| self.inner.driver().create(&absolute, data, mode, false, deadline);
-                match attempts.write(create).await? {
-                    Write::Done((absolute, stat)) => return self.created(&attempts, &absolute, stat, mode),
+                match attempts.write(&create).await? {
+                    Write::Done(reply) => return self.created(&attempts, reply, mode),
                     Write::Lost => {}
-                    Write::Refused(Code::NodeExists) => {
+                    Write::Refused(ErrorCode::NODE_EXISTS) => {
                         return self.explain_existing(attempts, path, data, mode).await;
                     }
                     Write::Refused(code) => return Err(attempts.refused(code)),
@@ -134,10 +135,10 @@ impl Incarnation {
             check(&format!("{prefix}0"))?;
             let absolute = self.inner.absolute(prefix);
             let mut attempts = Attempts::new(&self.inner, prefix);
+            let create = Request::Create(self.to_create(prefix, &absolute, data, mode, true)?);
             loop {
-                let create = |deadline| self.inner.driver().create(&absolute, data, mode, true, deadline);
-                match attempts.write(create).await? {
-                    Write::Done((absolute, stat)) => return self.created(&attempts, &absolute, stat, mode),
+                match attempts.write(&create).await? {
+                    Write::Done(reply) => return self.created(&attempts, reply, mode),
                     Write::Refused(code) => return Err(attempts.refused(code)),
                     Write::Lost => {
                         if let Some(found) =
@@ -170,18 +171,17 @@ impl Incarnation {
             let mut descending = false;
             while next > 0 {
                 let parent = ancestors[next - 1];
-                let create = |deadline| {
-                    self.inner.driver().create(parent, &[], CreateMode::Persistent, false, deadline)
-                };
-                match attempts.write(create).await? {
-                    Write::Done(_) | Write::Refused(Code::NodeExists) => {
+                let create =
+                    Request::Create(self.to_create(path, parent, &[], CreateMode::Persistent, false)?);
+                match attempts.write(&create).await? {
+                    Write::Done(_) | Write::Refused(ErrorCode::NODE_EXISTS) => {
                         descending = true;
                         next += 1;
                         if next > ancestors.len() {
                             return Ok(());
                         }
                     }
-                    Write::Refused(Code::NoNode) if !descending && next > 1 => next -= 1,
+                    Write::Refused(ErrorCode::NO_NODE) if !descending && next > 1 => next -= 1,
                     Write::Refused(code) => return Err(attempts.refused(code)),
                     Write::Lost => {}
                 }
@@ -212,12 +212,16 @@ impl Incarnation {
             check(path)?;
             let absolute = self.inner.absolute(path);
             let mut attempts = Attempts::new(&self.inner, path);
+            let set = Request::SetData {
+                path: absolute.as_str().into(),
+                data: Some(data.into()),
+                version: any_without(version),
+            };
             loop {
-                let set = |deadline| self.inner.driver().set(&absolute, data, version, deadline);
-                match attempts.write(set).await? {
-                    Write::Done(stat) => return Ok(stat),
+                match attempts.write(&set).await? {
+                    Write::Done(reply) => return attempts.stat(reply),
                     Write::Lost => {}
-                    Write::Refused(Code::BadVersion) if attempts.in_doubt() => {
+                    Write::Refused(ErrorCode::BAD_VERSION) if attempts.in_doubt() => {
                         return self.explain_version(attempts, path, data, version).await;
                     }
                     Write::Refused(code) => return Err(attempts.refused(code)),
@@ -245,18 +249,16 @@ impl Incarnation {
             check(path)?;
             let absolute = self.inner.absolute(path);
             let mut attempts = Attempts::new(&self.inner, path);
-            let exists = |deadline| self.inner.driver().exists(&absolute, None, deadline);
-            let meant = attempts.read(exists).await?.map_err(|code| attempts.refused(code))?;
+            let meant = attempts.exists(&absolute).await?;
+            let delete = Request::Delete { path: absolute.as_str().into(), version: any_without(version) };
             loop {
-                let delete = |deadline| self.inner.driver().delete(&absolute, version, deadline);
-                match attempts.write(delete).await? {
-                    Write::Done(()) => return Ok(()),
-                    Write::Refused(code) if attempts.in_doubt() && code == Code::NoNode => return Ok(()),
+                match attempts.write(&delete).await? {
+                    Write::Done(_) => return Ok(()),
+                    Write::Refused(ErrorCode::NO_NODE) if attempts.in_doubt() => return Ok(()),
                     Write::Refused(code) => return Err(attempts.refused(code)),
                     Write::Lost => {
-                        self.catch_up(&mut attempts).await?;
-                        let now = attempts.read(exists).await?.map_err(|code| attempts.refused(code))?;
-                        match (meant, now) {
+                        attempts.barrier().await?;
+                        match (meant, attempts.exists(&absolute).await?) {
                             (_, None) => return Ok(()),
                             (Some(meant), Some(now)) if meant.czxid == now.czxid => {}
                             (Some(meant), Some(_)) if meant.is_owned_by(self.session_id()) => return Ok(()),
@@ -286,34 +288,34 @@ impl Incarnation {
     /// Cancel safe.
     pub async fn barrier(&self) -> Result<Duration, OpError> {
         observe("barrier", async {
-            let mut attempts = Attempts::new(&self.inner, "/");
-            let mut sent = BootTime::now();
-            let barrier = |deadline| {
-                sent = BootTime::now();
-                self.inner.driver().barrier(deadline)
-            };
-            match attempts.read(barrier).await? {
-                Ok(()) => Ok(BootTime::now().duration_since(sent)),
-                Err(code) => Err(attempts.refused(code)),
-            }
+            let started = BootTime::now();
+            Attempts::new(&self.inner, "/").barrier().await?;
+            Ok(BootTime::now().duration_since(started))
         })
         .await
     }
 
-    /// After a lost answer: what was sent over the old connection may still be under way to the ensemble's leader, and
-    /// the server at hand may lag behind. After a quorum round trip neither is so.
-    pub(crate) async fn catch_up(&self, attempts: &mut Attempts<'_>) -> Result<(), OpError> {
-        let barrier = |deadline| self.inner.driver().barrier(deadline);
-        attempts.read(barrier).await?.map_err(|code| attempts.refused(code))
+    pub(crate) fn to_create<'a>(
+        &self,
+        path: &str,
+        absolute: &'a str,
+        data: &'a [u8],
+        mode: CreateMode,
+        sequential: bool,
+    ) -> Result<Create<'a>, OpError> {
+        let acl = self.inner.acl().entries();
+        let mode = mode.on_wire(sequential).ok_or_else(|| OpError::Invalid {
+            path: path.to_owned(),
+            reason: "ZooKeeper has no sequential containers".to_owned(),
+        })?;
+        Ok(Create::new(absolute, data, acl, mode))
     }
 
-    fn created(
-        &self,
-        attempts: &Attempts<'_>,
-        absolute: &str,
-        stat: Stat,
-        mode: CreateMode,
-    ) -> Result<Created, OpError> {
+    fn created(&self, attempts: &Attempts<'_>, reply: Reply, mode: CreateMode) -> Result<Created, OpError> {
+        let (absolute, stat) = match reply {
+            Reply::PathAndStat(path, stat) => (path, stat),
+            other => return Err(attempts.unexpected(&other)),
+        };
         if !self.is_mine(&stat, mode) {
             return Err(attempts.distrust(format!(
                 "a znode created as {mode:?} in session {} belongs to session {:#x}",
@@ -321,13 +323,13 @@ impl Incarnation {
                 stat.ephemeral_owner
             )));
         }
-        Ok(Created { path: self.inner.relative(absolute), stat })
+        Ok(Created { path: self.inner.relative(&absolute), stat })
     }
 
     pub(crate) fn is_mine(&self, stat: &Stat, mode: CreateMode) -> bool {
         match mode {
             CreateMode::Ephemeral => stat.is_owned_by(self.session_id()),
-            CreateMode::Persistent => stat.ephemeral_owner == 0,
+            _ => stat.ephemeral_owner == 0,
         }
     }
 
@@ -342,20 +344,19 @@ impl Incarnation {
         let absolute = self.inner.absolute(path);
         let in_doubt = attempts.in_doubt();
         let exists = |owner| OpError::NodeExists { path: path.to_owned(), owner };
-        let (found, stat) =
-            match attempts.read(|deadline| self.inner.driver().get(&absolute, None, deadline)).await {
-                Ok(Ok(found)) => found,
-                Ok(Err(code)) if in_doubt => return Err(attempts.refused(code)),
-                Err(error) if in_doubt => return Err(error),
-                // That it exists is certain; whose it is remains open.
-                Ok(Err(_)) | Err(_) => return Err(exists(None)),
-            };
+        let (found, stat) = match attempts.get(&absolute).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(code)) if in_doubt => return Err(attempts.refused(code)),
+            Err(error) if in_doubt => return Err(error),
+            // That it exists is certain; whose it is remains open.
+            Ok(Err(_)) | Err(_) => return Err(exists(None)),
+        };
         let unchanged = stat.mzxid == stat.czxid;
         let ours = self.is_mine(&stat, mode)
             && match mode {
                 // Data that nobody has changed and that is not ours was created by another task of this session.
                 CreateMode::Ephemeral => found == data || !unchanged,
-                CreateMode::Persistent => found == data && unchanged,
+                _ => found == data && unchanged,
             };
         if in_doubt && ours {
             return Ok(Created { path: path.to_owned(), stat });
@@ -372,10 +373,7 @@ impl Incarnation {
         version: Option<i32>,
     ) -> Result<Stat, OpError> {
         let absolute = self.inner.absolute(path);
-        let (found, stat) = attempts
-            .read(|deadline| self.inner.driver().get(&absolute, None, deadline))
-            .await?
-            .map_err(|code| attempts.refused(code))?;
+        let (found, stat) = attempts.get(&absolute).await?.map_err(|code| attempts.refused(code))?;
         let next = version.map(|version| version.wrapping_add(1));
         match (next == Some(stat.version), found == data) {
             (true, true) => Ok(stat),
@@ -393,21 +391,19 @@ impl Incarnation {
         mode: CreateMode,
         recovery: Recovery,
     ) -> Result<Option<Created>, OpError> {
-        self.catch_up(attempts).await?;
+        attempts.barrier().await?;
         let Some((parent, name)) = absolute_prefix.rsplit_once('/') else { return Ok(None) };
         let parent = if parent.is_empty() { "/" } else { parent };
-        let children = |deadline| self.inner.driver().children(parent, None, deadline);
-        let (names, _) = attempts.read(children).await?.map_err(|code| attempts.refused(code))?;
+        let (names, _) = attempts.children(parent).await?.map_err(|code| attempts.refused(code))?;
         let mut candidates: Vec<&str> =
             names.iter().map(String::as_str).filter(|candidate| is_numbered(candidate, name)).collect();
         // The newest first: with recovery by data there may be many, and the one sought is among the last.
         candidates.sort_unstable_by(|a, b| b.cmp(a));
         for candidate in candidates {
             let absolute = path::join(parent, candidate);
-            let get = |deadline| self.inner.driver().get(&absolute, None, deadline);
-            let (found, stat) = match attempts.read(get).await? {
+            let (found, stat) = match attempts.get(&absolute).await? {
                 Ok(found) => found,
-                Err(Code::NoNode) => continue,
+                Err(ErrorCode::NO_NODE) => continue,
                 Err(code) => return Err(attempts.refused(code)),
             };
             let matches = match recovery {
@@ -426,6 +422,11 @@ impl Incarnation {
 /// counter has overflowed.
 fn is_numbered(candidate: &str, prefix: &str) -> bool {
     candidate.strip_prefix(prefix).is_some_and(|number| number.len() >= 10 && number.parse::<i64>().is_ok())
+}
+
+/// As the protocol has it: -1 is any version.
+pub(crate) fn any_without(version: Option<i32>) -> i32 {
+    version.unwrap_or(-1)
 }
 
 pub(crate) fn check(path: &str) -> Result<(), OpError> {

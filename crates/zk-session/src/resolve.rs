@@ -1,4 +1,4 @@
-//! Names to addresses, without ever blocking a runtime, and which of the addresses answer.
+//! Names to addresses, without ever blocking a runtime.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::driver::Host;
@@ -17,10 +15,8 @@ use crate::hosts::Server;
 use crate::incarnation::lock;
 use crate::time::{BootTime, within};
 
-/// Once one server answers, the others have this long to be tried before those that did not answer.
+/// Once one name is resolved, the others have this long to be as well.
 const GRACE: Duration = Duration::from_millis(100);
-/// No server is waited for longer than this.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 type Lookup = Option<Result<Vec<SocketAddr>, String>>;
 type LookUp = dyn Fn(&Server) -> io::Result<Vec<SocketAddr>> + Send + Sync;
@@ -28,7 +24,7 @@ type LookUp = dyn Fn(&Server) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 /// Looks names up on threads of its own: the system's resolver may block for tens of seconds, and a runtime that is
 /// shut down would wait for it. At most one thread per name.
 pub(crate) struct Resolver {
-    servers: Vec<Server>,
+    servers: Mutex<Vec<Server>>,
     /// The system's resolver.
     look_up: Arc<LookUp>,
     table: Arc<Mutex<Table>>,
@@ -41,20 +37,10 @@ struct Table {
     latest: HashMap<Server, Vec<SocketAddr>>,
 }
 
-/// What is known of the servers at the moment.
-pub(crate) struct Survey {
-    /// In the order in which to try them.
-    pub(crate) hosts: Vec<Host>,
-    /// The servers that took a connection.
-    pub(crate) reachable: Vec<Server>,
-    /// What is wrong, by server.
-    pub(crate) failures: HashMap<Server, String>,
-}
-
 impl Resolver {
     pub(crate) fn new(servers: &[Server]) -> Self {
         let look_up = |server: &Server| Ok((server.name.as_str(), server.port).to_socket_addrs()?.collect());
-        Self { servers: servers.to_vec(), look_up: Arc::new(look_up), table: Arc::default() }
+        Self { servers: Mutex::new(servers.to_vec()), look_up: Arc::new(look_up), table: Arc::default() }
     }
 
     /// With another resolver than the system's.
@@ -66,83 +52,46 @@ impl Resolver {
         Self { look_up: Arc::new(look_up), ..Self::new(servers) }
     }
 
-    /// Looks every name up again, and puts the addresses into `hosts` in place of those of before. A name that does not
-    /// resolve in that time, or at all, keeps the latest that are known; the lookup goes on.
-    pub(crate) async fn refresh(&self, hosts: &mut Vec<Host>, within_time: Duration) {
-        let deadline = BootTime::now() + within_time;
-        let named = self.servers.iter().filter(|server| server.literal().is_none());
-        let lookups = named.map(async |server| (server, within(deadline, self.resolve(server)).await));
-        for (server, found) in join_all(lookups).await {
-            let addresses = match found {
-                Some(Ok(addresses)) => Some(addresses),
-                _ => lock(&self.table).latest.get(server).cloned(),
+    pub(crate) fn servers(&self) -> Vec<Server> {
+        lock(&self.servers).clone()
+    }
+
+    pub(crate) fn set_servers(&self, servers: Vec<Server>) {
+        *lock(&self.servers) = servers;
+    }
+
+    /// The addresses of the servers, in any order, and what is wrong with the names that have none. Each name is looked up
+    /// again. One that does not resolve in that time, or not soon after the first that does, keeps the addresses that it
+    /// had before; its look-up goes on.
+    pub(crate) async fn hosts(&self, within_time: Duration) -> (Vec<Host>, Vec<(Server, String)>) {
+        let servers = self.servers();
+        let mut deadline = BootTime::now() + within_time;
+        let mut lookups: FuturesUnordered<_> =
+            servers.iter().map(async |server| (server, self.resolve(server).await)).collect();
+        let mut found = HashMap::new();
+        while let Some(Some((server, resolved))) = within(deadline, lookups.next()).await {
+            if resolved.is_ok() {
+                deadline = deadline.min(BootTime::now() + GRACE);
+            }
+            found.insert(server, resolved);
+        }
+        drop(lookups);
+        let (mut hosts, mut failures) = (Vec::new(), Vec::new());
+        for server in &servers {
+            let before = || lock(&self.table).latest.get(server).cloned();
+            let addresses = match found.remove(server) {
+                Some(Ok(addresses)) => Ok(addresses),
+                Some(Err(reason)) => before().ok_or(format!("its name does not resolve: {reason}")),
+                None => before().ok_or("its name did not resolve in time".to_owned()),
             };
-            if let Some(addresses) = addresses {
-                hosts.retain(|host| host.name != server.name || host.address.port() != server.port);
-                hosts.extend(to_hosts(server, addresses));
+            match addresses {
+                Ok(addresses) => hosts
+                    .extend(addresses.into_iter().map(|address| Host { name: server.name.clone(), address })),
+                Err(reason) => failures.push((server.clone(), reason)),
             }
         }
-    }
-
-    /// Resolves every name and tries every address, all at the same time.
-    pub(crate) async fn survey(&self, deadline: BootTime) -> Survey {
-        let deadline = deadline.min(BootTime::now() + PATIENCE);
-        let mut trials: FuturesUnordered<_> =
-            self.servers.iter().map(|server| self.try_server(server, deadline)).collect();
-        let mut reachable = Vec::new();
-        let mut answered = Vec::new();
-        let mut others = Vec::new();
-        let mut failures = HashMap::new();
-        let mut until = deadline;
-        while let Some(Some((server, trial))) = within(until, trials.next()).await {
-            match trial {
-                Trial::Reachable(addresses) => {
-                    reachable.extend(to_hosts(server, addresses));
-                    answered.push(server.clone());
-                    until = until.min(BootTime::now() + GRACE);
-                }
-                Trial::Silent(addresses, reason) => {
-                    others.extend(to_hosts(server, addresses));
-                    failures.insert(server.clone(), reason);
-                }
-                Trial::Nameless(reason) => {
-                    failures.insert(server.clone(), reason);
-                }
-            }
-        }
-        drop(trials);
-        // Those that were still being tried: a driver should know of them for later.
-        for server in &self.servers {
-            if !answered.contains(server) && !failures.contains_key(server) {
-                let addresses = self.known_addresses(server);
-                others.extend(to_hosts(server, addresses));
-                failures.insert(server.clone(), "no answer in time".to_owned());
-            }
-        }
-        fastrand::shuffle(&mut reachable);
-        fastrand::shuffle(&mut others);
-        reachable.append(&mut others);
-        Survey { hosts: reachable, reachable: answered, failures }
-    }
-
-    async fn try_server<'a>(&self, server: &'a Server, deadline: BootTime) -> (&'a Server, Trial) {
-        let addresses = match within(deadline, self.resolve(server)).await {
-            Some(Ok(addresses)) => addresses,
-            Some(Err(reason)) => {
-                return (server, Trial::Nameless(format!("its name does not resolve: {reason}")));
-            }
-            None => return (server, Trial::Nameless("its name did not resolve in time".to_owned())),
-        };
-        let mut connections: FuturesUnordered<_> = addresses.iter().map(TcpStream::connect).collect();
-        let mut reason = "no answer in time".to_owned();
-        while let Some(Some(connection)) = within(deadline, connections.next()).await {
-            match connection {
-                Ok(_) => return (server, Trial::Reachable(addresses.clone())),
-                Err(error) => reason = error.to_string(),
-            }
-        }
-        drop(connections);
-        (server, Trial::Silent(addresses, reason))
+        fastrand::shuffle(&mut hosts);
+        (hosts, failures)
     }
 
     async fn resolve(&self, server: &Server) -> Result<Vec<SocketAddr>, String> {
@@ -182,22 +131,6 @@ impl Resolver {
         table.under_way.insert(server.clone(), receiver.clone());
         Ok(receiver)
     }
-
-    fn known_addresses(&self, server: &Server) -> Vec<SocketAddr> {
-        server.literal().map(|address| SocketAddr::new(address, server.port)).into_iter().collect()
-    }
-}
-
-enum Trial {
-    Reachable(Vec<SocketAddr>),
-    /// Addresses are known, none took a connection.
-    Silent(Vec<SocketAddr>, String),
-    Nameless(String),
-}
-
-fn to_hosts(server: &Server, addresses: Vec<SocketAddr>) -> impl Iterator<Item = Host> {
-    let name = server.name.clone();
-    addresses.into_iter().map(move |address| Host { name: name.clone(), address })
 }
 
 #[cfg(test)]
@@ -211,35 +144,15 @@ mod tests {
         Resolver::new(&ConnectString::parse(connect).unwrap().servers)
     }
 
-    fn soon() -> BootTime {
-        BootTime::now() + Duration::from_secs(10)
-    }
-
-    #[tokio::test]
-    async fn those_that_answer_come_first() {
-        let open = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (open_at, closed_at) = (open.local_addr().unwrap(), closed.local_addr().unwrap());
-        drop(closed);
-        for connect in [format!("{closed_at},{open_at}"), format!("{open_at},{closed_at}")] {
-            let survey = resolver(&connect).survey(soon()).await;
-            assert_eq!(survey.reachable.len(), 1);
-            assert_eq!(
-                survey.hosts.iter().map(|host| host.address).collect::<Vec<_>>(),
-                [open_at, closed_at]
-            );
-            assert_eq!(survey.failures.len(), 1);
-        }
-    }
+    const SOON: Duration = Duration::from_secs(10);
 
     #[tokio::test]
     async fn a_name_that_does_not_resolve_says_so_and_stops_no_other() {
-        let open = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = open.local_addr().unwrap().port();
-        let survey = resolver(&format!("no-such-host.invalid:1,localhost:{port}")).survey(soon()).await;
-        assert_eq!(survey.reachable.len(), 1);
-        assert!(survey.hosts.iter().all(|host| host.name == "localhost"));
-        let (server, reason) = survey.failures.iter().find(|(server, _)| server.name != "localhost").unwrap();
+        let resolver = resolver("no-such-host.invalid:1,localhost:2,127.0.0.9:3");
+        let (hosts, failures) = resolver.hosts(SOON).await;
+        assert!(hosts.iter().any(|host| host.name == "localhost"));
+        assert!(hosts.iter().any(|host| host.address == "127.0.0.9:3".parse().unwrap()));
+        let [(server, reason)] = &failures[..] else { panic!("{failures:?}") };
         assert_eq!(server.name, "no-such-host.invalid");
         assert!(reason.contains("name"), "{reason}");
     }
@@ -274,31 +187,31 @@ mod tests {
             longest
         });
         let started = BootTime::now();
-        let survey = resolver.survey(started + Duration::from_millis(300)).await;
-        assert!(survey.hosts.is_empty());
-        assert!(survey.failures.values().all(|reason| reason.contains("did not resolve in time")));
-        let mut hosts = vec![Host { name: "zk.example".to_owned(), address }];
-        resolver.refresh(&mut hosts, Duration::from_millis(200)).await;
-        assert_eq!(hosts.len(), 1, "what was known is kept");
+        let (hosts, failures) = resolver.hosts(Duration::from_millis(300)).await;
+        assert!(hosts.is_empty());
+        assert!(failures[0].1.contains("did not resolve in time"), "{failures:?}");
+        resolver.hosts(Duration::from_millis(200)).await;
         let took = BootTime::now().duration_since(started);
         assert!(took < Duration::from_secs(2), "{took:?}");
         assert_eq!(asked.load(Ordering::SeqCst), 1, "one thread per name, however often it is asked");
         let longest = ticking.await.unwrap();
         assert!(longest < Duration::from_secs(1), "a timer of 10 ms took {longest:?}");
-        // The answer that came too late for those who asked is there for the next.
+        // The answer that came too late for those who asked is there for the next, and stays while the name does not
+        // resolve in time.
         let mut hosts = Vec::new();
         while hosts.is_empty() {
-            resolver.refresh(&mut hosts, Duration::from_millis(50)).await;
+            hosts = resolver.hosts(Duration::from_millis(50)).await.0;
         }
         assert_eq!(hosts[0].address, address);
+        assert_eq!(resolver.hosts(Duration::from_millis(50)).await.0, hosts);
     }
 
     #[tokio::test]
-    async fn names_are_looked_up_again_in_every_survey() {
+    async fn a_name_is_looked_up_again_each_time() {
         let address = SocketAddr::from(([127, 0, 0, 1], 9));
         let (resolver, asked) = slow("zk.example:9", Duration::ZERO, address);
         for attempt in 1..=5 {
-            resolver.survey(soon()).await;
+            resolver.hosts(SOON).await;
             assert_eq!(asked.load(Ordering::SeqCst), attempt);
         }
     }

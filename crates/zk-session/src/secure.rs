@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::config::DriverKind;
 use crate::error::ConnectError;
 use crate::secret::Secret;
 
@@ -42,22 +41,14 @@ impl Secure {
         self.sasl.is_some() || self.tls.as_ref().is_some_and(|tls| tls.cert_file.is_some())
     }
 
-    pub(crate) fn check(&self, driver: DriverKind) -> Result<(), ConnectError> {
-        let wanted = [
+    pub(crate) fn check(&self) -> Result<(), ConnectError> {
+        for (wanted, what, built, feature) in [
             (self.tls.is_some(), "TLS", cfg!(feature = "tls"), "tls"),
             (self.sasl.is_some(), "SASL", cfg!(feature = "sasl"), "sasl"),
-        ];
-        for (_, what, built, feature) in wanted.into_iter().filter(|(wanted, ..)| *wanted) {
-            let reason = match driver {
-                DriverKind::ZookeeperAsync => {
-                    format!("not supported by this driver: take {}", DriverKind::ZookeeperClient)
-                }
-                DriverKind::ZookeeperClient if !built => {
-                    format!("not compiled in: enable the feature {feature} of zk-session")
-                }
-                DriverKind::ZookeeperClient => continue,
-            };
-            return Err(ConnectError::Unsupported { driver, what, reason });
+        ] {
+            if wanted && !built {
+                return Err(ConnectError::Unsupported { what, feature });
+            }
         }
         let invalid = |reason: &str| Err(ConnectError::InvalidSetting { reason: reason.to_owned() });
         match &self.tls {
@@ -90,19 +81,21 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_has_not_is_refused_by_name() {
+    fn what_is_not_compiled_in_is_refused_by_name() {
         let sasl = SaslDigest { user: "u".to_owned(), password: Secret::from("hunter2") };
-        for (built, secure) in [
-            (cfg!(feature = "tls"), Secure { tls: Some(tls()), ..Secure::default() }),
-            (cfg!(feature = "sasl"), Secure { sasl: Some(sasl), ..Secure::default() }),
+        for (feature, built, secure) in [
+            ("tls", cfg!(feature = "tls"), Secure { tls: Some(tls()), ..Secure::default() }),
+            ("sasl", cfg!(feature = "sasl"), Secure { sasl: Some(sasl), ..Secure::default() }),
         ] {
-            let error = secure.check(DriverKind::ZookeeperAsync).unwrap_err().to_string();
-            let said = error.contains("zookeeper-async") && error.contains("not supported by this driver");
-            assert!(said && !error.contains("hunter2"), "{error}");
-            let checked = secure.check(DriverKind::ZookeeperClient);
-            assert_eq!(checked.is_ok(), built, "{checked:?}");
+            match secure.check() {
+                Ok(()) => assert!(built),
+                Err(error) => {
+                    let said = error.to_string();
+                    assert!(!built && said.contains(feature) && !said.contains("hunter2"), "{said}");
+                }
+            }
         }
-        assert_eq!(Secure::default().check(DriverKind::ZookeeperAsync), Ok(()));
+        assert_eq!(Secure::default().check(), Ok(()));
     }
 
     #[cfg(feature = "tls")]
@@ -111,7 +104,7 @@ mod tests {
         let half = TlsOptions { key_file: Some("/key.pem".into()), ..tls() };
         for tls in [half, TlsOptions::default()] {
             let secure = Secure { tls: Some(tls), ..Secure::default() };
-            let error = secure.check(DriverKind::ZookeeperClient).unwrap_err();
+            let error = secure.check().unwrap_err();
             assert!(matches!(error, ConnectError::InvalidSetting { .. }), "{error}");
         }
     }

@@ -55,7 +55,7 @@ impl SessionBuilder {
         self
     }
 
-    /// The ZooKeeper client to use.
+    /// What carries the session.
     #[must_use]
     pub fn driver(mut self, driver: DriverKind) -> Self {
         self.settings.driver = driver;
@@ -73,20 +73,18 @@ impl SessionBuilder {
         self
     }
 
-    /// Speaks TLS with the servers. Needs the feature `tls` and the driver `zookeeper-client`;
-    /// [`ConnectError::Unsupported`] otherwise.
+    /// Speaks TLS with the servers. Needs the feature `tls`; [`ConnectError::Unsupported`] otherwise.
     ///
-    /// A certificate that either side does not accept makes [`connect`](Self::connect) fail at once. Names are resolved
-    /// by the driver then, on threads of its own. Unless the process has installed a `CryptoProvider` of rustls, this
-    /// installs the one of aws-lc.
+    /// A certificate that either side does not accept makes [`connect`](Self::connect) fail at once. The cryptography is
+    /// ring's, whatever provider the process has installed.
     #[must_use]
     pub fn tls(mut self, options: TlsOptions) -> Self {
         self.settings.secure.tls = Some(options);
         self
     }
 
-    /// Authenticates each connection by SASL DIGEST-MD5. Needs the feature `sasl` and the driver `zookeeper-client`;
-    /// [`ConnectError::Unsupported`] otherwise.
+    /// Authenticates each connection by SASL DIGEST-MD5. Needs the feature `sasl`; [`ConnectError::Unsupported`]
+    /// otherwise.
     ///
     /// The password is never sent, but the mechanism is old and weak: use it with TLS. A wrong password makes
     /// [`connect`](Self::connect) fail at once.
@@ -100,6 +98,16 @@ impl SessionBuilder {
     #[must_use]
     pub fn acl(mut self, acl: Acl) -> Self {
         self.settings.acl = acl;
+        self
+    }
+
+    /// The most bytes that a request may have: the servers' `jute.maxbuffer`, 1,048,575 by default.
+    ///
+    /// A longer one is refused as [`OpError::Invalid`] before it is sent, for a server closes the connection over it, with
+    /// everything that is under way there.
+    #[must_use]
+    pub fn max_request(mut self, bytes: usize) -> Self {
+        self.settings.max_request = bytes;
         self
     }
 
@@ -124,7 +132,8 @@ impl SessionBuilder {
     pub async fn connect(self) -> Result<Session, ConnectError> {
         let shared = Arc::new(Shared::new(self.settings.check()?));
         let deadline = BootTime::now() + shared.config.connect_timeout;
-        let first = supervisor::first_session(&shared, deadline).await?;
+        let purpose = shared.new_session();
+        let first = supervisor::first_session(&shared, purpose, deadline).await?;
         // Before anything else is waited for: dropped from here on, it is closed as any session that nobody holds.
         let session = Session { _last_handle: Arc::new(LastHandle(Arc::clone(&shared))), shared };
         session.shared.tasks.spawn(supervisor::run(Arc::clone(&session.shared), first));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
+use zk_proto::Purpose;
 
 use crate::config::Config;
 use crate::error::{Closed, OpError};
@@ -52,11 +53,23 @@ impl Shared {
         }
     }
 
+    /// What a session of its own is asked for with.
+    pub(crate) fn new_session(&self) -> Purpose {
+        Purpose::New(self.config.session_timeout)
+    }
+
     pub(crate) fn living(&self) -> Option<Incarnation> {
         self.incarnation.borrow().clone().filter(|living| !living.is_over())
     }
 
     pub(crate) async fn active(&self) -> Result<Incarnation, Closed> {
+        // Mostly it is, and then nobody has to wait in line.
+        if self.state.borrow().is_active()
+            && let Some(living) = self.living()
+            && living.inner.is_open()
+        {
+            return Ok(living);
+        }
         let mut state = self.state.subscribe();
         loop {
             let wanted = match &*state.borrow_and_update() {

@@ -1,7 +1,8 @@
 //! Deleting a znode with everything below it.
 
+use zk_proto::{ErrorCode, Request};
+
 use crate::attempts::{Attempts, Write};
-use crate::driver::Code;
 use crate::error::{OpError, UnknownCause};
 use crate::incarnation::Incarnation;
 use crate::operations::{check, observe};
@@ -58,7 +59,7 @@ impl Incarnation {
     async fn delete_tree(&self, path: &str, deleted: &mut u64) -> Result<(), OpError> {
         let root = self.inner.absolute(path);
         // The server at hand may lag behind the others, and know nothing of the tree yet, or only of the one before.
-        self.catch_up(&mut Attempts::new(&self.inner, path)).await?;
+        Attempts::new(&self.inner, path).barrier().await?;
         let Some(meant) = self.life_of(path, &root).await? else {
             return Err(OpError::NoNode { path: path.to_owned() });
         };
@@ -88,23 +89,22 @@ impl Incarnation {
     async fn delete_one(&self, at: &str, root: &str, meant: i64, deleted: &mut u64) -> Result<Step, OpError> {
         let path = self.inner.relative(at);
         let mut attempts = Attempts::new(&self.inner, &path);
+        let delete = Request::Delete { path: at.into(), version: -1 };
         loop {
-            match attempts.write(|deadline| self.inner.driver().delete(at, None, deadline)).await? {
-                Write::Done(()) => {
+            match attempts.write(&delete).await? {
+                Write::Done(_) => {
                     *deleted += 1;
                     return Ok(Step::Gone);
                 }
-                Write::Refused(Code::NoNode) => {
+                Write::Refused(ErrorCode::NO_NODE) => {
                     *deleted += u64::from(attempts.in_doubt());
                     return Ok(Step::Gone);
                 }
-                Write::Refused(Code::NotEmpty) => return Ok(Step::HasChildren),
+                Write::Refused(ErrorCode::NOT_EMPTY) => return Ok(Step::HasChildren),
                 Write::Refused(code) => return Err(attempts.refused(code)),
                 Write::Lost => {
-                    self.catch_up(&mut attempts).await?;
-                    let exists = |deadline| self.inner.driver().exists(root, None, deadline);
-                    let now = attempts.read(exists).await?.map_err(|code| attempts.refused(code))?;
-                    if now.map(|stat| stat.czxid) != Some(meant) {
+                    attempts.barrier().await?;
+                    if attempts.exists(root).await?.map(|stat| stat.czxid) != Some(meant) {
                         return Ok(Step::TreeGone);
                     }
                 }
@@ -114,18 +114,15 @@ impl Incarnation {
 
     /// Which life of a znode this is, by its `czxid`; `None` if it does not exist.
     async fn life_of(&self, path: &str, absolute: &str) -> Result<Option<i64>, OpError> {
-        let mut attempts = Attempts::new(&self.inner, path);
-        let exists = |deadline| self.inner.driver().exists(absolute, None, deadline);
-        let stat = attempts.read(exists).await?.map_err(|code| attempts.refused(code))?;
-        Ok(stat.map(|stat| stat.czxid))
+        Ok(Attempts::new(&self.inner, path).exists(absolute).await?.map(|stat| stat.czxid))
     }
 
     async fn names_below(&self, at: &str) -> Result<Vec<String>, OpError> {
         let path = self.inner.relative(at);
         let mut attempts = Attempts::new(&self.inner, &path);
-        match attempts.read(|deadline| self.inner.driver().children(at, None, deadline)).await? {
+        match attempts.children(at).await? {
             Ok((names, _)) => Ok(names),
-            Err(Code::NoNode) => Ok(Vec::new()),
+            Err(ErrorCode::NO_NODE) => Ok(Vec::new()),
             Err(code) => Err(attempts.refused(code)),
         }
     }

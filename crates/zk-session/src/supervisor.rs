@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
+use zk_proto::{Purpose, Request};
 
 use crate::backoff::Backoff;
-use crate::driver::{BoxFuture, CloseAnswer, DriverError, DriverEvent};
+use crate::driver::{self, Along, BoxFuture, CloseAnswer, DriverError, DriverEvent, answered};
 use crate::error::ConnectError;
 use crate::establish::{Made, establish};
 use crate::incarnation::Incarnation;
@@ -34,8 +35,12 @@ const SPREAD: Duration = Duration::from_secs(1);
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// The first session, or the error that tells why there is none.
-pub(crate) async fn first_session(shared: &Shared, deadline: BootTime) -> Result<Made, ConnectError> {
-    establish(shared, Epoch(1), deadline).await
+pub(crate) async fn first_session(
+    shared: &Shared,
+    purpose: Purpose,
+    deadline: BootTime,
+) -> Result<Made, ConnectError> {
+    establish(shared, purpose, Epoch(1), deadline).await
 }
 
 /// Keeps a session until it is closed.
@@ -153,9 +158,9 @@ impl Supervisor {
         event: Option<DriverEvent>,
     ) -> Event {
         match event {
-            Some(DriverEvent::Watch { token, kind, path }) => {
+            Some(DriverEvent::Watch { watch, kind, path }) => {
                 debug!(%path, ?kind, "watch fired");
-                incarnation.inner.fire_watch(token, kind);
+                incarnation.inner.fire_watch(watch, kind);
                 Event::Tick
             }
             Some(DriverEvent::Suspended { reason }) => {
@@ -180,7 +185,7 @@ impl Supervisor {
         let Answer { sent, quorum, result } = answer;
         let outcome = match &result {
             Ok(()) => "ok",
-            Err(DriverError::Definite(_)) => "refused",
+            Err(DriverError::Refused(_) | DriverError::Invalid(_)) => "refused",
             Err(DriverError::Ambiguous(_)) => "unknown",
             Err(DriverError::NotSent(_)) => "unavailable",
         };
@@ -241,7 +246,7 @@ impl Supervisor {
                 biased;
                 _ = self.shared.closing() => return None,
                 // On the heap: every session has this task, which would otherwise be as large as this for good.
-                made = Box::pin(establish(&self.shared, epoch, deadline)) => made,
+                made = Box::pin(establish(&self.shared, self.shared.new_session(), epoch, deadline)) => made,
             };
             let pause = match made {
                 Ok(made) => return Some(made),
@@ -388,10 +393,11 @@ impl Heart {
         self.under_way = Some(Box::pin(async move {
             let request = async {
                 if quorum {
-                    driver.barrier(deadline).await
-                } else {
-                    driver.exists("/", None, deadline).await.map(drop)
+                    return driver::barrier(&*driver, deadline).await;
                 }
+                let probe = Request::Exists { path: "/".into(), watch: false };
+                let answer = driver.send(&probe, Along { heartbeat: true, ..Along::default() });
+                answered(answer, deadline).await.map(drop)
             };
             let silent = || Err(DriverError::Ambiguous(format!("no answer within {patience:?}")));
             let result = crate::time::within(deadline, request).await.unwrap_or_else(silent);

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::warn;
+use zk_proto::{ErrorCode, Reply, Request};
 
 use crate::attempts::Attempts;
 use crate::backoff::Backoff;
-use crate::driver::Code;
 use crate::error::{Closed, OpError};
 use crate::incarnation::{ArmedWatch, Incarnation};
 use crate::node::{Children, Epoch, Node};
@@ -210,24 +210,12 @@ impl<S> std::fmt::Debug for Watch<S> {
 
 async fn read_data(incarnation: &Incarnation, path: &str) -> Result<(Option<Node>, ArmedWatch), OpError> {
     check(path)?;
-    let inner = &incarnation.inner;
-    let absolute = inner.absolute(path);
-    let mut attempts = Attempts::new(inner, path);
-    loop {
-        let mut armed = inner.prepare_watch();
-        let get = |deadline| {
-            armed = inner.prepare_watch();
-            inner.driver().get(&absolute, Some(armed.token), deadline)
-        };
-        match attempts.read(get).await? {
-            Ok((data, stat)) => return Ok((Some(Node::new(data, stat)), armed)),
-            Err(Code::NoNode) => {}
-            Err(code) => return Err(attempts.refused(code)),
-        }
-        if let Some(armed) = arm_absence(&mut attempts, incarnation, &absolute).await? {
-            return Ok((None, armed));
-        }
-    }
+    let absolute = incarnation.inner.absolute(path);
+    let mut attempts = Attempts::new(&incarnation.inner, path);
+    let read = Request::GetData { path: absolute.as_str().into(), watch: true };
+    let (reply, armed) = read_or_absent(&mut attempts, &absolute, &read).await?;
+    let data = reply.map(|reply| attempts.data(reply)).transpose()?;
+    Ok((data.map(|(data, stat)| Node::new(data, stat)), armed))
 }
 
 async fn read_children(
@@ -235,41 +223,32 @@ async fn read_children(
     path: &str,
 ) -> Result<(Option<Children>, ArmedWatch), OpError> {
     check(path)?;
-    let inner = &incarnation.inner;
-    let absolute = inner.absolute(path);
-    let mut attempts = Attempts::new(inner, path);
-    loop {
-        let mut armed = inner.prepare_watch();
-        let children = |deadline| {
-            armed = inner.prepare_watch();
-            inner.driver().children(&absolute, Some(armed.token), deadline)
-        };
-        match attempts.read(children).await? {
-            Ok((names, stat)) => return Ok((Some(Children::new(names, stat)), armed)),
-            Err(Code::NoNode) => {}
-            Err(code) => return Err(attempts.refused(code)),
-        }
-        if let Some(armed) = arm_absence(&mut attempts, incarnation, &absolute).await? {
-            return Ok((None, armed));
-        }
-    }
+    let absolute = incarnation.inner.absolute(path);
+    let mut attempts = Attempts::new(&incarnation.inner, path);
+    let read = Request::GetChildren { path: absolute.as_str().into(), watch: true, with_stat: true };
+    let (reply, armed) = read_or_absent(&mut attempts, &absolute, &read).await?;
+    let names = reply.map(|reply| attempts.names(reply)).transpose()?;
+    Ok((names.map(|(names, stat)| Children::new(names, stat)), armed))
 }
 
-/// Arms a watch for the creation of a znode; `None` if it has been created meanwhile.
-async fn arm_absence(
+/// Reads what is there and watches it, or watches for it to be created.
+async fn read_or_absent(
     attempts: &mut Attempts<'_>,
-    incarnation: &Incarnation,
     absolute: &str,
-) -> Result<Option<ArmedWatch>, OpError> {
-    let inner = &incarnation.inner;
-    let mut armed = inner.prepare_watch();
-    let exists = |deadline| {
-        armed = inner.prepare_watch();
-        inner.driver().exists(absolute, Some(armed.token), deadline)
-    };
-    match attempts.read(exists).await? {
-        Ok(None) => Ok(Some(armed)),
-        Ok(Some(_)) => Ok(None),
-        Err(code) => Err(attempts.refused(code)),
+    read: &Request<'_>,
+) -> Result<(Option<Reply>, ArmedWatch), OpError> {
+    let exists = Request::Exists { path: absolute.into(), watch: true };
+    loop {
+        match attempts.read_and_watch(read).await? {
+            (Ok(reply), armed) => return Ok((Some(reply), armed)),
+            (Err(ErrorCode::NO_NODE), _) => {}
+            (Err(code), _) => return Err(attempts.refused(code)),
+        }
+        match attempts.read_and_watch(&exists).await? {
+            // Created meanwhile.
+            (Ok(_), _) => {}
+            (Err(ErrorCode::NO_NODE), armed) => return Ok((None, armed)),
+            (Err(code), _) => return Err(attempts.refused(code)),
+        }
     }
 }

@@ -46,15 +46,13 @@ async fn program(session: &Session, driver: DriverKind, root: &str) {
     session.create_parents(&at("/tree/x/y/z")).await.unwrap();
     session.create(&at("/tree/w"), "", CreateMode::Ephemeral).await.unwrap();
     session.delete_recursive(&at("/tree")).await.unwrap();
-    if driver == DriverKind::ZookeeperClient {
-        let group = [
-            MultiOp::check(at("/a/free"), None),
-            MultiOp::create(at("/a/g"), "grouped", CreateMode::Ephemeral),
-            MultiOp::set(&plain.path, "four", 1),
-            MultiOp::delete(at("/a/b"), 0),
-        ];
-        assert_eq!(session.multi(group).await.unwrap().len(), 4);
-    }
+    let group = [
+        MultiOp::check(at("/a/free"), None),
+        MultiOp::create(at("/a/g"), "grouped", CreateMode::Ephemeral),
+        MultiOp::set(&plain.path, "four", 1),
+        MultiOp::delete(at("/a/b"), 0),
+    ];
+    assert_eq!(session.multi(group).await.unwrap().len(), 4);
 }
 
 /// What stands there: the changes of a znode's data and of its children are counted, so that what was done twice shows.

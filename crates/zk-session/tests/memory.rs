@@ -77,10 +77,8 @@ async fn a_message_without_end_ends_with_the_session(driver: DriverKind) {
     let reading = async {
         let read = soon("an answer", incarnation.get("/a")).await;
         assert!(read.is_err(), "{read:?}");
-        if driver == DriverKind::ZookeeperClient {
-            // What such a server says is no sign of life.
-            soon("the end of the session", incarnation.over()).await;
-        }
+        // What such a server says is no sign of life.
+        soon("the end of the session", incarnation.over()).await;
     };
     tokio::pin!(reading);
     loop {
@@ -94,5 +92,5 @@ async fn a_message_without_end_ends_with_the_session(driver: DriverKind) {
     server.abort();
     let grown = (most - before) >> 20;
     println!("{driver}: {grown} MiB");
-    assert!(driver == DriverKind::ZookeeperClient || grown < 32, "{grown} MiB more");
+    assert!(grown < 32, "{grown} MiB more");
 }

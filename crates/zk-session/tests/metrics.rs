@@ -114,7 +114,6 @@ fn counted_over(driver: DriverKind) {
 
 fn drivers() -> impl Iterator<Item = DriverKind> {
     DriverKind::ALL.into_iter().filter(|driver| match driver {
-        DriverKind::ZookeeperClient => cfg!(feature = "zookeeper-client"),
         DriverKind::ZookeeperAsync => cfg!(feature = "zookeeper-async"),
         _ => true,
     })

@@ -41,9 +41,7 @@ impl Events {
 async fn each_change_of_state_is_told_with_its_reason() {
     let mut events = Events { log: Captured::begin(), read: 0 };
     for driver in DriverKind::ALL {
-        if cfg!(not(feature = "zookeeper-client")) && driver == DriverKind::ZookeeperClient
-            || cfg!(not(feature = "zookeeper-async")) && driver == DriverKind::ZookeeperAsync
-        {
+        if cfg!(not(feature = "zookeeper-async")) && driver == DriverKind::ZookeeperAsync {
             continue;
         }
         changes_of(driver, &mut events).await;

@@ -44,7 +44,7 @@ impl SaslBed {
     }
 
     fn builder(&self) -> SessionBuilder {
-        builder(DriverKind::ZookeeperClient, self.proxy.addr()).connect_timeout(PATIENCE)
+        builder(DriverKind::Native, self.proxy.addr()).connect_timeout(PATIENCE)
     }
 }
 

@@ -119,7 +119,7 @@ impl TlsBed {
 
     fn builder_for(&self, name: &str, options: TlsOptions) -> SessionBuilder {
         Session::builder(format!("{name}:{}", self.proxy.addr().port()))
-            .driver(DriverKind::ZookeeperClient)
+            .driver(DriverKind::Native)
             .session_timeout(TIMEOUT)
             .connect_timeout(PATIENCE)
             .tick_time(TICK)
@@ -145,7 +145,7 @@ async fn a_client_that_knows_the_servers_authority_gets_in() {
     assert!(bed.proxy.cut().await > 0);
     assert_eq!(session.get("/a").await.unwrap().unwrap().data, b"one");
     // It is not the plain port that it reached.
-    let plain = common::builder(DriverKind::ZookeeperClient, bed.ensemble.addresses()[0]);
+    let plain = common::builder(DriverKind::Native, bed.ensemble.addresses()[0]);
     assert!(plain.connect().await.unwrap().get("/a").await.unwrap().is_some());
     session.close(PATIENCE).await;
 }
@@ -180,8 +180,7 @@ async fn only_clients_with_a_certificate(protocol: &str) {
     session.create("/mine", "", CreateMode::Persistent).await.unwrap();
     assert!(bed.proxy.cut().await > 0);
     assert!(session.get("/mine").await.unwrap().is_some());
-    let plain =
-        common::builder(DriverKind::ZookeeperClient, bed.ensemble.addresses()[0]).connect().await.unwrap();
+    let plain = common::builder(DriverKind::Native, bed.ensemble.addresses()[0]).connect().await.unwrap();
     plain.barrier().await.unwrap();
     assert!(matches!(plain.get("/mine").await, Err(OpError::NoAuth { .. })));
 }

@@ -1,9 +1,5 @@
 //! Operations on many znodes: deleting a tree, and groups that are done all or none.
 
-#![cfg_attr(
-    not(feature = "zookeeper-client"),
-    allow(dead_code, unused_imports, reason = "groups need that driver")
-)]
 #![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
 
 mod common;
@@ -17,7 +13,7 @@ on_each_server!(
     a_tree_is_deleted_whatever_reply_is_lost,
     a_tree_that_took_the_place_of_the_one_meant_is_spared,
     a_tree_that_can_only_be_deleted_in_part_is_reported_as_such,
-    a_group_is_done_or_refused_by_name_of_the_driver,
+    a_group_is_done_by_either_driver,
 );
 
 async fn plant(session: &Session) {
@@ -113,27 +109,18 @@ async fn a_tree_that_can_only_be_deleted_in_part_is_reported_as_such(driver: Dri
     assert!(session.get("/tree").await.unwrap().is_some());
 }
 
-async fn a_group_is_done_or_refused_by_name_of_the_driver(driver: DriverKind) {
+async fn a_group_is_done_by_either_driver(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     let session = bed.session().await;
     let refused = session.multi([MultiOp::check("/x/", None)]).await.unwrap_err();
     assert!(matches!(refused, OpError::Invalid { .. }), "{refused}");
     assert_eq!(session.multi([]).await, Ok(Vec::new()));
     let done = session.multi([MultiOp::create("/a", "", CreateMode::Persistent)]).await;
-    if driver == DriverKind::ZookeeperClient {
-        assert_eq!(done.unwrap().len(), 1);
-        return;
-    }
-    let refused = done.unwrap_err();
-    assert!(matches!(refused, OpError::Unsupported { .. }) && refused.has_no_effect(), "{refused}");
-    assert!(refused.to_string().contains("zookeeper-async"), "{refused}");
-    assert_eq!(session.get("/a").await, Ok(None));
+    assert_eq!(done.unwrap().len(), 1);
 }
 
-#[cfg(feature = "zookeeper-client")]
-const GROUPS: DriverKind = DriverKind::ZookeeperClient;
+const GROUPS: DriverKind = DriverKind::Native;
 
-#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_group_is_done_as_one_change() {
     let bed = Bed::start(GROUPS).await;
@@ -160,7 +147,6 @@ async fn a_group_is_done_as_one_change() {
     assert_eq!(session.get("/gone").await, Ok(None));
 }
 
-#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_refused_group_names_the_operation_and_does_nothing() {
     let bed = Bed::start(GROUPS).await;
@@ -189,7 +175,6 @@ async fn a_refused_group_names_the_operation_and_does_nothing() {
     assert!(matches!(refused, OpError::Invalid { .. }), "{refused}");
 }
 
-#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_group_whose_answer_was_lost_is_recognised_by_what_it_left() {
     let bed = Bed::start(GROUPS).await;
@@ -212,7 +197,6 @@ async fn a_group_whose_answer_was_lost_is_recognised_by_what_it_left() {
     assert_eq!((data.data.as_slice(), data.stat.version), (&b"two"[..], 2), "once");
 }
 
-#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_group_that_left_no_sign_is_unknown() {
     let bed = Bed::start(GROUPS).await;
@@ -230,7 +214,6 @@ async fn a_group_that_left_no_sign_is_unknown() {
     assert_eq!(session.get("/a").await, Ok(None), "not repeated either");
 }
 
-#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_group_that_never_arrived_is_repeated_where_that_can_be_seen() {
     let bed = Bed::start(GROUPS).await;
@@ -246,7 +229,6 @@ async fn a_group_that_never_arrived_is_repeated_where_that_can_be_seen() {
     loss.happened(PATIENCE).await.unwrap();
 }
 
-#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_group_that_somebody_overtook_was_certainly_not_done() {
     let bed = Bed::start(GROUPS).await;
@@ -263,7 +245,6 @@ async fn a_group_that_somebody_overtook_was_certainly_not_done() {
     assert_eq!(error, OpError::BadVersion { path: "/data".to_owned() });
 }
 
-#[cfg(feature = "zookeeper-client")]
 #[tokio::test]
 async fn a_group_is_not_sent_again_at_another_life_of_its_znode() {
     let bed = Bed::start(GROUPS).await;

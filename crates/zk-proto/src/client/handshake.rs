@@ -9,14 +9,14 @@ use bytes::BytesMut;
 use super::sasl::DigestMd5;
 use crate::codec::{
     ConnectRequest, ConnectResponse, ErrorCode, Malformed, PASSWORD_LEN, Reply, ReplyHeader, Request,
-    cut_frame, xid,
+    SessionId, cut_frame, xid,
 };
 
 /// What carries a session to another transport, or to another process. Whoever has it can act as the session.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
     /// What ZooKeeper calls the session.
-    pub session_id: i64,
+    pub session_id: SessionId,
     /// What proves that it is ours.
     pub password: Vec<u8>,
     /// Granted by the server.
@@ -28,7 +28,7 @@ pub struct Ticket {
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ticket")
-            .field("session_id", &format_args!("{:#x}", self.session_id))
+            .field("session_id", &format_args!("{}", self.session_id))
             .field("timeout", &self.timeout)
             .field("last_zxid", &self.last_zxid)
             .finish_non_exhaustive()
@@ -115,7 +115,7 @@ impl Handshake {
         ConnectRequest {
             last_zxid: resumed.as_ref().map_or(0, |ticket| ticket.last_zxid),
             timeout_ms: i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX),
-            session_id: resumed.as_ref().map_or(0, |ticket| ticket.session_id),
+            session_id: resumed.as_ref().map_or(0, |ticket| ticket.session_id.0),
             password: resumed
                 .as_ref()
                 .map_or_else(|| vec![0; PASSWORD_LEN], |ticket| ticket.password.clone()),
@@ -184,10 +184,10 @@ impl Handshake {
             return Err(Refusal::ReadOnly);
         }
         let last_zxid = self.resumed.as_ref().map_or(0, |ticket| ticket.last_zxid);
-        if self.resumed.as_ref().is_some_and(|ticket| ticket.session_id != session_id) {
+        if self.resumed.as_ref().is_some_and(|ticket| ticket.session_id.0 != session_id) {
             return Err(Refusal::AnotherSession);
         }
-        Ok(Grant { ticket: Ticket { session_id, password, timeout, last_zxid } })
+        Ok(Grant { ticket: Ticket { session_id: SessionId(session_id), password, timeout, last_zxid } })
     }
 
     fn auth_answered(&mut self, error: ErrorCode) -> Result<(), Refusal> {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::codec::{
     ConnectRequest, ConnectResponse, ErrorCode, EventKind, OpCode, Reply, ReplyHeader, Request,
-    RequestHeader, Stat, WatchEvent, WatchMode, cut_frame, xid,
+    RequestHeader, SessionId, Stat, WatchEvent, WatchMode, cut_frame, xid,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -19,7 +19,7 @@ fn ms(ms: u64) -> Duration {
 }
 
 fn ticket() -> Ticket {
-    Ticket { session_id: 0x77, password: vec![7; 16], timeout: TIMEOUT, last_zxid: 0 }
+    Ticket { session_id: SessionId(0x77), password: vec![7; 16], timeout: TIMEOUT, last_zxid: 0 }
 }
 
 fn connection() -> Connection<u32> {
@@ -323,7 +323,9 @@ fn the_end_of_the_session_and_its_move_are_told() {
 }
 
 fn credentials() -> Credentials<'static> {
-    Credentials { auth: &[("digest", b"ann:secret"), ("ip", b"")], ..Credentials::default() }
+    let mut credentials = Credentials::default();
+    credentials.auth = &[("digest", b"ann:secret"), ("ip", b"")];
+    credentials
 }
 
 fn response(session_id: i64, timeout_ms: i32, read_only: bool) -> BytesMut {
@@ -354,7 +356,10 @@ fn a_handshake_says_everything_at_once_and_waits_for_every_answer() {
     Reply::Empty.encode(accepted, &mut input);
     input.extend_from_slice(b"rest");
     let granted = handshake.receive(&mut input).unwrap().unwrap().ticket;
-    assert_eq!((granted.session_id, granted.timeout, &granted.password[..]), (0x77, ms(8000), &[9; 16][..]));
+    assert_eq!(
+        (granted.session_id, granted.timeout, &granted.password[..]),
+        (SessionId(0x77), ms(8000), &[9; 16][..])
+    );
     assert_eq!(&input[..], b"rest");
 }
 

@@ -1,9 +1,20 @@
 //! What requests and replies are made of.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use super::wire::{Malformed, Reader, Writer};
+
+/// ZooKeeper's id of a session: what [`Stat::ephemeral_owner`] holds. Printed in hexadecimal, as ZooKeeper does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub i64);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
 
 /// The metadata of a znode.
 ///
@@ -24,7 +35,7 @@ pub struct Stat {
     pub cversion: i32,
     /// Changes of the access list.
     pub aversion: i32,
-    /// The id of the session that an ephemeral znode belongs to, 0 for a persistent one.
+    /// The [`SessionId`] that an ephemeral znode belongs to, 0 for a persistent one.
     pub ephemeral_owner: i64,
     /// Bytes of data.
     pub data_length: i32,
@@ -35,6 +46,12 @@ pub struct Stat {
 }
 
 impl Stat {
+    /// Whether this is an ephemeral znode of that session.
+    #[must_use]
+    pub fn is_owned_by(&self, session: SessionId) -> bool {
+        self.ephemeral_owner != 0 && self.ephemeral_owner == session.0
+    }
+
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Self {
             czxid: reader.long()?,

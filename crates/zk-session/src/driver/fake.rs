@@ -5,35 +5,43 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::{BoxFuture, CloseAnswer, Driver, DriverError, DriverResult, WatchToken};
+use tokio::sync::oneshot;
+use zk_proto::{ErrorCode, Reply, Request, Ticket, WatchId};
+
+use super::{Along, Answer, BoxFuture, CloseAnswer, Driver, DriverError, DriverResult};
+use crate::acl::Acl;
 use crate::config::DriverKind;
 use crate::incarnation::{Incarnation, lock};
-use crate::node::{CreateMode, Epoch, SessionId, Stat};
+use crate::node::{Epoch, SessionId, Stat};
 use crate::time::BootTime;
 
 pub(crate) const SESSION: SessionId = SessionId(0x77);
 
 /// What the next operation gets; once the script is used up, operations never answer.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum Scripted {
     /// A stat, with data where data is asked for.
     Stat(Vec<u8>, Stat),
+    /// No such znode.
     None,
     Fail(DriverError),
 }
 
 pub(crate) struct Fake {
     granted: Duration,
-    script: Mutex<VecDeque<Reply>>,
+    script: Mutex<VecDeque<Scripted>>,
+    /// Requests that are never answered: a driver that breaks its contract.
+    unanswered: Mutex<Vec<oneshot::Sender<DriverResult<Reply>>>>,
     asked: AtomicUsize,
     aborted: AtomicBool,
 }
 
 impl Fake {
-    pub(crate) fn new(granted: Duration, script: impl IntoIterator<Item = Reply>) -> Arc<Self> {
+    pub(crate) fn new(granted: Duration, script: impl IntoIterator<Item = Scripted>) -> Arc<Self> {
         Arc::new(Self {
             granted,
             script: Mutex::new(script.into_iter().collect()),
+            unanswered: Mutex::default(),
             asked: AtomicUsize::new(0),
             aborted: AtomicBool::new(false),
         })
@@ -45,7 +53,7 @@ impl Fake {
         operation_timeout: Duration,
         contact: BootTime,
     ) -> Incarnation {
-        Incarnation::new(Epoch(1), self.clone(), String::new(), operation_timeout, contact)
+        Incarnation::new(Epoch(1), self.clone(), String::new(), operation_timeout, Acl::Open, contact)
     }
 
     /// How many requests it has had.
@@ -56,92 +64,42 @@ impl Fake {
     pub(crate) fn is_aborted(&self) -> bool {
         self.aborted.load(Ordering::SeqCst)
     }
-
-    fn answer<T: Send + 'static>(
-        &self,
-        convert: impl FnOnce(Vec<u8>, Stat) -> T + Send + 'static,
-        none: Option<T>,
-    ) -> BoxFuture<'static, DriverResult<T>> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        let reply = lock(&self.script).pop_front();
-        Box::pin(async move {
-            match (reply, none) {
-                (Some(Reply::Stat(data, stat)), _) => Ok(convert(data, stat)),
-                (Some(Reply::None), Some(none)) => Ok(none),
-                (Some(Reply::Fail(error)), _) => Err(error),
-                (Some(Reply::None), None) => panic!("this operation has no such answer"),
-                // A driver that breaks its contract: it does not even keep the deadline.
-                (None, _) => std::future::pending().await,
-            }
-        })
-    }
 }
 
 impl Driver for Fake {
     fn kind(&self) -> DriverKind {
-        DriverKind::ZookeeperClient
+        DriverKind::Native
     }
 
-    fn session_id(&self) -> SessionId {
-        SESSION
+    fn ticket(&self) -> Ticket {
+        Ticket { session_id: SESSION, password: Vec::new(), timeout: self.granted, last_zxid: 0 }
     }
 
-    fn granted_timeout(&self) -> Duration {
-        self.granted
+    fn send(&self, request: &Request<'_>, _: Along) -> Answer {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let (sender, answer) = oneshot::channel();
+        let result = match lock(&self.script).pop_front() {
+            Some(Scripted::Stat(data, stat)) => Ok(match request {
+                Request::Create(create) => Reply::PathAndStat(create.path.clone().into_owned(), stat),
+                Request::GetData { .. } => Reply::Data(Some(data.into()), stat),
+                Request::GetChildren { .. } => Reply::NamesAndStat(Vec::new(), stat),
+                Request::Delete { .. } => Reply::Empty,
+                _ => Reply::Stat(stat),
+            }),
+            Some(Scripted::None) => Err(DriverError::Refused(ErrorCode::NO_NODE)),
+            Some(Scripted::Fail(error)) => Err(error),
+            None => {
+                lock(&self.unanswered).push(sender);
+                return answer;
+            }
+        };
+        let _ = sender.send(result);
+        answer
     }
 
-    fn get(
-        &self,
-        _: &str,
-        _: Option<WatchToken>,
-        _: BootTime,
-    ) -> BoxFuture<'static, DriverResult<(Vec<u8>, Stat)>> {
-        self.answer(|data, stat| (data, stat), None)
-    }
+    fn forget(&self, _: WatchId) {}
 
-    fn exists(
-        &self,
-        _: &str,
-        _: Option<WatchToken>,
-        _: BootTime,
-    ) -> BoxFuture<'static, DriverResult<Option<Stat>>> {
-        self.answer(|_, stat| Some(stat), Some(None))
-    }
-
-    fn children(
-        &self,
-        _: &str,
-        _: Option<WatchToken>,
-        _: BootTime,
-    ) -> BoxFuture<'static, DriverResult<(Vec<String>, Stat)>> {
-        self.answer(|_, stat| (Vec::new(), stat), None)
-    }
-
-    fn create(
-        &self,
-        path: &str,
-        _: &[u8],
-        _: CreateMode,
-        _: bool,
-        _: BootTime,
-    ) -> BoxFuture<'static, DriverResult<(String, Stat)>> {
-        let path = path.to_owned();
-        self.answer(|_, stat| (path, stat), None)
-    }
-
-    fn set(&self, _: &str, _: &[u8], _: Option<i32>, _: BootTime) -> BoxFuture<'static, DriverResult<Stat>> {
-        self.answer(|_, stat| stat, None)
-    }
-
-    fn delete(&self, _: &str, _: Option<i32>, _: BootTime) -> BoxFuture<'static, DriverResult<()>> {
-        self.answer(|_, _| (), Some(()))
-    }
-
-    fn barrier(&self, _: BootTime) -> BoxFuture<'static, DriverResult<()>> {
-        self.answer(|_, _| (), Some(()))
-    }
-
-    fn forget(&self, _: WatchToken) {}
+    fn servers_changed(&self) {}
 
     fn close(&self, _: BootTime) -> BoxFuture<'static, CloseAnswer> {
         Box::pin(async { CloseAnswer::Unknown })

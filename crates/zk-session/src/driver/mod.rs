@@ -1,47 +1,47 @@
-//! What a ZooKeeper client must do to carry a session, and nothing more.
+//! What carries a session to the servers and back, and nothing more.
 //!
 //! **One driver value is one ZooKeeper session.** It may change its connection, never its session: when the session
-//! ends, the driver says so and is of no further use. Nothing outside this directory names a client crate.
+//! ends, the driver says so and is of no further use. Nothing outside this directory names a ZooKeeper client crate.
 //!
-//! The contract of every driver:
-//! - Every operation takes a deadline and answers by it. A driver that can't answer in time answers
-//!   [`DriverError::Ambiguous`] if the request may have left, [`DriverError::NotSent`] if it certainly did not.
-//! - No operation is sent on a connection that is known to be down; it is refused as [`DriverError::NotSent`].
-//! - Requests of one driver reach ZooKeeper in the order in which the operations were first polled.
+//! Both drivers stand on `wire`: one task that keeps a [`zk_proto::Connection`] on some server. `zookeeper_async` has the
+//! requests that it can do encoded and decoded by that crate, over a pipe of its own to the same task.
+//!
+//! The contract:
+//! - Each request ends in exactly one of: answered, refused or certainly not sent, perhaps applied.
+//! - No request is sent on a connection that is known to be down; it is refused as [`DriverError::NotSent`].
+//! - Requests of one driver reach ZooKeeper in the order in which they were handed over.
 //! - Nothing that a server sends may panic, hang or block the caller's runtime.
 //! - Dropping the last handle of a driver is [`Driver::abort`].
 
-use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use zk_proto::{ErrorCode, Purpose, Reply, Request, Ticket, WatchId, WatchKind};
 
-use crate::acl::Acl;
 use crate::config::DriverKind;
-use crate::multi::{MultiOp, MultiResult};
-use crate::node::{CreateMode, SessionId, Stat};
+use crate::hosts::Server;
 use crate::resolve::Resolver;
 use crate::secret::Secret;
 use crate::secure::Secure;
-use crate::time::BootTime;
+use crate::time::{BootTime, within};
 
+mod dial;
 #[cfg(test)]
 pub(crate) mod fake;
 mod seek;
+#[cfg(feature = "tls")]
+mod tls;
+mod transport;
+mod wire;
 #[cfg(feature = "zookeeper-async")]
 mod zookeeper_async;
-#[cfg(feature = "zookeeper-client")]
-mod zookeeper_client;
 
-#[cfg(not(any(feature = "zookeeper-client", feature = "zookeeper-async")))]
-compile_error!("zk-session needs a driver: enable the feature `zookeeper-client` or `zookeeper-async`");
-
-/// A znode that never exists, under one that never exists either: its deletion is the quorum round trip of
-/// [`Driver::barrier`]. [`acknowledged`] says which answer counts.
+/// A znode that never exists, under one that never exists either: its deletion is the quorum round trip of [`barrier`].
+/// [`acknowledged`] says which answer counts.
 ///
 /// The deletion of a znode that is not there fails, changes nothing and wakes no watch, and yet it goes through the
 /// ensemble's log like any write. A `sync` does not: a deposed leader that does not know it yet answers one.
@@ -51,42 +51,30 @@ compile_error!("zk-session needs a driver: enable the feature `zookeeper-client`
 /// they are cut off from the others. Where there is no parent they find nothing to check and pass the request on.
 pub(crate) const BARRIER_PATH: &str = "/zk-session-barrier/never-created";
 
-/// What the answer to the deletion of [`BARRIER_PATH`] proves: 'no such znode' comes from a quorum, and nothing else
-/// counts.
-///
-/// A refusal by an access list may be the word of one server alone. It means, as does a deletion that was done, that
-/// somebody has created the znode or its parent. The error says so, because an operator has to put that right.
-pub(crate) fn acknowledged(answer: DriverResult<()>) -> DriverResult<()> {
-    let said = match answer {
-        Err(DriverError::Definite(Code::NoNode)) => return Ok(()),
-        // These say nothing about the znode.
-        Err(DriverError::Definite(Code::Invalid(_) | Code::Other(_))) => return answer,
-        Err(DriverError::Ambiguous(_) | DriverError::NotSent(_)) => return answer,
-        Err(DriverError::Definite(code)) => code.to_string(),
-        Ok(()) => "it was there, and is deleted now".to_owned(),
-    };
-    Err(DriverError::Definite(Code::Other(format!(
-        "the deletion of {BARRIER_PATH} must be answered by '{}', and the answer is: {said}; \
-         nobody may create that znode or its parent",
-        Code::NoNode
-    ))))
-}
-
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The outcome of an operation.
+/// The outcome of a request.
 pub(crate) type DriverResult<T> = Result<T, DriverError>;
 
-/// Names one armed watch. Chosen by the caller, unique within a driver, never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct WatchToken(pub(crate) u64);
+/// What a request comes to. A sender that is gone means that the driver has ended: perhaps applied.
+pub(crate) type Answer = oneshot::Receiver<DriverResult<Reply>>;
+
+/// A request's place among those that may be under way. Given back when the request has ended, however long ago its
+/// caller gave up.
+pub(crate) type Place = OwnedSemaphorePermit;
 
 /// One server of the ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// As written in the connect string, without the port: what a certificate would have to carry.
+    /// As written in the connect string, without the port: what a certificate has to carry.
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
+}
+
+impl Host {
+    pub(crate) fn server(&self) -> Server {
+        Server { name: self.name.clone(), port: self.address.port() }
+    }
 }
 
 /// Credentials, added to the connection before anything else and again after each reconnect.
@@ -96,21 +84,15 @@ pub(crate) struct Auth {
     pub(crate) secret: Secret,
 }
 
-/// What a driver needs in order to make a session.
+/// What a driver needs in order to make or resume a session.
 #[derive(Clone)]
 pub(crate) struct ConnectSpec {
-    /// Shuffled, those that accepted a connection lately first; never empty.
-    pub(crate) hosts: Vec<Host>,
-    /// For later attempts: names are looked up again in each.
+    pub(crate) purpose: Purpose,
     pub(crate) resolver: Arc<Resolver>,
-    /// Asked for; the server grants what it likes.
-    pub(crate) session_timeout: Duration,
-    pub(crate) auth: Vec<Auth>,
-    /// Of every znode that is created.
-    pub(crate) acl: Acl,
-    /// Only what the driver can do.
-    #[cfg_attr(not(any(feature = "tls", feature = "sasl")), allow(dead_code, reason = "nothing to be had"))]
+    pub(crate) auth: Arc<[Auth]>,
     pub(crate) secure: Secure,
+    /// The servers' `jute.maxbuffer`.
+    pub(crate) max_request: usize,
     /// By when [`connect`] must have answered.
     pub(crate) deadline: BootTime,
 }
@@ -120,14 +102,19 @@ pub(crate) struct Connected {
     pub(crate) driver: Arc<dyn Driver>,
     /// Ends when the driver has nothing to say any more, which counts as [`DriverEvent::Dead`].
     pub(crate) events: mpsc::UnboundedReceiver<DriverEvent>,
+    /// When the connect request was sent that was granted: the session can't have begun before.
+    pub(crate) sent: BootTime,
 }
 
 /// Why no session came about.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ConnectFailure {
-    /// Another attempt may succeed.
-    #[error("{0}")]
-    Unavailable(String),
+    /// Another attempt may succeed. What each server said.
+    #[error("no server made a session")]
+    Unavailable(Vec<(Server, String)>),
+    /// The session to be resumed is over.
+    #[error("the session has expired")]
+    Expired,
     /// The server refused the credentials: another attempt fails alike.
     #[error("authentication failed: {0}")]
     AuthFailed(String),
@@ -136,23 +123,35 @@ pub(crate) enum ConnectFailure {
     #[error("TLS: {0}")]
     Tls(String),
     /// This driver is not compiled in.
+    #[cfg_attr(feature = "zookeeper-async", allow(dead_code, reason = "all are"))]
     #[error("the driver {kind} is not compiled in: enable the feature of that name in zk-session")]
     NotBuilt { kind: DriverKind },
 }
 
-/// Makes a session by the driver of that kind.
+/// Makes or resumes a session by the driver of that kind.
 ///
 /// Answers by `spec.deadline`. Cancel safe: a session that is made nevertheless is aborted.
 pub(crate) async fn connect(kind: DriverKind, spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
-    // On the heap: the futures of whoever connects would otherwise be as large, and as deep, as those of both clients.
     match kind {
-        #[cfg(feature = "zookeeper-client")]
-        DriverKind::ZookeeperClient => Box::pin(zookeeper_client::connect(spec)).await,
+        DriverKind::Native => {
+            let (wire, events, sent) = wire::connect(spec).await?;
+            Ok(Connected { driver: Arc::new(wire), events, sent })
+        }
         #[cfg(feature = "zookeeper-async")]
-        DriverKind::ZookeeperAsync => Box::pin(zookeeper_async::connect(spec)).await,
-        #[allow(unreachable_patterns, reason = "reached when a driver's feature is off")]
+        DriverKind::ZookeeperAsync => zookeeper_async::connect(spec).await,
+        #[cfg(not(feature = "zookeeper-async"))]
         kind => Err(ConnectFailure::NotBuilt { kind }),
     }
+}
+
+/// What goes with a request.
+#[derive(Debug, Default)]
+pub(crate) struct Along {
+    /// Armed by a successful reply; the request must ask for one.
+    pub(crate) watch: Option<WatchId>,
+    /// Whether it is sent to learn how the server does.
+    pub(crate) heartbeat: bool,
+    pub(crate) place: Option<Place>,
 }
 
 /// One ZooKeeper session. See the module's documentation for the contract.
@@ -160,85 +159,17 @@ pub(crate) trait Driver: Send + Sync + 'static {
     /// What it is.
     fn kind(&self) -> DriverKind;
 
-    /// The session's id. It never changes.
-    fn session_id(&self) -> SessionId;
+    /// What takes the session to another process. Its id and its timeout never change.
+    fn ticket(&self) -> Ticket;
 
-    /// The session timeout that the server granted. It never changes.
-    ///
-    /// A driver must know this for certain: leases are computed from it.
-    fn granted_timeout(&self) -> Duration;
-
-    /// Data and stat of a znode. With `watch`, one event follows when the data changes or the znode is deleted.
-    fn get(
-        &self,
-        path: &str,
-        watch: Option<WatchToken>,
-        deadline: BootTime,
-    ) -> BoxFuture<'static, DriverResult<(Vec<u8>, Stat)>>;
-
-    /// The stat of a znode, `None` if there is none. With `watch`, one event follows when it is created, deleted or
-    /// its data changes.
-    fn exists(
-        &self,
-        path: &str,
-        watch: Option<WatchToken>,
-        deadline: BootTime,
-    ) -> BoxFuture<'static, DriverResult<Option<Stat>>>;
-
-    /// Names of the children, in no order, and the stat of their parent. With `watch`, one event follows when a child
-    /// comes or goes, or the parent is deleted.
-    fn children(
-        &self,
-        path: &str,
-        watch: Option<WatchToken>,
-        deadline: BootTime,
-    ) -> BoxFuture<'static, DriverResult<(Vec<String>, Stat)>>;
-
-    /// Creates a znode, with the access list of the session, and answers its path and its stat, whose `czxid` is right. With `sequential`, the
-    /// server appends a number to `path`.
-    fn create(
-        &self,
-        path: &str,
-        data: &[u8],
-        mode: CreateMode,
-        sequential: bool,
-        deadline: BootTime,
-    ) -> BoxFuture<'static, DriverResult<(String, Stat)>>;
-
-    /// Replaces the data; with `version`, only if the data still has that version.
-    fn set(
-        &self,
-        path: &str,
-        data: &[u8],
-        version: Option<i32>,
-        deadline: BootTime,
-    ) -> BoxFuture<'static, DriverResult<Stat>>;
-
-    /// Deletes a znode without children; with `version`, only if its data still has that version.
-    fn delete(
-        &self,
-        path: &str,
-        version: Option<i32>,
-        deadline: BootTime,
-    ) -> BoxFuture<'static, DriverResult<()>>;
-
-    /// Whether [`multi`](Self::multi) may be called.
-    fn has_multi(&self) -> bool {
-        false
-    }
-
-    /// Does all of the operations, whose paths are absolute, or none. A group that the server refuses is `Ok`, too.
-    fn multi(&self, _ops: &[MultiOp], _deadline: BootTime) -> BoxFuture<'static, DriverResult<MultiAnswer>> {
-        let refused = DriverError::NotSent("this driver has no groups of operations".to_owned());
-        Box::pin(std::future::ready(Err(refused)))
-    }
-
-    /// A quorum round trip: `Ok` once a request sent after the call has gone through the ensemble's log, by the rule of
-    /// [`acknowledged`]. Where a driver bounds the requests under way, a place is kept for this one: leases depend on it.
-    fn barrier(&self, deadline: BootTime) -> BoxFuture<'static, DriverResult<()>>;
+    /// Hands a request over. Never blocks.
+    fn send(&self, request: &Request<'_>, along: Along) -> Answer;
 
     /// Gives up a watch: no event of it need follow, and one that does is ignored. Never blocks.
-    fn forget(&self, token: WatchToken);
+    fn forget(&self, watch: WatchId);
+
+    /// The servers to choose from have changed: the session leaves one that is no longer among them.
+    fn servers_changed(&self);
 
     /// Closes the session in good order, then does what [`Driver::abort`] does. Answers by `deadline`.
     fn close(&self, deadline: BootTime) -> BoxFuture<'static, CloseAnswer>;
@@ -246,16 +177,6 @@ pub(crate) trait Driver: Send + Sync + 'static {
     /// Ends tasks and sockets at once, says nothing to the server, never blocks, may be called more than once.
     /// Requests not yet written are never written; operations under way answer at once.
     fn abort(&self);
-}
-
-/// The server's answer to a group of operations.
-#[cfg_attr(not(feature = "zookeeper-client"), allow(dead_code, reason = "the other driver has none"))]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum MultiAnswer {
-    /// One result for each operation.
-    Done(Vec<MultiResult>),
-    /// The operation at that place was refused, and none was done.
-    Refused { at: usize, code: Code },
 }
 
 /// What became of the request to close a session.
@@ -271,16 +192,16 @@ pub(crate) enum CloseAnswer {
 
 /// What a driver says unasked.
 ///
-/// A driver starts connected: the first event about the connection is `Suspended` or one of the last four.
+/// A driver starts connected: the first event about the connection is `Suspended` or one of the last three.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DriverEvent {
     /// The connection is lost; the driver looks for another one. The session may live.
     Suspended { reason: String },
     /// The same session has a connection again. Credentials have been replayed, and each watch armed before is armed
-    /// again or has fired, if need be as [`WatchKind::Gap`].
+    /// again or has fired.
     Resumed,
-    /// An armed watch fired. It is no longer armed.
-    Watch { token: WatchToken, kind: WatchKind, path: String },
+    /// A watch fired. Unless it is a lasting one, it is no longer armed.
+    Watch { watch: WatchId, kind: WatchKind, path: String },
     /// The server says that the session has ended. Last event.
     Expired,
     /// The credentials were refused. Last event.
@@ -289,59 +210,62 @@ pub(crate) enum DriverEvent {
     Dead { reason: String },
 }
 
-/// What a watch saw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum WatchKind {
-    Created,
-    Deleted,
-    DataChanged,
-    ChildrenChanged,
-    /// Something may have happened while nobody looked: read again.
-    #[cfg_attr(not(feature = "zookeeper-client"), allow(dead_code, reason = "the other driver loses none"))]
-    Gap,
-}
-
-/// Why an operation failed, in the three classes that matter for what to do next.
+/// Why a request was not done, in the classes that matter for what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DriverError {
     /// The server answered this: the request had no effect, and the connection is in order.
     #[error("{0}")]
-    Definite(Code),
+    Refused(ErrorCode),
+    /// It was not sent, and never will be as it is.
+    #[error("{0}")]
+    Invalid(String),
     /// The request may have been applied, or may be applied later, as long as the session lives.
     #[error("{0}")]
     Ambiguous(String),
-    /// The request never left: it had no effect and never will.
+    /// The request never left, or the server did not take it up: it had no effect and never will. Worth another attempt.
     #[error("{0}")]
     NotSent(String),
 }
 
-/// The server's answer to a request that it refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
-    NoNode,
-    NodeExists,
-    BadVersion,
-    NotEmpty,
-    NoChildrenForEphemerals,
-    NoAuth,
-    /// Path or data that the client or the server does not accept, with what it says.
-    Invalid(String),
-    /// Any other answer that certainly means 'not done', with what the server says.
-    Other(String),
+/// Waits for an answer, until `deadline` at the latest.
+pub(crate) async fn answered(answer: Answer, deadline: BootTime) -> DriverResult<Reply> {
+    match within(deadline, answer).await {
+        Some(Ok(result)) => result,
+        Some(Err(_)) => Err(DriverError::Ambiguous("the session was given up meanwhile".to_owned())),
+        None => Err(DriverError::Ambiguous("no answer in time".to_owned())),
+    }
 }
 
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoNode => f.write_str("no such znode"),
-            Self::NodeExists => f.write_str("znode exists"),
-            Self::BadVersion => f.write_str("version does not match"),
-            Self::NotEmpty => f.write_str("znode has children"),
-            Self::NoChildrenForEphemerals => f.write_str("an ephemeral znode can't have children"),
-            Self::NoAuth => f.write_str("not authorized"),
-            Self::Invalid(what) | Self::Other(what) => f.write_str(what),
-        }
-    }
+/// A quorum round trip: `Ok` once a request sent after the call has gone through the ensemble's log. It needs no place:
+/// leases depend on it.
+pub(crate) async fn barrier(driver: &dyn Driver, deadline: BootTime) -> DriverResult<()> {
+    let request = Request::Delete { path: BARRIER_PATH.into(), version: -1 };
+    let answer = driver.send(&request, Along { heartbeat: true, ..Along::default() });
+    acknowledged(answered(answer, deadline).await)
+}
+
+/// What the answer to the deletion of [`BARRIER_PATH`] proves: 'no such znode' comes from a quorum, and nothing else
+/// counts.
+///
+/// A refusal by an access list may be the word of one server alone. It means, as does a deletion that was done, that
+/// somebody has created the znode or its parent. The error says so, because an operator has to put that right.
+fn acknowledged(answer: DriverResult<Reply>) -> DriverResult<()> {
+    let said = match answer {
+        Err(DriverError::Refused(ErrorCode::NO_NODE)) => return Ok(()),
+        Err(DriverError::Refused(code)) => code.to_string(),
+        Err(other) => return Err(other),
+        Ok(_) => "it was there, and is deleted now".to_owned(),
+    };
+    Err(DriverError::Invalid(format!(
+        "the deletion of {BARRIER_PATH} must be answered by '{}', and the answer is: {said}; \
+         nobody may create that znode or its parent",
+        ErrorCode::NO_NODE
+    )))
+}
+
+/// The session timeout that the server granted.
+pub(crate) fn granted_timeout(driver: &dyn Driver) -> Duration {
+    driver.ticket().timeout
 }
 
 #[cfg(test)]
@@ -350,25 +274,23 @@ mod tests {
 
     #[test]
     fn only_that_there_is_no_such_znode_acknowledges_a_barrier() {
-        let refused = |code| Err(DriverError::Definite(code));
-        assert_eq!(acknowledged(refused(Code::NoNode)), Ok(()));
+        let refused = |code| Err(DriverError::Refused(code));
+        assert_eq!(acknowledged(refused(ErrorCode::NO_NODE)), Ok(()));
         for (answer, said) in [
-            (Ok(()), "is deleted"),
-            (refused(Code::NoAuth), "not authorized"),
-            (refused(Code::NotEmpty), "has children"),
+            (Ok(Reply::Empty), "is deleted"),
+            (refused(ErrorCode::NO_AUTH), "not authorized"),
+            (refused(ErrorCode::NOT_EMPTY), "has children"),
         ] {
             match acknowledged(answer) {
-                Err(DriverError::Definite(Code::Other(what))) => {
+                Err(DriverError::Invalid(what)) => {
                     assert!(what.contains(BARRIER_PATH) && what.contains(said), "{what}");
                 }
                 other => panic!("{said}: {other:?}"),
             }
         }
-        for error in [
-            DriverError::Definite(Code::Other("session moved".to_owned())),
-            DriverError::Ambiguous("lost".to_owned()),
-            DriverError::NotSent("lost".to_owned()),
-        ] {
+        for error in
+            [DriverError::Ambiguous("lost".to_owned()), DriverError::NotSent("session moved".to_owned())]
+        {
             assert_eq!(acknowledged(Err(error.clone())), Err(error));
         }
     }

@@ -1,20 +1,24 @@
-//! From a connection that is lost to the next one, for both drivers: when a silent connection is given up, which servers
-//! are tried in which order, and how long each attempt and each pause lasts.
+//! Which servers are tried, in which order, side by side, and how long each attempt and each pause lasts.
 //!
 //! # How the session timeout is shared out
-//! A session that is heard of every quarter of its timeout has three quarters left when its link dies. Silence is
-//! noticed at 0.35 of the timeout at the latest; an attempt at a server that says nothing takes no more than another
-//! 0.3, so a second one can still be reached in time. The server that has just been lost is the last to be tried.
+//! A session that is heard of every tenth of its timeout has nine tenths left when its link dies. Silence is noticed after
+//! three tenths at the latest ([`zk_proto::Connection`]). The server that has just been lost is the last to be tried, and
+//! one that says nothing is not waited for: after a head start the next one is tried beside it.
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tracing::{debug, info};
+use zk_proto::{Purpose, Ticket};
 
-use super::{ConnectSpec, DriverEvent, Host};
+use super::dial::{Attached, Dialer, Patience, Refusal};
+use super::{DriverEvent, Host};
 use crate::backoff::Backoff;
+use crate::hosts::Server;
 use crate::resolve::Resolver;
 use crate::time::{BootTime, sleep_until};
 
@@ -26,130 +30,166 @@ fn stagger(session_timeout: Duration) -> Duration {
     (session_timeout / 20).min(Duration::from_millis(200))
 }
 
-/// How long one host may take to accept a connection, while a session is made and others are still to be tried.
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-
-/// How long a connection may be silent before it is given up.
-pub(super) fn silence(session_timeout: Duration) -> Duration {
-    session_timeout * 3 / 10
+/// How long a server is waited for before the next one is tried beside it. Long enough for a healthy one to answer: who
+/// is asked by two servers at a time for one session has to tell one of them off.
+fn head_start(session_timeout: Duration) -> Duration {
+    (session_timeout / 16).clamp(Duration::from_millis(100), Duration::from_millis(500))
 }
 
-/// How long the steps of one attempt may take.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    pub(super) connect: Duration,
-    /// Once there is a connection.
-    pub(super) handshake: Duration,
+fn patience(session_timeout: Duration) -> Patience {
+    Patience {
+        connect: (session_timeout / 8).clamp(Duration::from_millis(150), Duration::from_secs(3)),
+        handshake: (session_timeout / 6).clamp(Duration::from_millis(200), Duration::from_secs(5)),
+    }
 }
 
-impl Patience {
-    /// With a session that must be carried on: at the most.
-    fn for_session(timeout: Duration) -> Self {
-        Self {
-            connect: (timeout / 8).clamp(Duration::from_millis(150), Duration::from_secs(3)),
-            handshake: (timeout / 6).clamp(Duration::from_millis(200), Duration::from_secs(5)),
+/// Up to a quarter less, by chance: sessions that wait for the same silent server must not go on in step.
+fn jittered(duration: Duration) -> Duration {
+    duration.mul_f64(1.0 - fastrand::f64() / 4.0)
+}
+
+/// The first of the hosts that takes the session, or the first refusal that holds for all of them; `Ok(None)` when all have
+/// been tried. Hosts are begun in this order, the next one after a head start or as soon as one has failed. `note` is told
+/// what each of the others said.
+async fn race<T, F>(
+    hosts: &[Host],
+    head_start: Duration,
+    attempt: impl Fn(Host) -> F,
+    mut note: impl FnMut(&Host, &Refusal),
+) -> Result<Option<T>, Refusal>
+where
+    F: Future<Output = Result<T, Refusal>>,
+{
+    let mut waiting = hosts.iter();
+    let mut running = FuturesUnordered::new();
+    loop {
+        if let Some(host) = waiting.next() {
+            let attempt = attempt(host.clone());
+            running.push(async move { (host, attempt.await) });
+        }
+        let next = BootTime::now() + jittered(head_start);
+        loop {
+            tokio::select! {
+                biased;
+                ended = running.next() => match ended {
+                    None => return Ok(None),
+                    Some((_, Ok(found))) => return Ok(Some(found)),
+                    Some((_, Err(over @ (Refusal::Expired | Refusal::AuthFailed(_))))) => return Err(over),
+                    Some((host, Err(refusal))) => {
+                        debug!(server = %host.address, ?refusal, "no session by this server");
+                        note(host, &refusal);
+                        if waiting.len() > 0 {
+                            break;
+                        }
+                    }
+                },
+                () = sleep_until(next), if waiting.len() > 0 => break,
+            }
         }
     }
-
-    /// Up to a quarter less, by chance: sessions that wait for the same silent server must not go on in step.
-    fn jittered(self) -> Self {
-        let part = 1.0 - fastrand::f64() / 4.0;
-        Self { connect: self.connect.mul_f64(part), handshake: self.handshake.mul_f64(part) }
-    }
-
-    #[cfg_attr(
-        not(feature = "zookeeper-client"),
-        allow(dead_code, reason = "the other driver keeps them apart")
-    )]
-    pub(super) fn total(&self) -> Duration {
-        self.connect + self.handshake
-    }
 }
 
-/// Why a server did not become the session's server.
-#[derive(Debug)]
-pub(super) enum Refusal {
-    /// Another one may, or this one at another time.
-    Unavailable(String),
-    /// The session is over.
-    Expired,
-    /// The credentials are not accepted.
-    AuthFailed(String),
-}
-
-/// Where a session can be carried on.
+/// Where a session is made, and carried on.
 #[derive(Clone)]
 pub(super) struct Seeker {
-    resolver: Arc<Resolver>,
-    hosts: Vec<Host>,
+    pub(super) resolver: Arc<Resolver>,
+    pub(super) dialer: Dialer,
 }
 
 impl Seeker {
-    pub(super) fn new(spec: &ConnectSpec) -> Self {
-        Self { resolver: Arc::clone(&spec.resolver), hosts: spec.hosts.clone() }
+    /// One round over all servers, for a new session or one of another process. What each said is in `said`.
+    pub(super) async fn first(
+        &self,
+        purpose: &Purpose,
+        deadline: BootTime,
+        said: &mut Vec<(Server, Refusal)>,
+    ) -> Result<Option<Attached>, Refusal> {
+        let (hosts, nameless) = self.resolver.hosts(deadline.duration_since(BootTime::now())).await;
+        said.extend(nameless.into_iter().map(|(server, reason)| (server, Refusal::Unavailable(reason))));
+        let silent = || Refusal::Unavailable("no answer in time".to_owned());
+        said.extend(hosts.iter().map(|host| (host.server(), silent())));
+        let timeout = match purpose {
+            Purpose::New(timeout) => *timeout,
+            Purpose::Resume(ticket) => ticket.timeout,
+        };
+        // A quorum may take its time to make a session.
+        let share = deadline.duration_since(BootTime::now());
+        let patience = Patience { connect: share.min(Duration::from_secs(2)), handshake: share };
+        // Each session that a server makes too late stays for its timeout.
+        let head_start = head_start(timeout) * 2;
+        let attempt = |host: Host| async move { self.dialer.attach(&host, purpose, patience).await };
+        race(&hosts, head_start, attempt, |host, refusal| said.push((host.server(), refusal.clone()))).await
     }
 
     /// Tries the servers until one takes the session or says that it is over. Names are looked up again in each round;
     /// where that takes long, the addresses of before are tried meanwhile.
     ///
     /// # Cancel safety
-    /// Cancel safe where `attach` is.
-    pub(super) async fn seek<T, F>(
-        mut self,
-        lost: SocketAddr,
-        session_timeout: Duration,
-        attach: impl Fn(Host, Patience) -> F,
-    ) -> Result<(SocketAddr, T), Refusal>
-    where
-        F: Future<Output = Result<T, Refusal>>,
-    {
-        let patience = Patience::for_session(session_timeout);
+    /// Cancel safe.
+    pub(super) async fn seek(self, lost: SocketAddr, ticket: Ticket) -> Result<Attached, Refusal> {
+        let timeout = ticket.timeout;
         let mut backoff = BACKOFF;
-        let mut pause = stagger(session_timeout).mul_f64(fastrand::f64());
+        let mut pause = stagger(timeout).mul_f64(fastrand::f64());
         loop {
             sleep_until(BootTime::now() + pause).await;
-            self.resolver.refresh(&mut self.hosts, session_timeout / 50).await;
-            fastrand::shuffle(&mut self.hosts);
-            // The sort is stable: the others stay shuffled.
-            self.hosts.sort_by_key(|host| host.address == lost);
-            for host in &self.hosts {
-                let address = host.address;
-                match attach(host.clone(), patience.jittered()).await {
-                    Ok(attached) => return Ok((address, attached)),
-                    Err(Refusal::Unavailable(reason)) => {
-                        debug!(server = %address, %reason, "the session finds no home here");
-                    }
-                    Err(over) => return Err(over),
-                }
+            if let Some(found) = self.round(lost, &ticket, true).await? {
+                return Ok(found);
             }
             pause = backoff.next();
         }
     }
-}
 
-/// The first server, in the order given, that makes a session; `note` is told what each of the others said.
-pub(super) async fn first<T, F>(
-    spec: &ConnectSpec,
-    note: impl Fn(SocketAddr, &str),
-    attach: impl Fn(Host, Patience) -> F,
-) -> Result<Option<(SocketAddr, T)>, Refusal>
-where
-    F: Future<Output = Result<T, Refusal>>,
-{
-    for (at, host) in spec.hosts.iter().enumerate() {
-        // An even share of the time left, so that one host that says nothing does not use up all of it.
-        let left = spec.deadline.duration_since(BootTime::now());
-        let share = left / u32::try_from(spec.hosts.len() - at).unwrap_or(u32::MAX);
-        let patience = Patience { connect: share.min(CONNECT_WITHIN), handshake: share };
-        note(host.address, "no answer yet");
-        match attach(host.clone(), patience).await {
-            Ok(attached) => return Ok(Some((host.address, attached))),
-            Err(Refusal::Unavailable(reason)) => note(host.address, &reason),
-            Err(Refusal::Expired) => note(host.address, "the server granted no session"),
-            Err(refused @ Refusal::AuthFailed(_)) => return Err(refused),
-        }
+    /// One round over the servers other than `present`, whose connection goes on meanwhile.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn beside(
+        self,
+        present: SocketAddr,
+        ticket: Ticket,
+    ) -> Result<Option<Attached>, Refusal> {
+        // Those who suspect the same server must not fall upon another one together.
+        sleep_until(BootTime::now() + stagger(ticket.timeout).mul_f64(fastrand::f64())).await;
+        self.round(present, &ticket, false).await
     }
-    Ok(None)
+
+    /// As [`beside`](Self::beside), if the present server is none of those to choose from any more.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn leave(
+        self,
+        present: SocketAddr,
+        ticket: Ticket,
+    ) -> Result<Option<Attached>, Refusal> {
+        let (hosts, _) = self.resolver.hosts(ticket.timeout / 4).await;
+        if hosts.is_empty() || hosts.iter().any(|host| host.address == present) {
+            return Ok(None);
+        }
+        self.beside(present, ticket).await
+    }
+
+    async fn round(
+        &self,
+        last: SocketAddr,
+        ticket: &Ticket,
+        with_last: bool,
+    ) -> Result<Option<Attached>, Refusal> {
+        let timeout = ticket.timeout;
+        let (mut hosts, _) = self.resolver.hosts(timeout / 50).await;
+        // The sort is stable: the others stay shuffled.
+        hosts.sort_by_key(|host| host.address == last);
+        hosts.retain(|host| with_last || host.address != last);
+        let purpose = Purpose::Resume(ticket.clone());
+        let attempt = |host: Host| {
+            let patience = patience(timeout);
+            let patience =
+                Patience { connect: jittered(patience.connect), handshake: jittered(patience.handshake) };
+            let purpose = &purpose;
+            async move { self.dialer.attach(&host, purpose, patience).await }
+        };
+        race(&hosts, head_start(timeout), attempt, |_, _| {}).await
+    }
 }
 
 /// A server has taken the session over and granted it a timeout, perhaps another one than before.
@@ -171,59 +211,47 @@ pub(super) fn judge_grant(server: SocketAddr, before: Duration, now: Duration) -
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicU8, Ordering};
 
     use super::*;
-    use crate::hosts::ConnectString;
 
     fn host(port: u16) -> Host {
         Host { name: "127.0.0.1".to_owned(), address: SocketAddr::from(([127, 0, 0, 1], port)) }
     }
 
-    fn seeker(resolver: Resolver, hosts: Vec<Host>) -> Seeker {
-        Seeker { resolver: Arc::new(resolver), hosts }
-    }
+    const SOON: Duration = Duration::from_millis(5);
 
     #[tokio::test]
-    async fn the_server_that_was_lost_is_tried_last_and_the_others_in_any_order() {
-        let mut firsts = std::collections::HashSet::new();
-        for _ in 0..50 {
-            let seeker = seeker(Resolver::new(&[]), [1, 2, 3].map(host).to_vec());
-            let tried = Mutex::new(Vec::new());
-            let attach = |host: Host, _| {
-                tried.lock().unwrap().push(host.address.port());
-                let enough = tried.lock().unwrap().len() == 3;
-                async move { if enough { Ok(()) } else { Err(Refusal::Unavailable("no".to_owned())) } }
-            };
-            seeker.seek(host(2).address, Duration::from_secs(10), attach).await.unwrap();
-            let tried = tried.into_inner().unwrap();
-            assert_eq!(tried[2], 2, "{tried:?}");
-            firsts.insert(tried[0]);
-        }
-        assert_eq!(firsts.len(), 2);
-    }
-
-    #[tokio::test]
-    async fn a_name_is_looked_up_again_in_each_round() {
-        // The name moves to another address while the session looks for its server.
-        let looked = Arc::new(AtomicU8::new(0));
-        let servers = ConnectString::parse("zk.example:2181").unwrap().servers;
-        let resolver = Resolver::with_lookup(&servers, {
-            let looked = looked.clone();
-            move |_| Ok(vec![SocketAddr::from(([127, 0, 0, looked.fetch_add(1, Ordering::SeqCst)], 2181))])
-        });
-        let lost = SocketAddr::from(([127, 0, 0, 99], 2181));
-        let known = Host { name: "zk.example".to_owned(), address: lost };
-        let seeker = seeker(resolver, vec![known]);
-        let tried = Mutex::new(Vec::new());
-        let attach = |host: Host, _| {
-            tried.lock().unwrap().push(host.address.ip().to_string());
-            let enough = host.address.ip().to_string() == "127.0.0.3";
-            async move { if enough { Ok(()) } else { Err(Refusal::Unavailable("no".to_owned())) } }
+    async fn a_silent_server_is_not_waited_for_and_the_first_that_answers_wins() {
+        let hosts = [1, 2, 3].map(host);
+        let begun = Mutex::new(Vec::new());
+        let attempt = |host: Host| {
+            begun.lock().unwrap().push(host.address.port());
+            async move {
+                match host.address.port() {
+                    1 => std::future::pending().await,
+                    2 => Err(Refusal::Unavailable("closed".to_owned())),
+                    port => Ok(port),
+                }
+            }
         };
-        seeker.seek(lost, Duration::from_secs(60), attach).await.unwrap();
-        let tried = tried.into_inner().unwrap();
-        assert_eq!(tried, ["127.0.0.0", "127.0.0.1", "127.0.0.2", "127.0.0.3"]);
+        let mut said = Vec::new();
+        let found = race(&hosts, SOON, attempt, |host, _| said.push(host.address.port())).await.unwrap();
+        assert_eq!((found, &begun.lock().unwrap()[..], &said[..]), (Some(3), &[1, 2, 3][..], &[2][..]));
+    }
+
+    #[tokio::test]
+    async fn a_word_on_the_session_ends_the_race_and_so_does_the_last_refusal() {
+        let hosts = [1, 2].map(host);
+        let over = |host: Host| async move {
+            match host.address.port() {
+                1 => Err::<(), _>(Refusal::Unavailable("closed".to_owned())),
+                _ => Err(Refusal::Expired),
+            }
+        };
+        assert!(matches!(race(&hosts, SOON, over, |_, _| {}).await, Err(Refusal::Expired)));
+        let closed = |_| async { Err::<(), _>(Refusal::Unavailable("closed".to_owned())) };
+        assert!(matches!(race(&hosts, SOON, closed, |_, _| {}).await, Ok(None)));
+        assert!(matches!(race(&[], SOON, closed, |_, _| {}).await, Ok(None)));
     }
 
     #[test]
@@ -242,10 +270,12 @@ mod tests {
     fn two_silent_servers_leave_time_for_a_third() {
         for seconds in [2, 4, 10, 30, 60] {
             let timeout = Duration::from_secs(seconds);
-            // 0.05 are the interval at which silence is looked for.
-            let noticed = silence(timeout) + timeout / 20;
-            let used = noticed + stagger(timeout) + Patience::for_session(timeout).total();
-            assert!(used < timeout.mul_f64(0.70), "{timeout:?}: {used:?}");
+            let patience = patience(timeout);
+            // Silence is noticed by a timer, and two head starts go by.
+            let noticed = timeout * 3 / 10;
+            let used = noticed + stagger(timeout) + head_start(timeout) * 2;
+            let answered = used + patience.connect + patience.handshake;
+            assert!(answered < timeout.mul_f64(0.9), "{timeout:?}: {answered:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::driver::DriverError;
-use crate::driver::fake::{Fake, Reply, SESSION};
+use crate::driver::fake::{Fake, SESSION, Scripted};
 use crate::error::UnknownCause;
 
 const GRANTED: Duration = Duration::from_secs(10);
@@ -12,15 +12,15 @@ fn stat(owner: i64) -> Stat {
     Stat { czxid: 5, mzxid: 5, ephemeral_owner: owner, ..Stat::default() }
 }
 
-fn lost() -> Reply {
-    Reply::Fail(DriverError::Ambiguous("lost".to_owned()))
+fn lost() -> Scripted {
+    Scripted::Fail(DriverError::Ambiguous("lost".to_owned()))
 }
 
-fn refused(code: Code) -> Reply {
-    Reply::Fail(DriverError::Definite(code))
+fn refused(code: ErrorCode) -> Scripted {
+    Scripted::Fail(DriverError::Refused(code))
 }
 
-fn session(script: impl IntoIterator<Item = Reply>) -> (std::sync::Arc<Fake>, Incarnation) {
+fn session(script: impl IntoIterator<Item = Scripted>) -> (std::sync::Arc<Fake>, Incarnation) {
     let fake = Fake::new(GRANTED, script);
     let incarnation = fake.incarnation(TIMEOUT, BootTime::now());
     (fake, incarnation)
@@ -37,7 +37,7 @@ fn numbers_as_zookeeper_appends_them() {
 
 #[tokio::test]
 async fn past_the_local_deadline_nothing_is_sent() {
-    let fake = Fake::new(GRANTED, [Reply::None]);
+    let fake = Fake::new(GRANTED, [Scripted::None]);
     // As after a freeze: no event has come yet, only the clock tells.
     let frozen = fake.incarnation(TIMEOUT, BootTime::now() - GRANTED);
     assert_eq!(frozen.create("/a", "", CreateMode::Ephemeral).await, Err(OpError::SessionOver));
@@ -63,7 +63,8 @@ async fn a_driver_that_never_answers_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_barrier_that_is_refused_is_an_error_at_once_and_says_why() {
-    let (fake, session) = session([refused(Code::Other("somebody has created it".to_owned()))]);
+    let (fake, session) =
+        session([Scripted::Fail(DriverError::Invalid("somebody has created it".to_owned()))]);
     let error = session.barrier().await.unwrap_err();
     assert_eq!(
         error,
@@ -71,7 +72,11 @@ async fn a_barrier_that_is_refused_is_an_error_at_once_and_says_why() {
     );
     assert_eq!(fake.asked(), 1);
     // Nor does it tell what has become of a write whose answer was lost.
-    let script = [Reply::Stat(vec![], stat(0)), lost(), refused(Code::Other("no quorum".to_owned()))];
+    let script = [
+        Scripted::Stat(vec![], stat(0)),
+        lost(),
+        Scripted::Fail(DriverError::Invalid("no quorum".to_owned())),
+    ];
     let (_, session) = self::session(script);
     let error = session.delete("/a", None).await.unwrap_err();
     assert!(error.is_unknown() && error.to_string().contains("no quorum"), "{error}");
@@ -79,8 +84,9 @@ async fn a_barrier_that_is_refused_is_an_error_at_once_and_says_why() {
 
 #[tokio::test]
 async fn a_request_that_never_left_is_repeated_without_doubt() {
-    let not_sent = || Reply::Fail(DriverError::NotSent("not connected".to_owned()));
-    let script = [not_sent(), not_sent(), refused(Code::NodeExists), Reply::Stat(vec![], stat(SESSION.0))];
+    let not_sent = || Scripted::Fail(DriverError::NotSent("not connected".to_owned()));
+    let script =
+        [not_sent(), not_sent(), refused(ErrorCode::NODE_EXISTS), Scripted::Stat(vec![], stat(SESSION.0))];
     let (fake, session) = session(script);
     // Nothing of it was ever sent, so what stands there is from before.
     let error = session.create("/a", "", CreateMode::Ephemeral).await.unwrap_err();
@@ -90,7 +96,7 @@ async fn a_request_that_never_left_is_repeated_without_doubt() {
 
 #[tokio::test]
 async fn an_ephemeral_of_another_session_discredits_the_driver() {
-    let (fake, session) = session([Reply::Stat(vec![], stat(0x66))]);
+    let (fake, session) = session([Scripted::Stat(vec![], stat(0x66))]);
     let error = session.create("/a", "", CreateMode::Ephemeral).await.unwrap_err();
     assert!(error.is_unknown() && error.is_session_over(), "{error}");
     assert!(session.is_over() && fake.is_aborted());
@@ -98,7 +104,8 @@ async fn an_ephemeral_of_another_session_discredits_the_driver() {
 
 #[tokio::test]
 async fn an_ephemeral_of_this_session_with_other_data_is_another_tasks() {
-    let script = [lost(), refused(Code::NodeExists), Reply::Stat(b"theirs".to_vec(), stat(SESSION.0))];
+    let script =
+        [lost(), refused(ErrorCode::NODE_EXISTS), Scripted::Stat(b"theirs".to_vec(), stat(SESSION.0))];
     let (_, session) = session(script);
     let error = session.create("/a", "mine", CreateMode::Ephemeral).await.unwrap_err();
     assert_eq!(error, OpError::NodeExists { path: "/a".to_owned(), owner: Some(SESSION.0) });
@@ -106,13 +113,13 @@ async fn an_ephemeral_of_this_session_with_other_data_is_another_tasks() {
 
 #[tokio::test]
 async fn a_refusal_after_a_lost_answer_does_not_prove_that_nothing_was_done() {
-    for code in [Code::NoNode, Code::NoAuth] {
+    for code in [ErrorCode::NO_NODE, ErrorCode::NO_AUTH] {
         let (_, session) = session([lost(), refused(code)]);
         let error = session.set("/a", "", Some(3)).await.unwrap_err();
         assert!(matches!(&error, OpError::Unknown { cause: UnknownCause::Changed { .. }, .. }), "{error}");
     }
     let newer = Stat { version: 9, ..stat(0) };
-    let (_, session) = session([lost(), refused(Code::BadVersion), Reply::Stat(vec![], newer)]);
+    let (_, session) = session([lost(), refused(ErrorCode::BAD_VERSION), Scripted::Stat(vec![], newer)]);
     let error = session.set("/a", "", Some(3)).await.unwrap_err();
     assert!(error.is_unknown(), "{error}");
 }

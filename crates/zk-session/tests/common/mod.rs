@@ -207,8 +207,7 @@ impl std::io::Write for Captured {
 #[macro_export]
 macro_rules! for_each_driver {
     ($($name:ident),+ $(,)?) => {
-        #[cfg(feature = "zookeeper-client")]
-        $crate::tests_on!(zookeeper_client, ZookeeperClient, Apache, $($name),+);
+        $crate::tests_on!(native, Native, Apache, $($name),+);
         #[cfg(feature = "zookeeper-async")]
         $crate::tests_on!(zookeeper_async, ZookeeperAsync, Apache, $($name),+);
     };
@@ -220,8 +219,7 @@ macro_rules! for_each_driver {
 macro_rules! on_each_server {
     ($($name:ident),+ $(; $($real:ident),+)? $(,)?) => {
         $crate::for_each_driver!($($name,)+ $($($real,)+)?);
-        #[cfg(feature = "zookeeper-client")]
-        $crate::tests_on!(zookeeper_client_in_process, ZookeeperClient, InProcess, $($name),+);
+        $crate::tests_on!(native_in_process, Native, InProcess, $($name),+);
         #[cfg(feature = "zookeeper-async")]
         $crate::tests_on!(zookeeper_async_in_process, ZookeeperAsync, InProcess, $($name),+);
     };

@@ -4,12 +4,12 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-
-use super::wire::{ConnectRequest, FrameReader, MAX_HANDSHAKE, MAX_REQUEST};
+use zk_proto::{ConnectRequest, ConnectResponse, PASSWORD_LEN, cut_frame};
 
 /// How long a connection may take to say who it is.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -17,10 +17,13 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Strangers that are listened to at one time.
 const STRANGERS: usize = 16;
 
-/// The driver's end of its client's connection.
+/// The largest request to connect: 45 bytes by the protocol.
+const MAX_HANDSHAKE: usize = 1024;
+
+/// The driver's end of its client's connection, and what has arrived on it.
 pub(super) struct Local {
-    pub(super) reader: FrameReader<OwnedReadHalf>,
-    pub(super) writer: OwnedWriteHalf,
+    pub(super) stream: TcpStream,
+    pub(super) input: BytesMut,
 }
 
 /// A socket that waits for the client.
@@ -51,11 +54,11 @@ impl Gate {
         Duration::from_millis(u64::from(self.watchword.unsigned_abs()))
     }
 
-    /// The client's connection, its request to connect taken. After this the port is closed: the client connects once
-    /// in its life.
-    pub(super) async fn admit(self) -> io::Result<Local> {
+    /// The client's connection, with a session of its own granted: its id and password are made up and never used. After
+    /// this the port is closed: the client connects once in its life.
+    pub(super) async fn admit(self, session_timeout: Duration) -> io::Result<Local> {
         let mut arrivals = JoinSet::new();
-        loop {
+        let mut local = loop {
             tokio::select! {
                 accepted = self.listener.accept(), if arrivals.len() < STRANGERS => {
                     let (stream, _) = accepted?;
@@ -63,25 +66,33 @@ impl Gate {
                 }
                 Some(outcome) = arrivals.join_next() => {
                     if let Ok(Ok(Some(local))) = outcome {
-                        return Ok(local);
+                        break local;
                     }
                 }
             }
-        }
+        };
+        let mut granted = BytesMut::new();
+        let timeout_ms = i32::try_from(session_timeout.as_millis()).unwrap_or(i32::MAX);
+        let password = vec![0; PASSWORD_LEN];
+        ConnectResponse { timeout_ms, session_id: 1, password, read_only: Some(false) }.encode(&mut granted);
+        local.stream.write_all(&granted).await?;
+        Ok(local)
     }
 }
 
-async fn examine(stream: TcpStream, watchword: i32) -> Option<Local> {
+async fn examine(mut stream: TcpStream, watchword: i32) -> Option<Local> {
     stream.set_nodelay(true).ok()?;
-    let (reader, writer) = stream.into_split();
-    let mut reader = FrameReader::new(reader, MAX_HANDSHAKE);
-    let frame = reader.next().await.ok()??;
-    let request = ConnectRequest::parse(frame.payload()).ok()?;
-    if request.timeout_ms != watchword || request.session_id != 0 {
-        return None;
-    }
-    reader.set_limit(MAX_REQUEST);
-    Some(Local { reader, writer })
+    let mut input = BytesMut::new();
+    let frame = loop {
+        if let Some(frame) = cut_frame(&mut input, MAX_HANDSHAKE).ok()? {
+            break frame;
+        }
+        if stream.read_buf(&mut input).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let request = ConnectRequest::decode(&frame).ok()?;
+    (request.timeout_ms == watchword && request.session_id == 0).then_some(Local { stream, input })
 }
 
 /// A number that another process can't guess: a hash whose key comes from the operating system.
@@ -92,14 +103,15 @@ fn random() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
     use super::*;
 
     async fn knock(gate: &Gate, timeout_ms: i32) -> TcpStream {
         let mut stream = TcpStream::connect(gate.address()).await.unwrap();
-        let request = ConnectRequest { last_zxid: 0, timeout_ms, session_id: 0, password: vec![0; 16] };
-        stream.write_all(request.to_frame().as_bytes()).await.unwrap();
+        let mut request = BytesMut::new();
+        let password = vec![0; PASSWORD_LEN];
+        ConnectRequest { last_zxid: 0, timeout_ms, session_id: 0, password, read_only: None }
+            .encode(&mut request);
+        stream.write_all(&request).await.unwrap();
         stream
     }
 
@@ -110,11 +122,10 @@ mod tests {
         let silent = TcpStream::connect(address).await.unwrap();
         let mut stranger = knock(&gate, gate.watchword ^ 1).await;
         let mut client = knock(&gate, gate.watchword).await;
-        let mut local = gate.admit().await.unwrap();
+        let mut local = gate.admit(Duration::from_secs(30)).await.unwrap();
 
-        client.write_all(&[0, 0, 0, 1, 7]).await.unwrap();
-        let frame = local.reader.next().await.unwrap().unwrap();
-        assert_eq!(frame.payload(), [7]);
+        client.write_all(&[7]).await.unwrap();
+        assert_eq!(local.stream.read_u8().await.unwrap(), 7);
         assert_eq!(stranger.read(&mut [0]).await.unwrap(), 0, "turned away");
         drop(silent);
         assert!(TcpStream::connect(address).await.is_err(), "the port is closed");

@@ -2,11 +2,13 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use tokio::runtime::{self, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
+
+use crate::incarnation::lock;
 
 /// As many as live here at most, and some more: by default there would be memory for the events of a thousand.
 const SOCKETS: usize = 16;
@@ -68,17 +70,6 @@ impl Drop for EndsAtOnce {
     }
 }
 
-/// Ends what has come about of a session when connecting to it fails or is cancelled.
-pub(super) struct Unfinished(pub(super) Option<Arc<Home>>);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if let Some(home) = &self.0 {
-            home.end();
-        }
-    }
-}
-
 /// Ends what lives in a [`Home`] when the driver is dropped.
 pub(super) struct Resident(pub(super) Arc<Home>);
 
@@ -86,9 +77,4 @@ impl Drop for Resident {
     fn drop(&mut self) {
         self.0.end();
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that is done under these locks can leave them half done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

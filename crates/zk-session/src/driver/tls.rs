@@ -1,0 +1,64 @@
+//! TLS: files to a configuration, and the handshake.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::Host;
+use crate::secure::TlsOptions;
+
+/// Reads the files.
+pub(super) async fn connector(options: &TlsOptions) -> Result<TlsConnector, String> {
+    let options = options.clone();
+    let config = spawn_blocking(move || config(&options)).await;
+    Ok(TlsConnector::from(config.map_err(|_| "the files could not be read".to_owned())??))
+}
+
+pub(super) async fn shake_hands(
+    connector: &TlsConnector,
+    host: &Host,
+    stream: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from(host.name.clone()).map_err(|_| {
+        io::Error::other(rustls::Error::General("no certificate can carry this name".to_owned()))
+    })?;
+    connector.connect(name, stream).await
+}
+
+fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>, String> {
+    let read =
+        |path: &Path| std::fs::read(path).map_err(|error| format!("can't read {}: {error}", path.display()));
+    let named = |path: &Path, what: &str| format!("{}: {what}", path.display());
+    let certificates = |path: &Path| {
+        let pem = read(path)?;
+        let all: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+        let all = all.map_err(|error| named(path, &error.to_string()))?;
+        if all.is_empty() { Err(named(path, "there is no certificate in it")) } else { Ok(all) }
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(&options.ca_file)? {
+        roots.add(certificate).map_err(|error| named(&options.ca_file, &error.to_string()))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots);
+    let (Some(cert_file), Some(key_file)) = (&options.cert_file, &options.key_file) else {
+        return Ok(Arc::new(builder.with_no_client_auth()));
+    };
+    let chain = certificates(cert_file)?;
+    // Without the error's own words: nothing of a key is to get into an error.
+    let key = PrivateKeyDer::from_pem_slice(&read(key_file)?)
+        .map_err(|_| named(key_file, "there is no private key in it that is not encrypted"))?;
+    let config = builder.with_client_auth_cert(chain, key);
+    Ok(Arc::new(config.map_err(|error| named(cert_file, &format!("certificate or key: {error}")))?))
+}

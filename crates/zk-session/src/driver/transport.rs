@@ -1,0 +1,162 @@
+//! A connection to a server: TCP, with or without TLS.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+#[cfg(feature = "tls")]
+use tokio::io::{ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+#[cfg(feature = "tls")]
+use tokio_rustls::client::TlsStream;
+
+/// Room for what is read at one time. Held only while there is something to read.
+const READ: usize = 8192;
+/// As much as is reserved at one time for a frame whose bytes are arriving.
+const MOST: usize = 1 << 20;
+
+/// Where bytes come from.
+pub(super) enum ReadEnd {
+    Tcp(Arc<TcpStream>),
+    #[cfg(feature = "tls")]
+    Tls(ReadHalf<TlsStream<TcpStream>>),
+}
+
+/// Where bytes go.
+pub(super) enum WriteEnd {
+    Tcp(Arc<TcpStream>),
+    /// Bytes that TLS has been given and has not passed on.
+    #[cfg(feature = "tls")]
+    Tls(WriteHalf<TlsStream<TcpStream>>, BytesMut),
+}
+
+impl ReadEnd {
+    /// Appends what has arrived; 0 at the end.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn read(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => loop {
+                stream.readable().await?;
+                // Room is made only now: a session that hears nothing holds no memory for it.
+                reserve(buffer);
+                match stream.try_read_buf(buffer) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => return read,
+                }
+            },
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => {
+                reserve(buffer);
+                stream.read_buf(buffer).await
+            }
+        }
+    }
+}
+
+fn reserve(buffer: &mut BytesMut) {
+    if buffer.capacity() - buffer.len() < READ {
+        buffer.reserve(buffer.len().clamp(READ, MOST));
+    }
+}
+
+impl WriteEnd {
+    /// Writes as much of what `source` has as goes at once.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn write(&mut self, source: &impl Source) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => loop {
+                stream.writable().await?;
+                match source.write_with(|bytes| stream.try_write(bytes)) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    written => return written,
+                }
+            },
+            #[cfg(feature = "tls")]
+            Self::Tls(stream, kept) => {
+                if kept.is_empty() {
+                    source.write_with(|bytes| {
+                        kept.extend_from_slice(bytes);
+                        Ok(bytes.len())
+                    })?;
+                }
+                stream.write_buf(kept).await?;
+                if kept.is_empty() {
+                    *kept = BytesMut::new();
+                    stream.flush().await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether something is left to be written that [`write`](Self::write) has taken.
+    pub(super) fn is_behind(&self) -> bool {
+        match self {
+            Self::Tcp(_) => false,
+            #[cfg(feature = "tls")]
+            Self::Tls(_, kept) => !kept.is_empty(),
+        }
+    }
+
+    /// The stream, where anybody may write to it at any time.
+    pub(super) fn direct(&self) -> Option<Arc<TcpStream>> {
+        match self {
+            Self::Tcp(stream) => Some(Arc::clone(stream)),
+            #[cfg(feature = "tls")]
+            Self::Tls(..) => None,
+        }
+    }
+}
+
+/// What there is to write.
+pub(super) trait Source {
+    /// Has `write` write from the front of it, and takes note of how much it was.
+    fn write_with(&self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<()>;
+}
+
+/// Both ends, before they go apart.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    pub(super) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.write_all(bytes).await,
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => {
+                stream.write_all(bytes).await?;
+                stream.flush().await
+            }
+        }
+    }
+
+    pub(super) async fn read_buf(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read_buf(buffer).await,
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.read_buf(buffer).await,
+        }
+    }
+
+    pub(super) fn split(self) -> (ReadEnd, WriteEnd) {
+        match self {
+            Self::Tcp(stream) => {
+                let stream = Arc::new(stream);
+                (ReadEnd::Tcp(Arc::clone(&stream)), WriteEnd::Tcp(stream))
+            }
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => {
+                let (reader, writer) = tokio::io::split(*stream);
+                (ReadEnd::Tls(reader), WriteEnd::Tls(writer, BytesMut::new()))
+            }
+        }
+    }
+}

@@ -1,0 +1,572 @@
+//! The session on the wire: one task that keeps a [`zk_proto::Connection`] on some server, and the handle by which
+//! requests are handed to it.
+//!
+//! ```text
+//!   callers -- send --> Connection (under a lock) -- bytes --> socket --> a server, another server, ...
+//!              Answer <----- outcomes ----+
+//!                                         | one task: reads, timers, writes that did not go at once,
+//!                                         | finding servers, moving to a better one
+//! ```
+//!
+//! A request that is alone is written by its caller, at once; while others are under way the task gathers what has come
+//! and writes it together. Nothing else happens here: what becomes of requests, watches and the connection is decided in
+//! zk-proto, and which servers are tried, in `seek`.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tracing::debug;
+use zk_proto::{
+    Aftermath, Connection, Input, Limits, NotSent, Outcome, Output, Purpose, Reply, Request, Ticket, WatchId,
+};
+
+use super::dial::{Attached, Dialer, Refusal};
+use super::seek::{Seeker, judge_grant};
+use super::transport::{ReadEnd, Source, WriteEnd};
+use super::{
+    Along, Answer, BoxFuture, CloseAnswer, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent,
+    DriverResult, Place,
+};
+use crate::config::DriverKind;
+use crate::hosts::Server;
+use crate::incarnation::lock;
+use crate::time::{BootTime, sleep_until, within};
+
+/// Makes or resumes a session. Also answers when the connect request was sent.
+pub(super) async fn connect(
+    spec: ConnectSpec,
+) -> Result<(Wire, mpsc::UnboundedReceiver<DriverEvent>, BootTime), ConnectFailure> {
+    let dialer = Dialer::new(&spec).await?;
+    let seeker = Seeker { resolver: Arc::clone(&spec.resolver), dialer };
+    let mut said = Vec::new();
+    let making = seeker.first(&spec.purpose, spec.deadline, &mut said);
+    let attached = match within(spec.deadline, Box::pin(making)).await {
+        Some(Ok(Some(attached))) => attached,
+        Some(Err(Refusal::AuthFailed(reason))) => return Err(ConnectFailure::AuthFailed(reason)),
+        Some(Err(Refusal::Expired)) if matches!(spec.purpose, Purpose::Resume(_)) => {
+            return Err(ConnectFailure::Expired);
+        }
+        Some(Ok(None) | Err(_)) | None => return Err(failure(said)),
+    };
+    if let Purpose::Resume(ticket) = &spec.purpose
+        && let Err(DriverEvent::Dead { reason }) =
+            judge_grant(attached.address, ticket.timeout, attached.grant.ticket.timeout)
+    {
+        let server = Server { name: attached.address.ip().to_string(), port: attached.address.port() };
+        return Err(ConnectFailure::Unavailable(vec![(server, reason)]));
+    }
+    let (events, receiver) = mpsc::unbounded_channel();
+    let sent = attached.sent;
+    let limits = Limits { request: spec.max_request, ..Limits::default() };
+    let mut grant = attached.grant.clone();
+    if let Purpose::Resume(ticket) = spec.purpose {
+        grant.ticket.timeout = ticket.timeout;
+    }
+    let core = Arc::new(Core {
+        state: Mutex::new(State {
+            connection: Connection::new(now(), grant, limits),
+            direct: None,
+            events,
+            suspended: false,
+            close: None,
+            servers_changed: false,
+            over: false,
+        }),
+        wake: Notify::new(),
+    });
+    let task = tokio::spawn(Arc::clone(&core).keep(seeker, attached)).abort_handle();
+    Ok((Wire { core, task }, receiver, sent))
+}
+
+fn failure(said: Vec<(Server, Refusal)>) -> ConnectFailure {
+    let (mut tls, mut others) = (Vec::new(), Vec::new());
+    for (server, refusal) in said {
+        match refusal {
+            Refusal::Tls(reason) => tls.push(format!("{server}: {reason}")),
+            Refusal::Unavailable(reason) | Refusal::AuthFailed(reason) => others.push((server, reason)),
+            Refusal::Expired => others.push((server, "it granted no session".to_owned())),
+        }
+    }
+    // Another attempt fails alike.
+    if tls.is_empty() { ConnectFailure::Unavailable(others) } else { ConnectFailure::Tls(tls.join("; ")) }
+}
+
+fn now() -> Duration {
+    BootTime::now().as_duration()
+}
+
+/// One session.
+pub(super) struct Wire {
+    core: Arc<Core>,
+    task: AbortHandle,
+}
+
+/// Who waits for a request.
+pub(super) struct Ticketed {
+    answer: oneshot::Sender<DriverResult<Reply>>,
+    /// Given back with the ticket.
+    _place: Option<Place>,
+}
+
+impl Ticketed {
+    fn end(self, outcome: Outcome) {
+        let result = match outcome {
+            Outcome::Answered(Ok(reply)) => Ok(reply),
+            Outcome::Answered(Err(code)) => Err(match code.aftermath() {
+                Aftermath::Refused => DriverError::Refused(code),
+                Aftermath::Retry => DriverError::NotSent(code.to_string()),
+                Aftermath::Unknown => DriverError::Ambiguous(code.to_string()),
+            }),
+            Outcome::NotSent(reason @ NotSent::TooLarge { .. }) => {
+                Err(DriverError::Invalid(reason.to_string()))
+            }
+            Outcome::NotSent(reason) => Err(DriverError::NotSent(reason.to_string())),
+            Outcome::PerhapsApplied(reason) => Err(DriverError::Ambiguous(reason)),
+        };
+        // The caller may have given up.
+        let _ = self.answer.send(result);
+    }
+}
+
+impl Wire {
+    /// As [`Driver::send`], to whoever waits already.
+    pub(super) fn hand_over(
+        &self,
+        request: &Request<'_>,
+        along: Along,
+        answer: oneshot::Sender<DriverResult<Reply>>,
+    ) {
+        let Along { watch, heartbeat, place } = along;
+        self.core.send(request, watch, heartbeat, Ticketed { answer, _place: place });
+    }
+
+    /// The driver can't go on.
+    #[cfg_attr(not(feature = "zookeeper-async"), allow(dead_code, reason = "this one never fails by itself"))]
+    pub(super) fn fail(&self, reason: String) {
+        lock(&self.core.state).end(DriverEvent::Dead { reason });
+        self.abort();
+    }
+}
+
+impl Driver for Wire {
+    fn kind(&self) -> DriverKind {
+        DriverKind::Native
+    }
+
+    fn ticket(&self) -> Ticket {
+        lock(&self.core.state).connection.ticket().clone()
+    }
+
+    fn send(&self, request: &Request<'_>, along: Along) -> Answer {
+        let (answer, receiver) = oneshot::channel();
+        self.hand_over(request, along, answer);
+        receiver
+    }
+
+    fn forget(&self, watch: WatchId) {
+        self.core.handle(Input::Forget(watch));
+    }
+
+    fn servers_changed(&self) {
+        lock(&self.core.state).servers_changed = true;
+        self.core.wake.notify_one();
+    }
+
+    fn close(&self, deadline: BootTime) -> BoxFuture<'static, CloseAnswer> {
+        let (answer, answered) = oneshot::channel();
+        let tag = Ticketed { answer, _place: None };
+        {
+            let mut state = lock(&self.core.state);
+            if state.connection.is_attached() {
+                state.handle(Input::Close(tag));
+            } else {
+                state.close = Some(tag);
+            }
+        }
+        self.core.wake.notify_one();
+        let (core, task) = (Arc::clone(&self.core), self.task.clone());
+        Box::pin(async move {
+            let answer = within(deadline, answered).await;
+            let written = lock(&core.state).connection.is_close_written();
+            core.give_up(&task);
+            match answer {
+                Some(Ok(Ok(_))) => CloseAnswer::Acknowledged,
+                Some(Ok(Err(DriverError::Ambiguous(_)))) => CloseAnswer::Sent,
+                None if written => CloseAnswer::Sent,
+                _ => CloseAnswer::Unknown,
+            }
+        })
+    }
+
+    fn abort(&self) {
+        self.core.give_up(&self.task);
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+struct Core {
+    state: Mutex<State>,
+    /// There is something for the task to do.
+    wake: Notify,
+}
+
+struct State {
+    connection: Connection<Ticketed>,
+    /// Where a caller may write by itself.
+    direct: Option<Arc<TcpStream>>,
+    events: mpsc::UnboundedSender<DriverEvent>,
+    /// The loss of the connection has been told, and its return has not.
+    suspended: bool,
+    /// The session is to be closed as soon as it has a connection again.
+    close: Option<Ticketed>,
+    servers_changed: bool,
+    /// The last word has been said.
+    over: bool,
+}
+
+impl State {
+    /// Takes note of something, and does what follows from it.
+    fn handle(&mut self, input: Input<'_, Ticketed>) {
+        self.connection.handle(now(), input);
+        while let Some(output) = self.connection.poll() {
+            match output {
+                Output::Ended { tag, outcome } => tag.end(outcome),
+                Output::Watch { id, kind, path } => self.say(DriverEvent::Watch { watch: id, kind, path }),
+                Output::Ready => {
+                    if std::mem::take(&mut self.suspended) {
+                        self.say(DriverEvent::Resumed);
+                    }
+                    if let Some(tag) = self.close.take() {
+                        self.connection.handle(now(), Input::Close(tag));
+                    }
+                }
+                Output::Lost { reason } => {
+                    self.direct = None;
+                    if !std::mem::replace(&mut self.suspended, true) {
+                        self.say(DriverEvent::Suspended { reason });
+                    }
+                }
+                Output::Expired => self.end(DriverEvent::Expired),
+                Output::Closed => self.over = true,
+            }
+        }
+    }
+
+    fn say(&self, event: DriverEvent) {
+        // With nobody to listen the driver is about to be dropped.
+        let _ = self.events.send(event);
+    }
+
+    /// Says the last word.
+    fn end(&mut self, event: DriverEvent) {
+        self.over = true;
+        if let Some(tag) = self.close.take()
+            && event == DriverEvent::Expired
+        {
+            // It is no more, as was wanted.
+            tag.end(Outcome::Answered(Ok(Reply::Empty)));
+        }
+        self.say(event);
+    }
+
+    /// Writes what is outgoing, as far as it goes at once.
+    fn write_with(&mut self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+        // What waited while this process stood still is not written any more.
+        self.handle(Input::Tick);
+        if self.connection.outgoing().is_empty() {
+            return Ok(());
+        }
+        let count = write(self.connection.outgoing())?;
+        self.handle(Input::Written(count));
+        Ok(())
+    }
+}
+
+impl Source for Core {
+    fn write_with(&self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+        lock(&self.state).write_with(write)
+    }
+}
+
+/// What the task sees when it looks.
+struct View {
+    outgoing: bool,
+    deadline: BootTime,
+    suspects: bool,
+    servers_changed: bool,
+}
+
+/// Why the task stops serving a connection.
+enum Stop {
+    /// The connection is of no more use; the session may be.
+    Lost,
+    /// The last word on the session has been said.
+    Over,
+}
+
+impl Core {
+    fn handle(&self, input: Input<'_, Ticketed>) {
+        let mut state = lock(&self.state);
+        state.handle(input);
+        let wake = !state.connection.outgoing().is_empty() || !state.connection.is_attached();
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    fn send(&self, request: &Request<'_>, watch: Option<WatchId>, heartbeat: bool, tag: Ticketed) {
+        let mut state = lock(&self.state);
+        let alone = !state.connection.is_busy() && state.connection.outgoing().is_empty();
+        state.handle(Input::Request { request, watch, heartbeat, tag });
+        if alone && let Some(stream) = state.direct.clone() {
+            // If it does not go now the task will try.
+            let _ = state.write_with(|bytes| stream.try_write(bytes));
+        }
+        // A heartbeat moves the next deadline forward.
+        let wake = heartbeat || !state.connection.outgoing().is_empty() || !state.connection.is_attached();
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Ends everything at once.
+    fn give_up(&self, task: &AbortHandle) {
+        let mut state = lock(&self.state);
+        state.over = true;
+        state.close = None;
+        state.handle(Input::Lost("the session was given up".to_owned()));
+        drop(state);
+        task.abort();
+    }
+
+    /// Carries the session from server to server until its end.
+    async fn keep(self: Arc<Self>, seeker: Seeker, first: Attached) {
+        let mut link = self.link(first, true);
+        loop {
+            if let Stop::Over = self.serve(&seeker, &mut link).await {
+                return;
+            }
+            let lost = link.address;
+            drop(link);
+            let ticket = lock(&self.state).connection.ticket().clone();
+            // Later than the servers' own deadline by any reckoning.
+            let patience = ticket.timeout + ticket.timeout / 2;
+            // On the heap: every session has this task, which would otherwise be as large as this for good.
+            let seeking = Box::pin(seeker.clone().seek(lost, ticket.clone()));
+            let last = match within(BootTime::now() + patience, seeking).await {
+                Some(Ok(attached)) => match self.judge(&attached) {
+                    Ok(()) => {
+                        link = self.link(attached, false);
+                        continue;
+                    }
+                    Err(last) => last,
+                },
+                Some(Err(Refusal::Expired)) => DriverEvent::Expired,
+                Some(Err(Refusal::AuthFailed(reason))) => DriverEvent::AuthFailed { reason },
+                Some(Err(Refusal::Unavailable(reason) | Refusal::Tls(reason))) => {
+                    DriverEvent::Dead { reason }
+                }
+                None => DriverEvent::Dead { reason: format!("no server has answered for {patience:?}") },
+            };
+            return lock(&self.state).end(last);
+        }
+    }
+
+    fn judge(&self, attached: &Attached) -> Result<(), DriverEvent> {
+        let before = lock(&self.state).connection.ticket().timeout;
+        judge_grant(attached.address, before, attached.grant.ticket.timeout)
+    }
+
+    /// Takes the session to a connection.
+    fn link(&self, attached: Attached, is_first: bool) -> Link {
+        let Attached { address, stream, grant, rest, .. } = attached;
+        let (reader, writer) = stream.split();
+        let mut link = Link { address, reader, writer, input: rest };
+        let mut state = lock(&self.state);
+        if !is_first {
+            state.handle(Input::Attached(grant));
+        }
+        state.direct = link.writer.direct();
+        state.handle(Input::Received(&mut link.input));
+        link
+    }
+
+    fn look(&self) -> Result<View, Stop> {
+        let mut state = lock(&self.state);
+        if state.over {
+            return Err(Stop::Over);
+        }
+        let deadline = state.connection.deadline().ok_or(Stop::Lost)?;
+        Ok(View {
+            outgoing: !state.connection.outgoing().is_empty(),
+            deadline: BootTime::from_duration(deadline),
+            suspects: state.connection.suspects(now()),
+            servers_changed: std::mem::take(&mut state.servers_changed),
+        })
+    }
+
+    /// Serves one connection after another until one is lost with no other at hand.
+    async fn serve(&self, seeker: &Seeker, link: &mut Link) -> Stop {
+        let mut alarm = Alarm::default();
+        let mut search = Search::new();
+        loop {
+            let view = match self.look() {
+                Ok(view) => view,
+                Err(stop) => return stop,
+            };
+            let ticket = || lock(&self.state).connection.ticket().clone();
+            let deadline = view.deadline.min(search.update(&view, seeker, link.address, ticket));
+            tokio::select! {
+                biased;
+                read = link.reader.read(&mut link.input) => match read {
+                    Ok(0) => self.handle(Input::Lost("the server closed the connection".to_owned())),
+                    Ok(_) => {
+                        self.handle(Input::Received(&mut link.input));
+                        if link.input.is_empty() {
+                            // Idle sessions hold no memory for it.
+                            link.input = BytesMut::new();
+                        }
+                    }
+                    Err(error) => self.handle(Input::Lost(error.to_string())),
+                },
+                written = link.writer.write(self), if view.outgoing || link.writer.is_behind() => {
+                    if let Err(error) = written {
+                        self.handle(Input::Lost(error.to_string()));
+                    }
+                }
+                // Whoever else is about to send goes into the same write.
+                () = self.wake.notified() => tokio::task::yield_now().await,
+                found = search.found() => {
+                    let found = match found {
+                        Ok(Some(attached)) => self.judge(&attached).map(|()| Some(attached)),
+                        Err(Refusal::Expired) => Err(DriverEvent::Expired),
+                        Ok(None) | Err(_) => Ok(None),
+                    };
+                    match found {
+                        Ok(None) => {}
+                        Ok(Some(attached)) => {
+                            debug!(from = %link.address, to = %attached.address, "the session moves to a server that answers");
+                            *link = self.link(attached, false);
+                        }
+                        Err(last) => lock(&self.state).end(last),
+                    }
+                }
+                () = alarm.wait(deadline) => self.handle(Input::Tick),
+            }
+        }
+    }
+}
+
+/// One connection.
+struct Link {
+    address: SocketAddr,
+    reader: ReadEnd,
+    writer: WriteEnd,
+    /// The beginning of a frame.
+    input: BytesMut,
+}
+
+/// A timer that is set anew only when it would ring too late: deadlines mostly move away.
+#[derive(Default)]
+struct Alarm(Option<(BootTime, Pin<Box<dyn Future<Output = ()> + Send>>)>);
+
+impl Alarm {
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn wait(&mut self, deadline: BootTime) {
+        loop {
+            if self.0.as_ref().is_none_or(|(at, _)| deadline < *at) {
+                self.0 = Some((deadline, Box::pin(sleep_until(deadline))));
+            }
+            if let Some((_, sleep)) = &mut self.0 {
+                sleep.as_mut().await;
+            }
+            self.0 = None;
+            if BootTime::now() >= deadline {
+                return;
+            }
+        }
+    }
+}
+
+/// The way to a better server, beside the connection that goes on.
+struct Search {
+    under_way: Option<(Why, BoxFuture<'static, Result<Option<Attached>, Refusal>>)>,
+    /// Not before this, after a search: when all servers are slow, another one is of no use.
+    not_before: BootTime,
+    pause: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Suspicion,
+    /// The servers to choose from have changed.
+    Change,
+}
+
+impl Search {
+    fn new() -> Self {
+        Self { under_way: None, not_before: BootTime::from_duration(Duration::ZERO), pause: Duration::ZERO }
+    }
+
+    /// Begins or calls off a search. Answers when to look again.
+    fn update(
+        &mut self,
+        view: &View,
+        seeker: &Seeker,
+        present: SocketAddr,
+        ticket: impl Fn() -> Ticket,
+    ) -> BootTime {
+        let now = BootTime::now();
+        if view.servers_changed {
+            self.under_way = Some((Why::Change, Box::pin(seeker.clone().leave(present, ticket()))));
+        }
+        match &self.under_way {
+            // It has answered after all.
+            Some((Why::Suspicion, _)) if !view.suspects => self.under_way = None,
+            None if view.suspects && now >= self.not_before => {
+                let ticket = ticket();
+                let timeout = ticket.timeout;
+                // Each search in a row waits longer for the next; a quiet while makes the next one early again.
+                let rested = now.duration_since(self.not_before) > timeout * 2;
+                self.pause = if rested { timeout / 10 } else { (self.pause * 2).min(timeout) };
+                self.not_before = now + self.pause.mul_f64(0.5 + fastrand::f64());
+                let search = seeker.clone().beside(present, ticket);
+                self.under_way = Some((Why::Suspicion, Box::pin(search)));
+            }
+            None if view.suspects => return self.not_before,
+            _ => {}
+        }
+        BootTime::from_duration(Duration::MAX)
+    }
+
+    /// What a search has come to; never where none is under way.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn found(&mut self) -> Result<Option<Attached>, Refusal> {
+        match &mut self.under_way {
+            Some((_, search)) => {
+                let found = search.await;
+                self.under_way = None;
+                found
+            }
+            None => std::future::pending().await,
+        }
+    }
+}

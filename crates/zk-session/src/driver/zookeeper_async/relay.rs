@@ -1,0 +1,266 @@
+//! The client at work: requests in the order in which they were asked for, a bounded number at a time, each followed from
+//! the client to the session's connection and back.
+
+use std::collections::VecDeque;
+use std::future::{Future as _, pending, poll_fn};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::unconstrained;
+use tokio::time::{MissedTickBehavior, interval};
+use zk_proto::{ErrorCode, OpCode, Reply, ReplyHeader, Request, RequestHeader, cut_frame, xid};
+use zookeeper_async::ZooKeeper;
+
+use super::call::Call;
+use super::gate::Local;
+use super::wire::Wire;
+use crate::driver::{Along, Answer, Driver as _, DriverError, DriverResult};
+use crate::incarnation::lock;
+
+/// Requests that the client has at one time. Its run loop sends to its own channel of 64 places, and stops for ever when
+/// it finds that full.
+const AT_ONE_TIME: usize = 48;
+
+/// Between looks at a client that has requests.
+const LOOK: Duration = Duration::from_millis(250);
+/// Looks in a row at which the client sat on a request, until it is given up. Looks are counted, not time: a process that
+/// was frozen has not been looked at.
+const PATIENCE: u32 = 20;
+
+/// A request that waits for its turn.
+pub(super) struct Job {
+    pub(super) work: Work,
+    pub(super) along: Along,
+    pub(super) answer: oneshot::Sender<DriverResult<Reply>>,
+}
+
+/// Which way a request goes.
+pub(super) enum Work {
+    /// Through the client.
+    Call(Call),
+    /// Beside it: its kind and its encoding.
+    Beside(OpCode, Bytes),
+}
+
+impl Work {
+    pub(super) fn beside(request: &Request<'_>) -> Self {
+        let mut frame = BytesMut::new();
+        request.encode(0, &mut frame);
+        Self::Beside(request.op(), frame.freeze().slice(4 + RequestHeader::LEN..))
+    }
+}
+
+/// What is to come from the client, or to be sent after that has come.
+enum Slot {
+    Expected { op: OpCode, path: String, along: Along, failure: Failure },
+    Beside { op: OpCode, body: Bytes, along: Along, answer: oneshot::Sender<DriverResult<Reply>> },
+}
+
+/// What the client is owed, in its order.
+enum Owed {
+    Reply { xid: i32, answer: Answer, failure: Failure },
+    Pong,
+}
+
+/// Why a request failed, which the client can't tell.
+type Failure = Arc<Mutex<Option<DriverError>>>;
+
+pub(super) struct Relay {
+    client: Arc<ZooKeeper>,
+    wire: Arc<Wire>,
+    failed: mpsc::UnboundedSender<String>,
+    slots: VecDeque<Slot>,
+    owed: VecDeque<Owed>,
+    to_client: BytesMut,
+}
+
+impl Relay {
+    pub(super) fn new(
+        client: Arc<ZooKeeper>,
+        wire: Arc<Wire>,
+        failed: mpsc::UnboundedSender<String>,
+    ) -> Self {
+        let (slots, owed, to_client) = (VecDeque::new(), VecDeque::new(), BytesMut::new());
+        Self { client, wire, failed, slots, owed, to_client }
+    }
+
+    /// Serves the client for as long as there may be requests. Answers why it had to end before.
+    pub(super) async fn run(
+        mut self,
+        local: Local,
+        mut jobs: mpsc::UnboundedReceiver<Job>,
+        mut failures: mpsc::UnboundedReceiver<String>,
+    ) -> Option<String> {
+        let Local { mut stream, mut input } = local;
+        let (mut from_client, mut to_client) = stream.split();
+        let mut calls = FuturesUnordered::new();
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut stuck = 0;
+        loop {
+            tokio::select! {
+                biased;
+                Some(reason) = failures.recv() => return Some(reason),
+                Some(()) = calls.next(), if !calls.is_empty() => stuck = 0,
+                answer = next_answer(&mut self.owed) => self.pay(answer),
+                read = from_client.read_buf(&mut input) => {
+                    stuck = 0;
+                    match read {
+                        Ok(0) => return Some("it dropped its connection".to_owned()),
+                        Ok(_) => {}
+                        Err(error) => return Some(error.to_string()),
+                    }
+                    loop {
+                        match cut_frame(&mut input, usize::MAX).map(|frame| frame.map(|frame| self.hear(&frame))) {
+                            Ok(None) => break,
+                            Ok(Some(Ok(()))) => {}
+                            Ok(Some(Err(reason))) => return Some(reason),
+                            Err(malformed) => return Some(malformed.to_string()),
+                        }
+                    }
+                }
+                written = to_client.write_buf(&mut self.to_client), if !self.to_client.is_empty() => {
+                    if let Err(error) = written {
+                        return Some(error.to_string());
+                    }
+                }
+                job = jobs.recv(), if calls.len() < AT_ONE_TIME => match job {
+                    Some(job) => {
+                        if let Some(call) = self.begin(job).await {
+                            calls.push(call);
+                        }
+                    }
+                    None => return None,
+                },
+                _ = looks.tick(), if !calls.is_empty() => {
+                    // Requests that are neither on their way nor owed are stuck in the client.
+                    stuck = if self.owed.is_empty() { stuck + 1 } else { 0 };
+                    if stuck >= PATIENCE {
+                        return Some(format!("it sat on requests for {:?}", LOOK * PATIENCE));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands a request to the client; answers what remains to be done.
+    async fn begin(&mut self, job: Job) -> Option<BoxFuture<'static, ()>> {
+        let Job { work, along, answer } = job;
+        // Its caller is gone, so it never leaves.
+        if answer.is_closed() {
+            return None;
+        }
+        let call = match work {
+            Work::Call(call) => call,
+            Work::Beside(op, body) => {
+                self.slots.push_back(Slot::Beside { op, body, along, answer });
+                self.send_what_goes_beside();
+                return None;
+            }
+        };
+        let failure = Failure::default();
+        let (op, path) = (call.op(), call.path().to_owned());
+        self.slots.push_back(Slot::Expected { op, path, along, failure: Arc::clone(&failure) });
+        let (client, failed) = (Arc::clone(&self.client), self.failed.clone());
+        // Unconstrained: tokio's budget would otherwise make a channel with room say that it has none.
+        let mut request = Box::pin(unconstrained(async move {
+            let performed = AssertUnwindSafe(call.perform(&client)).catch_unwind().await;
+            let result = match (lock(&failure).take(), performed) {
+                (Some(failure), _) => Err(failure),
+                (None, Ok(Ok(reply))) => Ok(reply),
+                (None, Ok(Err(error))) => Err(DriverError::Ambiguous(format!("no usable answer: {error}"))),
+                (None, Err(_)) => {
+                    let reason = "it panicked over a reply".to_owned();
+                    let _ = failed.send(reason.clone());
+                    Err(DriverError::Ambiguous(reason))
+                }
+            };
+            // The caller may be gone by now.
+            let _ = answer.send(result);
+        }));
+        // The first poll puts the request into the client's channel, which has room: so requests leave in this order.
+        let first = poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;
+        first.is_pending().then_some(request as BoxFuture<'static, ()>)
+    }
+
+    /// Takes a frame of the client.
+    fn hear(&mut self, frame: &Bytes) -> Result<(), String> {
+        let header = RequestHeader::decode(frame).map_err(|malformed| malformed.to_string())?;
+        if header.op == OpCode::PING {
+            self.owed.push_back(Owed::Pong);
+            return Ok(());
+        }
+        let body = &frame[RequestHeader::LEN..];
+        let request = Request::decode(header.op, body).map_err(|malformed| malformed.to_string())?;
+        let (along, failure) = match self.slots.pop_front() {
+            Some(Slot::Expected { op, path, along, failure })
+                if op == header.op && request.path() == Some(&path) =>
+            {
+                (along, failure)
+            }
+            _ => return Err(format!("it sent a request that it was not asked for: {:?}", header.op)),
+        };
+        let watch = along.watch.is_some();
+        let request = match request {
+            Request::GetData { path, .. } => Request::GetData { path, watch },
+            Request::Exists { path, .. } => Request::Exists { path, watch },
+            other => other,
+        };
+        let answer = self.wire.send(&request, along);
+        self.owed.push_back(Owed::Reply { xid: header.xid, answer, failure });
+        self.send_what_goes_beside();
+        Ok(())
+    }
+
+    /// Its turn has come where nothing of the client is to go before it.
+    fn send_what_goes_beside(&mut self) {
+        while let Some(Slot::Beside { .. }) = self.slots.front() {
+            if let Some(Slot::Beside { op, body, along, answer }) = self.slots.pop_front()
+                && let Ok(request) = Request::decode(op, &body)
+            {
+                self.wire.hand_over(&request, along, answer);
+            }
+        }
+    }
+
+    fn pay(&mut self, answer: Option<DriverResult<Reply>>) {
+        let header = |xid, error| ReplyHeader { xid, zxid: 0, error };
+        match (self.owed.pop_front(), answer) {
+            (Some(Owed::Reply { xid, .. }), Some(Ok(reply))) => {
+                reply.encode(header(xid, ErrorCode::OK), &mut self.to_client);
+            }
+            (Some(Owed::Reply { xid, failure, .. }), answer) => {
+                let error = match answer {
+                    Some(Err(error)) => error,
+                    _ => DriverError::Ambiguous("the session was given up meanwhile".to_owned()),
+                };
+                let code = match &error {
+                    DriverError::Refused(code) => *code,
+                    _ => ErrorCode::CONNECTION_LOSS,
+                };
+                *lock(&failure) = Some(error);
+                Reply::Empty.encode(header(xid, code), &mut self.to_client);
+            }
+            (Some(Owed::Pong), _) => {
+                Reply::Empty.encode(header(xid::PING, ErrorCode::OK), &mut self.to_client);
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+/// The answer to what has been owed longest; `None` where that is a pong, or the driver has ended.
+async fn next_answer(owed: &mut VecDeque<Owed>) -> Option<DriverResult<Reply>> {
+    match owed.front_mut() {
+        None => pending().await,
+        Some(Owed::Pong) => None,
+        Some(Owed::Reply { answer, .. }) => answer.await.ok(),
+    }
+}
