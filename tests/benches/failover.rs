@@ -1,7 +1,7 @@
 //! How long a change of leadership takes, from its cause to the next job's first act, on this machine:
 //!
 //! ```text
-//! cargo xtask bench failover [-- [--runs N] [--driver zookeeper-client|zookeeper-async]]
+//! cargo xtask bench failover [-- [--runs N] [--driver native|zookeeper-async]]
 //! ```
 //!
 //! Where it may make network namespaces, it also cuts leaders' hosts off and measures how long fast failover
@@ -45,7 +45,7 @@ async fn main() -> ExitCode {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<(usize, Driver), String> {
-    let (mut runs, mut driver) = (DEFAULT_RUNS, Driver::ZookeeperClient);
+    let (mut runs, mut driver) = (DEFAULT_RUNS, Driver::Native);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
@@ -60,7 +60,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<(usize, Driver), Stri
             }
             "--driver" => {
                 let name = value()?;
-                let known = [Driver::ZookeeperClient, Driver::ZookeeperAsync];
+                let known = [Driver::Native, Driver::ZookeeperAsync];
                 let found = known.into_iter().find(|driver| driver.to_string() == name);
                 driver = found.ok_or_else(|| format!("--driver {name}: {} or {}", known[0], known[1]))?;
             }

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// The default.
-    ZookeeperClient,
+    Native,
     /// The other one.
     ZookeeperAsync,
 }
@@ -14,21 +14,21 @@ pub enum Driver {
 impl fmt::Display for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::ZookeeperClient => "zookeeper-client",
+            Self::Native => "native",
             Self::ZookeeperAsync => "zookeeper-async",
         })
     }
 }
 
-/// Makes two tests of each `async fn name(driver: Driver)`: `zookeeper_client::name` and
+/// Makes two tests of each `async fn name(driver: Driver)`: `native::name` and
 /// `zookeeper_async::name`.
 #[macro_export]
 macro_rules! with_both_drivers {
     ($($name:ident),+ $(,)?) => {
-        mod zookeeper_client {
+        mod native {
             $(#[tokio::test]
             async fn $name() {
-                super::$name($crate::Driver::ZookeeperClient).await;
+                super::$name($crate::Driver::Native).await;
             })+
         }
         mod zookeeper_async {

@@ -7,7 +7,7 @@
 //! # async fn example() {
 //! use e2e::{Cluster, Driver, SOON};
 //!
-//! let mut cluster = Cluster::start(Driver::ZookeeperClient).await;
+//! let mut cluster = Cluster::start(Driver::Native).await;
 //! let first = cluster.leader_is("anybody", SOON, |_| true).await;
 //! cluster.worker(&first.member).kill();
 //! let second = cluster.leader_is("the next one", SOON, |leader| leader.token > first.token).await;

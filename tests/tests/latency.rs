@@ -29,7 +29,7 @@ fn by_latency(margin: &str) -> toml::Value {
 }
 
 fn setup() -> Setup {
-    Setup::new(Driver::ZookeeperClient)
+    Setup::new(Driver::Native)
         .workers(&WORKERS)
         .on_delayed_hosts()
         .not_started()
@@ -146,7 +146,7 @@ async fn zookeeper_and_targets_are_measured_where_a_policy_goes_by_them() {
          rules = [{ when = 'failure', pipeline = [{ stage = 'latency', by = 'zookeeper' }] }]",
     )
     .unwrap();
-    let setup = Setup::new(Driver::ZookeeperClient)
+    let setup = Setup::new(Driver::Native)
         .workers(&[("east-1", "east")])
         .set("policy.pipeline", policy["pipeline"].clone())
         .set("policy.rules", policy["rules"].clone())

@@ -15,7 +15,7 @@ fn setup(files: &tempfile::TempDir) -> Setup {
     .unwrap();
     // As each member finds it; nothing there is a failure.
     let command = vec!["sh".to_owned(), "-c".to_owned(), format!("cat {files}/$DR_MEMBER")];
-    Setup::new(Driver::ZookeeperClient)
+    Setup::new(Driver::Native)
         .workers(&WORKERS)
         .set("policy.pipeline", limit["pipeline"].clone())
         .set("job.orders.measure.command", command)

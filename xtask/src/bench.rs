@@ -4,14 +4,15 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use crate::cargo::{self, cargo};
+use crate::cargo::{self, Target, cargo};
 use crate::packages;
 
 pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<ExitCode> {
-    let benches: Vec<_> = cargo::targets()?.into_iter().filter(|target| target.kind == "bench").collect();
-    let chosen: Vec<_> = benches.iter().filter(|bench| name.is_none_or(|name| bench.name == name)).collect();
+    let targets = cargo::targets()?;
+    let benches: Vec<_> = targets.iter().filter_map(|target| Some((benchmark(target)?, target))).collect();
+    let chosen: Vec<_> = benches.iter().filter(|(its, _)| name.is_none_or(|name| *its == name)).collect();
     if chosen.is_empty() {
-        let mut known: Vec<&str> = benches.iter().map(|bench| bench.name.as_str()).collect();
+        let mut known: Vec<&str> = benches.iter().map(|(name, _)| *name).collect();
         known.sort_unstable();
         match (name, known.is_empty()) {
             (_, true) => bail!("there is no benchmark in this workspace"),
@@ -20,7 +21,7 @@ pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<E
         }
     }
     packages::ensure_zookeeper().await?;
-    for bench in chosen {
+    for (name, bench) in chosen {
         // Some of them start the programs that they measure.
         if bench.package == "e2e" {
             let mut build =
@@ -29,12 +30,24 @@ pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<E
                 bail!("the programs to be measured could not be built");
             }
         }
-        let mut command = cargo(["bench", "--package", &bench.package, "--bench", &bench.name]);
+        let mut command = match bench.kind.as_str() {
+            "bin" => cargo(["run", "--release", "--package", &bench.package, "--bin", &bench.name]),
+            _ => cargo(["bench", "--package", &bench.package, "--bench", &bench.name]),
+        };
         command.arg("--").args(args);
         let status = cargo::run(&mut command).await?;
         if !status.success() {
-            bail!("benchmark {}: {status}", bench.name);
+            bail!("benchmark {name}: {status}");
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The name of the benchmark that it is, if it is one: cargo's own kind, or a program called after it.
+fn benchmark(target: &Target) -> Option<&str> {
+    match target.kind.as_str() {
+        "bench" => Some(&target.name),
+        "bin" => target.name.strip_suffix("-bench"),
+        _ => None,
+    }
 }

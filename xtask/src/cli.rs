@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{bench, demo, ensemble, model, test};
+use crate::{bench, build_figures, demo, ensemble, model, test};
 
 /// The chores of this workspace.
 #[derive(Debug, Parser)]
@@ -36,6 +36,8 @@ pub(crate) enum Chore {
     Ensemble(EnsembleChore),
     /// Run a benchmark, or all of them.
     Bench(BenchArgs),
+    /// Print what it takes to build zk-session: how many crates it is made of.
+    BuildFigures(BuildFiguresArgs),
     /// Check the election engine in every order of events, with a bounded number of
     /// faults, and print how many states that took.
     ///
@@ -70,6 +72,14 @@ pub(crate) struct BenchArgs {
     /// Handed to the benchmark.
     #[arg(last = true)]
     pub(crate) args: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildFiguresArgs {
+    /// Build it in release, from nothing in an empty directory, and print the seconds that
+    /// takes, too.
+    #[arg(long)]
+    pub(crate) build: bool,
 }
 
 #[derive(Debug, Args)]
@@ -142,6 +152,7 @@ impl Chore {
             Self::Ensemble(EnsembleChore::Down(down)) => ensemble::down(&down),
             Self::Ensemble(EnsembleChore::Status(at)) => ensemble::status(&at).await,
             Self::Bench(args) => bench::run(args.name.as_deref(), &args.args).await,
+            Self::BuildFigures(args) => build_figures::run(args.build).await,
             Self::Model(args) => model::run(&args).await,
         }
     }

@@ -1,7 +1,8 @@
-//! The chores of this workspace: `cargo xtask test | demo | ensemble | bench | model`.
+//! The chores of this workspace: `cargo xtask test | demo | ensemble | bench | build-figures | model`.
 #![forbid(unsafe_code)]
 
 mod bench;
+mod build_figures;
 mod cargo;
 mod cli;
 mod demo;

@@ -38,7 +38,6 @@ pub fn init(levels: Option<Targets>, usual: Usual) {
     let levels = levels.unwrap_or_else(|| match usual {
         Usual::Daemon => Targets::new()
             .with_default(Level::INFO)
-            .with_target("zookeeper_client", Level::WARN)
             .with_target("zookeeper", Level::WARN),
         Usual::Command => Targets::new().with_default(LevelFilter::ERROR),
     });

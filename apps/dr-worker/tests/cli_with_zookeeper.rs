@@ -321,7 +321,7 @@ fn a_session_timeout_that_the_server_cuts_is_checked_again() {
 #[test]
 fn the_sessions_password_is_never_logged() {
     let stage = Stage::new("/quiet");
-    for driver in ["zookeeper-client", "zookeeper-async"] {
+    for driver in ["native", "zookeeper-async"] {
         let mut command = stage.command(&[&format!("zookeeper.driver={driver}")]);
         let outcome = Outcome::of(command.args(["--log", "trace", "list"]));
         outcome.assert(1, &["no election"]);

@@ -173,7 +173,7 @@ fn a_worker_that_has_not_connected_answers_and_can_be_ended() {
 #[test]
 fn both_drivers_give_up_in_time() {
     let given = Given::new(GOOD);
-    for driver in ["zookeeper-client", "zookeeper-async"] {
+    for driver in ["native", "zookeeper-async"] {
         let outcome = given.run(&[&format!("zookeeper.driver={driver}")], &["list"]);
         outcome.assert(69, &["127.0.0.1:1"]);
         assert!(outcome.took.as_secs() < 20, "{driver} took {:?}", outcome.took);

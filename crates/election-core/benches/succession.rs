@@ -1,7 +1,7 @@
 //! What the line of succession saves when leader and elector are lost together:
 //!
 //! ```text
-//! cargo xtask bench succession [-- [--runs N] [--driver zookeeper-client|zookeeper-async]]
+//! cargo xtask bench succession [-- [--runs N] [--driver native|zookeeper-async]]
 //! ```
 //!
 //! Four members; the first one leads and is the elector as well. In one half of the runs it
@@ -57,7 +57,7 @@ async fn main() -> ExitCode {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<(usize, DriverKind), String> {
-    let (mut runs, mut driver) = (20, DriverKind::ZookeeperClient);
+    let (mut runs, mut driver) = (20, DriverKind::Native);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {

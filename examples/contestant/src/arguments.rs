@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MS")]
     pub(crate) tick: Option<u64>,
     /// The ZooKeeper client underneath.
-    #[arg(long, value_enum, default_value_t = Driver::ZookeeperClient)]
+    #[arg(long, value_enum, default_value_t = Driver::Native)]
     pub(crate) driver: Driver,
 }
 
@@ -75,8 +75,8 @@ pub(crate) enum Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Driver {
-    /// zookeeper-client
-    ZookeeperClient,
+    /// zk-session's own
+    Native,
     /// zookeeper-async
     ZookeeperAsync,
 }
@@ -92,7 +92,7 @@ impl Arguments {
 
     pub(crate) fn driver(&self) -> DriverKind {
         match self.driver {
-            Driver::ZookeeperClient => DriverKind::ZookeeperClient,
+            Driver::Native => DriverKind::Native,
             Driver::ZookeeperAsync => DriverKind::ZookeeperAsync,
         }
     }

@@ -55,16 +55,8 @@ pub(super) async fn delete_while(
 ) -> Result<(), OpError> {
     let group = [MultiOp::check(unchanged, unchanged_version), MultiOp::delete(path, version)];
     match session.multi(group).await {
-        Err(OpError::Unsupported { .. }) => {}
-        Err(OpError::NoNode { path }) if path == unchanged => return Err(OpError::BadVersion { path }),
-        done => return done.map(drop),
-    }
-    // A driver without groups: a late deletion can then disturb the next leader, which
-    // stops in time and is followed; both are where old tokens are refused.
-    session.barrier().await?;
-    match session.get(unchanged).await? {
-        Some(node) if node.stat.version == unchanged_version => session.delete(path, Some(version)).await,
-        _ => Err(OpError::BadVersion { path: unchanged.to_owned() }),
+        Err(OpError::NoNode { path }) if path == unchanged => Err(OpError::BadVersion { path }),
+        done => done.map(drop),
     }
 }
 

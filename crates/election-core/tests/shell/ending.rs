@@ -228,8 +228,8 @@ macro_rules! ends {
             use super::*;
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn zookeeper_client() {
-                $check(&World::start(DriverKind::ZookeeperClient).await).await;
+            async fn native() {
+                $check(&World::start(DriverKind::Native).await).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -116,8 +116,8 @@ async fn an_unseen_leader(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_host_is_replaced_before_its_session_ends_with_zookeeper_client() {
-    a_lost_host(&World::start_fast(DriverKind::ZookeeperClient).await).await;
+async fn a_lost_host_is_replaced_before_its_session_ends_with_native() {
+    a_lost_host(&World::start_fast(DriverKind::Native).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -126,8 +126,8 @@ async fn a_lost_host_is_replaced_before_its_session_ends_with_zookeeper_async() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unseen_leader_makes_room_with_zookeeper_client() {
-    an_unseen_leader(&World::start_fast(DriverKind::ZookeeperClient).await).await;
+async fn an_unseen_leader_makes_room_with_native() {
+    an_unseen_leader(&World::start_fast(DriverKind::Native).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

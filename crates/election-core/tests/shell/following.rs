@@ -236,8 +236,8 @@ async fn dead_servers(driver: DriverKind) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_is_told_of_each_leader_with_zookeeper_client() {
-    each_leader_is_told(&World::start(DriverKind::ZookeeperClient).await).await;
+async fn a_follower_is_told_of_each_leader_with_native() {
+    each_leader_is_told(&World::start(DriverKind::Native).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -246,8 +246,8 @@ async fn a_follower_is_told_of_each_leader_with_zookeeper_async() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_is_told_of_all_slots_with_zookeeper_client() {
-    all_slots_are_told(&World::with_slots(DriverKind::ZookeeperClient, 2).await).await;
+async fn a_follower_is_told_of_all_slots_with_native() {
+    all_slots_are_told(&World::with_slots(DriverKind::Native, 2).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -256,8 +256,8 @@ async fn a_follower_is_told_of_all_slots_with_zookeeper_async() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_survives_its_session_with_zookeeper_client() {
-    a_lost_session(&World::start(DriverKind::ZookeeperClient).await).await;
+async fn a_follower_survives_its_session_with_native() {
+    a_lost_session(&World::start(DriverKind::Native).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -266,8 +266,8 @@ async fn a_follower_survives_its_session_with_zookeeper_async() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_works_over_dead_servers_with_zookeeper_client() {
-    dead_servers(DriverKind::ZookeeperClient).await;
+async fn a_follower_works_over_dead_servers_with_native() {
+    dead_servers(DriverKind::Native).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -281,8 +281,8 @@ async fn queue(driver: DriverKind) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_is_told_of_the_first_in_a_queue_with_zookeeper_client() {
-    queue(DriverKind::ZookeeperClient).await;
+async fn a_follower_is_told_of_the_first_in_a_queue_with_native() {
+    queue(DriverKind::Native).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,8 +12,8 @@ const MORE: usize = 20;
 const LEISURE: Duration = Duration::from_millis(125);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_looks_on_reads_little_over_zookeeper_client() {
-    who_looks_on_reads_little(DriverKind::ZookeeperClient).await;
+async fn who_looks_on_reads_little_over_native() {
+    who_looks_on_reads_little(DriverKind::Native).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

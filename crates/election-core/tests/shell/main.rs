@@ -38,8 +38,8 @@ macro_rules! over_both_drivers {
             async fn check($world: &World) $body
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn zookeeper_client() {
-                check(&World::start(DriverKind::ZookeeperClient).await).await;
+            async fn native() {
+                check(&World::start(DriverKind::Native).await).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -310,7 +310,7 @@ over_both_drivers! {
 /// The paths of two elections don't touch each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_elections_share_a_session() {
-    let world = World::start(DriverKind::ZookeeperClient).await;
+    let world = World::start(DriverKind::Native).await;
     let session = world.session(None).await;
     let one = world.join_over(session.clone(), "east-1", "east", Fate::Lead, world.paths().clone());
     let other_paths = Paths::new(&format!("{}x", world.root()), "other").unwrap();

@@ -22,9 +22,9 @@ macro_rules! over_both_recipes {
             async fn check($world: &World) $body
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn queue_zookeeper_client() {
+            async fn queue_native() {
                 let recipe = Recipe::Queue(QueueFormat::Native);
-                check(&World::with_recipe(DriverKind::ZookeeperClient, recipe).await).await;
+                check(&World::with_recipe(DriverKind::Native, recipe).await).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,8 +34,8 @@ macro_rules! over_both_recipes {
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn single_zookeeper_client() {
-                check(&World::with_recipe(DriverKind::ZookeeperClient, Recipe::Single).await).await;
+            async fn single_native() {
+                check(&World::with_recipe(DriverKind::Native, Recipe::Single).await).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

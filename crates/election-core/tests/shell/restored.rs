@@ -197,8 +197,8 @@ async fn a_restored_ensemble(driver: DriverKind) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_go_on_after_an_ensemble_was_restored_with_zookeeper_client() {
-    a_restored_ensemble(DriverKind::ZookeeperClient).await;
+async fn tokens_go_on_after_an_ensemble_was_restored_with_native() {
+    a_restored_ensemble(DriverKind::Native).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -133,17 +133,17 @@ async fn one_leader_of_several_is_replaced(driver: DriverKind) {
     world.no_overlap();
 }
 
-mod zookeeper_client {
+mod native {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_lost_leaders_slot_is_filled_and_the_others_are_not_disturbed() {
-        a_lost_leaders_slot_is_filled(DriverKind::ZookeeperClient).await;
+        a_lost_leaders_slot_is_filled(DriverKind::Native).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn one_leader_of_several_is_replaced_and_the_others_lead_on() {
-        one_leader_of_several_is_replaced(DriverKind::ZookeeperClient).await;
+        one_leader_of_several_is_replaced(DriverKind::Native).await;
     }
 }
 

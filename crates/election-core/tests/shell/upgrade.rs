@@ -54,8 +54,8 @@ async fn upgrade(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fleet_is_upgraded_one_by_one_with_zookeeper_client() {
-    upgrade(&World::start(DriverKind::ZookeeperClient).await).await;
+async fn a_fleet_is_upgraded_one_by_one_with_native() {
+    upgrade(&World::start(DriverKind::Native).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -60,14 +60,26 @@ def bear(client, load, seconds):
     return "%f %f %f" % (len(times) / took, at(0.5), at(0.99))
 
 
+def connect_medians(address, number):
+    made, read = [], []
+    for _ in range(number):
+        begun = time.perf_counter()
+        client = connect(address)
+        made.append(time.perf_counter() - begun)
+        client.get(PATH)
+        read.append(time.perf_counter() - begun)
+    return "%f %f" % tuple(sorted(times)[number // 2] * 1e3 for times in (made, read))
+
+
 def main():
     # The benchmark ends its children; the interrupt is for it alone.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     address = sys.argv[1]
+    threads = len(os.listdir("/proc/self/task"))
     client = connect(address)
     client.create(PATH, DATA, ephemeral=True)
     kept = []
-    print("ok ", flush=True)
+    print("ok %d" % threads, flush=True)
     for order in sys.stdin:
         word, number = order.split()
         try:
@@ -76,6 +88,8 @@ def main():
                     kept.append(connect(address))
                     kept[-1].get(PATH)
                 said = ""
+            elif word == "connect":
+                said = connect_medians(address, int(number))
             else:
                 said = bear(client, word, int(number) / 1000)
             print("ok " + said, flush=True)

@@ -7,10 +7,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use zk_testkit::{Ensemble, Mode};
 
 use crate::client::Kind;
+use crate::idle;
 use crate::load::{Load, Sample};
-use crate::memory;
 use crate::options::Options;
 use crate::process::{self, Process};
+use crate::relay;
 use crate::report::Report;
 use crate::setting::TICK;
 
@@ -71,14 +72,14 @@ async fn measure(options: &Options) -> Result<Report, String> {
     }
     for &kind in &kinds {
         eprintln!("{} sessions of {kind}", options.sessions);
-        report.add_memory(kind, memory::per_session(kind, &address, options.sessions).await?);
+        let idle = idle::measure(kind, &address, options.sessions).await?;
+        report.add_alone(kind, idle, relay::round_trips(kind, options.rounds.min(5)).await?);
     }
     ensemble.end();
     Ok(report)
 }
 
-/// Every load by every client. A session is measured right beside the client that carries it, first one of them, then the
-/// other.
+/// Every load by every client. A session is measured beside the client that carries it, first one of them, then the other.
 async fn round(
     clients: &mut [Process],
     slice: Duration,
@@ -87,6 +88,8 @@ async fn round(
 ) -> Result<(), String> {
     for load in Load::ALL {
         let mut order: Vec<usize> = (0..clients.len()).collect();
+        // Whoever comes first bears what the load before has left to do.
+        order.rotate_left(number / 2 % clients.len().max(1));
         if number % 2 == 1 {
             order.reverse();
         }

@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Process {
     kind: Kind,
     child: Child,
+    /// Of its runtime, before it was connected.
+    own_threads: usize,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
@@ -27,11 +29,11 @@ impl Process {
     pub(crate) async fn start(kind: Kind, address: &str) -> Result<Self, String> {
         let mut command = match kind {
             Kind::Kazoo => {
-                let mut command = Command::new("python3");
+                let mut command = Command::new(find_kazoo()?);
                 command.arg(script()).arg(address);
                 command
             }
-            Kind::Raw(_) | Kind::Session(_) => {
+            _ => {
                 let own = std::env::current_exe().map_err(|error| error.to_string())?;
                 let mut command = Command::new(own);
                 command.arg("--child").arg(kind.to_string()).arg(address);
@@ -43,8 +45,10 @@ impl Process {
         let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(format!("{kind} was started without pipes"));
         };
-        let mut process = Self { kind, child, orders, answers: BufReader::new(answers).lines() };
-        process.answer(Duration::ZERO).await?;
+        let answers = BufReader::new(answers).lines();
+        let mut process = Self { kind, child, own_threads: 0, orders, answers };
+        let threads = process.answer(Duration::ZERO).await?;
+        process.own_threads = threads.parse().map_err(|error| format!("{kind}: {threads:?}: {error}"))?;
         Ok(process)
     }
 
@@ -62,14 +66,31 @@ impl Process {
         self.order(&format!("sessions {number}\n"), Duration::ZERO).await.map(drop)
     }
 
+    /// Has it make so many sessions, one after the other; gives the median milliseconds until one is made, and until it has
+    /// read.
+    pub(crate) async fn connect(&mut self, number: usize) -> Result<[f64; 2], String> {
+        let said = self.order(&format!("connect {number}\n"), Duration::ZERO).await?;
+        let millis: Result<Vec<f64>, _> = said.split_whitespace().map(str::parse).collect();
+        let millis = millis.ok().and_then(|millis| millis.try_into().ok());
+        millis.ok_or_else(|| format!("{}: not two numbers: {said:?}", self.kind))
+    }
+
+    /// Those that it has beyond its runtime's at the moment.
+    pub(crate) fn threads(&self) -> Result<usize, String> {
+        threads(self.pid()?).map(|threads| threads.saturating_sub(self.own_threads))
+    }
+
     /// The bytes of memory that are its own at the moment.
     pub(crate) fn resident(&self) -> Result<f64, String> {
-        let pid = self.child.id().ok_or_else(|| format!("{} has ended", self.kind))?;
-        let path = format!("/proc/{pid}/status");
+        let path = format!("/proc/{}/status", self.pid()?);
         let status = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
         kilobytes.map(|kilobytes| kilobytes * 1024.0).ok_or_else(|| format!("{path} has no VmRSS"))
+    }
+
+    fn pid(&self) -> Result<u32, String> {
+        self.child.id().ok_or_else(|| format!("{} has ended", self.kind))
     }
 
     /// Returns when it has ended.
@@ -100,19 +121,27 @@ impl Process {
     }
 }
 
-/// Whether kazoo is there; if not, why.
-pub(crate) fn find_kazoo() -> Result<(), String> {
-    let output = std::process::Command::new("python3").args(["-c", "import kazoo"]).output();
-    match output {
-        Err(error) => Err(format!("python3 can't be started: {error}")),
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(format!("python3 says: {}", said.lines().last().unwrap_or("nothing")))
+pub(crate) fn threads(pid: u32) -> Result<usize, String> {
+    let path = format!("/proc/{pid}/task");
+    std::fs::read_dir(&path).map(Iterator::count).map_err(|error| format!("{path}: {error}"))
+}
+
+/// The Python that has kazoo; if there is none, why. A distribution's kazoo is found by its own Python alone.
+pub(crate) fn find_kazoo() -> Result<&'static str, String> {
+    let mut reasons = Vec::new();
+    for python in ["python3", "/usr/bin/python3"] {
+        match std::process::Command::new(python).args(["-c", "import kazoo"]).output() {
+            Err(error) => reasons.push(format!("{python} can't be started: {error}")),
+            Ok(output) if output.status.success() => return Ok(python),
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                reasons.push(format!("{python} says: {}", said.lines().last().unwrap_or("nothing")));
+            }
         }
     }
+    Err(reasons.join("; "))
 }
 
 fn script() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "benches", "session", "kazoo_child.py"].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "src", "kazoo_child.py"].iter().collect()
 }

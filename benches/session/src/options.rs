@@ -42,8 +42,6 @@ impl Role {
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
             match arg.as_str() {
-                // Cargo's own.
-                "--bench" => {}
                 "--rounds" => options.rounds = count(&arg, &value()?)?,
                 "--slice" => options.slice = Duration::from_millis(count(&arg, &value()?)? as u64),
                 "--sessions" => options.sessions = count(&arg, &value()?)?,
@@ -58,7 +56,7 @@ impl Role {
             }
         }
         if options.kinds.is_empty() {
-            options.kinds = Kind::ALL.to_vec();
+            options.kinds = Kind::all();
         }
         Ok(Self::Parent(options))
     }

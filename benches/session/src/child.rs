@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! <load> <milliseconds>    answered by: ok <operations per second> <median microseconds> <p99 microseconds>
-//! sessions <number>        makes so many more sessions and keeps them; answered by: ok
+//! sessions <number>        makes sessions until it has so many more, and keeps them; answered by: ok
+//! connect <number>         makes so many sessions, one after the other; answered by: ok <median milliseconds until one is
+//!                          made> <and until it has read>
 //! ```
-//! What fails is answered by `failed` and the reason. `kazoo_child.py` obeys the same orders.
+//! Before the first order it says `ok` and how many threads it had before it was connected. What fails is answered by `failed` and the reason. `kazoo_child.py` obeys the same orders.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::client::{Client, Kind};
 use crate::load::{self, Load};
+use crate::process;
 
 /// Sessions that are made at one time.
 const AT_ONE_TIME: usize = 10;
@@ -19,20 +22,21 @@ const AT_ONE_TIME: usize = 10;
 pub(crate) fn run(kind: Kind, address: &str) -> ExitCode {
     // As a program under `#[tokio::main]` has it; what is measured runs in tasks of it, as a program's work does.
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let threads = process::threads(std::process::id());
     let path: &'static str = format!("/bench-{}", std::process::id()).leak();
     let made = runtime.block_on(async {
         let client = Client::connect(kind, address).await?;
         client.prepare(path).await?;
         client.read(path).await.map(|()| client)
     });
-    let client = match made {
-        Ok(client) => client,
+    let (client, threads) = match made.and_then(|client| Ok((client, threads?))) {
+        Ok(made) => made,
         Err(error) => {
             answer(Err(error));
             return ExitCode::FAILURE;
         }
     };
-    answer(Ok(String::new()));
+    answer(Ok(threads.to_string()));
     let mut kept = Vec::new();
     for order in std::io::stdin().lock().lines().map_while(Result::ok) {
         answer(runtime.block_on(obey(&order, kind, address, &client, path, &mut kept)));
@@ -51,8 +55,8 @@ async fn obey(
     let (word, number) = order.split_once(' ').ok_or("an order is a word and a number")?;
     let number: u64 = number.parse().map_err(|error| format!("{number}: {error}"))?;
     if word == "sessions" {
-        while (kept.len() as u64) < number {
-            let making = (0..AT_ONE_TIME).map(|_| async {
+        while let missing @ 1.. = (number as usize).saturating_sub(kept.len()) {
+            let making = (0..missing.min(AT_ONE_TIME)).map(|_| async {
                 let client = Client::connect(kind, address).await?;
                 client.read(path).await.map(|()| client)
             });
@@ -61,6 +65,22 @@ async fn obey(
             }
         }
         return Ok(String::new());
+    }
+    if word == "connect" {
+        let (mut made, mut times) = (Vec::new(), [Vec::new(), Vec::new()]);
+        for _ in 0..number {
+            let begun = Instant::now();
+            let client = Client::connect(kind, address).await?;
+            times[0].push(begun.elapsed());
+            client.read(path).await?;
+            times[1].push(begun.elapsed());
+            made.push(client);
+        }
+        let medians = times.map(|mut times| {
+            times.sort_unstable();
+            times.get(times.len() / 2).map_or(f64::NAN, |median| median.as_secs_f64() * 1e3)
+        });
+        return Ok(format!("{} {}", medians[0], medians[1]));
     }
     let load: Load = word.parse()?;
     load::bear(client, path, load, Duration::from_millis(number)).await.map(|sample| sample.to_string())

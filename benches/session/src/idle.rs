@@ -1,4 +1,4 @@
-//! What one session more takes.
+//! What sessions take that do nothing.
 
 use std::time::Duration;
 
@@ -8,17 +8,26 @@ use crate::client::Kind;
 use crate::process::Process;
 
 /// Growth is even once those of the first sessions are there which all sessions share.
-const FIRST: usize = 10;
+pub(crate) const FIRST: usize = 10;
 
-/// Bytes, by the growth of a process from few sessions to many.
-pub(crate) async fn per_session(kind: Kind, address: &str, sessions: usize) -> Result<f64, String> {
+pub(crate) struct Idle {
+    /// Bytes of memory of one session more, by the growth of a process from few sessions to many.
+    pub(crate) memory: f64,
+    /// Beyond those of the process without a session: with one, and with all.
+    pub(crate) threads: [usize; 2],
+}
+
+pub(crate) async fn measure(kind: Kind, address: &str, sessions: usize) -> Result<Idle, String> {
     let mut process = Process::start(kind, address).await?;
+    settled(&process).await?;
+    let one = process.threads()?;
     process.sessions(FIRST).await?;
     let before = settled(&process).await?;
     process.sessions(FIRST + sessions).await?;
     let after = settled(&process).await?;
+    let threads = [one, process.threads()?];
     process.end().await;
-    Ok((after - before) / sessions as f64)
+    Ok(Idle { memory: (after - before) / sessions as f64, threads })
 }
 
 /// Memory once it no longer changes much.

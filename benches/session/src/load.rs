@@ -33,7 +33,11 @@ impl Load {
         }
     }
 
-    fn width(self) -> usize {
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Self::Writes | Self::WideWrites)
+    }
+
+    pub(crate) fn width(self) -> usize {
         match self {
             Self::Reads | Self::Writes => 1,
             Self::WideReads | Self::WideWrites => WIDTH,
@@ -96,26 +100,14 @@ pub(crate) async fn bear(
 ) -> Result<Sample, String> {
     let begun = Instant::now();
     let end = begun + slice;
-    let workers: Vec<_> = (0..load.width())
-        .map(|_| {
-            let client = client.clone();
-            tokio::spawn(async move {
-                let data = [7; DATA];
-                let mut times = Vec::new();
-                let mut started = Instant::now();
-                while started < end {
-                    match load {
-                        Load::Reads | Load::WideReads => client.read(path).await?,
-                        Load::Writes | Load::WideWrites => client.write(path, &data).await?,
-                    }
-                    let ended = Instant::now();
-                    times.push(ended.duration_since(started));
-                    started = ended;
-                }
-                Ok::<_, String>(times)
-            })
-        })
-        .collect();
+    let workers: Vec<_> = match client.clone() {
+        Client::Socket(socket) => {
+            vec![tokio::spawn(async move { socket.lock().await.bear(load, path, end).await })]
+        }
+        client => {
+            (0..load.width()).map(|_| tokio::spawn(one_by_one(client.clone(), load, path, end))).collect()
+        }
+    };
     let mut times = Vec::new();
     for worker in workers {
         times.append(&mut worker.await.map_err(|error| error.to_string())??);
@@ -127,4 +119,21 @@ pub(crate) async fn bear(
         times.get(rank.min(times.len().saturating_sub(1))).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
     };
     Ok(Sample { per_second: times.len() as f64 / took.as_secs_f64(), median: at(0.5), p99: at(0.99) })
+}
+
+async fn one_by_one(client: Client, load: Load, path: &str, end: Instant) -> Result<Vec<Duration>, String> {
+    let data = [7; DATA];
+    let mut times = Vec::new();
+    let mut started = Instant::now();
+    while started < end {
+        if load.writes() {
+            client.write(path, &data).await?;
+        } else {
+            client.read(path).await?;
+        }
+        let ended = Instant::now();
+        times.push(ended.duration_since(started));
+        started = ended;
+    }
+    Ok(times)
 }

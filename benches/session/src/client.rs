@@ -4,46 +4,56 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use tokio::sync::Mutex;
 use zk_session::{CreateMode, DriverKind, Session};
 use zookeeper_async::{WatchedEvent, ZooKeeper};
 
 use crate::setting::{DATA, SESSION_TIMEOUT, TICK};
+use crate::socket::Socket;
 
 /// Which client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A client crate by itself.
-    Raw(DriverKind),
-    /// A session of ours over it.
-    Session(DriverKind),
+    /// No client, but what all of them are compared with.
+    Socket,
+    /// Client crates by themselves.
+    ZookeeperClient,
+    ZookeeperAsync,
     /// The Python client.
     Kazoo,
+    /// A session of ours.
+    Session(DriverKind),
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Raw(DriverKind::ZookeeperClient),
-        Self::Session(DriverKind::ZookeeperClient),
-        Self::Raw(DriverKind::ZookeeperAsync),
-        Self::Session(DriverKind::ZookeeperAsync),
-        Self::Kazoo,
-    ];
+    const RAW: [Self; 4] = [Self::Socket, Self::ZookeeperClient, Self::ZookeeperAsync, Self::Kazoo];
 
-    /// What carries it.
-    pub(crate) fn beneath(self) -> Option<Self> {
-        match self {
-            Self::Session(driver) => Some(Self::Raw(driver)),
-            Self::Raw(_) | Self::Kazoo => None,
+    /// All of them, each session right behind what carries it.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut all = Self::RAW.to_vec();
+        for session in DriverKind::ALL.map(Self::Session) {
+            let beneath = session.beneath().unwrap_or(Self::Socket);
+            let at = all.iter().position(|kind| *kind == beneath).map_or(all.len(), |at| at + 1);
+            all.insert(at, session);
         }
+        all
+    }
+
+    /// The client crate that carries it, which has the driver's name.
+    pub(crate) fn beneath(self) -> Option<Self> {
+        let Self::Session(driver) = self else { return None };
+        Self::RAW.into_iter().find(|raw| raw.to_string() == driver.to_string())
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
-            Self::Raw(driver) => driver.to_string(),
-            Self::Session(driver) => format!("session/{driver}"),
+            Self::Socket => "socket".to_owned(),
+            Self::ZookeeperClient => "zookeeper-client".to_owned(),
+            Self::ZookeeperAsync => "zookeeper-async".to_owned(),
             Self::Kazoo => "kazoo".to_owned(),
+            Self::Session(driver) => format!("session/{driver}"),
         };
         f.pad(&name)
     }
@@ -53,9 +63,9 @@ impl FromStr for Kind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|kind| kind.to_string() == name);
+        let found = Self::all().into_iter().find(|kind| kind.to_string() == name);
         found.ok_or_else(|| {
-            let known: Vec<String> = Self::ALL.iter().map(Self::to_string).collect();
+            let known: Vec<String> = Self::all().iter().map(Self::to_string).collect();
             format!("no client is called {name}; there are: {}", known.join(", "))
         })
     }
@@ -64,6 +74,7 @@ impl FromStr for Kind {
 /// A connected one.
 #[derive(Clone)]
 pub(crate) enum Client {
+    Socket(Arc<Mutex<Socket>>),
     Client(zookeeper_client::Client),
     Async(Arc<ZooKeeper>),
     Session(Session),
@@ -72,11 +83,12 @@ pub(crate) enum Client {
 impl Client {
     pub(crate) async fn connect(kind: Kind, address: &str) -> Result<Self, String> {
         match kind {
-            Kind::Raw(DriverKind::ZookeeperClient) => {
+            Kind::Socket => Socket::connect(address).await.map(Self::Socket),
+            Kind::ZookeeperClient => {
                 let connector = zookeeper_client::Client::connector().with_session_timeout(SESSION_TIMEOUT);
                 connector.connect(address).await.map(Self::Client).map_err(|error| error.to_string())
             }
-            Kind::Raw(DriverKind::ZookeeperAsync) => {
+            Kind::ZookeeperAsync => {
                 let connected = ZooKeeper::connect(address, SESSION_TIMEOUT, |_: WatchedEvent| {}).await;
                 connected.map(|client| Self::Async(Arc::new(client))).map_err(|error| error.to_string())
             }
@@ -85,7 +97,7 @@ impl Client {
                 let connecting = builder.session_timeout(SESSION_TIMEOUT).tick_time(TICK).connect();
                 connecting.await.map(Self::Session).map_err(|error| error.to_string())
             }
-            other => Err(format!("{other} is no client of this process")),
+            Kind::Kazoo => Err(format!("{kind} is no client of this process")),
         }
     }
 
@@ -93,6 +105,7 @@ impl Client {
     pub(crate) async fn prepare(&self, path: &str) -> Result<(), String> {
         let data = vec![0; DATA];
         match self {
+            Self::Socket(socket) => socket.lock().await.create(path).await,
             Self::Client(client) => {
                 let options =
                     zookeeper_client::CreateMode::Ephemeral.with_acls(zookeeper_client::Acls::anyone_all());
@@ -112,6 +125,7 @@ impl Client {
 
     pub(crate) async fn read(&self, path: &str) -> Result<(), String> {
         let read = match self {
+            Self::Socket(socket) => return socket.lock().await.read(path).await,
             Self::Client(client) => {
                 client.get_data(path).await.map(|(data, _)| data.len()).map_err(|error| error.to_string())
             }
@@ -129,6 +143,7 @@ impl Client {
 
     pub(crate) async fn write(&self, path: &str, data: &[u8]) -> Result<(), String> {
         match self {
+            Self::Socket(socket) => socket.lock().await.write(path, data).await,
             Self::Client(client) => {
                 client.set_data(path, data, None).await.map(drop).map_err(|error| error.to_string())
             }

@@ -1,7 +1,7 @@
-//! What a session costs over the client crate that carries it, and beside kazoo, on this machine:
+//! What a session costs on this machine beside a bare socket, the client crate that carries it, and kazoo:
 //!
 //! ```text
-//! cargo xtask bench session [-- [--rounds N] [--slice MS] [--sessions N]]
+//! cargo xtask bench session [-- [--rounds N] [--slice MS] [--sessions N] [--client NAME]...]
 //! ```
 //!
 //! Figures of another machine mean little, and those of this one change while other programs run. So all clients are
@@ -12,13 +12,15 @@
 
 mod child;
 mod client;
+mod idle;
 mod load;
 mod measure;
-mod memory;
 mod options;
 mod process;
+mod relay;
 mod report;
 mod setting;
+mod socket;
 
 use std::process::ExitCode;
 

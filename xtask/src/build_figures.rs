@@ -1,0 +1,54 @@
+//! `cargo xtask build-figures`.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+
+use crate::cargo::{self, cargo};
+
+const PACKAGE: &str = "zk-session";
+
+pub(crate) async fn run(build: bool) -> anyhow::Result<ExitCode> {
+    let mut tree = cargo(["tree", "--locked", "-p", PACKAGE, "-e", "normal", "--prefix", "none"]);
+    let output = tree.output().context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let tree = String::from_utf8_lossy(&output.stdout);
+    // One that was already named is marked at each further place.
+    let crates: BTreeSet<&str> = tree.lines().map(|line| line.trim_end_matches(" (*)")).collect();
+    println!("crates in a build of {PACKAGE}, itself included: {}", crates.len());
+    if build {
+        let (elapsed, processor) = clean_build().await?;
+        println!("clean release build of {PACKAGE}: {elapsed:.1} s, {processor:.1} s of processor time");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Seconds by the clock, which depend on what else the machine does, and of the processors, which hardly do.
+async fn clean_build() -> anyhow::Result<(f64, f64)> {
+    // What must be downloaded is no part of the build.
+    if !cargo::run(&mut cargo(["fetch", "--locked"])).await?.success() {
+        bail!("cargo could not fetch the dependencies");
+    }
+    let target = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let mut build = cargo(["build", "--release", "--locked", "-p", PACKAGE, "--target-dir"]);
+    build.arg(target.path());
+    let (begun, before) = (Instant::now(), processor_time()?);
+    let status = cargo::run(&mut build).await?;
+    let figures = (begun.elapsed().as_secs_f64(), processor_time()? - before);
+    if !status.success() {
+        bail!("cargo could not build {PACKAGE}: {status}");
+    }
+    Ok(figures)
+}
+
+/// Of all children that have ended, theirs included.
+fn processor_time() -> anyhow::Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the processor time")?;
+    Ok((usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6)
+}
