@@ -1,0 +1,135 @@
+//! The first frame of either side.
+
+use std::fmt;
+
+use bytes::BytesMut;
+
+use super::wire::{Malformed, Reader, Writer};
+
+/// The length of the passwords that servers give out.
+pub const PASSWORD_LEN: usize = 16;
+
+/// What a client sends first.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ConnectRequest {
+    /// A server that has not seen this change yet refuses the client.
+    pub last_zxid: i64,
+    /// Asked for, in milliseconds.
+    pub timeout_ms: i32,
+    /// 0 for a new session.
+    pub session_id: i64,
+    /// Of the session.
+    pub password: Vec<u8>,
+    /// Whether a server without a quorum would do. Clients before 3.4 do not say.
+    pub read_only: Option<bool>,
+}
+
+impl ConnectRequest {
+    /// Reads a frame without its length.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(frame);
+        let _protocol = reader.int()?;
+        Ok(Self {
+            last_zxid: reader.long()?,
+            timeout_ms: reader.int()?,
+            session_id: reader.long()?,
+            password: reader.buffer()?.unwrap_or_default().to_vec(),
+            read_only: reader.bool().ok(),
+        })
+    }
+
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut BytesMut) {
+        Writer::frame(out, |writer| {
+            writer.int(0);
+            writer.long(self.last_zxid);
+            writer.int(self.timeout_ms);
+            writer.long(self.session_id);
+            writer.buffer(Some(&self.password));
+            if let Some(read_only) = self.read_only {
+                writer.bool(read_only);
+            }
+        });
+    }
+}
+
+/// A server's answer to it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ConnectResponse {
+    /// Granted, in milliseconds; 0 or less where there is no such session.
+    pub timeout_ms: i32,
+    /// 0 where there is no such session.
+    pub session_id: i64,
+    /// For taking the session to another connection.
+    pub password: Vec<u8>,
+    /// Whether the server has no quorum. Servers do not say it to clients that did not say it either.
+    pub read_only: Option<bool>,
+}
+
+impl ConnectResponse {
+    /// There is no such session, or no longer.
+    #[must_use]
+    pub fn refusal(with_read_only: bool) -> Self {
+        Self {
+            timeout_ms: 0,
+            session_id: 0,
+            password: vec![0; PASSWORD_LEN],
+            read_only: with_read_only.then_some(false),
+        }
+    }
+
+    /// Reads a frame without its length.
+    ///
+    /// # Errors
+    /// [`Malformed`], also for a version of the protocol that is not known.
+    pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(frame);
+        if reader.int()? != 0 {
+            return Err(Malformed("a handshake of an unknown protocol version"));
+        }
+        Ok(Self {
+            timeout_ms: reader.int()?,
+            session_id: reader.long()?,
+            password: reader.buffer()?.unwrap_or_default().to_vec(),
+            read_only: reader.bool().ok(),
+        })
+    }
+
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut BytesMut) {
+        Writer::frame(out, |writer| {
+            writer.int(0);
+            writer.int(self.timeout_ms);
+            writer.long(self.session_id);
+            writer.buffer(Some(&self.password));
+            if let Some(read_only) = self.read_only {
+                writer.bool(read_only);
+            }
+        });
+    }
+}
+
+// Without the passwords.
+impl fmt::Debug for ConnectRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectRequest")
+            .field("last_zxid", &self.last_zxid)
+            .field("timeout_ms", &self.timeout_ms)
+            .field("session_id", &format_args!("{:#x}", self.session_id))
+            .field("read_only", &self.read_only)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ConnectResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectResponse")
+            .field("timeout_ms", &self.timeout_ms)
+            .field("session_id", &format_args!("{:#x}", self.session_id))
+            .field("read_only", &self.read_only)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,18 @@
+//! Bytes to messages and back, for both sides.
+
+mod connect;
+mod numbers;
+mod reply;
+mod request;
+mod types;
+mod wire;
+
+pub use connect::{ConnectRequest, ConnectResponse, PASSWORD_LEN};
+pub use numbers::{Aftermath, ErrorCode, OpCode, xid};
+pub use reply::{EventKind, MultiReply, Reply, ReplyHeader, WatchEvent};
+pub use request::{Create, MultiOp, Request, RequestHeader, WatchMode, WatcherType};
+pub use types::{Acl, AclEntry, CreateMode, Id, Stat, permission};
+pub use wire::{Malformed, cut_frame, frame_length};
+
+#[cfg(test)]
+mod tests;

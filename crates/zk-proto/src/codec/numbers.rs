@@ -1,0 +1,145 @@
+//! The numbers of the protocol. Numbers that are not known here stay what they are.
+
+use std::fmt;
+
+/// The kind of a request: `ZooDefs.OpCode` of Apache ZooKeeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OpCode(pub i32);
+
+#[allow(missing_docs, reason = "the names are ZooKeeper's own")]
+impl OpCode {
+    pub const ERROR: Self = Self(-1);
+    pub const CREATE: Self = Self(1);
+    pub const DELETE: Self = Self(2);
+    pub const EXISTS: Self = Self(3);
+    pub const GET_DATA: Self = Self(4);
+    pub const SET_DATA: Self = Self(5);
+    pub const GET_ACL: Self = Self(6);
+    pub const SET_ACL: Self = Self(7);
+    pub const GET_CHILDREN: Self = Self(8);
+    pub const SYNC: Self = Self(9);
+    pub const PING: Self = Self(11);
+    pub const GET_CHILDREN2: Self = Self(12);
+    pub const CHECK: Self = Self(13);
+    pub const MULTI: Self = Self(14);
+    pub const CREATE2: Self = Self(15);
+    pub const RECONFIG: Self = Self(16);
+    pub const CHECK_WATCHES: Self = Self(17);
+    pub const REMOVE_WATCHES: Self = Self(18);
+    pub const CREATE_CONTAINER: Self = Self(19);
+    pub const DELETE_CONTAINER: Self = Self(20);
+    pub const CREATE_TTL: Self = Self(21);
+    pub const MULTI_READ: Self = Self(22);
+    pub const AUTH: Self = Self(100);
+    pub const SET_WATCHES: Self = Self(101);
+    pub const SASL: Self = Self(102);
+    pub const GET_EPHEMERALS: Self = Self(103);
+    pub const GET_ALL_CHILDREN_NUMBER: Self = Self(104);
+    pub const SET_WATCHES2: Self = Self(105);
+    pub const ADD_WATCH: Self = Self(106);
+    pub const WHO_AM_I: Self = Self(107);
+    pub const CLOSE_SESSION: Self = Self(-11);
+}
+
+/// The numbers of messages that are no ordinary request or reply.
+pub mod xid {
+    /// A watch event.
+    pub const EVENT: i32 = -1;
+    /// A ping and its answer.
+    pub const PING: i32 = -2;
+    /// Credentials and their answer.
+    pub const AUTH: i32 = -4;
+    /// Watches that are set again, and their answer.
+    pub const SET_WATCHES: i32 = -8;
+}
+
+/// A server's answer to a request, 0 for success: `KeeperException.Code` of Apache ZooKeeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErrorCode(pub i32);
+
+/// What an error says of the request that it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aftermath {
+    /// It had no effect, and would have none if it were repeated as it is.
+    Refused,
+    /// It had no effect this time; another server, or this one later, may carry it out.
+    Retry,
+    /// The server itself does not know, or this crate does not know the code.
+    Unknown,
+}
+
+macro_rules! error_codes {
+    ($($name:ident = $number:literal, $aftermath:ident, $text:literal;)*) => {
+        #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
+        impl ErrorCode {
+            $(pub const $name: Self = Self($number);)*
+
+            /// What it says of the request.
+            #[must_use]
+            pub fn aftermath(self) -> Aftermath {
+                match self.0 {
+                    $($number => Aftermath::$aftermath,)*
+                    _ => Aftermath::Unknown,
+                }
+            }
+        }
+
+        impl fmt::Display for ErrorCode {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self.0 {
+                    $($number => f.write_str($text),)*
+                    unknown => write!(f, "error {unknown}"),
+                }
+            }
+        }
+    };
+}
+
+error_codes! {
+    OK = 0, Unknown, "success";
+    SYSTEM_ERROR = -1, Unknown, "system error of the server";
+    RUNTIME_INCONSISTENCY = -2, Unknown, "runtime inconsistency of the server";
+    DATA_INCONSISTENCY = -3, Unknown, "data inconsistency of the server";
+    CONNECTION_LOSS = -4, Unknown, "connection loss";
+    // The server could not read the request.
+    MARSHALLING_ERROR = -5, Refused, "the server could not read the request";
+    UNIMPLEMENTED = -6, Refused, "not implemented by the server";
+    OPERATION_TIMEOUT = -7, Unknown, "the server took too long";
+    BAD_ARGUMENTS = -8, Refused, "invalid arguments";
+    NEW_CONFIG_NO_QUORUM = -13, Refused, "no quorum of the new configuration is connected";
+    RECONFIG_IN_PROGRESS = -14, Retry, "another reconfiguration is in progress";
+    UNKNOWN_SESSION = -12, Refused, "unknown session";
+    NO_NODE = -101, Refused, "no such znode";
+    NO_AUTH = -102, Refused, "not authorized";
+    BAD_VERSION = -103, Refused, "version does not match";
+    NO_CHILDREN_FOR_EPHEMERALS = -108, Refused, "an ephemeral znode can't have children";
+    NODE_EXISTS = -110, Refused, "znode exists";
+    NOT_EMPTY = -111, Refused, "znode has children";
+    SESSION_EXPIRED = -112, Unknown, "session expired";
+    INVALID_CALLBACK = -113, Refused, "invalid callback";
+    INVALID_ACL = -114, Refused, "invalid access list";
+    AUTH_FAILED = -115, Refused, "authentication failed";
+    SESSION_MOVED = -118, Retry, "the session is served by another server";
+    NOT_READ_ONLY = -119, Retry, "the server is read-only";
+    EPHEMERAL_ON_LOCAL_SESSION = -120, Refused, "a local session can't have ephemerals";
+    NO_WATCHER = -121, Refused, "no such watch";
+    REQUEST_TIMEOUT = -122, Unknown, "the request timed out on the server";
+    RECONFIG_DISABLED = -123, Refused, "reconfiguration is disabled on the servers";
+    SESSION_CLOSED_REQUIRE_SASL = -124, Refused, "the server requires SASL authentication";
+    QUOTA_EXCEEDED = -125, Refused, "quota exceeded";
+    THROTTLED = -127, Retry, "the server is overloaded";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_that_nobody_knows_keeps_its_number_and_proves_nothing() {
+        let unknown = ErrorCode(-4711);
+        assert_eq!(unknown.to_string(), "error -4711");
+        assert_eq!(unknown.aftermath(), Aftermath::Unknown);
+        assert_eq!(ErrorCode::THROTTLED.aftermath(), Aftermath::Retry);
+        assert_eq!(ErrorCode::NO_NODE.aftermath(), Aftermath::Refused);
+    }
+}

@@ -1,0 +1,207 @@
+//! What requests and replies are made of.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::wire::{Malformed, Reader, Writer};
+
+/// The metadata of a znode.
+///
+/// A zxid numbers ZooKeeper's changes in their order, over the whole ensemble.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stat {
+    /// The zxid of the change that created the znode: no two znodes, and no two lives of one path, share it.
+    pub czxid: i64,
+    /// The zxid of the last change of the data.
+    pub mzxid: i64,
+    /// When it was created, by the server's wall clock, in milliseconds since 1970.
+    pub ctime_ms: i64,
+    /// When the data was last changed, by the server's wall clock, in milliseconds since 1970.
+    pub mtime_ms: i64,
+    /// Changes of the data since the znode was created: 0 in every new znode.
+    pub version: i32,
+    /// Changes of the set of children.
+    pub cversion: i32,
+    /// Changes of the access list.
+    pub aversion: i32,
+    /// The id of the session that an ephemeral znode belongs to, 0 for a persistent one.
+    pub ephemeral_owner: i64,
+    /// Bytes of data.
+    pub data_length: i32,
+    /// How many children it has.
+    pub num_children: i32,
+    /// The zxid of the last change of the set of children.
+    pub pzxid: i64,
+}
+
+impl Stat {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            czxid: reader.long()?,
+            mzxid: reader.long()?,
+            ctime_ms: reader.long()?,
+            mtime_ms: reader.long()?,
+            version: reader.int()?,
+            cversion: reader.int()?,
+            aversion: reader.int()?,
+            ephemeral_owner: reader.long()?,
+            data_length: reader.int()?,
+            num_children: reader.int()?,
+            pzxid: reader.long()?,
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) {
+        writer.long(self.czxid);
+        writer.long(self.mzxid);
+        writer.long(self.ctime_ms);
+        writer.long(self.mtime_ms);
+        writer.int(self.version);
+        writer.int(self.cversion);
+        writer.int(self.aversion);
+        writer.long(self.ephemeral_owner);
+        writer.int(self.data_length);
+        writer.int(self.num_children);
+        writer.long(self.pzxid);
+    }
+}
+
+/// The bits of an access list's permissions.
+pub mod permission {
+    /// Read the data and the names of the children.
+    pub const READ: i32 = 1;
+    /// Replace the data.
+    pub const WRITE: i32 = 2;
+    /// Create children.
+    pub const CREATE: i32 = 4;
+    /// Delete children.
+    pub const DELETE: i32 = 8;
+    /// Replace the access list.
+    pub const ADMIN: i32 = 16;
+    /// All of them.
+    pub const ALL: i32 = 31;
+}
+
+/// Who: a scheme of authentication, and what means somebody in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Id {
+    /// `world`, `auth`, `digest`, `ip`, `x509`, `sasl`, or one of the server's own.
+    pub scheme: String,
+    /// By the scheme.
+    pub id: String,
+}
+
+impl Id {
+    /// Somebody.
+    pub fn new(scheme: impl Into<String>, id: impl Into<String>) -> Self {
+        Self { scheme: scheme.into(), id: id.into() }
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self { scheme: reader.java_string()?, id: reader.java_string()? })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) {
+        writer.java_string(&self.scheme);
+        writer.java_string(&self.id);
+    }
+}
+
+/// One entry of an access list, as a server tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Acl {
+    /// Of [`permission`].
+    pub permissions: i32,
+    /// For whom.
+    pub id: Id,
+}
+
+/// One entry of an access list, as a client asks for it. A server accepts no null scheme; an id may be null where the
+/// scheme does not look at it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AclEntry<'a> {
+    /// Of [`permission`].
+    pub permissions: i32,
+    /// As [`Id::scheme`].
+    pub scheme: Option<Cow<'a, str>>,
+    /// As [`Id::id`].
+    pub id: Option<Cow<'a, str>>,
+}
+
+impl AclEntry<'static> {
+    /// An entry that never changes.
+    #[must_use]
+    pub const fn new(permissions: i32, scheme: &'static str, id: &'static str) -> Self {
+        Self { permissions, scheme: Some(Cow::Borrowed(scheme)), id: Some(Cow::Borrowed(id)) }
+    }
+}
+
+impl<'a> AclEntry<'a> {
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(Self {
+            permissions: reader.int()?,
+            scheme: reader.nullable_string()?,
+            id: reader.nullable_string()?,
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) {
+        writer.int(self.permissions);
+        writer.nullable_string(self.scheme.as_deref());
+        writer.nullable_string(self.id.as_deref());
+    }
+}
+
+impl<'a> From<&'a Acl> for AclEntry<'a> {
+    fn from(acl: &'a Acl) -> Self {
+        let Id { scheme, id } = &acl.id;
+        Self { permissions: acl.permissions, scheme: Some(scheme.into()), id: Some(id.into()) }
+    }
+}
+
+/// How long a znode lives, and whether the server appends a number to its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CreateMode {
+    /// Until it is deleted.
+    Persistent,
+    /// The same, with a number.
+    PersistentSequential,
+    /// Until it is deleted or its session ends.
+    Ephemeral,
+    /// The same, with a number.
+    EphemeralSequential,
+    /// Until it is deleted, or some time after its last child is.
+    Container,
+    /// Until it is deleted, or has had neither children nor a change for so long.
+    Ttl(Duration),
+    /// The same, with a number.
+    TtlSequential(Duration),
+}
+
+impl CreateMode {
+    /// Whether the server appends a number to the name.
+    #[must_use]
+    pub const fn is_sequential(self) -> bool {
+        matches!(self, Self::PersistentSequential | Self::EphemeralSequential | Self::TtlSequential(_))
+    }
+
+    pub(super) const fn flags(self) -> i32 {
+        match self {
+            Self::Persistent => 0,
+            Self::Ephemeral => 1,
+            Self::PersistentSequential => 2,
+            Self::EphemeralSequential => 3,
+            Self::Container => 4,
+            Self::Ttl(_) => 5,
+            Self::TtlSequential(_) => 6,
+        }
+    }
+
+    /// In milliseconds, -1 without one.
+    pub(super) fn ttl_ms(self) -> i64 {
+        match self {
+            Self::Ttl(ttl) | Self::TtlSequential(ttl) => i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX),
+            _ => -1,
+        }
+    }
+}
