@@ -1,4 +1,4 @@
-//! What the server in the process costs beside Apache ZooKeeper, on this machine:
+//! What the embedded server costs beside Apache ZooKeeper, on this machine:
 //!
 //! ```text
 //! cargo xtask bench testkit [-- [--rounds N]]
@@ -20,7 +20,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use wire::{Body, Client, word};
+use wire::{Client, OK, OPEN, set, word};
+use zk_proto::{Create, OpCode, Request};
 use zk_testkit::{Ensemble, TestServer};
 
 const SLICE: Duration = Duration::from_millis(400);
@@ -28,8 +29,10 @@ const WIDTH: usize = 64;
 const ZNODES: usize = 10_000;
 const DATA: &[u8] = &[7; 128];
 const PATH: &str = "/bench";
-const GET: i32 = 4;
-const SET: i32 = 5;
+/// What is asked for.
+type Load = fn() -> Request<'static>;
+const GET: Load = || Request::GetData { path: PATH.into(), watch: false };
+const SET: Load = || set(PATH, DATA);
 /// The first argument of the process that the test server has for itself.
 const SERVE: &str = "--serve";
 
@@ -107,7 +110,7 @@ fn measure(rounds: usize) {
     let theirs = apache.addresses()[0];
     let idle = (resident(ours.0.id()), resident(apache.server(0).pid().expect("its process")));
     let mut clients = [Bearer::new(ours.1), Bearer::new(theirs)];
-    let loads: [(&str, i32, usize); 4] = [
+    let loads: [(&str, Load, usize); 4] = [
         ("get, one by one", GET, 1),
         ("set, one by one", SET, 1),
         ("get, 64 under way", GET, WIDTH),
@@ -164,23 +167,20 @@ struct Bearer(Client);
 impl Bearer {
     fn new(address: SocketAddr) -> Self {
         let mut client = Client::new(address).expect("a session");
-        assert_eq!(client.create(PATH, 0).expect("a znode"), 0);
+        assert_eq!(client.create(PATH, 0).expect("a znode"), OK);
         Self(client)
     }
 
     /// Operations each second, so many under way at a time.
-    fn bear(&mut self, code: i32, width: usize) -> f64 {
-        let body = match code {
-            GET => Body::default().string(PATH).bool(false),
-            _ => Body::default().string(PATH).buffer(Some(DATA)).int(-1),
-        };
+    fn bear(&mut self, load: Load, width: usize) -> f64 {
+        let request = load();
         let (begun, mut done) = (Instant::now(), 0_u32);
         while begun.elapsed() < SLICE {
             for _ in 0..width {
-                self.0.ask(code, &body).expect("a request");
+                self.0.ask(&request).expect("a request");
             }
             for _ in 0..width {
-                assert_eq!(self.0.frame().expect("an answer").error, 0);
+                assert_eq!(self.0.frame().expect("an answer").header.error, OK);
                 done += 1;
             }
         }
@@ -188,14 +188,14 @@ impl Bearer {
     }
 
     fn fill(&mut self) {
+        let (op, path, acl) = (OpCode::CREATE, "/bench/n-".into(), vec![OPEN]);
+        let create = Request::Create(Create { op, path, data: Some(DATA.into()), acl, flags: 2, ttl_ms: -1 });
         for _ in 0..ZNODES / WIDTH + 1 {
             for _ in 0..WIDTH {
-                let create = Body::default().string("/bench/n-").buffer(Some(DATA)).int(1).int(31);
-                let create = create.string("world").string("anyone").int(2);
-                self.0.ask(1, &create).expect("a request");
+                self.0.ask(&create).expect("a request");
             }
             for _ in 0..WIDTH {
-                assert_eq!(self.0.frame().expect("an answer").error, 0);
+                assert_eq!(self.0.frame().expect("an answer").header.error, OK);
             }
         }
     }

@@ -11,8 +11,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use tokio::runtime::Handle;
-use wire::{Body, Client, create, word};
+use wire::{Client, NO_PASSWORD, OK, OPEN, body_of, create, hello, set, word};
+use zk_proto::{Create, MultiOp, OpCode, Request};
 use zk_testkit::TestServer;
 
 const SOON: Duration = Duration::from_secs(15);
@@ -64,7 +66,7 @@ fn is_well(server: &TestServer, before: Held) {
     assert_eq!(PANICS.load(Ordering::SeqCst), 0, "something panicked");
     assert_eq!(word(server.addresses()[0], "ruok").unwrap(), "imok");
     let mut client = Client::new(server.addresses()[0]).unwrap();
-    assert_eq!(client.create("/well-", 2).unwrap(), 0);
+    assert_eq!(client.create("/well-", 2).unwrap(), OK);
 }
 
 fn random() -> fastrand::Rng {
@@ -114,7 +116,7 @@ async fn requests_without_sense() {
         let mut stream = client.into_stream();
         for _ in 0..random.usize(..20) {
             let code = random.choice(CODES).copied().unwrap_or_default();
-            let mut body = sensible(&mut random);
+            let mut body = body_of(&sensible(&mut random));
             for _ in 0..random.usize(..4) {
                 if !body.is_empty() {
                     let at = random.usize(..body.len());
@@ -123,10 +125,8 @@ async fn requests_without_sense() {
                 }
             }
             body.truncate(body.len().saturating_sub(random.usize(..4)));
-            let mut frame = u32::try_from(body.len() + 8).unwrap().to_be_bytes().to_vec();
-            frame.extend(random.i32(..).to_be_bytes());
-            frame.extend(code.to_be_bytes());
-            frame.extend(body);
+            let mut frame = BytesMut::new();
+            Request::Other { op: OpCode(code), body: body.into() }.encode(random.i32(..), &mut frame);
             let _ = stream.write_all(&frame);
             sent += 1;
         }
@@ -143,22 +143,32 @@ async fn requests_without_sense() {
 }
 
 /// Something that some request could be.
-fn sensible(random: &mut fastrand::Rng) -> Vec<u8> {
+fn sensible(random: &mut fastrand::Rng) -> Request<'static> {
     let path = random.choice(["/a", "/a/b", "/", "", "a", "/zookeeper", "/a\0"]).unwrap();
-    let body = Body::default();
-    let body = match random.usize(..6) {
+    match random.usize(..6) {
         0 => create(path, random.i32(-1..8)),
-        1 => body.string(path).int(random.i32(-1..3)),
-        2 => body.string(path).buffer(Some(b"data")).int(-1),
-        3 => body.long(random.i64(..5)).strings(&[path.to_owned()]).strings(&[]).strings(&[]).strings(&[]),
+        1 => Request::Delete { path: path.into(), version: random.i32(-1..3) },
+        2 => set(path, b"data"),
+        3 => Request::SetWatches {
+            relative_zxid: random.i64(..5),
+            data: vec![path.into()],
+            exist: Vec::new(),
+            child: Vec::new(),
+            persistent: Vec::new(),
+            recursive: vec![path.into()],
+        },
         4 => {
-            let mut body = body.int(random.choice([1, 2, 5, 13, 15]).unwrap()).bool(false).int(-1);
-            body.0.extend(create(path, 0).0);
-            body.int(-1).bool(true).int(-1)
+            // The parts of other kinds are not what they say.
+            let op = OpCode(random.choice([1, 2, 5, 13, 15]).unwrap());
+            let (path, acl) = (path.into(), vec![OPEN]);
+            Request::Multi(vec![MultiOp::Create(Create { op, path, data: None, acl, flags: 0, ttl_ms: -1 })])
         }
-        _ => body.int(random.i32(..)).string("digest").string("ann:1"),
-    };
-    body.0
+        _ => Request::Auth {
+            kind: random.i32(..),
+            scheme: Some("digest".into()),
+            credentials: Some(b"ann:1".into()),
+        },
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -185,20 +195,18 @@ async fn half_a_handshake_and_half_a_frame() {
     let server = TestServer::start().await.unwrap();
     let address = server.addresses()[0];
     let before = Held::now();
-    let hello = |address: SocketAddr, bytes: &[u8]| {
+    let begin = |address: SocketAddr, bytes: &[u8]| {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(bytes).unwrap();
         stream
     };
-    let whole = Body::default().int(0).long(0).int(4000).long(0).buffer(Some(&[0; 16])).bool(false).0;
-    let mut framed = u32::try_from(whole.len()).unwrap().to_be_bytes().to_vec();
-    framed.extend(whole);
-    let mut halves: Vec<TcpStream> = (1..framed.len()).map(|end| hello(address, &framed[..end])).collect();
+    let whole = hello(4000, 0, NO_PASSWORD, 0, Some(false));
+    let mut halves: Vec<TcpStream> = (1..whole.len()).map(|end| begin(address, &whole[..end])).collect();
     let mut client = Client::new(address).unwrap();
     client.ping().unwrap();
     // The other halves, later.
     for (stream, end) in halves.iter_mut().zip(1..) {
-        stream.write_all(&framed[end..]).unwrap();
+        stream.write_all(&whole[end..]).unwrap();
         let mut length = [0; 4];
         stream.read_exact(&mut length).unwrap();
         assert_eq!(u32::from_be_bytes(length), 37, "an answer to a handshake in two parts, cut at {end}");

@@ -6,12 +6,12 @@ mod wire;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use wire::{Body, Client, Fields, create};
+use wire::{Client, NO_PASSWORD, OK, create, set};
+use zk_proto::{EventKind, OpCode, Reply, Request, WatchEvent};
 use zk_testkit::{Op, TestServer, Which};
 
 const SOON: Duration = Duration::from_secs(15);
 const EPHEMERAL: i32 = 1;
-const CREATE: i32 = 1;
 
 async fn start(servers: usize) -> TestServer {
     TestServer::builder().servers(servers).start().await.unwrap()
@@ -38,14 +38,14 @@ fn is_reset(error: &std::io::Error) -> bool {
 async fn an_expired_session_is_gone_with_its_ephemerals() {
     let server = start(1).await;
     let (mut mine, mut other) = (client(&server, 0), client(&server, 0));
-    assert_eq!(mine.create("/mine", EPHEMERAL).unwrap(), 0);
-    let watch = Body::default().string("/mine").bool(true);
-    assert_eq!(other.do_it(3, &watch).unwrap(), 0);
+    assert_eq!(mine.create("/mine", EPHEMERAL).unwrap(), OK);
+    let watch = Request::Exists { path: "/mine".into(), watch: true };
+    assert_eq!(other.do_it(&watch).unwrap(), OK);
     server.expire_session(mine.session).unwrap();
     assert!(mine.is_closed());
-    let event = other.frame().unwrap();
-    let mut fields = Fields(&event.body);
-    assert_eq!((event.xid, fields.int(), fields.int(), &*fields.string()), (-1, 2, 3, "/mine"));
+    let path = "/mine".to_owned();
+    let event = WatchEvent { kind: EventKind::DELETED, state: WatchEvent::CONNECTED, path, zxid: -1 };
+    assert_eq!(other.frame().unwrap().event(), event);
     assert!(!other.exists("/mine").unwrap());
     assert_eq!(mine.back_at(server.addresses()[0], 0).unwrap().session, 0, "it knows it no more");
     assert!(server.expire_session(mine.session).unwrap_err().to_string().contains("no session"));
@@ -56,7 +56,7 @@ async fn an_expired_session_is_gone_with_its_ephemerals() {
 async fn a_dropped_connection_leaves_the_session() {
     let server = start(1).await;
     let (mut dropped, mut other) = (client(&server, 0), client(&server, 0));
-    assert_eq!(dropped.create("/mine", EPHEMERAL).unwrap(), 0);
+    assert_eq!(dropped.create("/mine", EPHEMERAL).unwrap(), OK);
     assert!(server.drop_connection(dropped.session));
     assert!(is_reset(&dropped.ping().unwrap_err()));
     assert!(!server.drop_connection(dropped.session));
@@ -72,18 +72,18 @@ async fn a_black_hole_delays_and_loses_nothing() {
     let server = start(1).await;
     let (mut held, mut other) = (client(&server, 0), client(&server, 0));
     server.black_hole_session(held.session, true);
-    let xid = held.ask(CREATE, &create("/held", 0)).unwrap();
+    let xid = held.ask(&create("/held", 0)).unwrap();
     assert!(held.is_silent());
     assert!(!other.exists("/held").unwrap());
     server.black_hole_session(held.session, false);
-    assert_eq!(held.frames_to(xid).unwrap()[0].error, 0);
+    assert_eq!(held.frames_to(xid).unwrap()[0].header.error, OK);
 
     // All, those that come included.
     server.black_hole(true);
     let address = server.addresses()[0];
     let newcomer = std::thread::spawn(move || Client::new(address));
     until("the newcomer is connected", || server.connections() == 3);
-    other.ask(11, &Body::default()).unwrap();
+    other.ask(&Request::Ping).unwrap();
     assert!(other.is_silent() && !newcomer.is_finished());
     server.black_hole(false);
     newcomer.join().unwrap().unwrap();
@@ -96,7 +96,7 @@ async fn a_lost_reply_leaves_the_request_done_and_a_lost_request_does_not() {
     let mut observer = client(&server, 0);
     let loss = server.lose_reply(Which::op(Op::Create).skipping(1));
     let mut loser = client(&server, 0);
-    assert_eq!(loser.create("/1", 0).unwrap(), 0);
+    assert_eq!(loser.create("/1", 0).unwrap(), OK);
     assert!(is_reset(&loser.create("/2", 0).unwrap_err()));
     let lost = loss.happened(SOON).await.unwrap();
     assert_eq!((lost.op, lost.path.as_deref()), (Op::Create, Some("/2")));
@@ -107,7 +107,7 @@ async fn a_lost_reply_leaves_the_request_done_and_a_lost_request_does_not() {
     assert!(is_reset(&loser.create("/3", 0).unwrap_err()));
     loss.happened(SOON).await.unwrap();
     assert!(!observer.exists("/3").unwrap());
-    assert_eq!(loser.back_at(server.addresses()[0], 0).unwrap().create("/3", 0).unwrap(), 0);
+    assert_eq!(loser.back_at(server.addresses()[0], 0).unwrap().create("/3", 0).unwrap(), OK);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -115,9 +115,9 @@ async fn what_is_never_answered_is_done() {
     let server = start(1).await;
     let (mut mute, mut observer) = (client(&server, 0), client(&server, 0));
     let loss = server.never_answer(Which::op(Op::Create));
-    mute.ask(CREATE, &create("/done", 0)).unwrap();
+    mute.ask(&create("/done", 0)).unwrap();
     loss.happened(SOON).await.unwrap();
-    mute.ask(11, &Body::default()).unwrap();
+    mute.ask(&Request::Ping).unwrap();
     assert!(mute.is_silent(), "nor is anything after it");
     assert!(observer.exists("/done").unwrap());
 }
@@ -129,12 +129,12 @@ async fn delays_keep_the_order() {
     let (mut slow, mut quick) = (client(&server, 0), client(&server, 0));
     let asked = Instant::now();
     let _late = server.delay_reply(Which::op(Op::Create), DELAY);
-    let first = slow.ask(CREATE, &create("/1", 0)).unwrap();
-    let second = slow.ask(11, &Body::default()).unwrap();
+    let first = slow.ask(&create("/1", 0)).unwrap();
+    let second = slow.ask(&Request::Ping).unwrap();
     until("it is done meanwhile", || quick.exists("/1").unwrap());
-    assert_eq!(slow.frame().unwrap().xid, first);
+    assert_eq!(slow.frame().unwrap().header.xid, first);
     assert!(asked.elapsed() >= DELAY);
-    assert_eq!(slow.frame().unwrap().xid, second);
+    assert_eq!(slow.frame().unwrap().header.xid, second);
 
     server.delay_replies(DELAY);
     let asked = Instant::now();
@@ -147,16 +147,16 @@ async fn delays_keep_the_order() {
 async fn a_write_of_an_earlier_connection_can_come_after_a_later_one() {
     let server = start(1).await;
     let mut early = client(&server, 0);
-    assert_eq!(early.create("/who", 0).unwrap(), 0);
+    assert_eq!(early.create("/who", 0).unwrap(), OK);
     server.hold_requests(early.session, true);
-    early.ask(5, &Body::default().string("/who").string("early").int(-1)).unwrap();
+    early.ask(&set("/who", b"early")).unwrap();
     let mut late = early.back_at(server.addresses()[0], 0).unwrap();
     let session = early.session;
     drop(early);
-    assert_eq!(late.set("/who", "late").unwrap(), 0);
-    assert_eq!(late.get("/who").unwrap().unwrap(), b"late");
+    assert_eq!(late.set("/who", "late").unwrap(), OK);
+    assert_eq!(late.get("/who").unwrap().unwrap(), "late");
     server.hold_requests(session, false);
-    until("the early one has come", || late.get("/who").unwrap().unwrap() == b"early");
+    until("the early one has come", || late.get("/who").unwrap().unwrap() == "early");
     until("its connection is gone", || server.connections() == 1);
 }
 
@@ -169,7 +169,7 @@ async fn requests_are_reordered_by_the_seed() {
         server.reorder_requests(Some(Duration::from_secs(3600)));
         for (index, client) in clients.iter_mut().enumerate() {
             for part in 0..2 {
-                client.ask(CREATE, &create(&format!("/{index}{part}-"), 2)).unwrap();
+                client.ask(&create(&format!("/{index}{part}-"), 2)).unwrap();
             }
         }
         // What is still under way would be carried out in its turn, not by the seed.
@@ -178,7 +178,10 @@ async fn requests_are_reordered_by_the_seed() {
         let mut created = Vec::new();
         for client in &mut clients {
             for _ in 0..2 {
-                created.push(Fields(&client.frame().unwrap().body).string());
+                match client.frame().unwrap().reply(OpCode::CREATE) {
+                    Reply::Path(path) => created.push(path),
+                    other => panic!("{other:?}"),
+                }
             }
         }
         created.sort_by_key(|path| path[path.len() - 3..].to_owned());
@@ -197,7 +200,7 @@ async fn requests_are_reordered_by_the_seed() {
 async fn frozen_time_expires_nobody_and_can_be_put_forward() {
     const TICK: Duration = Duration::from_millis(50);
     let server = TestServer::builder().tick_time(TICK).start().await.unwrap();
-    let mut silent = Client::connect(server.addresses()[0], 100, 0, &[0; 16], 0).unwrap();
+    let mut silent = Client::connect(server.addresses()[0], 100, 0, NO_PASSWORD, 0).unwrap();
     server.freeze_time(true);
     // Much longer than its timeout and the tick after it: nothing may happen.
     std::thread::sleep(TICK * 10);
@@ -215,12 +218,12 @@ async fn frozen_time_expires_nobody_and_can_be_put_forward() {
 async fn without_space_nobody_is_served() {
     let server = start(1).await;
     let mut writer = client(&server, 0);
-    assert_eq!(writer.create("/fits", 0).unwrap(), 0);
+    assert_eq!(writer.create("/fits", 0).unwrap(), OK);
     server.limit_space(Some(300));
     let failed = (0..10).find_map(|number| Some((number, writer.create(&format!("/{number}"), 0).err()?)));
     let (failed, error) = failed.expect("no room for ten");
     assert!(failed > 0 && is_reset(&error), "{failed}: {error}");
-    assert!(Client::connect(server.addresses()[0], 10_000, 0, &[0; 16], 0).is_err());
+    assert!(Client::connect(server.addresses()[0], 10_000, 0, NO_PASSWORD, 0).is_err());
 
     server.limit_space(None);
     let mut back = writer.back_at(server.addresses()[0], 0).unwrap();
@@ -233,10 +236,10 @@ async fn without_space_nobody_is_served() {
 async fn a_session_is_moved_to_a_server_that_lags() {
     let server = start(3).await;
     let (mut moved, mut other) = (client(&server, 0), client(&server, 2));
-    assert_eq!(moved.create("/old", 0).unwrap(), 0);
+    assert_eq!(moved.create("/old", 0).unwrap(), OK);
     let seen = server.zxid(1);
     server.hold_commits(1, true);
-    assert_eq!(other.create("/new", 0).unwrap(), 0);
+    assert_eq!(other.create("/new", 0).unwrap(), OK);
 
     server.move_session(moved.session, 1);
     assert!(is_reset(&moved.ping().unwrap_err()));
@@ -246,11 +249,11 @@ async fn a_session_is_moved_to_a_server_that_lags() {
     assert_eq!(server.sessions().iter().find(|info| info.id == moved.session).unwrap().server, 1);
     assert!(moved.exists("/old").unwrap() && !moved.exists("/new").unwrap());
     // Its own write is done, and answered when the server hears of it.
-    let xid = moved.ask(CREATE, &create("/own", 0)).unwrap();
+    let xid = moved.ask(&create("/own", 0)).unwrap();
     until("its write is done", || other.exists("/own").unwrap());
     assert!(moved.is_silent());
     server.hold_commits(1, false);
-    assert_eq!(moved.frames_to(xid).unwrap().pop().unwrap().error, 0);
+    assert_eq!(moved.frames_to(xid).unwrap().pop().unwrap().header.error, OK);
     assert!(moved.exists("/new").unwrap());
 }
 
@@ -261,9 +264,9 @@ async fn a_lagging_follower_tells_later() {
     let (mut reader, mut writer) = (client(&server, 1), client(&server, 0));
     server.lag(1, LAG);
     let written = Instant::now();
-    assert_eq!(writer.create("/a", 0).unwrap(), 0);
+    assert_eq!(writer.create("/a", 0).unwrap(), OK);
     // What a `sync` is for.
-    let sync = reader.ask(9, &Body::default().string("/")).unwrap();
+    let sync = reader.ask(&Request::Sync { path: "/".into() }).unwrap();
     reader.frames_to(sync).unwrap();
     assert!(written.elapsed() >= LAG);
     assert!(reader.exists("/a").unwrap());
@@ -274,9 +277,9 @@ async fn a_lagging_follower_tells_later() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_isolated_follower_goes_on_answering_until_the_sync_limit() {
     let server = start(3).await;
-    let mut cut_off = Client::connect(server.addresses()[1], 1000, 0, &[0; 16], 0).unwrap();
+    let mut cut_off = Client::connect(server.addresses()[1], 1000, 0, NO_PASSWORD, 0).unwrap();
     let mut other = client(&server, 2);
-    assert_eq!(cut_off.create("/mine", EPHEMERAL).unwrap(), 0);
+    assert_eq!(cut_off.create("/mine", EPHEMERAL).unwrap(), OK);
     assert!(server.isolate(0).unwrap_err().to_string().contains("leads"));
     let cut = Instant::now();
     server.isolate(1).unwrap();
@@ -285,7 +288,7 @@ async fn an_isolated_follower_goes_on_answering_until_the_sync_limit() {
         !other.exists("/mine").unwrap()
     });
     assert!(cut_off.exists("/mine").unwrap(), "it does not know");
-    cut_off.ask(5, &Body::default().string("/mine").string("x").int(-1)).unwrap();
+    cut_off.ask(&set("/mine", b"x")).unwrap();
     assert!(cut_off.is_silent(), "a write waits");
     until("it gives up", || cut_off.is_closed());
     // syncLimit 10 x 500 ms.
@@ -296,7 +299,7 @@ async fn an_isolated_follower_goes_on_answering_until_the_sync_limit() {
     server.rejoin(1);
     let mut back = client(&server, 1);
     assert!(!back.exists("/mine").unwrap());
-    assert_eq!(back.create("/again", 0).unwrap(), 0);
+    assert_eq!(back.create("/again", 0).unwrap(), OK);
     assert_eq!(server.zxid(1), server.zxid(0));
 }
 
@@ -305,11 +308,11 @@ async fn a_short_cut_costs_nothing() {
     let server = start(3).await;
     let (mut cut_off, mut other) = (client(&server, 1), client(&server, 0));
     server.isolate(1).unwrap();
-    let xid = cut_off.ask(CREATE, &create("/waits", 0)).unwrap();
+    let xid = cut_off.ask(&create("/waits", 0)).unwrap();
     assert!(cut_off.is_silent());
     assert!(!other.exists("/waits").unwrap());
     server.rejoin(1);
-    assert_eq!(cut_off.frames_to(xid).unwrap()[0].error, 0);
+    assert_eq!(cut_off.frames_to(xid).unwrap()[0].header.error, OK);
     assert!(other.exists("/waits").unwrap());
 }
 
@@ -319,14 +322,14 @@ async fn a_leader_without_followers_serves_nobody() {
     let mut client = client(&server, 0);
     server.isolate(1).unwrap();
     server.isolate(2).unwrap();
-    let xid = client.ask(CREATE, &create("/waits", 0)).unwrap();
+    let xid = client.ask(&create("/waits", 0)).unwrap();
     assert!(client.is_silent());
     until("it gives up", || client.is_closed());
     server.rejoin(1);
     let mut back = client.back_at(server.addresses()[0], 0).unwrap();
     assert_eq!(back.session, client.session, "every session is given time to come back");
     assert!(!back.exists("/waits").unwrap(), "xid {xid} went under with the server");
-    assert_eq!(back.create("/waits", 0).unwrap(), 0);
+    assert_eq!(back.create("/waits", 0).unwrap(), OK);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -334,7 +337,7 @@ async fn an_old_connection_cannot_write_once_the_session_has_moved() {
     let server = start(3).await;
     let mut old = client(&server, 1);
     let mut new = old.back_at(server.addresses()[2], 0).unwrap();
-    assert_eq!(new.create("/new", 0).unwrap(), 0);
+    assert_eq!(new.create("/new", 0).unwrap(), OK);
     assert!(old.create("/old", 0).is_err());
     assert!(!new.exists("/old").unwrap());
 }

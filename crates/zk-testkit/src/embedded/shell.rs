@@ -171,7 +171,7 @@ async fn write(stream: &mut WriteHalf<'_>, outputs: &mut mpsc::UnboundedReceiver
         let mut ending = None;
         while let Some(output) = next {
             match output {
-                Output::Send(mut bytes) => pending.append(&mut bytes),
+                Output::Send(bytes) => pending.extend_from_slice(&bytes),
                 Output::Close(how) => ending = Some(how),
             }
             next = if pending.len() < WRITE && ending.is_none() { outputs.try_recv().ok() } else { None };

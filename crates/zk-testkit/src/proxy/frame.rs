@@ -1,11 +1,14 @@
-//! ZooKeeper's framing, as far as a proxy must understand it: a length, then,
-//! in requests after the first, a number (xid) and an operation.
+//! What a proxy must know of ZooKeeper's frames: where they end, and which request they are.
 
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use zk_proto::{OpCode, ReplyHeader, Request, RequestHeader, frame_length};
 
 /// No frame of a sane client or server is longer. Longer 'lengths' are the first
 /// bytes of something else: text (a four-letter word, the answer to one) or TLS.
 const LONGEST: usize = 64 << 20;
+/// The length in front of a frame.
+const PREFIX: usize = 4;
 
 /// A request that a client can make. Pings, authentication and the setting again
 /// of watches after a reconnect are the client library's own and not among them.
@@ -31,24 +34,24 @@ pub enum Op {
 }
 
 impl Op {
-    pub(crate) fn from_code(code: i32) -> Option<Self> {
-        // The numbers of ZooDefs.OpCode; several are variants of one operation.
+    /// Several codes are variants of one operation.
+    fn from_code(code: OpCode) -> Option<Self> {
         Some(match code {
-            1 | 15 | 19 | 21 => Self::Create,
-            2 | 20 => Self::Delete,
-            3 => Self::Exists,
-            4 => Self::GetData,
-            5 => Self::SetData,
-            6 => Self::GetAcl,
-            7 => Self::SetAcl,
-            8 | 12 => Self::GetChildren,
-            9 => Self::Sync,
-            13 => Self::Check,
-            14 => Self::Multi,
-            16 => Self::Reconfig,
-            17 | 18 => Self::RemoveWatches,
-            106 => Self::AddWatch,
-            -11 => Self::CloseSession,
+            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => Self::Create,
+            OpCode::DELETE | OpCode::DELETE_CONTAINER => Self::Delete,
+            OpCode::EXISTS => Self::Exists,
+            OpCode::GET_DATA => Self::GetData,
+            OpCode::SET_DATA => Self::SetData,
+            OpCode::GET_ACL => Self::GetAcl,
+            OpCode::SET_ACL => Self::SetAcl,
+            OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2 => Self::GetChildren,
+            OpCode::SYNC => Self::Sync,
+            OpCode::CHECK => Self::Check,
+            OpCode::MULTI => Self::Multi,
+            OpCode::RECONFIG => Self::Reconfig,
+            OpCode::CHECK_WATCHES | OpCode::REMOVE_WATCHES => Self::RemoveWatches,
+            OpCode::ADD_WATCH => Self::AddWatch,
+            OpCode::CLOSE_SESSION => Self::CloseSession,
             _ => return None,
         })
     }
@@ -58,54 +61,44 @@ impl Op {
     pub fn is_write(self) -> bool {
         matches!(self, Self::Create | Self::Delete | Self::SetData | Self::SetAcl | Self::Multi)
     }
-
-    fn starts_with_path(self) -> bool {
-        !matches!(self, Self::Multi | Self::Reconfig | Self::CloseSession)
-    }
 }
 
-/// What a request's frame says about it.
+/// What faults are chosen by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct Asked {
     pub(crate) xid: i32,
     pub(crate) op: Op,
     pub(crate) path: Option<String>,
 }
 
-impl Request {
-    /// `None` for what the client library sends of its own accord, and for what
-    /// makes no sense.
+impl Asked {
+    /// `None` for what the client library sends of its own accord. A request that can't be read has no path.
+    pub(crate) fn new(header: RequestHeader, request: Option<&Request<'_>>) -> Option<Self> {
+        let path = request.and_then(Request::path).map(str::to_owned);
+        Some(Self { xid: header.xid, op: Op::from_code(header.op)?, path })
+    }
+
+    /// From a frame with its length in front.
     pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
-        let xid = int_at(frame, 4)?;
-        let op = Op::from_code(int_at(frame, 8)?)?;
-        Some(Self { xid, op, path: op.starts_with_path().then(|| path_in(frame)).flatten() })
+        let frame = frame.get(PREFIX..)?;
+        let header = RequestHeader::decode(frame).ok()?;
+        Self::new(header, Request::decode(header.op, &frame[RequestHeader::LEN..]).ok().as_ref())
     }
 }
 
 /// The number of the request that a reply's frame answers; negative for what
 /// answers none (-1 a watch's event, -2 a ping).
 pub(crate) fn reply_xid(frame: &[u8]) -> Option<i32> {
-    int_at(frame, 4)
-}
-
-fn path_in(frame: &[u8]) -> Option<String> {
-    let length = usize::try_from(int_at(frame, 12)?).ok()?;
-    let path = frame.get(16..16_usize.checked_add(length)?)?;
-    Some(String::from_utf8_lossy(path).into_owned())
-}
-
-fn int_at(frame: &[u8], at: usize) -> Option<i32> {
-    let bytes = frame.get(at..at + 4)?;
-    Some(i32::from_be_bytes(bytes.try_into().ok()?))
+    Some(ReplyHeader::decode(frame.get(PREFIX..)?).ok()?.xid)
 }
 
 /// A piece of what one side sends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     /// A whole frame, its length in front.
-    Frame(Vec<u8>),
+    Frame(Bytes),
     /// Bytes that are no frame.
-    Raw(Vec<u8>),
+    Raw(Bytes),
 }
 
 impl Piece {
@@ -119,34 +112,32 @@ impl Piece {
 /// Cuts a stream into frames; passes what is not framed on as it comes.
 pub(crate) struct Pieces<R> {
     from: R,
-    pending: Vec<u8>,
+    pending: BytesMut,
     raw: bool,
 }
 
 impl<R: AsyncRead + Unpin> Pieces<R> {
     /// `framed`: whether to look for frames at all.
     pub(crate) fn new(from: R, framed: bool) -> Self {
-        Self { from, pending: Vec::new(), raw: !framed }
+        Self { from, pending: BytesMut::new(), raw: !framed }
     }
 
     /// The next piece, `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> std::io::Result<Option<Piece>> {
         loop {
             if self.raw && !self.pending.is_empty() {
-                return Ok(Some(Piece::Raw(std::mem::take(&mut self.pending))));
+                return Ok(Some(Piece::Raw(self.pending.split().freeze())));
             }
             if !self.raw {
-                match self.frame_length() {
-                    Some(Ok(whole)) if self.pending.len() >= whole => {
-                        let rest = self.pending.split_off(whole);
-                        let frame = std::mem::replace(&mut self.pending, rest);
-                        return Ok(Some(Piece::Frame(frame)));
+                match frame_length(&self.pending, LONGEST) {
+                    Ok(Some(length)) if self.pending.len() >= PREFIX + length => {
+                        return Ok(Some(Piece::Frame(self.pending.split_to(PREFIX + length).freeze())));
                     }
-                    Some(Err(NotAFrame)) => {
+                    Ok(_) => {}
+                    Err(_) => {
                         self.raw = true;
                         continue;
                     }
-                    _ => {}
                 }
             }
             if self.from.read_buf(&mut self.pending).await? == 0 {
@@ -158,66 +149,48 @@ impl<R: AsyncRead + Unpin> Pieces<R> {
             }
         }
     }
-
-    /// The length of the next frame, its prefix included, once known.
-    fn frame_length(&self) -> Option<Result<usize, NotAFrame>> {
-        let length = usize::try_from(int_at(&self.pending, 0)?).ok();
-        Some(match length {
-            Some(length) if length <= LONGEST => Ok(4 + length),
-            _ => Err(NotAFrame),
-        })
-    }
 }
-
-struct NotAFrame;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn frame(body: &[u8]) -> Vec<u8> {
+    fn frame(body: &[u8]) -> Bytes {
         let mut frame = u32::try_from(body.len()).unwrap().to_be_bytes().to_vec();
         frame.extend_from_slice(body);
-        frame
+        frame.into()
     }
 
-    fn request(xid: i32, code: i32, path: &str) -> Vec<u8> {
-        let mut body = xid.to_be_bytes().to_vec();
-        body.extend(code.to_be_bytes());
-        body.extend(u32::try_from(path.len()).unwrap().to_be_bytes());
-        body.extend(path.as_bytes());
-        frame(&body)
-    }
+    /// A `delete`, byte by byte.
+    const DELETE: &[u8] = b"\0\0\0\x07\0\0\0\x02\0\0\0\x04/a/b\xff\xff\xff\xff";
 
     #[test]
     fn reads_number_operation_and_path() {
-        let expected = Request { xid: 7, op: Op::Create, path: Some("/a/b".to_owned()) };
-        assert_eq!(Request::parse(&request(7, 15, "/a/b")), Some(expected));
+        let expected = Asked { xid: 7, op: Op::Delete, path: Some("/a/b".to_owned()) };
+        assert_eq!(Asked::parse(&frame(DELETE)), Some(expected));
     }
 
     #[test]
     fn a_ping_is_no_request_of_the_application() {
-        let mut ping = (-2_i32).to_be_bytes().to_vec();
-        ping.extend(11_i32.to_be_bytes());
-        assert_eq!(Request::parse(&frame(&ping)), None);
+        assert_eq!(Asked::parse(&frame(b"\xff\xff\xff\xfe\0\0\0\x0b")), None);
     }
 
     #[test]
-    fn a_path_that_runs_past_the_frame_is_none() {
-        let mut cut = request(7, 2, "/a/b");
-        cut.truncate(18);
-        assert_eq!(Request::parse(&cut).unwrap().path, None);
+    fn a_request_that_is_cut_short_has_no_path() {
+        for end in 8..DELETE.len() {
+            let asked = Asked { xid: 7, op: Op::Delete, path: None };
+            assert_eq!(Asked::parse(&frame(&DELETE[..end])), Some(asked), "{end}");
+        }
+        assert_eq!(Asked::parse(&frame(&DELETE[..7])), None);
     }
 
     #[tokio::test]
     async fn cuts_frames_and_passes_the_rest_on() {
-        let mut sent = frame(b"one");
-        sent.extend(frame(b""));
-        sent.extend(&frame(b"three")[..6]);
+        let sent = [&frame(b"one")[..], &frame(b""), &frame(b"three")[..6]].concat();
         let mut pieces = Pieces::new(&sent[..], true);
         assert_eq!(pieces.next().await.unwrap(), Some(Piece::Frame(frame(b"one"))));
         assert_eq!(pieces.next().await.unwrap(), Some(Piece::Frame(frame(b""))));
-        let rest = frame(b"three")[..6].to_vec();
+        let rest = frame(b"three").slice(..6);
         assert_eq!(pieces.next().await.unwrap(), Some(Piece::Raw(rest)));
         assert_eq!(pieces.next().await.unwrap(), None);
     }
@@ -225,7 +198,7 @@ mod tests {
     #[tokio::test]
     async fn a_four_letter_word_is_raw() {
         let mut pieces = Pieces::new(&b"srvr"[..], true);
-        assert_eq!(pieces.next().await.unwrap(), Some(Piece::Raw(b"srvr".to_vec())));
+        assert_eq!(pieces.next().await.unwrap(), Some(Piece::Raw(Bytes::from_static(b"srvr"))));
         assert_eq!(pieces.next().await.unwrap(), None);
     }
 }

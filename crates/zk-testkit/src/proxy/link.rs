@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
-use super::frame::{Op, Piece, Pieces, Request, reply_xid};
+use super::frame::{Asked, Op, Piece, Pieces, reply_xid};
 use super::rule::{Doom, Rules, Way};
 
 /// What is let through at the moment.
@@ -123,8 +123,8 @@ impl Link {
                 // The first frame opens the session and has no number.
                 Piece::Frame(_) if handshake => handshake = false,
                 Piece::Frame(frame) => {
-                    if let Some(request) = Request::parse(frame) {
-                        self.judge(&request, shared)?;
+                    if let Some(asked) = Asked::parse(frame) {
+                        self.judge(&asked, shared)?;
                     }
                 }
                 Piece::Raw(_) => {}
@@ -165,14 +165,14 @@ impl Link {
         Ok(())
     }
 
-    fn judge(&self, request: &Request, shared: &Shared) -> Result<(), Reset> {
-        *lock(&shared.seen).entry(request.op).or_default() += 1;
+    fn judge(&self, asked: &Asked, shared: &Shared) -> Result<(), Reset> {
+        *lock(&shared.seen).entry(asked.op).or_default() += 1;
         // One doom at a time: the next request of this connection never gets a
         // reply anyway, and other rules wait for other connections.
         if lock(&self.doom).is_some() {
             return Ok(());
         }
-        match shared.rules.judge(request) {
+        match shared.rules.judge(asked) {
             Some(doom) if doom.way == Way::ToServer => {
                 *lock(&self.struck) = Some(doom);
                 Err(Reset)

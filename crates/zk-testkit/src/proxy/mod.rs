@@ -14,8 +14,8 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+pub(crate) use frame::Asked;
 pub use frame::Op;
-pub(crate) use frame::Request as Asked;
 pub use rule::{Loss, Lost, Which};
 
 use crate::error::Context as _;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::frame::{Op, Request};
+use super::frame::{Asked, Op};
 use crate::Error;
 
 /// Which requests a fault applies to.
@@ -47,10 +47,10 @@ impl Which {
         self
     }
 
-    fn fits(&self, request: &Request) -> bool {
-        let path = request.path.as_deref().unwrap_or_default();
-        self.op.is_none_or(|op| op == request.op)
-            && (!self.writes_only || request.op.is_write())
+    fn fits(&self, asked: &Asked) -> bool {
+        let path = asked.path.as_deref().unwrap_or_default();
+        self.op.is_none_or(|op| op == asked.op)
+            && (!self.writes_only || asked.op.is_write())
             && self.path_part.as_ref().is_none_or(|part| path.contains(part))
     }
 }
@@ -136,11 +136,11 @@ impl Rules {
     }
 
     /// Takes the oldest rule that fits out of the list.
-    pub(crate) fn judge(&self, request: &Request) -> Option<Doom> {
+    pub(crate) fn judge(&self, asked: &Asked) -> Option<Doom> {
         let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut struck = None;
         for (index, rule) in rules.iter_mut().enumerate() {
-            if !rule.which.fits(request) {
+            if !rule.which.fits(asked) {
                 continue;
             }
             if rule.which.skip > 0 {
@@ -152,8 +152,8 @@ impl Rules {
         let rule = rules.remove(struck?);
         Some(Doom {
             way: rule.way,
-            xid: request.xid,
-            lost: Lost { op: request.op, path: request.path.clone() },
+            xid: asked.xid,
+            lost: Lost { op: asked.op, path: asked.path.clone() },
             hit: rule.hit,
         })
     }
@@ -163,8 +163,8 @@ impl Rules {
 mod tests {
     use super::*;
 
-    fn request(op: Op, path: &str) -> Request {
-        Request { xid: 1, op, path: Some(path.to_owned()) }
+    fn request(op: Op, path: &str) -> Asked {
+        Asked { xid: 1, op, path: Some(path.to_owned()) }
     }
 
     #[test]

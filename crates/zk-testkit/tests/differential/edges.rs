@@ -5,8 +5,10 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use zk_proto::{AclEntry, Create, OpCode, Reply, Request, RequestHeader, WatchMode};
+
 use crate::both;
-use crate::wire::{Body, Client, Fields, word};
+use crate::wire::{Client, NO_PASSWORD, OK, PREFIX, body_of, hello, set, word};
 
 const TICK: Duration = Duration::from_millis(200);
 /// `jute.maxbuffer`.
@@ -43,14 +45,16 @@ fn the_edges_are_the_same() {
 
 fn client(address: SocketAddr) -> Client {
     // The longest timeout that is granted.
-    Client::connect(address, 60_000, 0, &[0; 16], 0).unwrap()
+    Client::connect(address, 60_000, 0, NO_PASSWORD, 0).unwrap()
 }
 
 /// Up to the answer to a ping, without the zxids.
 fn seen_before_pong(client: &mut Client) -> Vec<String> {
-    match client.ask(11, &Body::default()).and_then(|xid| client.frames_to(xid)) {
+    match client.ask(&Request::Ping).and_then(|xid| client.frames_to(xid)) {
         Ok(frames) => {
-            let frames = frames.iter().map(|frame| format!("{} {} {:?}", frame.xid, frame.error, frame.body));
+            let frames = frames
+                .iter()
+                .map(|frame| format!("{} {} {:?}", frame.header.xid, frame.header.error.0, frame.body()));
             frames.collect()
         }
         Err(_) => vec![format!("closed: {}", client.is_closed())],
@@ -59,13 +63,13 @@ fn seen_before_pong(client: &mut Client) -> Vec<String> {
 
 fn a_check_alone(address: SocketAddr) -> Vec<String> {
     let mut client = client(address);
-    let check = |path: &str, version: i32| Body::default().string(path).int(version);
-    client.ask(13, &check("/zookeeper", 5)).unwrap();
+    let check = |version: i32| Request::Check { path: "/zookeeper".into(), version };
+    client.ask(&check(5)).unwrap();
     let mut seen = seen_before_pong(&mut client);
-    client.ask(13, &check("/zookeeper", -1)).unwrap();
+    client.ask(&check(-1)).unwrap();
     seen.extend(seen_before_pong(&mut client));
-    client.ask(13, &check("/zookeeper", -1)).unwrap();
-    client.ask(2, &Body::default().string("/nothing").int(-1)).unwrap();
+    client.ask(&check(-1)).unwrap();
+    client.ask(&Request::Delete { path: "/nothing".into(), version: -1 }).unwrap();
     seen.extend(seen_before_pong(&mut client));
     seen
 }
@@ -73,10 +77,10 @@ fn a_check_alone(address: SocketAddr) -> Vec<String> {
 fn unknown_requests(address: SocketAddr) -> Vec<String> {
     let asks = [0, 10, 23, 99, 108, -12, i32::MAX].map(|code| {
         let mut client = client(address);
-        client.ask(code, &Body::default()).unwrap();
+        client.ask(&Request::Other { op: OpCode(code), body: [][..].into() }).unwrap();
         let mut seen = vec![format!("code {code}")];
         while let Ok(frame) = client.frame() {
-            seen.push(format!("{} {} {} {:?}", frame.xid, frame.zxid, frame.error, frame.body));
+            seen.push(format!("{:?} {:?}", frame.header, frame.body()));
         }
         seen
     });
@@ -86,9 +90,9 @@ fn unknown_requests(address: SocketAddr) -> Vec<String> {
 fn refused_identities(address: SocketAddr) -> Vec<String> {
     let asks = ["world", "nonesuch", ""].map(|scheme| {
         let mut client = client(address);
-        client.ask(100, &Body::default().int(0).string(scheme).string("x")).unwrap();
-        let frame = client.frame().unwrap();
-        format!("{scheme}: {} {} {} {}", frame.xid, frame.zxid, frame.error, client.is_closed())
+        let credentials = Some(b"x".into());
+        client.ask(&Request::Auth { kind: 0, scheme: Some(scheme.into()), credentials }).unwrap();
+        format!("{scheme}: {:?} {}", client.frame().unwrap(), client.is_closed())
     });
     asks.to_vec()
 }
@@ -96,8 +100,10 @@ fn refused_identities(address: SocketAddr) -> Vec<String> {
 fn missing_ids(address: SocketAddr) -> Vec<String> {
     let asks = ["world", "digest", "ip", "auth", "sasl", "nonesuch"].map(|scheme| {
         let mut client = client(address);
-        let ask = Body::default().string("/missing-id").buffer(None);
-        client.ask(1, &ask.int(1).int(31).string(scheme).int(-1).int(1)).unwrap();
+        let acl = vec![AclEntry { id: None, ..AclEntry::new(31, scheme, "") }];
+        let path = "/missing-id".into();
+        let create = Create { op: OpCode::CREATE, path, data: None, acl, flags: 1, ttl_ms: -1 };
+        client.ask(&Request::Create(create)).unwrap();
         [vec![scheme.to_owned()], seen_before_pong(&mut client)].concat()
     });
     asks.concat()
@@ -105,7 +111,7 @@ fn missing_ids(address: SocketAddr) -> Vec<String> {
 
 fn granted_timeouts(address: SocketAddr) -> Vec<String> {
     let granted = [i32::MIN, -1, 0, 1, 399, 400, 401, 3999, 4000, 4001, i32::MAX].map(|asked| {
-        let client = Client::connect(address, asked, 0, &[0; 16], 0).unwrap();
+        let client = Client::connect(address, asked, 0, NO_PASSWORD, 0).unwrap();
         let again = Client::connect(address, 1234, client.session, &client.password, 0).unwrap();
         format!("{asked}: {}, then {}", client.timeout_ms, again.timeout_ms)
     });
@@ -114,10 +120,10 @@ fn granted_timeouts(address: SocketAddr) -> Vec<String> {
 
 fn ahead(address: SocketAddr) -> Vec<String> {
     let seen = [0, -1, 1 << 40].map(|zxid| {
-        let connected = Client::connect(address, 4000, 0, &[0; 16], zxid);
+        let connected = Client::connect(address, 4000, 0, NO_PASSWORD, zxid);
         format!("{zxid}: {}", connected.is_ok())
     });
-    let unknown = Client::connect(address, 4000, 0x1234, &[0; 16], 0).map(|client| client.session);
+    let unknown = Client::connect(address, 4000, 0x1234, NO_PASSWORD, 0).map(|client| client.session);
     let short = Client::connect(address, 4000, 0x1234, &[], 0).map(|client| client.session);
     [seen.to_vec(), vec![format!("{:?} {:?}", unknown.ok(), short.ok())]].concat()
 }
@@ -150,17 +156,13 @@ fn framed(body: &[u8]) -> Vec<u8> {
     [&u32::try_from(body.len()).unwrap().to_be_bytes(), body].concat()
 }
 
-fn hello() -> Body {
-    Body::default().int(0).long(0).int(4000).long(0).buffer(Some(&[0; 16]))
-}
-
 fn old_handshake(address: SocketAddr) -> Vec<String> {
-    let whole = hello().bool(false).0;
-    let mut said = vec![answer(address, &framed(&hello().0)), answer(address, &framed(&whole))];
+    let (old, new) = (hello(4000, 0, NO_PASSWORD, 0, None), hello(4000, 0, NO_PASSWORD, 0, Some(false)));
+    let mut said = vec![answer(address, &old), answer(address, &new)];
     // Too short, at every length.
-    said.extend((0..hello().0.len()).map(|length| answer(address, &framed(&whole[..length]))));
+    said.extend((PREFIX..old.len()).map(|end| answer(address, &framed(&old[PREFIX..end]))));
     // And half of it, without an end.
-    said.push(answer(address, &framed(&whole)[..20]));
+    said.push(answer(address, &new[..20]));
     said
 }
 
@@ -168,10 +170,9 @@ fn sizes(address: SocketAddr) -> Vec<String> {
     let of_size = |size: usize| {
         let mut client = client(address);
         let path = format!("/size-{size}");
-        assert_eq!(client.create(&path, 0).unwrap(), 0);
-        let around = 8 + Body::default().string(&path).buffer(Some(&[])).int(-1).0.len();
-        let body = Body::default().string(&path).buffer(Some(&vec![7; size - around])).int(-1);
-        let set = client.do_it(5, &body);
+        assert_eq!(client.create(&path, 0).unwrap(), OK);
+        let around = RequestHeader::LEN + body_of(&set(&path, &[])).len();
+        let set = client.do_it(&set(&path, &vec![7; size - around]));
         let length = client.get(&path).map(|data| data.unwrap_or_default().len());
         format!("{size}: {:?} {:?} {}", set.ok(), length.ok(), client.ping().is_ok())
     };
@@ -194,14 +195,15 @@ fn expiry(address: SocketAddr) -> Vec<String> {
     const TIMEOUT: Duration = Duration::from_millis(1000);
     let mut watcher = client(address);
     for number in 0..30 {
-        assert_eq!(watcher.create(&format!("/dir{number}"), 0).unwrap(), 0);
+        assert_eq!(watcher.create(&format!("/dir{number}"), 0).unwrap(), OK);
     }
     let timeout_ms = i32::try_from(TIMEOUT.as_millis()).unwrap();
-    let mut silent = Client::connect(address, timeout_ms, 0, &[0; 16], 0).unwrap();
+    let mut silent = Client::connect(address, timeout_ms, 0, NO_PASSWORD, 0).unwrap();
     for number in 0..30 {
-        assert_eq!(silent.create(&format!("/dir{number}/e{}", number * 7 % 30), 1).unwrap(), 0);
+        assert_eq!(silent.create(&format!("/dir{number}/e{}", number * 7 % 30), 1).unwrap(), OK);
     }
-    assert_eq!(watcher.do_it(106, &Body::default().string("/").int(1)).unwrap(), 0);
+    let recursive = WatchMode::Recursive.number();
+    assert_eq!(watcher.do_it(&Request::AddWatch { path: "/".into(), mode: recursive }).unwrap(), OK);
     silent.ping().unwrap();
     let silent_since = Instant::now();
     // The connection stays: silence is what ends a session.
@@ -213,26 +215,22 @@ fn expiry(address: SocketAddr) -> Vec<String> {
     let after = silent_since.elapsed();
     assert!(after >= TIMEOUT - Duration::from_millis(20), "{address} expired it after {after:?}");
     assert!(after < Duration::from_secs(10), "{address} expired it after {after:?}");
-    let mut seen: Vec<String> = seen
-        .iter()
-        .map(|frame| {
-            let mut fields = Fields(&frame.body);
-            format!("{} {} {}", fields.int(), fields.int(), fields.string())
-        })
-        .collect();
+    let mut seen: Vec<String> = seen.iter().map(|frame| format!("{:?}", frame.event())).collect();
     seen.push(format!("closed {}", silent.is_closed()));
     seen
 }
 
 fn many_names(address: SocketAddr) -> Vec<String> {
     let mut client = client(address);
-    assert_eq!(client.create("/many", 0).unwrap(), 0);
+    assert_eq!(client.create("/many", 0).unwrap(), OK);
     for number in 0..500 {
-        assert_eq!(client.create(&format!("/many/{}-", "n".repeat(number % 5)), 2).unwrap(), 0);
+        assert_eq!(client.create(&format!("/many/{}-", "n".repeat(number % 5)), 2).unwrap(), OK);
     }
-    let reply = client.reply(8, &Body::default().string("/many").bool(false)).unwrap();
-    let mut fields = Fields(&reply.body);
-    (0..fields.int()).map(|_| fields.string()).collect()
+    let list = Request::GetChildren { path: "/many".into(), watch: false, with_stat: false };
+    match client.reply(&list).unwrap().reply(list.op()) {
+        Reply::Names(names) => names,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// The names of what is told, not the figures.

@@ -5,13 +5,12 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 
+use zk_proto::{MultiReply, OpCode, Reply, Request, Stat, xid};
+
 use crate::program::{Ask, CLIENTS, Password, Step};
-use crate::wire::{Body, Client, EVENT_XID, Fields, Frame};
+use crate::wire::{Client, Frame, NO_PASSWORD, OK, create};
 
 const TIMEOUT_MS: i32 = 20_000;
-const PING: i32 = 11;
-const AUTH: i32 = 100;
-const CLOSE: i32 = -11;
 
 /// One line for each thing seen.
 pub(crate) fn run(address: SocketAddr, root: &str, program: &[Step]) -> Vec<String> {
@@ -58,22 +57,12 @@ impl Run {
             seen: Vec::new(),
         };
         for _ in 0..CLIENTS {
-            let client = run.connect(0, &[0; 16])?;
+            let client = run.connect(0, NO_PASSWORD)?;
             run.clients.push(client);
         }
-        let create = Ask::Create {
-            code: 1,
-            path: String::new(),
-            data: None,
-            acl: vec![(31, "world", "anyone")],
-            flags: 0,
-            ttl: -1,
-        };
-        let xid = run.clients[0].ask(1, &create.body(root, 0))?;
-        for frame in run.clients[0].frames_to(xid)? {
-            assert_eq!(frame.error, 0, "the root of the program");
-            run.began = frame.zxid;
-        }
+        let created = run.clients[0].reply(&create(root, 0))?;
+        assert_eq!(created.header.error, OK, "the root of the program");
+        run.began = created.header.zxid;
         Ok(run)
     }
 
@@ -85,7 +74,7 @@ impl Run {
             }
         }
         for client in &mut self.clients {
-            if let Ok(xid) = client.ask(CLOSE, &Body::default()) {
+            if let Ok(xid) = client.ask(&Request::CloseSession) {
                 let _ = client.frames_to(xid);
             }
         }
@@ -106,13 +95,13 @@ impl Run {
             Step::Ask(client, ask) => self.ask(*client, std::slice::from_ref(ask))?,
             Step::Burst(client, asks) => self.ask(*client, asks)?,
             Step::Renew(index) => {
-                let xid = self.clients[*index].ask(CLOSE, &Body::default())?;
+                let xid = self.clients[*index].ask(&Request::CloseSession)?;
                 for frame in self.clients[*index].frames_to(xid)? {
                     self.note(*index, &frame, None);
                 }
                 let closed = self.clients[*index].is_closed();
                 self.seen.push(format!("  closed by the server: {closed}"));
-                self.clients[*index] = self.connect(0, &[0; 16])?;
+                self.clients[*index] = self.connect(0, NO_PASSWORD)?;
             }
             Step::Return(index, password) => {
                 let (session, mut right) =
@@ -125,13 +114,13 @@ impl Run {
                     self.seen.push(format!("  closed by the server: {}", back.is_closed()));
                     right[0] ^= 1;
                     self.left.push((session, right));
-                    back = self.connect(0, &[0; 16])?;
+                    back = self.connect(0, NO_PASSWORD)?;
                 }
                 self.clients[*index] = back;
             }
             Step::Identify(index, scheme, proof) => {
-                let body = Body::default().int(0).string(scheme).string(proof);
-                let xid = self.clients[*index].ask(AUTH, &body)?;
+                let (scheme, credentials) = (Some((*scheme).into()), Some(proof.as_bytes().into()));
+                let xid = self.clients[*index].ask(&Request::Auth { kind: 0, scheme, credentials })?;
                 for frame in self.clients[*index].frames_to(xid)? {
                     self.note(*index, &frame, None);
                 }
@@ -143,12 +132,12 @@ impl Run {
     fn ask(&mut self, index: usize, asks: &[Ask]) -> io::Result<()> {
         let mut asked = Vec::new();
         for ask in asks {
-            let body = ask.body(&self.root, self.began);
-            asked.push((self.clients[index].ask(ask.code(), &body)?, ask));
+            let request = ask.request(&self.root, self.began);
+            asked.push((self.clients[index].ask(&request)?, request.op()));
         }
-        for (xid, ask) in asked {
+        for (xid, op) in asked {
             for frame in self.clients[index].frames_to(xid)? {
-                let answered = (frame.xid == xid).then_some(ask);
+                let answered = (frame.header.xid == xid).then_some(op);
                 self.note(index, &frame, answered);
             }
         }
@@ -158,131 +147,79 @@ impl Run {
     /// Whatever was sent to anyone before now comes before the answer to a ping.
     fn hear_all(&mut self) -> io::Result<()> {
         for index in 0..self.clients.len() {
-            let xid = self.clients[index].ask(PING, &Body::default())?;
+            let xid = self.clients[index].ask(&Request::Ping)?;
             for frame in self.clients[index].frames_to(xid)? {
-                if frame.xid != xid {
+                if frame.header.xid != xid {
                     self.note(index, &frame, None);
                 } else {
-                    self.last = frame.zxid;
+                    self.last = frame.header.zxid;
                 }
             }
         }
         Ok(())
     }
 
-    fn note(&mut self, client: usize, frame: &Frame, ask: Option<&Ask>) {
+    /// `op`: the kind of the request that it answers.
+    fn note(&mut self, client: usize, frame: &Frame, op: Option<OpCode>) {
         let mut text = format!("  client {client}: ");
-        let mut fields = Fields(&frame.body);
-        if frame.xid == EVENT_XID {
-            let _ = write!(text, "event zxid {} error {}: ", frame.zxid, frame.error);
-            let _ = write!(text, "{} {} {:?}", fields.int(), fields.int(), fields.string());
+        let header = frame.header;
+        if header.xid == xid::EVENT {
+            let _ = write!(text, "{:?}", frame.event());
         } else {
             // What authentication is answered with has none.
-            let zxid = if frame.zxid == 0 { "none".to_owned() } else { self.zxid(frame.zxid) };
-            let _ = write!(text, "reply zxid {zxid} error {}: ", frame.error);
-            if let Some(ask) = ask.filter(|_| !frame.body.is_empty()) {
-                self.describe(&mut text, ask, &mut fields);
+            let zxid = if header.zxid == 0 { "none".to_owned() } else { self.zxid(header.zxid).to_string() };
+            let _ = write!(text, "reply zxid {zxid} error {}: ", header.error.0);
+            match op.filter(|_| header.error == OK) {
+                Some(op) => {
+                    let _ = write!(text, "{:?}", self.relative(frame.reply(op)));
+                }
+                None => {
+                    let _ = write!(text, "{:?}", frame.body());
+                }
             }
-        }
-        if !fields.0.is_empty() {
-            let _ = write!(text, " and {:?}", fields.0);
         }
         self.seen.push(text);
     }
 
-    fn describe(&self, text: &mut String, ask: &Ask, fields: &mut Fields<'_>) {
-        match ask {
-            Ask::Create { code, .. } => {
-                let _ = write!(text, "{:?}", fields.string());
-                if *code != 1 {
-                    self.stat(text, fields);
+    /// Without what two servers can't have in common.
+    fn relative(&self, mut reply: Reply) -> Reply {
+        match &mut reply {
+            Reply::PathAndStat(_, stat)
+            | Reply::Stat(stat)
+            | Reply::Data(_, stat)
+            | Reply::NamesAndStat(_, stat)
+            | Reply::Acl(_, stat) => *stat = self.relative_stat(stat),
+            Reply::Multi(parts) => {
+                for part in parts {
+                    if let MultiReply::CreatedWithStat(_, stat)
+                    | MultiReply::Set(stat)
+                    | MultiReply::Data(_, stat) = part
+                    {
+                        *stat = self.relative_stat(stat);
+                    }
                 }
             }
-            Ask::Exists { .. } | Ask::SetData { .. } | Ask::SetAcl { .. } => self.stat(text, fields),
-            Ask::GetData { .. } => {
-                let _ = write!(text, "{:?}", fields.buffer());
-                self.stat(text, fields);
-            }
-            Ask::GetAcl { .. } => {
-                for _ in 0..fields.int() {
-                    let _ = write!(text, "{}:{}:{} ", fields.int(), fields.string(), fields.string());
-                }
-                self.stat(text, fields);
-            }
-            Ask::GetChildren { code, .. } => {
-                names(text, fields);
-                if *code == 12 {
-                    self.stat(text, fields);
-                }
-            }
-            Ask::GetEphemerals { .. } => names(text, fields),
-            Ask::Sync { .. } => text.push_str(&fields.string()),
-            Ask::AddWatch { .. } | Ask::CountBelow { .. } => {
-                let _ = write!(text, "{}", fields.int());
-            }
-            Ask::WhoAmI => {
-                for _ in 0..fields.int() {
-                    let _ = write!(text, "{}:{} ", fields.string(), fields.string());
-                }
-            }
-            Ask::Multi(_) | Ask::MultiRead(_) => self.parts(text, fields),
-            Ask::Short(ask, _) => self.describe(text, ask, fields),
-            Ask::Delete { .. } | Ask::Ping | Ask::Watches { .. } | Ask::SetWatches { .. } | Ask::Reconfig => {
-            }
+            _ => {}
         }
+        reply
     }
 
-    fn parts(&self, text: &mut String, fields: &mut Fields<'_>) {
-        loop {
-            let (code, done, error) = (fields.int(), fields.bool(), fields.int());
-            let _ = write!(text, "[{code} {done} {error}");
-            if !done {
-                match code {
-                    -1 => {
-                        let _ = write!(text, " {}", fields.int());
-                    }
-                    1 => {
-                        let _ = write!(text, " {:?}", fields.string());
-                    }
-                    15 => {
-                        let _ = write!(text, " {:?}", fields.string());
-                        self.stat(text, fields);
-                    }
-                    4 => {
-                        let _ = write!(text, " {:?}", fields.buffer());
-                        self.stat(text, fields);
-                    }
-                    5 => self.stat(text, fields),
-                    8 => names(text, fields),
-                    _ => {}
-                }
-            }
-            text.push(']');
-            if done {
-                return;
-            }
+    fn relative_stat(&self, stat: &Stat) -> Stat {
+        let owner = self.sessions.iter().zip(1..).find(|(known, _)| **known == stat.ephemeral_owner);
+        Stat {
+            czxid: self.zxid(stat.czxid),
+            mzxid: self.zxid(stat.mzxid),
+            pzxid: self.zxid(stat.pzxid),
+            ctime_ms: 0,
+            mtime_ms: 0,
+            ephemeral_owner: owner.map_or(stat.ephemeral_owner, |(_, index)| index),
+            ..*stat
         }
-    }
-
-    /// All fields but the two times.
-    fn stat(&self, text: &mut String, fields: &mut Fields<'_>) {
-        let (czxid, mzxid) = (fields.long(), fields.long());
-        let (_ctime, _mtime) = (fields.long(), fields.long());
-        let (version, cversion, aversion) = (fields.int(), fields.int(), fields.int());
-        let (owner, length, children, pzxid) = (fields.long(), fields.int(), fields.int(), fields.long());
-        let _ = write!(
-            text,
-            " {{c {} m {} p {} version {version} {cversion} {aversion} owner {} length {length} children {children}}}",
-            self.zxid(czxid),
-            self.zxid(mzxid),
-            self.zxid(pzxid),
-            self.name_of(owner),
-        );
     }
 
     /// Relative to the beginning; what was before is not compared.
-    fn zxid(&self, zxid: i64) -> String {
-        if zxid < self.began { "before".to_owned() } else { format!("+{}", zxid - self.began) }
+    fn zxid(&self, zxid: i64) -> i64 {
+        (zxid - self.began).max(-1)
     }
 
     fn name_of(&self, session: i64) -> String {
@@ -290,12 +227,5 @@ impl Run {
             Some(index) => format!("#{index}"),
             None => format!("{session:#x}"),
         }
-    }
-}
-
-/// In the order in which they came.
-fn names(text: &mut String, fields: &mut Fields<'_>) {
-    for _ in 0..fields.int() {
-        let _ = write!(text, "{:?} ", fields.string());
     }
 }

@@ -1,5 +1,5 @@
-//! A client that hides nothing: it writes requests field by field and gives back what
-//! comes, frame by frame.
+//! A client that hides nothing: it sends what it is told to, with or without sense, and
+//! gives back what comes, frame by frame.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -7,8 +7,24 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
+use zk_proto::{
+    AclEntry, ConnectRequest, ConnectResponse, Create, ErrorCode, OpCode, PASSWORD_LEN, Reply, ReplyHeader,
+    Request, RequestHeader, WatchEvent, permission, xid,
+};
+
 /// For an answer. Long, as a busy machine is slow.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The length in front of a frame.
+pub(crate) const PREFIX: usize = 4;
+/// The length of the answer to a handshake.
+const CONNECT_RESPONSE_LEN: usize = 37;
+
+pub(crate) const OK: ErrorCode = ErrorCode::OK;
+/// Everyone may do everything.
+pub(crate) const OPEN: AclEntry<'static> = AclEntry::new(permission::ALL, "world", "anyone");
+/// Of a client that has no session yet.
+pub(crate) const NO_PASSWORD: &[u8] = &[0; PASSWORD_LEN];
 
 pub(crate) struct Client {
     stream: TcpStream,
@@ -18,54 +34,37 @@ pub(crate) struct Client {
     xid: i32,
 }
 
-/// A frame from a server, its header taken off.
+/// A frame from a server, without its length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
-    pub(crate) xid: i32,
-    pub(crate) zxid: i64,
-    pub(crate) error: i32,
-    pub(crate) body: Vec<u8>,
+    pub(crate) header: ReplyHeader,
+    bytes: Bytes,
 }
 
-pub(crate) const EVENT_XID: i32 = -1;
-pub(crate) const PING_XID: i32 = -2;
-pub(crate) const AUTH_XID: i32 = -4;
-pub(crate) const SET_WATCHES_XID: i32 = -8;
-
-/// Fields of a request.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Body(pub(crate) Vec<u8>);
-
-impl Body {
-    pub(crate) fn bool(mut self, value: bool) -> Self {
-        self.0.push(u8::from(value));
-        self
+impl Frame {
+    /// What follows the header.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.bytes[ReplyHeader::LEN..]
     }
 
-    pub(crate) fn int(mut self, value: i32) -> Self {
-        self.0.extend(value.to_be_bytes());
-        self
+    /// As the reply to a successful request of that kind.
+    pub(crate) fn reply(&self, op: OpCode) -> Reply {
+        let reply = Reply::decode(op, &self.bytes).unwrap();
+        self.is_all_of(|out| reply.encode(self.header, out));
+        reply
     }
 
-    pub(crate) fn long(mut self, value: i64) -> Self {
-        self.0.extend(value.to_be_bytes());
-        self
+    pub(crate) fn event(&self) -> WatchEvent {
+        let event = WatchEvent::decode(&self.bytes).unwrap();
+        self.is_all_of(|out| event.encode(out));
+        event
     }
 
-    pub(crate) fn buffer(self, value: Option<&[u8]>) -> Self {
-        let Some(value) = value else { return self.int(-1) };
-        let mut body = self.int(i32::try_from(value.len()).unwrap());
-        body.0.extend(value);
-        body
-    }
-
-    pub(crate) fn string(self, value: &str) -> Self {
-        self.buffer(Some(value.as_bytes()))
-    }
-
-    pub(crate) fn strings(self, values: &[String]) -> Self {
-        let body = self.int(i32::try_from(values.len()).unwrap());
-        values.iter().fold(body, |body, value| body.string(value))
+    /// No byte has been overlooked, and each is what the codec writes.
+    fn is_all_of(&self, encode: impl FnOnce(&mut BytesMut)) {
+        let mut frame = BytesMut::new();
+        encode(&mut frame);
+        assert_eq!(self.bytes, frame[PREFIX..]);
     }
 }
 
@@ -79,66 +78,66 @@ impl Client {
         password: &[u8],
         seen: i64,
     ) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
+        let mut stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let mut client = Self { stream, session: 0, password: Vec::new(), timeout_ms: 0, xid: 0 };
-        let hello = Body::default().int(0).long(seen).int(timeout_ms).long(session).buffer(Some(password));
-        client.send(&hello.bool(false).0)?;
+        stream.write_all(&hello(timeout_ms, session, password, seen, Some(false)))?;
+        let mut client = Self { stream, session, password: Vec::new(), timeout_ms, xid: 0 };
         let answer = client.receive()?;
-        let mut fields = Fields(&answer);
-        let _version = fields.int();
-        client.timeout_ms = fields.int();
-        client.session = fields.long();
-        client.password = fields.buffer().unwrap_or_default();
-        let _read_only = fields.bool();
-        assert!(fields.0.is_empty(), "more than a handshake: {answer:?}");
+        assert_eq!(answer.len(), CONNECT_RESPONSE_LEN, "{answer:?}");
+        let response = ConnectResponse::decode(&answer).unwrap();
+        client.timeout_ms = response.timeout_ms;
+        client.session = response.session_id;
+        client.password = response.password;
         Ok(client)
     }
 
     /// A new session of ten seconds.
     pub(crate) fn new(address: SocketAddr) -> io::Result<Self> {
-        let client = Self::connect(address, 10_000, 0, &[0; 16], 0)?;
+        let client = Self::connect(address, 10_000, 0, NO_PASSWORD, 0)?;
         assert_ne!(client.session, 0);
         Ok(client)
     }
 
     /// The error of a reply; events before it are dropped.
-    pub(crate) fn do_it(&mut self, code: i32, body: &Body) -> io::Result<i32> {
-        Ok(self.reply(code, body)?.error)
+    pub(crate) fn do_it(&mut self, request: &Request<'_>) -> io::Result<ErrorCode> {
+        Ok(self.reply(request)?.header.error)
     }
 
     /// The reply; events before it are dropped.
-    pub(crate) fn reply(&mut self, code: i32, body: &Body) -> io::Result<Frame> {
-        let xid = self.ask(code, body)?;
+    pub(crate) fn reply(&mut self, request: &Request<'_>) -> io::Result<Frame> {
+        let xid = self.ask(request)?;
         Ok(self.frames_to(xid)?.pop().expect("the reply"))
     }
 
-    pub(crate) fn create(&mut self, path: &str, flags: i32) -> io::Result<i32> {
-        self.do_it(1, &create(path, flags))
+    pub(crate) fn create(&mut self, path: &str, flags: i32) -> io::Result<ErrorCode> {
+        self.do_it(&create(path, flags))
     }
 
     pub(crate) fn exists(&mut self, path: &str) -> io::Result<bool> {
-        Ok(self.do_it(3, &Body::default().string(path).bool(false))? == 0)
+        Ok(self.do_it(&Request::Exists { path: path.into(), watch: false })? == OK)
     }
 
-    pub(crate) fn set(&mut self, path: &str, data: &str) -> io::Result<i32> {
-        self.do_it(5, &Body::default().string(path).string(data).int(-1))
+    pub(crate) fn set(&mut self, path: &str, data: &str) -> io::Result<ErrorCode> {
+        self.do_it(&set(path, data.as_bytes()))
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> io::Result<Option<Vec<u8>>> {
-        let reply = self.reply(4, &Body::default().string(path).bool(false))?;
-        Ok((reply.error == 0).then(|| Fields(&reply.body).buffer()).flatten())
+    pub(crate) fn get(&mut self, path: &str) -> io::Result<Option<Bytes>> {
+        let frame = self.reply(&Request::GetData { path: path.into(), watch: false })?;
+        Ok(match (frame.header.error == OK).then(|| frame.reply(OpCode::GET_DATA)) {
+            Some(Reply::Data(data, _)) => data,
+            _ => None,
+        })
     }
 
     pub(crate) fn ping(&mut self) -> io::Result<()> {
-        self.do_it(11, &Body::default()).map(|_| ())
+        self.do_it(&Request::Ping).map(|_| ())
     }
 
     /// Adds the events that have come.
     pub(crate) fn ping_for_events(&mut self, events: &mut Vec<Frame>) -> io::Result<()> {
-        let xid = self.ask(11, &Body::default())?;
-        events.extend(self.frames_to(xid)?.into_iter().filter(|frame| frame.xid == EVENT_XID));
+        let xid = self.ask(&Request::Ping)?;
+        events.extend(self.frames_to(xid)?.into_iter().filter(|frame| frame.header.xid == xid::EVENT));
         Ok(())
     }
 
@@ -161,20 +160,19 @@ impl Client {
     }
 
     /// Sends a request and doesn't wait.
-    pub(crate) fn ask(&mut self, code: i32, body: &Body) -> io::Result<i32> {
-        let xid = match code {
-            11 => PING_XID,
-            100 => AUTH_XID,
-            101 | 105 => SET_WATCHES_XID,
+    pub(crate) fn ask(&mut self, request: &Request<'_>) -> io::Result<i32> {
+        let xid = match request.op() {
+            OpCode::PING => xid::PING,
+            OpCode::AUTH => xid::AUTH,
+            OpCode::SET_WATCHES | OpCode::SET_WATCHES2 => xid::SET_WATCHES,
             _ => {
                 self.xid += 1;
                 self.xid
             }
         };
-        let mut frame = xid.to_be_bytes().to_vec();
-        frame.extend(code.to_be_bytes());
-        frame.extend(&body.0);
-        self.send(&frame)?;
+        let mut frame = BytesMut::new();
+        request.encode(xid, &mut frame);
+        self.stream.write_all(&frame)?;
         Ok(xid)
     }
 
@@ -183,7 +181,7 @@ impl Client {
         let mut frames = Vec::new();
         loop {
             let frame = self.frame()?;
-            let last = frame.xid == xid;
+            let last = frame.header.xid == xid;
             frames.push(frame);
             if last {
                 return Ok(frames);
@@ -193,9 +191,7 @@ impl Client {
 
     pub(crate) fn frame(&mut self) -> io::Result<Frame> {
         let bytes = self.receive()?;
-        let mut fields = Fields(&bytes);
-        let (xid, zxid, error) = (fields.int(), fields.long(), fields.int());
-        Ok(Frame { xid, zxid, error, body: fields.0.to_vec() })
+        Ok(Frame { header: ReplyHeader::decode(&bytes).unwrap(), bytes })
     }
 
     /// The server closes the connection, and says nothing more.
@@ -210,18 +206,12 @@ impl Client {
         self.stream
     }
 
-    fn send(&mut self, frame: &[u8]) -> io::Result<()> {
-        let mut bytes = u32::try_from(frame.len()).unwrap().to_be_bytes().to_vec();
-        bytes.extend(frame);
-        self.stream.write_all(&bytes)
-    }
-
-    fn receive(&mut self) -> io::Result<Vec<u8>> {
-        let mut length = [0; 4];
+    fn receive(&mut self) -> io::Result<Bytes> {
+        let mut length = [0; PREFIX];
         self.stream.read_exact(&mut length)?;
         let mut frame = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
         self.stream.read_exact(&mut frame)?;
-        Ok(frame)
+        Ok(frame.into())
     }
 }
 
@@ -242,43 +232,40 @@ pub(crate) fn received(address: SocketAddr) -> io::Result<usize> {
     line.and_then(|count| count.parse().ok()).ok_or_else(|| io::Error::other(answer))
 }
 
-/// The body of a `create` that everyone may do everything with.
-pub(crate) fn create(path: &str, flags: i32) -> Body {
-    let acl = Body::default().string(path).string("data").int(1).int(31);
-    acl.string("world").string("anyone").int(flags)
+/// The first frame of a client, its length in front.
+pub(crate) fn hello(
+    timeout_ms: i32,
+    session_id: i64,
+    password: &[u8],
+    last_zxid: i64,
+    read_only: Option<bool>,
+) -> Bytes {
+    let mut frame = BytesMut::new();
+    let password = password.to_vec();
+    ConnectRequest { last_zxid, timeout_ms, session_id, password, read_only }.encode(&mut frame);
+    frame.freeze()
 }
 
-/// Reads a frame's fields; a frame that is too short fails the test.
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+/// A `create` that everyone may do everything with.
+pub(crate) fn create(path: &str, flags: i32) -> Request<'_> {
+    let data = Some(b"data".into());
+    Request::Create(Create {
+        op: OpCode::CREATE,
+        path: path.into(),
+        data,
+        acl: vec![OPEN],
+        flags,
+        ttl_ms: -1,
+    })
+}
 
-impl Fields<'_> {
-    fn array<const N: usize>(&mut self) -> [u8; N] {
-        let (taken, rest) = self.0.split_at(N);
-        self.0 = rest;
-        taken.try_into().unwrap()
-    }
+pub(crate) fn set<'a>(path: &'a str, data: &'a [u8]) -> Request<'a> {
+    Request::SetData { path: path.into(), data: Some(data.into()), version: -1 }
+}
 
-    pub(crate) fn bool(&mut self) -> bool {
-        self.array::<1>() != [0]
-    }
-
-    pub(crate) fn int(&mut self) -> i32 {
-        i32::from_be_bytes(self.array())
-    }
-
-    pub(crate) fn long(&mut self) -> i64 {
-        i64::from_be_bytes(self.array())
-    }
-
-    pub(crate) fn buffer(&mut self) -> Option<Vec<u8>> {
-        let length = usize::try_from(self.int()).ok()?;
-        let (taken, rest) = self.0.split_at(length);
-        self.0 = rest;
-        Some(taken.to_vec())
-    }
-
-    pub(crate) fn string(&mut self) -> String {
-        let bytes = self.buffer().unwrap_or_default();
-        String::from_utf8(bytes).unwrap_or_else(|error| format!("{:x?}", error.as_bytes()))
-    }
+/// What follows the header of a request.
+pub(crate) fn body_of(request: &Request<'_>) -> Vec<u8> {
+    let mut frame = BytesMut::new();
+    request.encode(0, &mut frame);
+    frame[PREFIX + RequestHeader::LEN..].to_vec()
 }

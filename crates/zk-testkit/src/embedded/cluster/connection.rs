@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use zk_proto::{Id, RequestHeader};
 
-use crate::embedded::tree::{HashOrder, Id};
+use crate::embedded::tree::HashOrder;
 use crate::proxy::Doom;
 
 #[derive(Debug)]
@@ -60,8 +61,7 @@ pub(super) enum Stage {
 
 #[derive(Debug)]
 pub(super) struct Queued {
-    pub(super) xid: i32,
-    pub(super) op: i32,
+    pub(super) header: RequestHeader,
     pub(super) body: Bytes,
     /// Who the client was when it asked.
     pub(super) who: Arc<[Id]>,
@@ -69,8 +69,16 @@ pub(super) struct Queued {
 
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    Frame(Vec<u8>),
+    Frame(Bytes),
     Close(Ending),
+}
+
+impl Outgoing {
+    pub(super) fn frame(encode: impl FnOnce(&mut BytesMut)) -> Self {
+        let mut frame = BytesMut::new();
+        encode(&mut frame);
+        Self::Frame(frame.freeze())
+    }
 }
 
 /// How a connection ends.

@@ -1,16 +1,16 @@
 //! Bytes to frames, and a connection's first frame.
 
 use bytes::{Bytes, BytesMut};
+use zk_proto::{
+    ConnectRequest, ConnectResponse, ErrorCode, Id, OpCode, Reply, ReplyHeader, Request, RequestHeader,
+    cut_frame,
+};
 
 use super::connection::{Ending, Outgoing, Queued, Stage};
 use super::replica::{Ask, Forward, Origin};
 use super::{Cluster, millis, sessions, words};
-use crate::embedded::code::Code;
-use crate::embedded::tree::{Id, Owner};
-use crate::embedded::wire::{Answer, ConnectRequest, ConnectResponse, Reader, op, reply_frame};
+use crate::embedded::tree::{self, Owner};
 
-/// The length in front of a frame, and a four-letter word.
-const PREFIX: usize = 4;
 /// How much may wait for a connection that does not hear at the moment.
 const MOST_WAITING: usize = 16 << 20;
 
@@ -28,20 +28,21 @@ impl Cluster {
                 }
                 return;
             }
-            let Some(prefix) = held.input.first_chunk::<PREFIX>().copied() else { return };
-            if held.stage == Stage::Hello && words::is_word(prefix) {
-                self.answer_word(connection, prefix);
+            if held.stage == Stage::Hello
+                && let Some(word) = held.input.first_chunk().copied()
+                && words::is_word(word)
+            {
+                self.answer_word(connection, word);
                 return;
             }
-            let length = usize::try_from(i32::from_be_bytes(prefix)).ok();
-            let Some(length) = length.filter(|length| *length <= self.settings.max_frame) else {
-                self.end(connection, Ending::Orderly);
-                return;
+            let frame = match cut_frame(&mut held.input, self.settings.max_frame) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return,
+                Err(_) => {
+                    self.end(connection, Ending::Orderly);
+                    return;
+                }
             };
-            if held.input.len() < PREFIX + length {
-                return;
-            }
-            let frame = held.input.split_to(PREFIX + length).freeze().slice(PREFIX..);
             if held.input.is_empty() {
                 held.input = BytesMut::new();
             }
@@ -61,17 +62,17 @@ impl Cluster {
         match held.stage {
             Stage::Hello => self.hello(connection, frame),
             Stage::Open { session, timeout_ms } => {
-                let mut reader = Reader::new(frame);
-                let (Ok(xid), Ok(code)) = (reader.int(), reader.int()) else {
+                let Ok(header) = RequestHeader::decode(frame) else {
                     self.end(connection, Ending::Orderly);
                     return;
                 };
-                match code {
-                    op::AUTH => self.authenticate(connection, xid, &mut reader),
-                    op::SASL => self.refuse_identity(connection, xid),
+                let body = frame.slice(RequestHeader::LEN..);
+                match header.op {
+                    OpCode::AUTH => self.authenticate(connection, header.xid, &body),
+                    OpCode::SASL => self.refuse_identity(connection, header.xid),
                     _ => {
                         let at = held.at;
-                        let queued = Queued { xid, op: code, body: frame.slice(8..), who: held.who() };
+                        let queued = Queued { header, body, who: held.who() };
                         if self.touch(at, session, timeout_ms) {
                             self.enqueue(connection, queued);
                         }
@@ -96,15 +97,15 @@ impl Cluster {
     }
 
     fn hello(&mut self, connection: u64, frame: &[u8]) {
-        let Ok(request) = ConnectRequest::read(&mut Reader::new(frame)) else {
+        let Ok(request) = ConnectRequest::decode(frame) else {
             self.end(connection, Ending::Orderly);
             return;
         };
         let Some(held) = self.connections.get_mut(&connection) else { return };
         let at = held.at;
-        let elsewhere = self.destined.get(&request.session).is_some_and(|server| *server != at);
+        let elsewhere = self.destined.get(&request.session_id).is_some_and(|server| *server != at);
         // It has seen what this server has not; with another it will be luckier.
-        if elsewhere || request.last_zxid_seen > self.replicas[at].tree.zxid() {
+        if elsewhere || request.last_zxid > self.replicas[at].tree.zxid() {
             self.end(connection, Ending::Orderly);
             return;
         }
@@ -112,14 +113,14 @@ impl Cluster {
         let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0).clamp(min, max);
         let with_read_only = request.read_only.is_some();
         let origin = Origin { connection, xid: 0 };
-        if request.session == 0 {
+        if request.session_id == 0 {
             let session = self.new_session_id(at);
             self.join(connection, Stage::Joining { session, timeout_ms, with_read_only });
             let what = Ask::Open { timeout_ms };
             self.replicas[at].outbox.push_back(Forward { origin, session, what });
             return;
         }
-        let session = request.session;
+        let session = request.session_id;
         for old in self.connections_of(session, Some(at)) {
             if self.connections.get(&old).is_some_and(|old| !old.requests_held) {
                 self.end(old, Ending::Orderly);
@@ -145,8 +146,8 @@ impl Cluster {
         let Some(held) = self.connections.get_mut(&connection) else { return };
         let Stage::Joining { session, timeout_ms, with_read_only } = held.stage else { return };
         if !is_good {
-            let refusal = ConnectResponse::refusal(with_read_only).frame();
-            self.say(connection, Outgoing::Frame(refusal));
+            let refusal = ConnectResponse::refusal(with_read_only);
+            self.say(connection, Outgoing::frame(|out| refusal.encode(out)));
             self.end(connection, Ending::Orderly);
             return;
         }
@@ -154,11 +155,11 @@ impl Cluster {
         self.destined.remove(&session);
         let response = ConnectResponse {
             timeout_ms: i32::try_from(timeout_ms).unwrap_or(i32::MAX),
-            session,
+            session_id: session,
             password: sessions::password(session, self.settings.seed),
-            with_read_only,
+            read_only: with_read_only.then_some(false),
         };
-        self.say(connection, Outgoing::Frame(response.frame()));
+        self.say(connection, Outgoing::frame(|out| response.encode(out)));
         self.ready.push_back(connection);
     }
 
@@ -178,30 +179,25 @@ impl Cluster {
     }
 
     /// Not queued behind other requests: it counts for those that come after it.
-    fn authenticate(&mut self, connection: u64, xid: i32, reader: &mut Reader<'_>) {
-        let read = (|| {
-            let _kind = reader.int()?;
-            Ok::<_, crate::embedded::wire::Malformed>((reader.string()?, reader.buffer()?))
-        })();
+    fn authenticate(&mut self, connection: u64, xid: i32, body: &[u8]) {
+        let Ok(Request::Auth { scheme: Some(scheme), credentials, .. }) = Request::decode(OpCode::AUTH, body)
+        else {
+            self.end(connection, Ending::Orderly);
+            return;
+        };
         let Some(held) = self.connections.get_mut(&connection) else { return };
-        match read {
-            Err(_) => self.end(connection, Ending::Orderly),
-            Ok((scheme, Some(proof))) if scheme == "digest" => {
-                held.identify(Id::digest(&proof));
-                self.say(connection, Outgoing::Frame(reply_frame(xid, 0, Code::OK, &Answer::Nothing)));
-            }
-            Ok((scheme, _)) if scheme == "ip" => {
-                let address = held.peer.to_string();
-                held.identify(Id::new("ip", address));
-                self.say(connection, Outgoing::Frame(reply_frame(xid, 0, Code::OK, &Answer::Nothing)));
-            }
-            Ok(_) => self.refuse_identity(connection, xid),
-        }
+        let id = match (&*scheme, credentials) {
+            ("digest", Some(proof)) => tree::digest_id(&proof),
+            ("ip", _) => Id::new("ip", held.peer.to_string()),
+            _ => return self.refuse_identity(connection, xid),
+        };
+        held.identify(id);
+        self.say_reply(connection, ReplyHeader { xid, zxid: 0, error: ErrorCode::OK }, &Reply::Empty);
     }
 
     fn refuse_identity(&mut self, connection: u64, xid: i32) {
-        let reply = reply_frame(xid, 0, Code::AUTH_FAILED, &Answer::Nothing);
-        self.say(connection, Outgoing::Frame(reply));
+        let header = ReplyHeader { xid, zxid: 0, error: ErrorCode::AUTH_FAILED };
+        self.say_reply(connection, header, &Reply::Empty);
         self.end(connection, Ending::Orderly);
     }
 }

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use zk_proto::OpCode;
+
 use super::connection::Ending;
 use super::prepare::{self, Asking};
 use super::replica::{Ask, Delivery, Forward, Origin};
 use super::{Cluster, millis};
-use crate::embedded::code::Code;
 use crate::embedded::tree::{Change, Txn};
 
 /// What a transaction takes of the log besides its request.
@@ -57,30 +58,16 @@ impl Cluster {
                 let due = self.now + self.lag(from);
                 self.replicas[from].inbox.push_back((due, synced));
             }
-            Ask::Garbage => {
-                let change = self.checked(session, from, Change::Nothing(Code::MARSHALLING_ERROR));
-                self.log(session, change, Some((from, origin)), 0);
-            }
-            Ask::Write { request, who, size } => {
-                let closes = request == crate::embedded::wire::Request::CloseSession;
+            Ask::Write { op, body, who } => {
                 let asking = Asking { session, who: &who, ttl_enabled: self.settings.ttl_enabled };
-                let change = prepare::change(&self.replicas[self.leader].tree, asking, &request);
-                let change = if closes {
+                let mut change = prepare::change(&self.replicas[self.leader].tree, asking, op, &body);
+                if op == OpCode::CLOSE_SESSION {
                     self.sessions.begin_to_close(session);
-                    change
-                } else {
-                    self.checked(session, from, change)
-                };
-                self.log(session, change, Some((from, origin)), size);
+                } else if let Err(error) = self.sessions.check(session, from) {
+                    change = Change::Nothing(error);
+                }
+                self.log(session, change, Some((from, origin)), body.len());
             }
-        }
-    }
-
-    /// The change, unless the session may ask for none.
-    fn checked(&self, session: i64, from: usize, change: Change) -> Change {
-        match self.sessions.check(session, from) {
-            Ok(()) => change,
-            Err(code) => Change::Nothing(code),
         }
     }
 

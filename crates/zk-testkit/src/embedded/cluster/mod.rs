@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use clock::Clock;
 pub(crate) use connection::Ending;
 use connection::{Connection, Outgoing, Queued, Stage};
@@ -62,7 +62,7 @@ pub(crate) struct Settings {
 /// What is to be done to a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    Send(Vec<u8>),
+    Send(Bytes),
     Close(Ending),
 }
 
@@ -355,7 +355,8 @@ fn millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::embedded::tree::{Acl, Change, Owner};
+    use crate::embedded::tree::{Change, Owner, for_anyone};
+    use zk_proto::permission;
 
     /// Otherwise whoever keeps the time would turn in circles.
     #[test]
@@ -377,7 +378,7 @@ mod tests {
         let change = Change::Create {
             path: "/box".to_owned(),
             data: None,
-            acl: Acl::open(),
+            acl: for_anyone(permission::ALL),
             owner: Owner::Container,
             created_children: 1,
             with_stat: false,

@@ -5,9 +5,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::embedded::code::Code;
-use crate::embedded::tree::{self, Acl, Change, Id, LONGEST_TTL, Owner, Tree, Wanted, path, permission};
-use crate::embedded::wire::{Create, CreateKind, MultiOp, Request};
+use bytes::Bytes;
+use zk_proto::{Acl, AclEntry, Create, ErrorCode, Id, MultiOp, OpCode, Request, permission};
+
+use crate::embedded::tree::{self, Change, LONGEST_TTL, Owner, Tree, path};
 
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
@@ -19,18 +20,21 @@ pub(super) struct Asking<'a> {
 }
 
 /// What is to be done for a request that goes through the log, or why nothing is.
-pub(super) fn change(tree: &Tree, asking: Asking<'_>, request: &Request) -> Change {
-    let mut draft = Draft { tree, asking, changed: HashMap::new() };
-    let change = match request {
-        Request::Create(create) => draft.create(create),
+pub(super) fn change(tree: &Tree, asking: Asking<'_>, op: OpCode, body: &Bytes) -> Change {
+    let Ok(request) = Request::decode(op, body) else {
+        return Change::Nothing(ErrorCode::MARSHALLING_ERROR);
+    };
+    let mut draft = Draft { tree, asking, body, changed: HashMap::new() };
+    let change = match &request {
+        Request::Create(create) => draft.create(create.op, create),
         Request::Delete { path, version } => draft.delete(path, *version),
         Request::SetData { path, data, version } => draft.set_data(path, data.as_deref(), *version),
         Request::SetAcl { path, acl, version } => draft.set_acl(path, acl, *version),
         Request::Check { path, version } => draft.check(path, *version),
         Request::CloseSession => Ok(Change::CloseSession(tree.ephemerals(asking.session))),
         Request::Multi(parts) => draft.multi(parts),
-        Request::Reconfig => Err(Code::RECONFIG_DISABLED),
-        _ => Err(Code::UNIMPLEMENTED),
+        Request::Reconfig { .. } => Err(ErrorCode::RECONFIG_DISABLED),
+        _ => Err(ErrorCode::UNIMPLEMENTED),
     };
     change.unwrap_or_else(Change::Nothing)
 }
@@ -49,15 +53,16 @@ struct Known {
 struct Draft<'a> {
     tree: &'a Tree,
     asking: Asking<'a>,
+    body: &'a Bytes,
     /// `None`: deleted.
     changed: HashMap<String, Option<Known>>,
 }
 
 impl Draft<'_> {
-    fn find(&self, path: &str) -> Result<Known, Code> {
+    fn find(&self, path: &str) -> Result<Known, ErrorCode> {
         let path = if path == "/" { "" } else { path };
         if let Some(known) = self.changed.get(path) {
-            return known.clone().ok_or(Code::NO_NODE);
+            return known.clone().ok_or(ErrorCode::NO_NODE);
         }
         let node = self.tree.find(path)?;
         Ok(Known {
@@ -75,18 +80,24 @@ impl Draft<'_> {
         self.changed.insert(path.to_owned(), known);
     }
 
-    fn may(&self, known: &Known, wanted: i32) -> Result<(), Code> {
+    fn may(&self, known: &Known, wanted: i32) -> Result<(), ErrorCode> {
         tree::check(&known.acl, wanted, self.asking.who)
     }
 
-    fn create(&mut self, create: &Create) -> Result<Change, Code> {
+    /// The data of a request are a part of its body: they are kept without a copy.
+    fn keep(&self, data: Option<&[u8]>) -> Option<Bytes> {
+        data.map(|data| self.body.slice_ref(data))
+    }
+
+    /// `op` is the request's, or what the flags make of a part of a group.
+    fn create(&mut self, op: OpCode, create: &Create<'_>) -> Result<Change, ErrorCode> {
         let mode = Mode::from_flags(create.flags)?;
         if mode.ttl && !self.asking.ttl_enabled {
-            return Err(Code::UNIMPLEMENTED);
+            return Err(ErrorCode::UNIMPLEMENTED);
         }
-        let ttl_fits = if mode.ttl { (1..=LONGEST_TTL).contains(&create.ttl) } else { create.ttl < 0 };
-        if !ttl_fits || (create.kind == CreateKind::Ttl && !mode.ttl) {
-            return Err(Code::BAD_ARGUMENTS);
+        let ttl_fits = if mode.ttl { (1..=LONGEST_TTL).contains(&create.ttl_ms) } else { create.ttl_ms < 0 };
+        if !ttl_fits || (op == OpCode::CREATE_TTL && !mode.ttl) {
+            return Err(ErrorCode::BAD_ARGUMENTS);
         }
         let parent_path = path::parent(&create.path)?;
         let acl = tree::settle(&create.acl, self.asking.who)?;
@@ -94,20 +105,20 @@ impl Draft<'_> {
         self.may(&parent, permission::CREATE)?;
         let path = match mode.sequential {
             true => format!("{}{:010}", create.path, parent.created_children),
-            false => create.path.clone(),
+            false => create.path.to_string(),
         };
         path::check(&path)?;
         if self.find(&path).is_ok() {
-            return Err(Code::NODE_EXISTS);
+            return Err(ErrorCode::NODE_EXISTS);
         }
         if matches!(parent.owner, Owner::Session(_)) {
-            return Err(Code::NO_CHILDREN_FOR_EPHEMERALS);
+            return Err(ErrorCode::NO_CHILDREN_FOR_EPHEMERALS);
         }
-        let owner = match create.kind {
-            CreateKind::Container => Owner::Container,
-            CreateKind::Ttl => Owner::Ttl(create.ttl),
-            CreateKind::Plain | CreateKind::WithStat if mode.ephemeral => Owner::Session(self.asking.session),
-            CreateKind::Plain | CreateKind::WithStat => Owner::Nobody,
+        let owner = match op {
+            OpCode::CREATE_CONTAINER => Owner::Container,
+            OpCode::CREATE_TTL => Owner::Ttl(create.ttl_ms),
+            _ if mode.ephemeral => Owner::Session(self.asking.session),
+            _ => Owner::Nobody,
         };
         parent.children += 1;
         parent.created_children = parent.created_children.wrapping_add(1);
@@ -118,25 +129,25 @@ impl Draft<'_> {
         self.note(&path, Some(known));
         Ok(Change::Create {
             path,
-            data: create.data.as_deref().map(Arc::from),
+            data: self.keep(create.data.as_deref()),
             acl,
             owner,
             created_children,
-            with_stat: create.kind != CreateKind::Plain,
+            with_stat: op != OpCode::CREATE,
         })
     }
 
-    fn delete(&mut self, path: &str, version: i32) -> Result<Change, Code> {
+    fn delete(&mut self, path: &str, version: i32) -> Result<Change, ErrorCode> {
         let parent_path = path::parent(path)?;
         if Tree::is_reserved(path) {
-            return Err(Code::BAD_ARGUMENTS);
+            return Err(ErrorCode::BAD_ARGUMENTS);
         }
         let mut parent = self.find(parent_path)?;
         self.may(&parent, permission::DELETE)?;
         let known = self.find(path)?;
         next_version(known.version, version)?;
         if known.children > 0 {
-            return Err(Code::NOT_EMPTY);
+            return Err(ErrorCode::NOT_EMPTY);
         }
         parent.children -= 1;
         self.note(parent_path, Some(parent));
@@ -144,17 +155,17 @@ impl Draft<'_> {
         Ok(Change::Delete(path.to_owned()))
     }
 
-    fn set_data(&mut self, path: &str, data: Option<&[u8]>, version: i32) -> Result<Change, Code> {
+    fn set_data(&mut self, path: &str, data: Option<&[u8]>, version: i32) -> Result<Change, ErrorCode> {
         path::check(path)?;
         let mut known = self.find(path)?;
         self.may(&known, permission::WRITE)?;
         known.version = next_version(known.version, version)?;
         let version = known.version;
         self.note(path, Some(known));
-        Ok(Change::SetData { path: path.to_owned(), data: data.map(Arc::from), version })
+        Ok(Change::SetData { path: path.to_owned(), data: self.keep(data), version })
     }
 
-    fn set_acl(&mut self, path: &str, acl: &[Wanted], version: i32) -> Result<Change, Code> {
+    fn set_acl(&mut self, path: &str, acl: &[AclEntry<'_>], version: i32) -> Result<Change, ErrorCode> {
         path::check(path)?;
         let acl = tree::settle(acl, self.asking.who)?;
         let known = self.find(path)?;
@@ -163,7 +174,7 @@ impl Draft<'_> {
         Ok(Change::SetAcl { path: path.to_owned(), acl, version })
     }
 
-    fn check(&mut self, path: &str, version: i32) -> Result<Change, Code> {
+    fn check(&mut self, path: &str, version: i32) -> Result<Change, ErrorCode> {
         path::check(path)?;
         let known = self.find(path)?;
         self.may(&known, permission::READ)?;
@@ -171,24 +182,26 @@ impl Draft<'_> {
         Ok(Change::Checked)
     }
 
-    fn multi(&mut self, parts: &[MultiOp]) -> Result<Change, Code> {
+    fn multi(&mut self, parts: &[MultiOp<'_>]) -> Result<Change, ErrorCode> {
         let mut failed = false;
         let mut changes = Vec::new();
         for part in parts {
             if failed {
-                changes.push(Change::Nothing(Code::RUNTIME_INCONSISTENCY));
+                changes.push(Change::Nothing(ErrorCode::RUNTIME_INCONSISTENCY));
                 continue;
             }
             let change = match part {
-                MultiOp::Create(create) => self.create(create),
+                MultiOp::Create(create) => self.create(part_op(create), create),
                 MultiOp::Delete { path, version } => self.delete(path, *version),
                 MultiOp::SetData { path, data, version } => self.set_data(path, data.as_deref(), *version),
                 MultiOp::Check { path, version } => self.check(path, *version),
-                MultiOp::GetData { .. } | MultiOp::GetChildren { .. } => return Err(Code::MARSHALLING_ERROR),
+                MultiOp::GetData { .. } | MultiOp::GetChildren { .. } => {
+                    return Err(ErrorCode::MARSHALLING_ERROR);
+                }
             };
-            // Where Apache ZooKeeper stumbles, none of the parts has an answer.
-            if matches!(change, Err(Code::MARSHALLING_ERROR)) {
-                return Err(Code::MARSHALLING_ERROR);
+            // Where Apache ZooKeeper can't read a field, none of the parts has an answer.
+            if matches!(change, Err(ErrorCode::MARSHALLING_ERROR)) {
+                return Err(ErrorCode::MARSHALLING_ERROR);
             }
             failed = change.is_err();
             changes.push(change.unwrap_or_else(Change::Nothing));
@@ -197,9 +210,19 @@ impl Draft<'_> {
     }
 }
 
+/// In a group the flags decide, not the code: all but containers and znodes with a time to live
+/// are answered with the path alone.
+fn part_op(create: &Create<'_>) -> OpCode {
+    match (create.op, create.flags) {
+        (OpCode::CREATE_TTL, 5 | 6) => OpCode::CREATE_TTL,
+        (OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER, 4) => OpCode::CREATE_CONTAINER,
+        _ => OpCode::CREATE,
+    }
+}
+
 /// -1 fits every version.
-fn next_version(is: i32, expected: i32) -> Result<i32, Code> {
-    if expected == -1 || expected == is { Ok(is.wrapping_add(1)) } else { Err(Code::BAD_VERSION) }
+fn next_version(is: i32, expected: i32) -> Result<i32, ErrorCode> {
+    if expected == -1 || expected == is { Ok(is.wrapping_add(1)) } else { Err(ErrorCode::BAD_VERSION) }
 }
 
 struct Mode {
@@ -210,9 +233,9 @@ struct Mode {
 
 impl Mode {
     /// The numbers of `CreateMode`; 4 is a container.
-    fn from_flags(flags: i32) -> Result<Self, Code> {
+    fn from_flags(flags: i32) -> Result<Self, ErrorCode> {
         if !(0..=6).contains(&flags) {
-            return Err(Code::BAD_ARGUMENTS);
+            return Err(ErrorCode::BAD_ARGUMENTS);
         }
         Ok(Self {
             ephemeral: matches!(flags, 1 | 3),

@@ -1,8 +1,10 @@
 //! Requests that a server answers from its own view.
 
-use crate::embedded::code::Code;
-use crate::embedded::tree::{self, Event, Id, Mode, Tree, Watcher, Watches, permission};
-use crate::embedded::wire::{Answer, MultiAnswer, MultiOp, Request};
+use std::borrow::Cow;
+
+use zk_proto::{ErrorCode, EventKind, Id, MultiOp, MultiReply, Reply, Request, permission};
+
+use crate::embedded::tree::{self, Mode, Tree, Watcher, Watches};
 
 /// What a reading request is answered from.
 pub(super) struct View<'a> {
@@ -17,14 +19,14 @@ pub(super) struct Reader<'a> {
     pub(super) who: &'a [Id],
 }
 
-/// An answer, and what is to be told before it.
+/// A reply, and what is to be told before it.
 pub(super) struct Read {
-    pub(super) answer: Result<Answer, Code>,
-    pub(super) missed: Vec<(Event, String)>,
+    pub(super) reply: Result<Reply, ErrorCode>,
+    pub(super) missed: Vec<(EventKind, String)>,
 }
 
 impl View<'_> {
-    pub(super) fn read(&mut self, reader: &Reader<'_>, request: &Request) -> Read {
+    pub(super) fn read(&mut self, reader: &Reader<'_>, request: &Request<'_>) -> Read {
         if let Request::SetWatches { relative_zxid, data, exist, child, persistent, recursive } = request {
             let missed = self.rearm(reader.watcher, *relative_zxid, data, exist, child);
             for path in persistent {
@@ -33,22 +35,22 @@ impl View<'_> {
             for path in recursive {
                 self.watches.watch_both(path, reader.watcher, Mode::Recursive);
             }
-            return Read { answer: Ok(Answer::Nothing), missed };
+            return Read { reply: Ok(Reply::Empty), missed };
         }
-        Read { answer: self.answer(reader, request), missed: Vec::new() }
+        Read { reply: self.reply(reader, request), missed: Vec::new() }
     }
 
-    fn answer(&mut self, reader: &Reader<'_>, request: &Request) -> Result<Answer, Code> {
+    fn reply(&mut self, reader: &Reader<'_>, request: &Request<'_>) -> Result<Reply, ErrorCode> {
         let may_read = |node: &tree::Node| tree::check(&node.acl, permission::READ, reader.who);
         match request {
             Request::Exists { path, watch } => {
                 if path.contains('\0') {
-                    return Err(Code::BAD_ARGUMENTS);
+                    return Err(ErrorCode::BAD_ARGUMENTS);
                 }
                 if *watch {
                     self.watches.watch_data(path, reader.watcher);
                 }
-                Ok(Answer::Stat(self.tree.find(path)?.stat()))
+                Ok(Reply::Stat(self.tree.find(path)?.stat()))
             }
             Request::GetData { path, watch } => {
                 let node = self.tree.find(path)?;
@@ -56,7 +58,7 @@ impl View<'_> {
                 if *watch {
                     self.watches.watch_data(path, reader.watcher);
                 }
-                Ok(Answer::Data(node.data.clone(), node.stat()))
+                Ok(Reply::Data(node.data.clone(), node.stat()))
             }
             Request::GetChildren { path, watch, with_stat } => {
                 let node = self.tree.find(path)?;
@@ -65,7 +67,7 @@ impl View<'_> {
                     self.watches.watch_children(path, reader.watcher);
                 }
                 let names = node.children.iter().cloned().collect();
-                Ok(if *with_stat { Answer::NamesAndStat(names, node.stat()) } else { Answer::Names(names) })
+                Ok(if *with_stat { Reply::NamesAndStat(names, node.stat()) } else { Reply::Names(names) })
             }
             Request::GetAcl { path } => {
                 let node = self.tree.find(path)?;
@@ -74,71 +76,71 @@ impl View<'_> {
                     Ok(()) => node.acl.to_vec(),
                     Err(_) => tree::without_hashes(&node.acl),
                 };
-                Ok(Answer::Acl(acl, node.stat()))
+                Ok(Reply::Acl(acl, node.stat()))
             }
             Request::GetAllChildrenNumber { path } => {
                 may_read(self.tree.find(path)?)?;
-                Ok(Answer::Int(i32::try_from(self.tree.count_below(path)).unwrap_or(i32::MAX)))
+                Ok(Reply::Int(i32::try_from(self.tree.count_below(path)).unwrap_or(i32::MAX)))
             }
             Request::GetEphemerals { prefix } => {
                 let prefix = prefix.as_deref().unwrap_or_default();
                 let all = matches!(prefix.trim(), "" | "/");
                 let mut paths = self.tree.ephemerals(reader.session);
                 paths.retain(|path| all || path.starts_with(prefix));
-                Ok(Answer::Names(paths))
+                Ok(Reply::Names(paths))
             }
             Request::WhoAmI => {
-                let user = |id: &Id| Id::new(&id.scheme, id.user());
-                Ok(Answer::Identities(reader.who.iter().map(user).collect()))
+                let shown = |id: &Id| Id::new(&id.scheme, tree::user(id));
+                Ok(Reply::Identities(reader.who.iter().map(shown).collect()))
             }
             Request::MultiRead(parts) => {
-                Ok(Answer::Multi(parts.iter().map(|part| self.part(reader, part)).collect::<Result<_, _>>()?))
+                Ok(Reply::Multi(parts.iter().map(|part| self.part(reader, part)).collect::<Result<_, _>>()?))
             }
             Request::AddWatch { path, mode } => {
                 let mode = match mode {
                     0 => Mode::Persistent,
                     1 => Mode::Recursive,
-                    _ => return Err(Code::MARSHALLING_ERROR),
+                    _ => return Err(ErrorCode::MARSHALLING_ERROR),
                 };
                 self.watches.watch_both(path, reader.watcher, mode);
-                Ok(Answer::Int(0))
+                Ok(Reply::Int(0))
             }
             Request::CheckWatches { path, kind } => {
                 let (children, data) = watch_kinds(*kind)?;
-                // 3.8 looks at the parents too, and stumbles where there are none.
+                // 3.8 looks at the parents too, and fails where there are none.
                 if !path.is_empty() && !path.contains('/') {
-                    return Err(Code::MARSHALLING_ERROR);
+                    return Err(ErrorCode::MARSHALLING_ERROR);
                 }
                 let watched = (children && self.watches.children_watched(path))
                     || (data && self.watches.data_watched(path));
-                if watched { Ok(Answer::Nothing) } else { Err(Code::NO_WATCHER) }
+                if watched { Ok(Reply::Empty) } else { Err(ErrorCode::NO_WATCHER) }
             }
             Request::RemoveWatches { path, kind } => {
                 let (children, data) = watch_kinds(*kind)?;
                 let children = children && self.watches.remove_children(path, reader.watcher);
                 let data = data && self.watches.remove_data(path, reader.watcher);
-                if children || data { Ok(Answer::Nothing) } else { Err(Code::NO_WATCHER) }
+                if children || data { Ok(Reply::Empty) } else { Err(ErrorCode::NO_WATCHER) }
             }
-            _ => Err(Code::UNIMPLEMENTED),
+            _ => Err(ErrorCode::UNIMPLEMENTED),
         }
     }
 
-    fn part(&self, reader: &Reader<'_>, part: &MultiOp) -> Result<MultiAnswer, Code> {
+    fn part(&self, reader: &Reader<'_>, part: &MultiOp<'_>) -> Result<MultiReply, ErrorCode> {
         let read = |path: &str| {
             let node = self.tree.find(path)?;
             tree::check(&node.acl, permission::READ, reader.who)?;
             Ok(node)
         };
-        let answer = match part {
+        let reply = match part {
             MultiOp::GetData { path } => {
-                read(path).map(|node| MultiAnswer::Data(node.data.clone(), node.stat()))
+                read(path).map(|node| MultiReply::Data(node.data.clone(), node.stat()))
             }
             MultiOp::GetChildren { path } => {
-                read(path).map(|node| MultiAnswer::Names(node.children.iter().cloned().collect()))
+                read(path).map(|node| MultiReply::Names(node.children.iter().cloned().collect()))
             }
-            _ => return Err(Code::MARSHALLING_ERROR),
+            _ => return Err(ErrorCode::MARSHALLING_ERROR),
         };
-        Ok(answer.unwrap_or_else(MultiAnswer::Failed))
+        Ok(reply.unwrap_or_else(MultiReply::Failed))
     }
 
     /// A client is back and says what it watches and up to when it knows all. What
@@ -147,28 +149,30 @@ impl View<'_> {
         &mut self,
         watcher: Watcher,
         seen: i64,
-        data: &[String],
-        exist: &[String],
-        child: &[String],
-    ) -> Vec<(Event, String)> {
+        data: &[Cow<'_, str>],
+        exist: &[Cow<'_, str>],
+        child: &[Cow<'_, str>],
+    ) -> Vec<(EventKind, String)> {
         let mut missed = Vec::new();
         for path in data {
             match self.tree.get(path) {
-                None => missed.push((Event::Deleted, path.clone())),
-                Some(node) if node.mzxid > seen => missed.push((Event::DataChanged, path.clone())),
+                None => missed.push((EventKind::DELETED, path.to_string())),
+                Some(node) if node.mzxid > seen => missed.push((EventKind::DATA_CHANGED, path.to_string())),
                 Some(_) => self.watches.watch_data(path, watcher),
             }
         }
         for path in exist {
             match self.tree.get(path) {
-                Some(_) => missed.push((Event::Created, path.clone())),
+                Some(_) => missed.push((EventKind::CREATED, path.to_string())),
                 None => self.watches.watch_data(path, watcher),
             }
         }
         for path in child {
             match self.tree.get(path) {
-                None => missed.push((Event::Deleted, path.clone())),
-                Some(node) if node.pzxid > seen => missed.push((Event::ChildrenChanged, path.clone())),
+                None => missed.push((EventKind::DELETED, path.to_string())),
+                Some(node) if node.pzxid > seen => {
+                    missed.push((EventKind::CHILDREN_CHANGED, path.to_string()))
+                }
                 Some(_) => self.watches.watch_children(path, watcher),
             }
         }
@@ -177,11 +181,11 @@ impl View<'_> {
 }
 
 /// The numbers of `WatcherType`: children, data, any.
-fn watch_kinds(kind: i32) -> Result<(bool, bool), Code> {
+fn watch_kinds(kind: i32) -> Result<(bool, bool), ErrorCode> {
     match kind {
         1 => Ok((true, false)),
         2 => Ok((false, true)),
         3 => Ok((true, true)),
-        _ => Err(Code::MARSHALLING_ERROR),
+        _ => Err(ErrorCode::MARSHALLING_ERROR),
     }
 }

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::embedded::tree::{Id, Tree, Txn, Watches};
-use crate::embedded::wire::Request;
+use bytes::Bytes;
+use zk_proto::{Id, OpCode};
+
+use crate::embedded::tree::{Tree, Txn, Watches};
 
 #[derive(Debug)]
 pub(super) struct Replica {
@@ -80,13 +82,12 @@ pub(super) enum Ask {
     Reattach {
         timeout_ms: u64,
     },
+    /// It is read where it is decided on.
     Write {
-        request: Request,
+        op: OpCode,
+        body: Bytes,
         who: Arc<[Id]>,
-        size: usize,
     },
-    /// A write that could not be read: it has its place in the log all the same.
-    Garbage,
     Sync {
         path: String,
     },

@@ -1,16 +1,16 @@
 //! What a server does for its clients: it takes their requests one after the other,
 //! answers reads, passes writes on, and tells what has come of them.
 
-use std::sync::Arc;
+use zk_proto::{
+    ErrorCode, EventKind, Id, MultiReply, OpCode, Reply, ReplyHeader, Request, WatchEvent, permission, xid,
+};
 
 use super::Cluster;
 use super::connection::{Ending, Outgoing, Queued, Stage};
 use super::reads::{self, View};
 use super::replica::{Ask, Forward, Origin};
-use crate::embedded::code::Code;
-use crate::embedded::tree::{self, Change, Notice, Outcome, Txn, permission};
-use crate::embedded::wire::{Answer, MultiAnswer, Reader, Request, event_frame, op, reply_frame};
-use crate::proxy::{Asked, Op, Way};
+use crate::embedded::tree::{self, Change, Notice, Outcome, Txn};
+use crate::proxy::{Asked, Way};
 
 impl Cluster {
     pub(super) fn enqueue(&mut self, connection: u64, queued: Queued) {
@@ -42,67 +42,62 @@ impl Cluster {
     }
 
     fn begin(&mut self, connection: u64, session: i64, queued: Queued) {
-        let Queued { xid, op: code, body, who } = queued;
-        let origin = Origin { connection, xid };
-        if !op::is_known(code) {
-            self.say(
-                connection,
-                Outgoing::Frame(reply_frame(xid, -1, Code::UNIMPLEMENTED, &Answer::Nothing)),
-            );
+        let Queued { header, body, who } = queued;
+        let origin = Origin { connection, xid: header.xid };
+        if !is_known(header.op) {
+            let header = ReplyHeader { xid: header.xid, zxid: -1, error: ErrorCode::UNIMPLEMENTED };
+            self.say_reply(connection, header, &Reply::Empty);
             self.end(connection, Ending::Orderly);
             return;
         }
         let Some(held) = self.connections.get_mut(&connection) else { return };
         let at = held.at;
-        let Ok(request) = Request::read(code, &mut Reader::new(&body)) else {
-            if is_write(code) {
-                self.pass_on(at, Forward { origin, session, what: Ask::Garbage });
-            } else {
-                self.reply(origin, Code::MARSHALLING_ERROR, &Answer::Nothing);
-            }
-            return;
-        };
-        if let Some(op) = Op::from_code(code) {
-            let asked = Asked { xid, op, path: request.path().map(str::to_owned) };
+        let request = Request::decode(header.op, &body);
+        if let Ok(request) = &request
+            && let Some(asked) = Asked::new(header, Some(request))
+        {
             held.doom = self.rules.judge(&asked);
             if held.doom.as_ref().is_some_and(|doom| doom.way == Way::ToServer) {
                 self.strike(connection);
                 return;
             }
         }
-        if is_write(code) {
-            let what = Ask::Write { request, who, size: body.len() };
-            self.pass_on(at, Forward { origin, session, what });
-        } else if let Request::Sync { path } = request {
-            self.pass_on(at, Forward { origin, session, what: Ask::Sync { path } });
-        } else {
-            self.read(origin, session, at, &who, &request);
+        // What can't be read has its place in the log all the same; but 3.8 reads a `reconfig` before it gives it one.
+        let is_logged = is_write(header.op) && (request.is_ok() || header.op != OpCode::RECONFIG);
+        match request {
+            _ if is_logged => {
+                let what = Ask::Write { op: header.op, body: body.clone(), who };
+                self.pass_on(at, Forward { origin, session, what });
+            }
+            Err(_) => self.reply(origin, Err(ErrorCode::MARSHALLING_ERROR)),
+            Ok(Request::Sync { path }) => {
+                let what = Ask::Sync { path: path.into_owned() };
+                self.pass_on(at, Forward { origin, session, what });
+            }
+            Ok(request) => self.read(origin, session, at, &who, &request),
         }
     }
 
-    fn read(&mut self, origin: Origin, session: i64, at: usize, who: &Arc<[tree::Id]>, request: &Request) {
+    fn read(&mut self, origin: Origin, session: i64, at: usize, who: &[Id], request: &Request<'_>) {
         // A follower knows nothing of sessions but what it hears.
         if at == self.leader
-            && let Err(code) = self.sessions.check(session, at)
+            && let Err(error) = self.sessions.check(session, at)
         {
-            self.reply(origin, code, &Answer::Nothing);
+            self.reply(origin, Err(error));
             return;
         }
         if *request == Request::Ping {
-            self.reply(Origin { xid: -2, ..origin }, Code::OK, &Answer::Nothing);
+            self.reply(Origin { xid: xid::PING, ..origin }, Ok(Reply::Empty));
             return;
         }
         let replica = &mut self.replicas[at];
         let mut view = View { tree: &replica.tree, watches: &mut replica.watches };
         let reader = reads::Reader { watcher: origin.connection, session, who };
         let read = view.read(&reader, request);
-        for (event, path) in read.missed {
-            self.say(origin.connection, Outgoing::Frame(event_frame(event, &path)));
+        for (kind, path) in read.missed {
+            self.say_event(origin.connection, kind, path);
         }
-        match read.answer {
-            Ok(answer) => self.reply(origin, Code::OK, &answer),
-            Err(code) => self.reply(origin, code, &Answer::Nothing),
-        }
+        self.reply(origin, read.reply);
     }
 
     fn pass_on(&mut self, at: usize, forward: Forward) {
@@ -119,7 +114,7 @@ impl Cluster {
         let mut notices = Vec::new();
         let outcome = replica.tree.apply(txn, &mut replica.watches, &mut notices);
         for notice in notices {
-            self.tell(&notice);
+            self.tell(notice);
         }
         match &txn.change {
             Change::OpenSession => {
@@ -132,7 +127,7 @@ impl Cluster {
                     self.sessions.remove(txn.session);
                 }
                 if let Some(origin) = origin {
-                    self.outcome(origin, &outcome);
+                    self.outcome(origin, outcome);
                 }
                 for connection in self.connections_of(txn.session, Some(at)) {
                     self.end(connection, Ending::Orderly);
@@ -140,43 +135,43 @@ impl Cluster {
             }
             _ => {
                 if let Some(origin) = origin {
-                    self.outcome(origin, &outcome);
+                    self.outcome(origin, outcome);
                 }
             }
         }
     }
 
     pub(super) fn synced(&mut self, origin: Origin, path: String) {
-        self.answered(origin, Code::OK, &Answer::Path(path));
+        self.answered(origin, Ok(Reply::Path(path)));
     }
 
-    fn tell(&mut self, notice: &Notice) {
+    fn tell(&mut self, notice: Notice) {
         let Some(held) = self.connections.get(&notice.watcher) else { return };
         if tree::check(&notice.acl, permission::READ, &held.who()).is_ok() {
-            self.say(notice.watcher, Outgoing::Frame(event_frame(notice.event, &notice.path)));
+            self.say_event(notice.watcher, notice.kind, notice.path);
         }
     }
 
-    fn outcome(&mut self, origin: Origin, outcome: &Outcome) {
-        let (code, answer) = match outcome {
-            Outcome::Failed(code) => (*code, Answer::Nothing),
-            Outcome::Done | Outcome::Deleted => (Code::OK, Answer::Nothing),
-            Outcome::Created(path) => (Code::OK, Answer::Path(path.clone())),
-            Outcome::CreatedWithStat(path, stat) => (Code::OK, Answer::PathAndStat(path.clone(), *stat)),
-            Outcome::Set(stat) => (Code::OK, Answer::Stat(*stat)),
+    fn outcome(&mut self, origin: Origin, outcome: Outcome) {
+        let reply = match outcome {
+            Outcome::Failed(error) => Err(error),
+            Outcome::Done | Outcome::Deleted => Ok(Reply::Empty),
+            Outcome::Created(path) => Ok(Reply::Path(path)),
+            Outcome::CreatedWithStat(path, stat) => Ok(Reply::PathAndStat(path, stat)),
+            Outcome::Set(stat) => Ok(Reply::Stat(stat)),
             Outcome::Checked => {
                 // 3.8 has no answer to a `check` that is not part of a `multi`: it fails to write one.
                 self.go_on(origin.connection);
                 return;
             }
-            Outcome::Multi(parts) => (Code::OK, Answer::Multi(parts.iter().map(part).collect())),
+            Outcome::Multi(parts) => Ok(Reply::Multi(parts.into_iter().map(part).collect())),
         };
-        self.answered(origin, code, &answer);
+        self.answered(origin, reply);
     }
 
     /// The reply to a request that had to wait.
-    pub(super) fn answered(&mut self, origin: Origin, code: Code, answer: &Answer) {
-        self.reply(origin, code, answer);
+    fn answered(&mut self, origin: Origin, reply: Result<Reply, ErrorCode>) {
+        self.reply(origin, reply);
         self.go_on(origin.connection);
     }
 
@@ -187,18 +182,27 @@ impl Cluster {
         }
     }
 
-    fn reply(&mut self, origin: Origin, code: Code, answer: &Answer) {
+    fn reply(&mut self, origin: Origin, reply: Result<Reply, ErrorCode>) {
         let Some(held) = self.connections.get(&origin.connection) else { return };
-        if code == Code::SESSION_MOVED {
-            self.end(origin.connection, Ending::Orderly);
-            return;
-        }
-        let zxid = self.replicas[held.at].tree.zxid();
-        let frame = reply_frame(origin.xid, zxid, code, answer);
+        let (error, reply) = match reply {
+            Err(ErrorCode::SESSION_MOVED) => return self.end(origin.connection, Ending::Orderly),
+            Err(error) => (error, Reply::Empty),
+            Ok(reply) => (ErrorCode::OK, reply),
+        };
+        let header = ReplyHeader { xid: origin.xid, zxid: self.replicas[held.at].tree.zxid(), error };
         if held.doom.as_ref().is_some_and(|doom| doom.xid == origin.xid) {
             self.strike(origin.connection);
         }
-        self.say(origin.connection, Outgoing::Frame(frame));
+        self.say_reply(origin.connection, header, &reply);
+    }
+
+    pub(super) fn say_reply(&mut self, connection: u64, header: ReplyHeader, reply: &Reply) {
+        self.say(connection, Outgoing::frame(|out| reply.encode(header, out)));
+    }
+
+    fn say_event(&mut self, connection: u64, kind: EventKind, path: String) {
+        let event = WatchEvent { kind, state: WatchEvent::CONNECTED, path, zxid: -1 };
+        self.say(connection, Outgoing::frame(|out| event.encode(out)));
     }
 
     /// A fault that was waiting for this request, or for its reply.
@@ -214,30 +218,55 @@ impl Cluster {
     }
 }
 
-fn part(outcome: &Outcome) -> MultiAnswer {
+fn part(outcome: Outcome) -> MultiReply {
     match outcome {
-        Outcome::Created(path) => MultiAnswer::Created(path.clone()),
-        Outcome::CreatedWithStat(path, stat) => MultiAnswer::CreatedWithStat(path.clone(), *stat),
-        Outcome::Deleted => MultiAnswer::Deleted,
-        Outcome::Set(stat) => MultiAnswer::Set(*stat),
-        Outcome::Failed(code) => MultiAnswer::Failed(*code),
-        Outcome::Checked | Outcome::Done | Outcome::Multi(_) => MultiAnswer::Checked,
+        Outcome::Created(path) => MultiReply::Created(path),
+        Outcome::CreatedWithStat(path, stat) => MultiReply::CreatedWithStat(path, stat),
+        Outcome::Deleted => MultiReply::Deleted,
+        Outcome::Set(stat) => MultiReply::Set(stat),
+        Outcome::Failed(error) => MultiReply::Failed(error),
+        Outcome::Checked | Outcome::Done | Outcome::Multi(_) => MultiReply::Checked,
     }
 }
 
-fn is_write(code: i32) -> bool {
+/// What goes through the log.
+fn is_write(op: OpCode) -> bool {
     matches!(
-        code,
-        op::CREATE
-            | op::CREATE2
-            | op::CREATE_CONTAINER
-            | op::CREATE_TTL
-            | op::DELETE
-            | op::SET_DATA
-            | op::SET_ACL
-            | op::CHECK
-            | op::MULTI
-            | op::RECONFIG
-            | op::CLOSE_SESSION
+        op,
+        OpCode::CREATE
+            | OpCode::CREATE2
+            | OpCode::CREATE_CONTAINER
+            | OpCode::CREATE_TTL
+            | OpCode::DELETE
+            | OpCode::SET_DATA
+            | OpCode::SET_ACL
+            | OpCode::CHECK
+            | OpCode::MULTI
+            | OpCode::RECONFIG
+            | OpCode::CLOSE_SESSION
     )
+}
+
+/// What Apache ZooKeeper 3.8 knows. The rest is answered 'unimplemented', and the connection is closed.
+fn is_known(op: OpCode) -> bool {
+    is_write(op)
+        || matches!(
+            op,
+            OpCode::EXISTS
+                | OpCode::GET_DATA
+                | OpCode::GET_ACL
+                | OpCode::GET_CHILDREN
+                | OpCode::SYNC
+                | OpCode::PING
+                | OpCode::GET_CHILDREN2
+                | OpCode::CHECK_WATCHES
+                | OpCode::REMOVE_WATCHES
+                | OpCode::MULTI_READ
+                | OpCode::SET_WATCHES
+                | OpCode::GET_EPHEMERALS
+                | OpCode::GET_ALL_CHILDREN_NUMBER
+                | OpCode::SET_WATCHES2
+                | OpCode::ADD_WATCH
+                | OpCode::WHO_AM_I
+        )
 }

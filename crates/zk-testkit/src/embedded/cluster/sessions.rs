@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::embedded::code::Code;
+use zk_proto::{ErrorCode, PASSWORD_LEN};
 
 #[derive(Debug)]
 pub(super) struct Sessions {
@@ -84,12 +84,12 @@ impl Sessions {
     }
 
     /// Whether requests that come through that server are still to be carried out.
-    pub(super) fn check(&self, id: i64, at: usize) -> Result<(), Code> {
-        let session = self.by_id.get(&id).ok_or(Code::UNKNOWN_SESSION)?;
+    pub(super) fn check(&self, id: i64, at: usize) -> Result<(), ErrorCode> {
+        let session = self.by_id.get(&id).ok_or(ErrorCode::UNKNOWN_SESSION)?;
         if session.closing {
-            return Err(Code::SESSION_EXPIRED);
+            return Err(ErrorCode::SESSION_EXPIRED);
         }
-        if session.at == at { Ok(()) } else { Err(Code::SESSION_MOVED) }
+        if session.at == at { Ok(()) } else { Err(ErrorCode::SESSION_MOVED) }
     }
 
     /// From now on nothing is done for it. False if that was so before.
@@ -145,9 +145,9 @@ fn leave(ending: &mut BTreeMap<u64, BTreeSet<i64>>, ends: u64, id: i64) {
 
 /// What a client must show to come back to its session: made of the id, so that any
 /// of the servers can check it, and of a secret.
-pub(super) fn password(id: i64, secret: u64) -> [u8; 16] {
+pub(super) fn password(id: i64, secret: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(secret ^ id.cast_unsigned());
-    let mut password = [0; 16];
+    let mut password = vec![0; PASSWORD_LEN];
     random.fill(&mut password);
     password
 }
@@ -176,12 +176,12 @@ mod tests {
         let mut sessions = Sessions::new(500);
         sessions.open(1, 1000, 0, 0);
         assert_eq!(sessions.check(1, 0), Ok(()));
-        assert_eq!(sessions.check(1, 1), Err(Code::SESSION_MOVED));
-        assert_eq!(sessions.check(2, 0), Err(Code::UNKNOWN_SESSION));
+        assert_eq!(sessions.check(1, 1), Err(ErrorCode::SESSION_MOVED));
+        assert_eq!(sessions.check(2, 0), Err(ErrorCode::UNKNOWN_SESSION));
         assert!(sessions.begin_to_close(1));
         assert!(!sessions.begin_to_close(1));
         assert!(!sessions.touch(1, 1000, 0));
-        assert_eq!(sessions.check(1, 0), Err(Code::SESSION_EXPIRED));
+        assert_eq!(sessions.check(1, 0), Err(ErrorCode::SESSION_EXPIRED));
         assert_eq!(sessions.next_end(), None);
         sessions.remove(1);
         assert_eq!(sessions.len(), 0);

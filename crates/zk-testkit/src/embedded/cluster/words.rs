@@ -34,7 +34,7 @@ impl Cluster {
             _ => self.dump(),
         };
         // Not a frame: the bytes go out as they are.
-        self.say(connection, Outgoing::Frame(answer.into_bytes()));
+        self.say(connection, Outgoing::Frame(answer.into()));
         self.end(connection, Ending::Orderly);
     }
 

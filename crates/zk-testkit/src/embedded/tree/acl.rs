@@ -5,46 +5,23 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use sha1::{Digest as _, Sha1};
+use zk_proto::{Acl, AclEntry, ErrorCode, Id};
 
 use super::hash_order::JavaHash;
-use crate::embedded::code::Code;
 
-/// The bits of `ZooDefs.Perms`.
-pub(crate) mod permission {
-    pub(crate) const READ: i32 = 1;
-    pub(crate) const WRITE: i32 = 2;
-    pub(crate) const CREATE: i32 = 4;
-    pub(crate) const DELETE: i32 = 8;
-    pub(crate) const ADMIN: i32 = 16;
-    pub(crate) const ALL: i32 = 31;
+/// What a client becomes by `name:password` in the scheme `digest`.
+pub(crate) fn digest_id(credentials: &[u8]) -> Id {
+    let text = String::from_utf8_lossy(credentials);
+    let name = text.split_once(':').map_or(&*text, |(name, _)| name);
+    let hash = base64::engine::general_purpose::STANDARD.encode(Sha1::digest(text.as_bytes()));
+    Id::new("digest", format!("{name}:{hash}"))
 }
 
-/// Who: a scheme and what means something in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Id {
-    pub(crate) scheme: String,
-    pub(crate) id: String,
-}
-
-impl Id {
-    pub(crate) fn new(scheme: &str, id: impl Into<String>) -> Self {
-        Self { scheme: scheme.to_owned(), id: id.into() }
-    }
-
-    /// What a client becomes by `name:password` in the scheme `digest`.
-    pub(crate) fn digest(credentials: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(credentials);
-        let name = text.split_once(':').map_or(&*text, |(name, _)| name);
-        let hash = base64::engine::general_purpose::STANDARD.encode(Sha1::digest(text.as_bytes()));
-        Self::new("digest", format!("{name}:{hash}"))
-    }
-
-    /// The name without what proves it.
-    pub(crate) fn user(&self) -> &str {
-        match self.scheme.as_str() {
-            "digest" => self.id.split(':').next().unwrap_or_default(),
-            _ => &self.id,
-        }
+/// The name without what proves it.
+pub(crate) fn user(id: &Id) -> &str {
+    match id.scheme.as_str() {
+        "digest" => id.id.split(':').next().unwrap_or_default(),
+        _ => &id.id,
     }
 }
 
@@ -56,81 +33,55 @@ impl JavaHash for Id {
     }
 }
 
-/// One entry of an access list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Acl {
-    pub(crate) permissions: i32,
-    pub(crate) id: Id,
-}
-
-impl Acl {
-    pub(crate) fn open() -> Arc<[Self]> {
-        Arc::new([Self { permissions: permission::ALL, id: Id::new("world", "anyone") }])
-    }
-
-    pub(crate) fn read_only() -> Arc<[Self]> {
-        Arc::new([Self { permissions: permission::READ, id: Id::new("world", "anyone") }])
-    }
-
-    fn is_for_anyone(&self) -> bool {
-        self.id.scheme == "world" && self.id.id == "anyone"
-    }
+/// The list that gives everybody these permissions.
+pub(crate) fn for_anyone(permissions: i32) -> Arc<[Acl]> {
+    Arc::new([Acl { permissions, id: Id::new("world", "anyone") }])
 }
 
 /// Whether one of `who` has one of the `wanted` permissions.
-pub(crate) fn check(list: &[Acl], wanted: i32, who: &[Id]) -> Result<(), Code> {
+pub(crate) fn check(list: &[Acl], wanted: i32, who: &[Id]) -> Result<(), ErrorCode> {
     let may = list.iter().filter(|entry| entry.permissions & wanted != 0).any(|entry| {
-        entry.is_for_anyone()
+        (entry.id.scheme == "world" && entry.id.id == "anyone")
             || who.iter().filter(|id| id.scheme == entry.id.scheme).any(|id| match id.scheme.as_str() {
                 "digest" => id.id == entry.id.id,
                 "ip" => ip_matches(&id.id, &entry.id.id),
                 _ => false,
             })
     });
-    if list.is_empty() || may { Ok(()) } else { Err(Code::NO_AUTH) }
+    if list.is_empty() || may { Ok(()) } else { Err(ErrorCode::NO_AUTH) }
 }
 
-/// An entry as a client wants it. An id may be missing (kazoo's `auth` has none), and
-/// Apache ZooKeeper stumbles over that only where it looks at it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) permissions: i32,
-    pub(crate) scheme: Option<String>,
-    pub(crate) id: Option<String>,
-}
-
-impl Wanted {
-    /// Whether an earlier entry is the same.
-    fn is_double_of(&self, earlier: &Self) -> Result<bool, Code> {
-        if self.permissions != earlier.permissions {
-            return Ok(false);
-        }
-        let scheme = self.scheme.as_ref().ok_or(Code::MARSHALLING_ERROR)?;
-        if Some(scheme) != earlier.scheme.as_ref() {
-            return Ok(false);
-        }
-        let id = self.id.as_ref().ok_or(Code::MARSHALLING_ERROR)?;
-        Ok(Some(id) == earlier.id.as_ref())
+/// Whether two entries are the same. An id may be missing (kazoo's `auth` has none), and
+/// Apache ZooKeeper fails on that only where it looks at it.
+fn is_double(entry: &AclEntry<'_>, earlier: &AclEntry<'_>) -> Result<bool, ErrorCode> {
+    if entry.permissions != earlier.permissions {
+        return Ok(false);
     }
+    let scheme = entry.scheme.as_ref().ok_or(ErrorCode::MARSHALLING_ERROR)?;
+    if Some(scheme) != earlier.scheme.as_ref() {
+        return Ok(false);
+    }
+    let id = entry.id.as_ref().ok_or(ErrorCode::MARSHALLING_ERROR)?;
+    Ok(Some(id) == earlier.id.as_ref())
 }
 
 /// The list as it is kept: without doubles, `auth` replaced by whom the client has
 /// proved to be.
-pub(crate) fn settle(list: &[Wanted], who: &[Id]) -> Result<Arc<[Acl]>, Code> {
-    let mut single: Vec<&Wanted> = Vec::new();
+pub(crate) fn settle(list: &[AclEntry<'_>], who: &[Id]) -> Result<Arc<[Acl]>, ErrorCode> {
+    let mut single: Vec<&AclEntry<'_>> = Vec::new();
     for entry in list {
-        let mut is_double = false;
+        let mut double = false;
         for earlier in &single {
-            is_double = is_double || entry.is_double_of(earlier)?;
+            double = double || is_double(entry, earlier)?;
         }
-        if !is_double {
+        if !double {
             single.push(entry);
         }
     }
     let mut settled = Vec::new();
     for entry in single {
         let permissions = entry.permissions;
-        let id = || entry.id.as_deref().ok_or(Code::MARSHALLING_ERROR);
+        let id = || entry.id.as_deref().ok_or(ErrorCode::MARSHALLING_ERROR);
         let scheme = entry.scheme.as_deref().unwrap_or_default();
         match scheme {
             "world" if id()? == "anyone" => {}
@@ -139,17 +90,17 @@ pub(crate) fn settle(list: &[Wanted], who: &[Id]) -> Result<Arc<[Acl]>, Code> {
                 let proved = who.iter().filter(|id| id.scheme == "digest");
                 settled.extend(proved.map(|id| Acl { permissions, id: id.clone() }));
                 if settled.len() == before {
-                    return Err(Code::INVALID_ACL);
+                    return Err(ErrorCode::INVALID_ACL);
                 }
                 continue;
             }
             "digest" if is_digest(id()?) => {}
             "ip" if ip_range(id()?).is_some() => {}
-            _ => return Err(Code::INVALID_ACL),
+            _ => return Err(ErrorCode::INVALID_ACL),
         }
         settled.push(Acl { permissions, id: Id::new(scheme, id()?) });
     }
-    if settled.is_empty() { Err(Code::INVALID_ACL) } else { Ok(settled.into()) }
+    if settled.is_empty() { Err(ErrorCode::INVALID_ACL) } else { Ok(settled.into()) }
 }
 
 /// For those who may read a list but not administer it.
@@ -198,15 +149,12 @@ fn ip_matches(address: &str, range: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn entry(permissions: i32, scheme: &str, id: &str) -> Wanted {
-        Wanted { permissions, scheme: Some(scheme.to_owned()), id: Some(id.to_owned()) }
-    }
+    use zk_proto::permission;
 
     #[test]
     fn a_digest_is_the_one_of_zookeeper() {
-        assert_eq!(Id::digest(b"super:test").id, "super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
-        assert_eq!(Id::digest(b"super:test").user(), "super");
+        assert_eq!(digest_id(b"super:test").id, "super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
+        assert_eq!(user(&digest_id(b"super:test")), "super");
     }
 
     #[test]
@@ -223,18 +171,18 @@ mod tests {
     #[test]
     fn an_empty_list_lets_everyone_in_and_is_not_accepted() {
         assert_eq!(check(&[], permission::ALL, &[]), Ok(()));
-        assert_eq!(settle(&[], &[]), Err(Code::INVALID_ACL));
+        assert_eq!(settle(&[], &[]), Err(ErrorCode::INVALID_ACL));
     }
 
     #[test]
     fn auth_becomes_whom_the_client_has_proved_to_be() {
-        let who = [Id::new("ip", "127.0.0.1"), Id::digest(b"ann:1")];
-        let settled = settle(&[entry(1, "auth", "")], &who).unwrap();
+        let who = [Id::new("ip", "127.0.0.1"), digest_id(b"ann:1")];
+        let settled = settle(&[AclEntry::new(1, "auth", "")], &who).unwrap();
         assert_eq!(*settled, [Acl { permissions: 1, id: who[1].clone() }]);
-        assert_eq!(settle(&[entry(1, "auth", "")], &who[..1]), Err(Code::INVALID_ACL));
+        assert_eq!(settle(&[AclEntry::new(1, "auth", "")], &who[..1]), Err(ErrorCode::INVALID_ACL));
         assert_eq!(check(&settled, permission::READ, &who), Ok(()));
-        assert_eq!(check(&settled, permission::WRITE, &who), Err(Code::NO_AUTH));
-        assert_eq!(check(&settled, permission::READ, &who[..1]), Err(Code::NO_AUTH));
+        assert_eq!(check(&settled, permission::WRITE, &who), Err(ErrorCode::NO_AUTH));
+        assert_eq!(check(&settled, permission::READ, &who[..1]), Err(ErrorCode::NO_AUTH));
         let shown = Acl { permissions: 1, id: Id::new("digest", "ann:x") };
         assert_eq!(without_hashes(&settled), [shown]);
     }
@@ -243,7 +191,11 @@ mod tests {
     fn what_no_scheme_knows_is_not_accepted() {
         for (scheme, id) in [("world", "someone"), ("digest", "ann"), ("ip", "x"), ("sasl", "ann"), ("", "")]
         {
-            assert_eq!(settle(&[entry(1, scheme, id)], &[]), Err(Code::INVALID_ACL), "{scheme}:{id}");
+            assert_eq!(
+                settle(&[AclEntry::new(1, scheme, id)], &[]),
+                Err(ErrorCode::INVALID_ACL),
+                "{scheme}:{id}"
+            );
         }
     }
 }

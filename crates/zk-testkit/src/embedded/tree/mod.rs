@@ -10,13 +10,14 @@ mod watches;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-pub(crate) use acl::{Acl, Id, Wanted, check, permission, settle, without_hashes};
-pub(crate) use hash_order::HashOrder;
-pub(crate) use node::{LONGEST_TTL, Node, Owner, Stat};
-pub(crate) use txn::{Change, Outcome, Txn};
-pub(crate) use watches::{Event, Mode, Notice, Watcher, Watches};
+use bytes::Bytes;
+use zk_proto::{ErrorCode, permission};
 
-use crate::embedded::code::Code;
+pub(crate) use acl::{check, digest_id, for_anyone, settle, user, without_hashes};
+pub(crate) use hash_order::HashOrder;
+pub(crate) use node::{LONGEST_TTL, Node, Owner};
+pub(crate) use txn::{Change, Outcome, Txn};
+pub(crate) use watches::{Mode, Notice, Watcher, Watches};
 
 /// The znodes that are always there.
 const RESERVED: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
@@ -36,13 +37,13 @@ impl Tree {
         let mut tree =
             Self { nodes: HashMap::new(), ephemerals: HashMap::new(), mortal: BTreeSet::new(), zxid: 0 };
         for (path, acl, children) in [
-            ("", Acl::open(), &["zookeeper"][..]),
+            ("", for_anyone(permission::ALL), &["zookeeper"][..]),
             // In the order in which Apache ZooKeeper makes them.
-            ("/zookeeper", Acl::open(), &["quota", "config"]),
-            ("/zookeeper/quota", Acl::open(), &[]),
-            ("/zookeeper/config", Acl::read_only(), &[]),
+            ("/zookeeper", for_anyone(permission::ALL), &["quota", "config"]),
+            ("/zookeeper/quota", for_anyone(permission::ALL), &[]),
+            ("/zookeeper/config", for_anyone(permission::READ), &[]),
         ] {
-            let mut node = Node::new(Some(Arc::from([].as_slice())), acl, Owner::Nobody, 0, 0);
+            let mut node = Node::new(Some(Bytes::new()), acl, Owner::Nobody, 0, 0);
             if path == "/zookeeper/config" {
                 // Apache ZooKeeper sets its access list without saying which version that makes.
                 node.aversion = -1;
@@ -64,8 +65,8 @@ impl Tree {
         self.nodes.get(if path == "/" { "" } else { path })
     }
 
-    pub(crate) fn find(&self, path: &str) -> Result<&Node, Code> {
-        self.get(path).ok_or(Code::NO_NODE)
+    pub(crate) fn find(&self, path: &str) -> Result<&Node, ErrorCode> {
+        self.get(path).ok_or(ErrorCode::NO_NODE)
     }
 
     pub(crate) fn is_reserved(path: &str) -> bool {
@@ -166,7 +167,7 @@ impl Tree {
             }
             Change::SetData { path, data, version } => {
                 let Some(node) = self.get_mut(path) else {
-                    return Outcome::Failed(Code::NO_NODE);
+                    return Outcome::Failed(ErrorCode::NO_NODE);
                 };
                 node.data.clone_from(data);
                 node.version = *version;
@@ -178,7 +179,7 @@ impl Tree {
             }
             Change::SetAcl { path, acl, version } => {
                 let Some(node) = self.get_mut(path) else {
-                    return Outcome::Failed(Code::NO_NODE);
+                    return Outcome::Failed(ErrorCode::NO_NODE);
                 };
                 node.acl = Arc::clone(acl);
                 node.aversion = *version;
@@ -203,8 +204,8 @@ impl Tree {
         };
         let outcome = |(index, change): (usize, &Change)| match change {
             Change::Nothing(code) => Outcome::Failed(*code),
-            _ if index < failed => Outcome::Failed(Code::OK),
-            _ => Outcome::Failed(Code::RUNTIME_INCONSISTENCY),
+            _ if index < failed => Outcome::Failed(ErrorCode::OK),
+            _ => Outcome::Failed(ErrorCode::RUNTIME_INCONSISTENCY),
         };
         changes.iter().enumerate().map(outcome).collect()
     }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::acl::Acl;
+use bytes::Bytes;
+use zk_proto::{Acl, Stat};
+
 use super::hash_order::HashOrder;
 
 /// What the two kinds of znode that end by themselves have as their owner.
@@ -36,25 +38,9 @@ impl Owner {
     }
 }
 
-/// What a client is told of a znode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Stat {
-    pub(crate) czxid: i64,
-    pub(crate) mzxid: i64,
-    pub(crate) ctime: i64,
-    pub(crate) mtime: i64,
-    pub(crate) version: i32,
-    pub(crate) cversion: i32,
-    pub(crate) aversion: i32,
-    pub(crate) ephemeral_owner: i64,
-    pub(crate) data_length: i32,
-    pub(crate) num_children: i32,
-    pub(crate) pzxid: i64,
-}
-
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    pub(crate) data: Option<Arc<[u8]>>,
+    pub(crate) data: Option<Bytes>,
     pub(crate) acl: Arc<[Acl]>,
     pub(crate) owner: Owner,
     pub(crate) version: i32,
@@ -70,7 +56,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(data: Option<Arc<[u8]>>, acl: Arc<[Acl]>, owner: Owner, zxid: i64, time: i64) -> Self {
+    pub(crate) fn new(data: Option<Bytes>, acl: Arc<[Acl]>, owner: Owner, zxid: i64, time: i64) -> Self {
         Self {
             data,
             acl,
@@ -92,8 +78,8 @@ impl Node {
         Stat {
             czxid: self.czxid,
             mzxid: self.mzxid,
-            ctime: self.ctime,
-            mtime: self.mtime,
+            ctime_ms: self.ctime,
+            mtime_ms: self.mtime,
             version: self.version,
             // Creations and deletions: each child that is gone counts twice.
             cversion: self.created_children.wrapping_mul(2).wrapping_sub(children),

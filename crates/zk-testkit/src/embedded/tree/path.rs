@@ -1,15 +1,15 @@
 //! Paths of znodes.
 
-use crate::embedded::code::Code;
+use zk_proto::ErrorCode;
 
 /// Whether a znode may have that path. See `PathUtils.validatePath`.
-pub(crate) fn check(path: &str) -> Result<(), Code> {
+pub(crate) fn check(path: &str) -> Result<(), ErrorCode> {
     if path == "/" {
         return Ok(());
     }
-    let names = path.strip_prefix('/').ok_or(Code::BAD_ARGUMENTS)?;
+    let names = path.strip_prefix('/').ok_or(ErrorCode::BAD_ARGUMENTS)?;
     let name_is_good = |name: &str| !matches!(name, "" | "." | "..") && name.encode_utf16().all(is_allowed);
-    if names.split('/').all(name_is_good) { Ok(()) } else { Err(Code::BAD_ARGUMENTS) }
+    if names.split('/').all(name_is_good) { Ok(()) } else { Err(ErrorCode::BAD_ARGUMENTS) }
 }
 
 /// Control characters, surrogates and private characters are refused, and so is
@@ -19,10 +19,10 @@ fn is_allowed(unit: u16) -> bool {
 }
 
 /// The parent of a path that is to be created or deleted; the root's is empty.
-pub(crate) fn parent(path: &str) -> Result<&str, Code> {
+pub(crate) fn parent(path: &str) -> Result<&str, ErrorCode> {
     match path.rfind('/') {
         Some(slash) if !path.contains('\0') => Ok(&path[..slash]),
-        _ => Err(Code::BAD_ARGUMENTS),
+        _ => Err(ErrorCode::BAD_ARGUMENTS),
     }
 }
 
@@ -42,7 +42,7 @@ mod tests {
         }
         let bad = ["", "a", "/a/", "//", "/a//b", "/.", "/a/..", "/a/./b", "/a\0", "/\u{1f}", "/\u{7f}"];
         for bad in bad.into_iter().chain(["/\u{e000}", "/\u{1f600}", "/\u{fff0}"]) {
-            assert_eq!(check(bad), Err(Code::BAD_ARGUMENTS), "{bad}");
+            assert_eq!(check(bad), Err(ErrorCode::BAD_ARGUMENTS), "{bad}");
         }
     }
 
@@ -50,7 +50,7 @@ mod tests {
     fn parents() {
         assert_eq!(parent("/a"), Ok(""));
         assert_eq!(parent("/a/b"), Ok("/a"));
-        assert_eq!(parent("a"), Err(Code::BAD_ARGUMENTS));
+        assert_eq!(parent("a"), Err(ErrorCode::BAD_ARGUMENTS));
         assert_eq!(name("/a/b"), "b");
     }
 }

@@ -9,7 +9,7 @@ fn create(path: &str, owner: Owner, created_children: i32) -> Change {
     Change::Create {
         path: path.to_owned(),
         data: None,
-        acl: Acl::open(),
+        acl: for_anyone(permission::ALL),
         owner,
         created_children,
         with_stat: false,
@@ -44,10 +44,13 @@ fn a_child_counts_at_its_parent() {
 #[test]
 fn a_multi_that_fails_changes_nothing() {
     let mut tree = Tree::new();
-    let parts =
-        vec![create("/a", Owner::Nobody, 1), Change::Nothing(Code::NO_NODE), Change::Nothing(Code(-2))];
+    let parts = vec![
+        create("/a", Owner::Nobody, 1),
+        Change::Nothing(ErrorCode::NO_NODE),
+        Change::Nothing(ErrorCode(-2)),
+    ];
     let outcome = apply(&mut tree, Change::Multi(parts));
-    let expected = [Code::OK, Code::NO_NODE, Code::RUNTIME_INCONSISTENCY].map(Outcome::Failed);
+    let expected = [ErrorCode::OK, ErrorCode::NO_NODE, ErrorCode::RUNTIME_INCONSISTENCY].map(Outcome::Failed);
     assert_eq!(outcome, Outcome::Multi(expected.to_vec()));
     assert!(tree.get("/a").is_none());
     assert_eq!(tree.zxid(), 1);

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use super::acl::Acl;
-use super::node::{Owner, Stat};
-use crate::embedded::code::Code;
+use bytes::Bytes;
+use zk_proto::{Acl, ErrorCode, Stat};
+
+use super::node::Owner;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Txn {
@@ -23,7 +24,7 @@ pub(crate) enum Change {
     CloseSession(Vec<String>),
     Create {
         path: String,
-        data: Option<Arc<[u8]>>,
+        data: Option<Bytes>,
         acl: Arc<[Acl]>,
         owner: Owner,
         created_children: i32,
@@ -33,7 +34,7 @@ pub(crate) enum Change {
     Delete(String),
     SetData {
         path: String,
-        data: Option<Arc<[u8]>>,
+        data: Option<Bytes>,
         version: i32,
     },
     SetAcl {
@@ -43,7 +44,7 @@ pub(crate) enum Change {
     },
     /// A version was as expected.
     Checked,
-    Nothing(Code),
+    Nothing(ErrorCode),
     /// All or, if one of them is `Nothing`, none.
     Multi(Vec<Change>),
 }
@@ -57,6 +58,6 @@ pub(crate) enum Outcome {
     Deleted,
     Set(Stat),
     Checked,
-    Failed(Code),
+    Failed(ErrorCode),
     Multi(Vec<Outcome>),
 }

@@ -7,30 +7,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::acl::Acl;
+use zk_proto::{Acl, EventKind};
 
 /// A connection.
 pub(crate) type Watcher = u64;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Event {
-    Created,
-    Deleted,
-    DataChanged,
-    ChildrenChanged,
-}
-
-impl Event {
-    /// `Watcher.Event.EventType`.
-    pub(crate) fn number(self) -> i32 {
-        match self {
-            Self::Created => 1,
-            Self::Deleted => 2,
-            Self::DataChanged => 3,
-            Self::ChildrenChanged => 4,
-        }
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -43,7 +23,7 @@ pub(crate) enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) watcher: Watcher,
-    pub(crate) event: Event,
+    pub(crate) kind: EventKind,
     pub(crate) path: String,
     pub(crate) acl: Arc<[Acl]>,
 }
@@ -107,7 +87,7 @@ impl Watches {
         parent_acl: &Arc<[Acl]>,
         notices: &mut Vec<Notice>,
     ) {
-        tell(self.data.trigger(path, Event::Created), Event::Created, path, acl, notices);
+        tell(self.data.trigger(path, EventKind::CREATED), EventKind::CREATED, path, acl, notices);
         self.children_changed(parent, parent_acl, notices);
     }
 
@@ -119,30 +99,30 @@ impl Watches {
         parent_acl: &Arc<[Acl]>,
         notices: &mut Vec<Notice>,
     ) {
-        let told = self.data.trigger(path, Event::Deleted);
+        let told = self.data.trigger(path, EventKind::DELETED);
         // Who watches both hears it once.
-        let mut more = self.child.trigger(path, Event::Deleted);
+        let mut more = self.child.trigger(path, EventKind::DELETED);
         more.retain(|watcher| !told.contains(watcher));
-        tell(told, Event::Deleted, path, acl, notices);
-        tell(more, Event::Deleted, path, acl, notices);
+        tell(told, EventKind::DELETED, path, acl, notices);
+        tell(more, EventKind::DELETED, path, acl, notices);
         self.children_changed(parent, parent_acl, notices);
     }
 
     pub(crate) fn data_changed(&mut self, path: &str, acl: &Arc<[Acl]>, notices: &mut Vec<Notice>) {
-        tell(self.data.trigger(path, Event::DataChanged), Event::DataChanged, path, acl, notices);
+        tell(self.data.trigger(path, EventKind::DATA_CHANGED), EventKind::DATA_CHANGED, path, acl, notices);
     }
 
     fn children_changed(&mut self, parent: &str, acl: &Arc<[Acl]>, notices: &mut Vec<Notice>) {
         let parent = if parent.is_empty() { "/" } else { parent };
-        let watchers = self.child.trigger(parent, Event::ChildrenChanged);
-        tell(watchers, Event::ChildrenChanged, parent, acl, notices);
+        let watchers = self.child.trigger(parent, EventKind::CHILDREN_CHANGED);
+        tell(watchers, EventKind::CHILDREN_CHANGED, parent, acl, notices);
     }
 }
 
-fn tell(watchers: Vec<Watcher>, event: Event, path: &str, acl: &Arc<[Acl]>, notices: &mut Vec<Notice>) {
+fn tell(watchers: Vec<Watcher>, kind: EventKind, path: &str, acl: &Arc<[Acl]>, notices: &mut Vec<Notice>) {
     notices.extend(watchers.into_iter().map(|watcher| Notice {
         watcher,
-        event,
+        kind,
         path: path.to_owned(),
         acl: Arc::clone(acl),
     }));
@@ -200,12 +180,12 @@ impl Table {
     }
 
     /// Who is to hear of it, in the order in which they came to watch.
-    fn trigger(&mut self, path: &str, event: Event) -> Vec<Watcher> {
+    fn trigger(&mut self, path: &str, kind: EventKind) -> Vec<Watcher> {
         let mut told = Vec::new();
         let mut once = Vec::new();
         for (watcher, mode) in self.by_path.get(path).into_iter().flatten() {
             match mode {
-                Mode::Recursive if event == Event::ChildrenChanged => {}
+                Mode::Recursive if kind == EventKind::CHILDREN_CHANGED => {}
                 Mode::Recursive | Mode::Persistent => told.push(*watcher),
                 Mode::Once => {
                     told.push(*watcher);
@@ -216,7 +196,7 @@ impl Table {
         for watcher in once {
             self.remove(path, watcher);
         }
-        if self.recursive > 0 && event != Event::ChildrenChanged {
+        if self.recursive > 0 && kind != EventKind::CHILDREN_CHANGED {
             for above in parents(path) {
                 for (watcher, mode) in self.by_path.get(above).into_iter().flatten() {
                     if *mode == Mode::Recursive && !told.contains(watcher) {
@@ -242,6 +222,8 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::embedded::tree::for_anyone;
+    use zk_proto::permission;
 
     fn happened(
         watches: &mut Watches,
@@ -249,7 +231,7 @@ mod tests {
     ) -> Vec<(Watcher, i32, String)> {
         let mut notices = Vec::new();
         what(watches, &mut notices);
-        notices.into_iter().map(|notice| (notice.watcher, notice.event.number(), notice.path)).collect()
+        notices.into_iter().map(|notice| (notice.watcher, notice.kind.0, notice.path)).collect()
     }
 
     #[test]
@@ -263,7 +245,7 @@ mod tests {
     #[test]
     fn a_watch_of_once_fires_once() {
         let mut watches = Watches::default();
-        let acl = Acl::open();
+        let acl = for_anyone(permission::ALL);
         watches.watch_data("/a", 1);
         let change =
             |watches: &mut Watches, notices: &mut Vec<Notice>| watches.data_changed("/a", &acl, notices);
@@ -275,7 +257,7 @@ mod tests {
     #[test]
     fn a_deletion_is_told_once_to_who_watches_both() {
         let mut watches = Watches::default();
-        let acl = Acl::open();
+        let acl = for_anyone(permission::ALL);
         watches.watch_data("/a/b", 1);
         watches.watch_children("/a/b", 1);
         watches.watch_children("/a/b", 2);
@@ -292,7 +274,7 @@ mod tests {
     #[test]
     fn a_recursive_watch_hears_of_what_is_below_and_not_of_children() {
         let mut watches = Watches::default();
-        let acl = Acl::open();
+        let acl = for_anyone(permission::ALL);
         watches.watch_both("/", 1, Mode::Recursive);
         let create = |watches: &mut Watches, notices: &mut Vec<Notice>| {
             watches.created("/a/b", &acl, "/a", &acl, notices)
@@ -305,7 +287,7 @@ mod tests {
     #[test]
     fn the_last_mode_counts() {
         let mut watches = Watches::default();
-        let acl = Acl::open();
+        let acl = for_anyone(permission::ALL);
         watches.watch_both("/a", 1, Mode::Persistent);
         watches.watch_data("/a", 1);
         let change =
