@@ -36,9 +36,7 @@ pub fn parse(levels: &str) -> Result<Targets, String> {
 /// Starts the log.
 pub fn init(levels: Option<Targets>, usual: Usual) {
     let levels = levels.unwrap_or_else(|| match usual {
-        Usual::Daemon => Targets::new()
-            .with_default(Level::INFO)
-            .with_target("zookeeper", Level::WARN),
+        Usual::Daemon => Targets::new().with_default(Level::INFO).with_target("zookeeper", Level::WARN),
         Usual::Command => Targets::new().with_default(LevelFilter::ERROR),
     });
     // Whatever was asked for.

@@ -1,6 +1,18 @@
 //! Who may do what with the znodes that a session creates.
 
-use zk_proto::{AclEntry, permission};
+use zk_proto::AclEntry as Wire;
+pub use zk_proto::{Acl as AclEntry, Id, permission};
+
+use crate::node::Stat;
+
+/// The access list of a znode. From [`Incarnation::acl`](crate::Incarnation::acl).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessList {
+    /// Who may do what.
+    pub entries: Vec<AclEntry>,
+    /// The metadata of the znode, whose `aversion` counts the changes of the list.
+    pub stat: Stat,
+}
 
 /// The access list of every znode that a session creates: by the create operations, as parents, as held ephemerals.
 ///
@@ -35,11 +47,11 @@ impl Acl {
     }
 
     /// As it is sent.
-    pub(crate) const fn entries(self) -> &'static [AclEntry<'static>] {
-        const OPEN: &[AclEntry<'static>] = &[AclEntry::new(permission::ALL, "world", "anyone")];
-        const CREATOR: &[AclEntry<'static>] = &[AclEntry::new(permission::ALL, "auth", "")];
-        const CREATOR_WORLD_READ: &[AclEntry<'static>] =
-            &[AclEntry::new(permission::ALL, "auth", ""), AclEntry::new(permission::READ, "world", "anyone")];
+    pub(crate) const fn entries(self) -> &'static [Wire<'static>] {
+        const OPEN: &[Wire<'static>] = &[Wire::new(permission::ALL, "world", "anyone")];
+        const CREATOR: &[Wire<'static>] = &[Wire::new(permission::ALL, "auth", "")];
+        const CREATOR_WORLD_READ: &[Wire<'static>] =
+            &[Wire::new(permission::ALL, "auth", ""), Wire::new(permission::READ, "world", "anyone")];
         match self {
             Self::Open => OPEN,
             Self::CreatorAll => CREATOR,

@@ -87,10 +87,24 @@ impl<'a> Attempts<'a> {
         loop {
             // A new one each time: the one before may be armed.
             let armed = self.inner.prepare_watch();
-            match self.send(request, Some(armed.id)).await? {
-                Ok(reply) => return Ok((Ok(reply), armed)),
-                Err(Failed::Refused(code)) => return Ok((Err(code), armed)),
-                Err(Failed::Ambiguous(reason) | Failed::NotSent(reason)) => self.pause(reason).await?,
+            if let Some(answer) = self.read_armed(request, armed.id).await? {
+                return Ok((answer, armed));
+            }
+        }
+    }
+
+    /// One attempt at it; `None` where another one is due.
+    pub(crate) async fn read_armed(
+        &mut self,
+        request: &Request<'_>,
+        watch: WatchId,
+    ) -> Result<Option<Result<Reply, ErrorCode>>, OpError> {
+        match self.send(request, Some(watch)).await? {
+            Ok(reply) => Ok(Some(Ok(reply))),
+            Err(Failed::Refused(code)) => Ok(Some(Err(code))),
+            Err(Failed::Ambiguous(reason) | Failed::NotSent(reason)) => {
+                self.pause(reason).await?;
+                Ok(None)
             }
         }
     }

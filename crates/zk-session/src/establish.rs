@@ -28,7 +28,7 @@ pub(crate) const SHORTEST: Duration = Duration::from_millis(300);
 pub(crate) struct Made {
     pub(crate) incarnation: Incarnation,
     pub(crate) events: mpsc::UnboundedReceiver<DriverEvent>,
-    /// When the connect request was sent.
+    /// When the request was sent whose answer proved it.
     pub(crate) contact: BootTime,
 }
 
@@ -66,6 +66,7 @@ async fn attempt(
     said: &mut HashMap<Server, String>,
 ) -> Result<Made, Option<ConnectError>> {
     let config = &shared.config;
+    let is_new = matches!(purpose, Purpose::New(_));
     let spec = ConnectSpec {
         purpose,
         resolver: Arc::clone(&shared.resolver),
@@ -98,10 +99,21 @@ async fn attempt(
     if granted < SHORTEST {
         return Err(Some(ConnectError::TimeoutTooShort { granted, needed: SHORTEST, driver: config.driver }));
     }
+    let contact = if is_new {
+        sent
+    } else {
+        // That a session is taken over a deposed leader may say, too.
+        let contact = BootTime::now();
+        if let Err(error) = driver::barrier(&*driver, deadline.min(contact + granted)).await {
+            debug!(%error, "the session was taken over, but no quorum answered on it");
+            return Err(None);
+        }
+        contact
+    };
     guard.disarm();
     let (chroot, timeout) = (config.connect.chroot.clone(), config.operation_timeout);
-    let incarnation = Incarnation::new(epoch, driver, chroot, timeout, config.acl, sent);
-    Ok(Made { incarnation, events, contact: sent })
+    let incarnation = Incarnation::new(epoch, driver, chroot, timeout, config.acl, contact);
+    Ok(Made { incarnation, events, contact })
 }
 
 fn unreachable_hosts(shared: &Shared, within: Duration, said: &HashMap<Server, String>) -> ConnectError {

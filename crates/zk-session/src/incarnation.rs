@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
-use zk_proto::{WatchId, WatchKind};
+use zk_proto::{Ticket, WatchId, WatchKind};
 
 use crate::acl::Acl;
 use crate::driver::Driver;
+use crate::lasting::Sink;
 use crate::node::{Epoch, SessionId};
 use crate::state::{Deadline, InactiveReason};
 use crate::time::{BootTime, sleep_until};
@@ -53,8 +54,14 @@ pub(crate) struct Inner {
     open: watch::Sender<bool>,
     tethers: watch::Sender<usize>,
     places: Arc<Semaphore>,
-    watches: Mutex<HashMap<WatchId, oneshot::Sender<WatchKind>>>,
+    watches: Mutex<HashMap<WatchId, Waiter>>,
     next_watch: AtomicU64,
+}
+
+/// Who waits for a watch.
+enum Waiter {
+    Once(oneshot::Sender<WatchKind>),
+    Lasting(Sink),
 }
 
 impl Incarnation {
@@ -91,6 +98,12 @@ impl Incarnation {
     /// Which of this process's sessions it is.
     pub fn epoch(&self) -> Epoch {
         self.inner.epoch
+    }
+
+    /// What takes the session to another process, as of this moment: see
+    /// [`SessionBuilder::resume`](crate::SessionBuilder::resume). Whoever has it can act as this session.
+    pub fn ticket(&self) -> Ticket {
+        self.inner.driver.ticket()
     }
 
     /// What ZooKeeper calls it: the owner of the ephemerals created here.
@@ -142,6 +155,10 @@ impl PartialEq for Incarnation {
 impl Eq for Incarnation {}
 
 impl Inner {
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
     pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
     }
@@ -243,20 +260,43 @@ impl Inner {
 
     /// A watch that is about to be armed.
     pub(crate) fn prepare_watch(self: &Arc<Self>) -> ArmedWatch {
-        let id = WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = oneshot::channel();
-        lock(&self.watches).insert(id, sender);
+        ArmedWatch { id: self.prepare(Waiter::Once(sender)), receiver, inner: Arc::clone(self) }
+    }
+
+    /// The same for one that stays; to be given up by [`forget`](Self::forget).
+    pub(crate) fn prepare_lasting(&self, sink: Sink) -> WatchId {
+        self.prepare(Waiter::Lasting(sink))
+    }
+
+    fn prepare(&self, waiter: Waiter) -> WatchId {
+        let id = WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed));
+        lock(&self.watches).insert(id, waiter);
         if self.over.is_cancelled() {
             // The end has cleared the table, perhaps before the insertion.
             lock(&self.watches).remove(&id);
         }
-        ArmedWatch { id, receiver, inner: Arc::clone(self) }
+        id
     }
 
-    pub(crate) fn fire_watch(&self, id: WatchId, kind: WatchKind) {
-        if let Some(sender) = lock(&self.watches).remove(&id) {
-            // The watch may be dropped at this very moment: then nobody wants to know.
-            let _ = sender.send(kind);
+    /// Nobody waits for it any more.
+    pub(crate) fn forget(&self, id: WatchId) {
+        if lock(&self.watches).remove(&id).is_some() {
+            self.driver.forget(id);
+        }
+    }
+
+    pub(crate) fn fire_watch(&self, id: WatchId, kind: WatchKind, absolute: String) {
+        let mut watches = lock(&self.watches);
+        match watches.get(&id) {
+            Some(Waiter::Lasting(sink)) => sink.put(kind, absolute),
+            Some(Waiter::Once(_)) => {
+                if let Some(Waiter::Once(sender)) = watches.remove(&id) {
+                    // The watch may be dropped at this very moment: then nobody wants to know.
+                    let _ = sender.send(kind);
+                }
+            }
+            None => {}
         }
     }
 }
@@ -285,9 +325,7 @@ impl ArmedWatch {
 
 impl Drop for ArmedWatch {
     fn drop(&mut self) {
-        if lock(&self.inner.watches).remove(&self.id).is_some() {
-            self.inner.driver.forget(self.id);
-        }
+        self.inner.forget(self.id);
     }
 }
 

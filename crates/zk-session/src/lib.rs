@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod acl;
+mod administration;
 mod attempts;
 mod backoff;
 mod config;
@@ -12,6 +13,7 @@ mod held;
 mod hosts;
 mod incarnation;
 mod instruments;
+mod lasting;
 mod lease;
 mod multi;
 mod node;
@@ -28,12 +30,14 @@ mod supervisor;
 mod time;
 mod watching;
 
-pub use acl::Acl;
+pub use acl::{AccessList, Acl, AclEntry, Id, permission};
+pub use administration::{ReadOp, ReadResult, Reconfiguration};
 pub use config::{DriverKind, UnknownDriver};
 pub use error::{Closed, ConnectError, HostFailure, OpError, UnknownCause};
 pub use held::{HeldEphemeral, HeldStatus};
 pub use incarnation::{Incarnation, Tether};
 pub use instruments::{REQUEST_SECONDS_BUCKETS, describe_metrics};
+pub use lasting::{Change, ChangeKind, ChangeWatch};
 pub use lease::{Lease, beat_interval, lease_margin};
 pub use multi::{MultiOp, MultiResult};
 pub use node::{Children, CreateMode, Created, Epoch, Node, SessionId, Stat};
@@ -44,6 +48,7 @@ pub use session::{CloseOutcome, LeaseKeeper, Session, SessionBuilder};
 pub use state::{InactiveReason, SessionState};
 pub use time::{BootTime, sleep_until};
 pub use watching::{ChildrenWatch, DataWatch, Observed};
+pub use zk_proto::Ticket;
 
 #[cfg(test)]
 mod tests {

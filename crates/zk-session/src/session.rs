@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use zk_proto::{Purpose, Ticket, WatchMode};
 
-use crate::acl::Acl;
+use crate::acl::{AccessList, Acl, AclEntry, Id};
+use crate::administration::{ReadOp, ReadResult, Reconfiguration};
 use crate::config::{DriverKind, Settings};
 use crate::driver::Auth;
 use crate::error::{Closed, ConnectError, OpError};
 use crate::held::HeldEphemeral;
+use crate::hosts::ConnectString;
 use crate::incarnation::{Incarnation, Tether};
+use crate::lasting::ChangeWatch;
 use crate::lease::Lease;
 use crate::multi::{MultiOp, MultiResult};
 use crate::node::{Children, CreateMode, Created, Node, Stat};
@@ -28,6 +32,7 @@ use crate::watching::{ChildrenWatch, DataWatch};
 #[derive(Clone, Debug)]
 pub struct SessionBuilder {
     settings: Settings,
+    resumed: Option<Ticket>,
 }
 
 impl SessionBuilder {
@@ -119,20 +124,34 @@ impl SessionBuilder {
         self
     }
 
+    /// Goes on with a session that another process has handed over, or has left behind when it died: the first session is
+    /// that one. The timeout that was granted to it stays, whatever [`session_timeout`](Self::session_timeout) says;
+    /// sessions that are made later ask for that.
+    ///
+    /// Whoever still has the session elsewhere loses its connection. A process can't know what the other one had under
+    /// way: writes of it may be applied until the first [`barrier`](Session::barrier) here has returned.
+    #[must_use]
+    pub fn resume(mut self, ticket: Ticket) -> Self {
+        self.resumed = Some(ticket);
+        self
+    }
+
     /// Makes a session and keeps one from then on, until it is closed or its last handle is dropped.
     ///
-    /// It returns once a quorum has answered on the session. Must be called in a tokio runtime with time and I/O
+    /// It returns once a quorum has agreed to the session. Must be called in a tokio runtime with time and I/O
     /// enabled; the session lives on that runtime.
     ///
     /// # Errors
-    /// Within the connect timeout in any case. [`ConnectError::Unreachable`] names each host and what it said.
+    /// Within the connect timeout in any case. [`ConnectError::Unreachable`] names each host and what it said;
+    /// [`ConnectError::Expired`] where the session to be resumed is over.
     ///
     /// # Cancel safety
     /// Cancel safe: what was begun is ended.
     pub async fn connect(self) -> Result<Session, ConnectError> {
-        let shared = Arc::new(Shared::new(self.settings.check()?));
+        let Self { settings, resumed } = self;
+        let shared = Arc::new(Shared::new(settings.check()?));
         let deadline = BootTime::now() + shared.config.connect_timeout;
-        let purpose = shared.new_session();
+        let purpose = resumed.map_or_else(|| shared.new_session(), Purpose::Resume);
         let first = supervisor::first_session(&shared, purpose, deadline).await?;
         // Before anything else is waited for: dropped from here on, it is closed as any session that nobody holds.
         let session = Session { _last_handle: Arc::new(LastHandle(Arc::clone(&shared))), shared };
@@ -153,6 +172,8 @@ pub enum CloseOutcome {
     Sent,
     /// Nothing is known: it may live until its timeout has passed.
     Unknown,
+    /// It was left to another process: [`Session::hand_over`].
+    HandedOver,
 }
 
 /// A session with ZooKeeper that is made anew when it ends. Cheap to clone; all clones are the same session.
@@ -171,7 +192,7 @@ impl Session {
     /// Settings for a session with the servers of `connect`, `host:port,host:port`, with a root for all paths behind
     /// the last port if need be (`host:port/root`). The default port is 2181.
     pub fn builder(connect: impl Into<String>) -> SessionBuilder {
-        SessionBuilder { settings: Settings::new(connect.into()) }
+        SessionBuilder { settings: Settings::new(connect.into()), resumed: None }
     }
 
     /// The state of the moment.
@@ -237,6 +258,50 @@ impl Session {
         Ok(HeldEphemeral::new(&self.shared, path, data.into()))
     }
 
+    /// Each change of a znode and its children, across reconnects and new sessions.
+    pub fn watch_each(&self, path: impl Into<String>) -> ChangeWatch {
+        ChangeWatch::new(Arc::clone(&self.shared), path.into(), WatchMode::Persistent)
+    }
+
+    /// Each change of a znode and of everything below it, across reconnects and new sessions.
+    pub fn watch_tree(&self, path: impl Into<String>) -> ChangeWatch {
+        ChangeWatch::new(Arc::clone(&self.shared), path.into(), WatchMode::Recursive)
+    }
+
+    /// Replaces the servers to choose from, as `host:port,host:port`. The root of all paths stays. A session whose server
+    /// is no longer among them moves to one that is.
+    ///
+    /// # Errors
+    /// [`ConnectError::InvalidConnectString`], also where a root is given and is another one.
+    pub fn set_servers(&self, connect: &str) -> Result<(), ConnectError> {
+        let given = ConnectString::parse(connect)?;
+        if !given.chroot.is_empty() && given.chroot != self.shared.config.connect.chroot {
+            let reason = "the root of a session can't be changed".to_owned();
+            return Err(ConnectError::InvalidConnectString { connect: connect.to_owned(), reason });
+        }
+        self.shared.resolver.set_servers(given.servers);
+        if let Some(living) = self.shared.living() {
+            living.inner.driver().servers_changed();
+        }
+        Ok(())
+    }
+
+    /// Leaves the session to another process: ends its tasks and sockets here without closing it, and answers what the
+    /// other process needs for [`SessionBuilder::resume`]. `None` between sessions.
+    ///
+    /// Ephemerals stay, watches and leases end. What is under way ends as unknown. Not resumed within its timeout, the
+    /// session expires.
+    ///
+    /// # Cancel safety
+    /// Once begun, handing over goes on; dropped before it has answered, the session expires unless
+    /// [`Incarnation::ticket`] was taken before.
+    pub async fn hand_over(self) -> Option<Ticket> {
+        let living = self.shared.living();
+        self.shared.hand_over();
+        self.shared.tasks.wait().await;
+        living.map(|living| living.ticket())
+    }
+
     /// Closes the session, ends its tasks and its sockets, within that time. Ephemerals vanish with it.
     ///
     /// Every handle is closed with it, and everything that waits on one gets [`Closed`]. Closing it a second time waits
@@ -260,139 +325,52 @@ impl Session {
     }
 }
 
-/// Operations on the session of the moment; each waits for it to be active no longer than the operation timeout.
-impl Session {
-    /// As [`Incarnation::get`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
-    pub async fn get(&self, path: &str) -> Result<Option<Node>, OpError> {
-        self.shared.current("get", path).await?.get(path).await
-    }
+/// Operations of the session of the moment, each as the one of the same name there.
+macro_rules! delegate {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $output:ty, at $path:expr;)*) => {
+        /// Operations on the session of the moment; each waits for it to be active no longer than the operation timeout.
+        impl Session {
+            $(
+                #[doc = concat!("As [`Incarnation::", stringify!($name), "`].")]
+                ///
+                /// # Errors
+                /// As there.
+                ///
+                /// # Cancel safety
+                /// As there.
+                pub async fn $name(&self, $($argument: $type),*) -> Result<$output, OpError> {
+                    self.shared.current(stringify!($name), $path).await?.$name($($argument),*).await
+                }
+            )*
+        }
+    };
+}
 
-    /// As [`Incarnation::children`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
-    pub async fn children(&self, path: &str) -> Result<Option<Children>, OpError> {
-        self.shared.current("children", path).await?.children(path).await
-    }
-
-    /// As [`Incarnation::create`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
-    pub async fn create(
-        &self,
-        path: &str,
-        data: impl AsRef<[u8]>,
-        mode: CreateMode,
-    ) -> Result<Created, OpError> {
-        self.shared.current("create", path).await?.create(path, data, mode).await
-    }
-
-    /// As [`Incarnation::create_sequential`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
-    pub async fn create_sequential(
-        &self,
+delegate! {
+    get(path: &str) -> Option<Node>, at path;
+    exists(path: &str) -> Option<Stat>, at path;
+    children(path: &str) -> Option<Children>, at path;
+    create(path: &str, data: impl AsRef<[u8]>, mode: CreateMode) -> Created, at path;
+    create_sequential(
         prefix: &str,
         data: impl AsRef<[u8]>,
         mode: CreateMode,
-        recovery: Recovery,
-    ) -> Result<Created, OpError> {
-        self.shared
-            .current("create_sequential", prefix)
-            .await?
-            .create_sequential(prefix, data, mode, recovery)
-            .await
-    }
-
-    /// As [`Incarnation::create_parents`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
-    pub async fn create_parents(&self, path: &str) -> Result<(), OpError> {
-        self.shared.current("create_parents", path).await?.create_parents(path).await
-    }
-
-    /// As [`Incarnation::set`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
-    pub async fn set(
-        &self,
-        path: &str,
-        data: impl AsRef<[u8]>,
-        version: Option<i32>,
-    ) -> Result<Stat, OpError> {
-        self.shared.current("set", path).await?.set(path, data, version).await
-    }
-
-    /// As [`Incarnation::delete`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
-    pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), OpError> {
-        self.shared.current("delete", path).await?.delete(path, version).await
-    }
-
-    /// As [`Incarnation::delete_recursive`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
-    pub async fn delete_recursive(&self, path: &str) -> Result<(), OpError> {
-        self.shared.current("delete_recursive", path).await?.delete_recursive(path).await
-    }
-
-    /// As [`Incarnation::multi`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
-    pub async fn multi(&self, ops: impl IntoIterator<Item = MultiOp>) -> Result<Vec<MultiResult>, OpError> {
-        let ops: Vec<MultiOp> = ops.into_iter().collect();
-        let path = ops.first().map_or("/", MultiOp::path).to_owned();
-        self.shared.current("multi", &path).await?.multi(ops).await
-    }
-
-    /// As [`Incarnation::barrier`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
-    pub async fn barrier(&self) -> Result<Duration, OpError> {
-        self.shared.current("barrier", "/").await?.barrier().await
-    }
+        recovery: Recovery
+    ) -> Created, at prefix;
+    create_parents(path: &str) -> (), at path;
+    set(path: &str, data: impl AsRef<[u8]>, version: Option<i32>) -> Stat, at path;
+    delete(path: &str, version: Option<i32>) -> (), at path;
+    delete_recursive(path: &str) -> (), at path;
+    multi(ops: impl IntoIterator<Item = MultiOp>) -> Vec<MultiResult>, at "/";
+    multi_read(reads: impl IntoIterator<Item = ReadOp>) -> Vec<ReadResult>, at "/";
+    acl(path: &str) -> AccessList, at path;
+    set_acl(path: &str, entries: &[AclEntry], version: Option<i32>) -> Stat, at path;
+    ephemerals(prefix: &str) -> Vec<String>, at prefix;
+    count_below(path: &str) -> u32, at path;
+    whoami() -> Vec<Id>, at "/";
+    sync(path: &str) -> (), at path;
+    reconfig(change: &Reconfiguration) -> Node, at "/zookeeper/config";
+    barrier() -> Duration, at "/";
 }
 
 impl fmt::Debug for Session {

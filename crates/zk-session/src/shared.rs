@@ -1,6 +1,7 @@
 //! What the handles of a session, its supervisor and the holders of its znodes share.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) tasks: TaskTracker,
     /// Tasks are begun under this lock, and only while it is false, so that closing waits for all of them.
     closed_to_tasks: Mutex<bool>,
+    handed_over: AtomicBool,
 }
 
 impl Shared {
@@ -50,6 +52,7 @@ impl Shared {
             outcome: watch::Sender::new(None),
             tasks: TaskTracker::new(),
             closed_to_tasks: Mutex::new(false),
+            handed_over: AtomicBool::new(false),
         }
     }
 
@@ -138,6 +141,16 @@ impl Shared {
         if !*closed {
             self.tasks.spawn(task);
         }
+    }
+
+    /// Closing is to leave the session as it is.
+    pub(crate) fn hand_over(&self) {
+        self.handed_over.store(true, Ordering::Release);
+        self.begin_closing(BootTime::now() + GOODBYE);
+    }
+
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.handed_over.load(Ordering::Acquire)
     }
 
     pub(crate) fn begin_closing(&self, deadline: BootTime) {

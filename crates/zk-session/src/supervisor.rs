@@ -160,7 +160,7 @@ impl Supervisor {
         match event {
             Some(DriverEvent::Watch { watch, kind, path }) => {
                 debug!(%path, ?kind, "watch fired");
-                incarnation.inner.fire_watch(watch, kind);
+                incarnation.inner.fire_watch(watch, kind, path);
                 Event::Tick
             }
             Some(DriverEvent::Suspended { reason }) => {
@@ -270,6 +270,11 @@ impl Supervisor {
         self.shared.incarnation.send_replace(None);
         self.shared.lease.send_replace(None);
         incarnation.inner.set_open(false);
+        if self.shared.is_handed_over() {
+            incarnation.inner.shut();
+            info!(session = %incarnation.session_id(), "ZooKeeper session handed over");
+            return CloseOutcome::HandedOver;
+        }
         let driver = incarnation.inner.driver().clone();
         let answer =
             crate::time::within(deadline, driver.close(deadline)).await.unwrap_or(CloseAnswer::Unknown);

@@ -10,7 +10,6 @@ use zk_proto::{ErrorCode, Reply, Request, Ticket, WatchId};
 
 use super::{Along, Answer, BoxFuture, CloseAnswer, Driver, DriverError, DriverResult};
 use crate::acl::Acl;
-use crate::config::DriverKind;
 use crate::incarnation::{Incarnation, lock};
 use crate::node::{Epoch, SessionId, Stat};
 use crate::time::BootTime;
@@ -67,10 +66,6 @@ impl Fake {
 }
 
 impl Driver for Fake {
-    fn kind(&self) -> DriverKind {
-        DriverKind::Native
-    }
-
     fn ticket(&self) -> Ticket {
         Ticket { session_id: SESSION, password: Vec::new(), timeout: self.granted, last_zxid: 0 }
     }

@@ -156,9 +156,6 @@ pub(crate) struct Along {
 
 /// One ZooKeeper session. See the module's documentation for the contract.
 pub(crate) trait Driver: Send + Sync + 'static {
-    /// What it is.
-    fn kind(&self) -> DriverKind;
-
     /// What takes the session to another process. Its id and its timeout never change.
     fn ticket(&self) -> Ticket;
 

@@ -12,10 +12,8 @@
 //! and writes it together. Nothing else happens here: what becomes of requests, watches and the connection is decided in
 //! zk-proto, and which servers are tried, in `seek`.
 
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,7 +33,6 @@ use super::{
     Along, Answer, BoxFuture, CloseAnswer, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent,
     DriverResult, Place,
 };
-use crate::config::DriverKind;
 use crate::hosts::Server;
 use crate::incarnation::lock;
 use crate::time::{BootTime, sleep_until, within};
@@ -157,10 +154,6 @@ impl Wire {
 }
 
 impl Driver for Wire {
-    fn kind(&self) -> DriverKind {
-        DriverKind::Native
-    }
-
     fn ticket(&self) -> Ticket {
         lock(&self.core.state).connection.ticket().clone()
     }
@@ -483,7 +476,7 @@ struct Link {
 
 /// A timer that is set anew only when it would ring too late: deadlines mostly move away.
 #[derive(Default)]
-struct Alarm(Option<(BootTime, Pin<Box<dyn Future<Output = ()> + Send>>)>);
+struct Alarm(Option<(BootTime, BoxFuture<'static, ()>)>);
 
 impl Alarm {
     /// # Cancel safety
@@ -506,11 +499,13 @@ impl Alarm {
 
 /// The way to a better server, beside the connection that goes on.
 struct Search {
-    under_way: Option<(Why, BoxFuture<'static, Result<Option<Attached>, Refusal>>)>,
+    under_way: Option<(Why, BoxFuture<'static, Found>)>,
     /// Not before this, after a search: when all servers are slow, another one is of no use.
     not_before: BootTime,
     pause: Duration,
 }
+
+type Found = Result<Option<Attached>, Refusal>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
@@ -559,7 +554,7 @@ impl Search {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    async fn found(&mut self) -> Result<Option<Attached>, Refusal> {
+    async fn found(&mut self) -> Found {
         match &mut self.under_way {
             Some((_, search)) => {
                 let found = search.await;

@@ -58,7 +58,6 @@ use self::home::{Home, Resident};
 use self::relay::{Job, Relay, Work};
 use super::wire::{self, Wire};
 use super::{Along, Answer, BoxFuture, CloseAnswer, ConnectFailure, ConnectSpec, Connected, Driver};
-use crate::config::DriverKind;
 use crate::time::BootTime;
 
 mod call;
@@ -144,10 +143,6 @@ struct ZookeeperAsync {
 }
 
 impl Driver for ZookeeperAsync {
-    fn kind(&self) -> DriverKind {
-        DriverKind::ZookeeperAsync
-    }
-
     fn ticket(&self) -> Ticket {
         self.wire.ticket()
     }

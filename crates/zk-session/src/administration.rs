@@ -1,0 +1,320 @@
+//! Operations beside those on znodes and their data: access lists, counts, identities, groups of reads, the ensemble's
+//! own configuration.
+
+use zk_proto::{AclEntry as Wire, ErrorCode, Id, MultiOp, MultiReply, Reply, Request};
+
+use crate::acl::{AccessList, AclEntry};
+use crate::attempts::{Attempts, Write};
+use crate::error::OpError;
+use crate::incarnation::Incarnation;
+use crate::node::{Children, Node, Stat};
+use crate::operations::{any_without, check, observe};
+
+/// One read of a group for [`Incarnation::multi_read`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadOp {
+    /// As [`Incarnation::get`].
+    Get {
+        /// Of the znode.
+        path: String,
+    },
+    /// As [`Incarnation::children`], without the parent's metadata.
+    Children {
+        /// Of the znode.
+        path: String,
+    },
+}
+
+impl ReadOp {
+    /// A znode to be read.
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::Get { path: path.into() }
+    }
+
+    /// A znode whose children are to be named.
+    pub fn children(path: impl Into<String>) -> Self {
+        Self::Children { path: path.into() }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        match self {
+            Self::Get { path } | Self::Children { path } => path,
+        }
+    }
+}
+
+/// What one read of a group found; `None` where the znode does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadResult {
+    /// Of [`ReadOp::Get`].
+    Node(Option<Node>),
+    /// Of [`ReadOp::Children`]: the names, sorted.
+    Children(Option<Vec<String>>),
+}
+
+/// A change of the ensemble for [`Incarnation::reconfig`], as ZooKeeper's `reconfig` command has it: either servers that
+/// join and leave, or all members at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reconfiguration {
+    /// `server.4=host:2888:3888;2181`, separated by commas.
+    pub joining: Option<String>,
+    /// Numbers of servers, separated by commas.
+    pub leaving: Option<String>,
+    /// All servers, one a line, instead of the other two.
+    pub members: Option<String>,
+    /// Only if the configuration still has this version.
+    pub version: Option<i64>,
+}
+
+impl Incarnation {
+    /// The metadata of a znode, `None` if there is none. It needs no permission.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn exists(&self, path: &str) -> Result<Option<Stat>, OpError> {
+        observe("exists", async {
+            check(path)?;
+            Attempts::new(&self.inner, path).exists(&self.inner.absolute(path)).await
+        })
+        .await
+    }
+
+    /// Has the server at hand catch up with the ensemble's leader, so that what is read next is not older than what the
+    /// leader had when it was asked. It writes nothing and is no quorum round trip: a leader that has been deposed and
+    /// does not know it yet answers it, too. [`barrier`](Self::barrier) is one.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn sync(&self, path: &str) -> Result<(), OpError> {
+        let request = |absolute| Request::Sync { path: absolute };
+        self.ask("sync", path, request, |reply| match reply {
+            Reply::Path(_) => Ok(()),
+            other => Err(other),
+        })
+        .await
+    }
+
+    /// The access list of a znode. Who may not change it sees it without the hashes of passwords.
+    ///
+    /// # Errors
+    /// [`OpError::NoNode`], and those of [`get`](Self::get).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn acl(&self, path: &str) -> Result<AccessList, OpError> {
+        let request = |absolute| Request::GetAcl { path: absolute };
+        let take = |reply| match reply {
+            Reply::Acl(entries, stat) => Ok(AccessList { entries, stat }),
+            other => Err(other),
+        };
+        self.ask("acl", path, request, take).await
+    }
+
+    /// Replaces the access list of a znode; with `version`, only if the list still has that version
+    /// ([`Stat::aversion`](crate::Stat)).
+    ///
+    /// After a lost answer it is repeated without a `version`; with one, the same list at the next version counts as
+    /// written here.
+    ///
+    /// # Errors
+    /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Invalid`] for an entry that the servers do not accept,
+    /// [`OpError::Unknown`], and those of [`get`](Self::get).
+    ///
+    /// # Cancel safety
+    /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
+    pub async fn set_acl(
+        &self,
+        path: &str,
+        entries: &[AclEntry],
+        version: Option<i32>,
+    ) -> Result<Stat, OpError> {
+        observe("set_acl", async {
+            check(path)?;
+            let absolute = self.inner.absolute(path);
+            let mut attempts = Attempts::new(&self.inner, path);
+            let request = Request::SetAcl {
+                path: absolute.as_str().into(),
+                acl: entries.iter().map(Wire::from).collect(),
+                version: any_without(version),
+            };
+            loop {
+                match attempts.write(&request).await? {
+                    Write::Done(reply) => return attempts.stat(reply),
+                    Write::Lost => {}
+                    Write::Refused(ErrorCode::BAD_VERSION) if attempts.in_doubt() => {
+                        let now = self.acl(path).await?;
+                        let next = version.map(|version| version.wrapping_add(1));
+                        return match (next == Some(now.stat.aversion), now.entries == entries) {
+                            (true, true) => Ok(now.stat),
+                            (true, false) => Err(OpError::BadVersion { path: path.to_owned() }),
+                            (false, _) => {
+                                let version = now.stat.aversion;
+                                Err(attempts.changed(format!("the access list has version {version} by now")))
+                            }
+                        };
+                    }
+                    Write::Refused(code) => return Err(attempts.refused(code)),
+                }
+            }
+        })
+        .await
+    }
+
+    /// The paths of this session's ephemerals that begin with `prefix` (servers from 3.6 on).
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get); [`OpError::Invalid`] from servers that do not know the request, which cost the session
+    /// its connection besides.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn ephemerals(&self, prefix: &str) -> Result<Vec<String>, OpError> {
+        let request = |absolute| Request::GetEphemerals { prefix: Some(absolute) };
+        let take = |reply| match reply {
+            Reply::Names(paths) => Ok(paths),
+            other => Err(other),
+        };
+        let mut paths = self.ask("ephemerals", prefix, request, take).await?;
+        paths.sort_unstable();
+        Ok(paths.iter().map(|absolute| self.inner.relative(absolute)).collect())
+    }
+
+    /// How many znodes there are below one, at any depth (servers from 3.6 on).
+    ///
+    /// # Errors
+    /// [`OpError::NoNode`], and those of [`ephemerals`](Self::ephemerals).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn count_below(&self, path: &str) -> Result<u32, OpError> {
+        let request = |absolute| Request::GetAllChildrenNumber { path: absolute };
+        let take = |reply| match reply {
+            Reply::Int(count) => u32::try_from(count).map_err(|_| Reply::Int(count)),
+            other => Err(other),
+        };
+        self.ask("count_below", path, request, take).await
+    }
+
+    /// Whom the servers take this session for: its address, and what its credentials have proved (servers from 3.7 on).
+    ///
+    /// # Errors
+    /// As for [`ephemerals`](Self::ephemerals).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn whoami(&self) -> Result<Vec<Id>, OpError> {
+        let take = |reply| match reply {
+            Reply::Identities(ids) => Ok(ids),
+            other => Err(other),
+        };
+        self.ask("whoami", "/", |_| Request::WhoAmI, take).await
+    }
+
+    /// Several reads by one request, of one moment (servers from 3.6 on). A znode that does not exist is no error.
+    ///
+    /// # Errors
+    /// With the path of the read that was refused, and those of [`ephemerals`](Self::ephemerals).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn multi_read(
+        &self,
+        reads: impl IntoIterator<Item = ReadOp>,
+    ) -> Result<Vec<ReadResult>, OpError> {
+        let reads: Vec<ReadOp> = reads.into_iter().collect();
+        observe("multi_read", async {
+            let Some(first) = reads.first() else { return Ok(Vec::new()) };
+            reads.iter().try_for_each(|read| check(read.path()))?;
+            let parts = reads.iter().map(|read| {
+                let absolute = self.inner.absolute(read.path()).into();
+                match read {
+                    ReadOp::Get { .. } => MultiOp::GetData { path: absolute },
+                    ReadOp::Children { .. } => MultiOp::GetChildren { path: absolute },
+                }
+            });
+            let request = Request::MultiRead(parts.collect());
+            let mut attempts = Attempts::new(&self.inner, first.path());
+            let replies = match attempts.read(&request).await? {
+                Ok(Reply::Multi(replies)) if replies.len() == reads.len() => replies,
+                Ok(other) => return Err(attempts.unexpected(&other)),
+                Err(code) => return Err(attempts.refused(code)),
+            };
+            let results = replies.into_iter().zip(&reads).map(|(reply, read)| {
+                Ok(match (reply, read) {
+                    (MultiReply::Data(data, stat), _) => {
+                        ReadResult::Node(Some(Node::new(data.unwrap_or_default(), stat)))
+                    }
+                    (MultiReply::Names(names), _) => {
+                        ReadResult::Children(Some(Children::new(names, Stat::default()).names))
+                    }
+                    (MultiReply::Failed(ErrorCode::NO_NODE), ReadOp::Get { .. }) => ReadResult::Node(None),
+                    (MultiReply::Failed(ErrorCode::NO_NODE), ReadOp::Children { .. }) => {
+                        ReadResult::Children(None)
+                    }
+                    (MultiReply::Failed(code), read) => return Err(attempts.refused_at(read.path(), code)),
+                    (other, _) => return Err(attempts.unexpected(&Reply::Multi(vec![other]))),
+                })
+            });
+            results.collect()
+        })
+        .await
+    }
+
+    /// Changes the members of the ensemble, and answers the new configuration. The servers allow it where
+    /// `reconfigEnabled` is set, to who may write `/zookeeper/config`.
+    ///
+    /// It is sent once: what becomes of it after a lost answer the configuration tells.
+    ///
+    /// # Errors
+    /// [`OpError::Invalid`] where it is not allowed or makes no sense, [`OpError::BadVersion`], [`OpError::NoAuth`],
+    /// [`OpError::Unknown`], and those of [`get`](Self::get).
+    ///
+    /// # Cancel safety
+    /// Dropped before it has answered, its outcome is unknown.
+    pub async fn reconfig(&self, change: &Reconfiguration) -> Result<Node, OpError> {
+        observe("reconfig", async {
+            let text = |text: &'_ Option<String>| text.clone().map(Into::into);
+            let request = Request::Reconfig {
+                joining: text(&change.joining),
+                leaving: text(&change.leaving),
+                members: text(&change.members),
+                version: change.version.unwrap_or(-1),
+            };
+            let mut attempts = Attempts::new(&self.inner, "/zookeeper/config");
+            match attempts.write(&request).await? {
+                Write::Done(reply) => attempts.data(reply).map(|(data, stat)| Node::new(data, stat)),
+                Write::Refused(code) => Err(attempts.refused(code)),
+                Write::Lost => Err(attempts.changed("the configuration may have been changed".to_owned())),
+            }
+        })
+        .await
+    }
+
+    /// A request about one path that changes nothing.
+    async fn ask<T>(
+        &self,
+        op: &'static str,
+        path: &str,
+        request: impl FnOnce(std::borrow::Cow<'static, str>) -> Request<'static>,
+        take: impl FnOnce(Reply) -> Result<T, Reply>,
+    ) -> Result<T, OpError> {
+        observe(op, async {
+            check(path)?;
+            let request = request(self.inner.absolute(path).into());
+            let mut attempts = Attempts::new(&self.inner, path);
+            match attempts.read(&request).await? {
+                Ok(reply) => take(reply).map_err(|reply| attempts.unexpected(&reply)),
+                Err(code) => Err(attempts.refused(code)),
+            }
+        })
+        .await
+    }
+}
