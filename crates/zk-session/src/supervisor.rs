@@ -202,7 +202,13 @@ impl Supervisor {
                 Event::Contact { sent, answered: now }
             }
             Err(error) => {
-                debug!(session = %incarnation.session_id(), %error, "heartbeat failed");
+                match &error {
+                    // It needs an operator.
+                    DriverError::Invalid(_) => {
+                        warn!(session = %incarnation.session_id(), %error, "heartbeat refused");
+                    }
+                    _ => debug!(session = %incarnation.session_id(), %error, "heartbeat failed"),
+                }
                 heart.failed(now);
                 self.heard = format!("a heartbeat failed: {error}");
                 Event::Silent

@@ -154,8 +154,9 @@ async fn tls_and_sasl_have_to_be_compiled_in(driver: DriverKind) {
     ] {
         let error = builder.connect().await.unwrap_err();
         if built {
-            // As far as the network, where nobody is.
-            assert!(matches!(error, ConnectError::Unreachable { .. }), "{error}");
+            // As far as its file, or as the network, where nobody is.
+            let expected = matches!(error, ConnectError::Tls { .. } | ConnectError::Unreachable { .. });
+            assert!(expected, "{error}");
             continue;
         }
         assert!(matches!(error, ConnectError::Unsupported { .. }), "{error}");
@@ -190,8 +191,6 @@ async fn a_znode_in_the_way_of_the_beats_is_named_and_keeps_leases_from_coming(d
     let mut states = stranger.subscribe();
     wait_for(&mut states, "no longer active", |state| !state.is_active()).await;
     assert_eq!(keeper.lease(), None);
-    let error = bed.builder().connect_timeout(2 * TICK).connect().await.unwrap_err();
-    assert!(error.to_string().contains("/zk-session-barrier/never-created"), "{error}");
     // Who may delete there is told that there is nothing, by a quorum.
     insider.barrier().await.unwrap();
     insider.delete("/zk-session-barrier", None).await.unwrap();

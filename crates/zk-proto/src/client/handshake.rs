@@ -81,19 +81,26 @@ pub enum Refusal {
     Malformed(#[from] Malformed),
 }
 
+/// The numbers of the requests of a handshake; those of a connection begin at 1.
+const SASL: i32 = 0;
+const PROBE: i32 = i32::MAX;
+
 /// The largest message of a handshake.
 const MOST: usize = 64 << 10;
 
 /// The handshake on one transport. Write what [`outgoing`](Self::outgoing) gives, and feed what arrives to
 /// [`receive`](Self::receive), until that answers with a [`Grant`] or a [`Refusal`].
 ///
-/// The connect request and the credentials are sent at once: a server reads them in order.
+/// The connect request, the credentials and, for a new session, a first request that changes nothing are sent at once: a
+/// server reads them in order.
 pub struct Handshake {
     resumed: Option<Ticket>,
     outgoing: BytesMut,
     schemes: Vec<String>,
     /// Answers to credentials that have come.
     accepted: usize,
+    /// The first request has been answered.
+    probed: bool,
     grant: Option<Grant>,
     #[cfg(feature = "sasl")]
     sasl: Option<DigestMd5>,
@@ -124,14 +131,19 @@ impl Handshake {
         .encode(&mut outgoing);
         #[cfg(feature = "sasl")]
         if credentials.sasl.is_some() {
-            Request::Sasl { token: Some((&[][..]).into()) }.encode(0, &mut outgoing);
+            Request::Sasl { token: Some((&[][..]).into()) }.encode(SASL, &mut outgoing);
         }
         for (scheme, secret) in credentials.auth {
             let credentials = Some((*secret).into());
             Request::Auth { kind: 0, scheme: Some((*scheme).into()), credentials }
                 .encode(xid::AUTH, &mut outgoing);
         }
+        if resumed.is_none() {
+            // Some servers take any client, and turn away at its first request who has not said enough of itself.
+            Request::Exists { path: "/".into(), watch: false }.encode(PROBE, &mut outgoing);
+        }
         Self {
+            probed: resumed.is_some(),
             resumed,
             outgoing,
             schemes: credentials.auth.iter().map(|(scheme, _)| (*scheme).to_owned()).collect(),
@@ -162,7 +174,12 @@ impl Handshake {
             let header = ReplyHeader::decode(&frame)?;
             match header.xid {
                 xid::AUTH => self.auth_answered(header.error)?,
-                _ => self.sasl_answered(header, &frame)?,
+                SASL => self.sasl_answered(header, &frame)?,
+                PROBE if header.error == ErrorCode::SESSION_CLOSED_REQUIRE_SASL => {
+                    return Err(Refusal::AuthFailed(header.error.to_string()));
+                }
+                PROBE => self.probed = true,
+                _ => return Err(unasked().into()),
             }
         }
         Ok(self.grant.clone())
@@ -173,7 +190,7 @@ impl Handshake {
         if self.sasl.as_ref().is_some_and(|sasl| !sasl.is_complete()) {
             return false;
         }
-        self.grant.is_some() && self.accepted == self.schemes.len()
+        self.grant.is_some() && self.accepted == self.schemes.len() && self.probed
     }
 
     fn granted(&self, frame: &[u8]) -> Result<Grant, Refusal> {
@@ -213,7 +230,7 @@ impl Handshake {
         }
         let Reply::Token(token) = Reply::decode(OpCode::SASL, frame)? else { return Err(unasked().into()) };
         if let Some(answer) = sasl.step(&token.unwrap_or_default()).map_err(Refusal::AuthFailed)? {
-            Request::Sasl { token: Some(answer.into()) }.encode(0, &mut self.outgoing);
+            Request::Sasl { token: Some(answer.into()) }.encode(SASL, &mut self.outgoing);
         }
         Ok(())
     }

@@ -348,12 +348,17 @@ fn a_handshake_says_everything_at_once_and_waits_for_every_answer() {
             RequestHeader { xid: xid::AUTH, op: OpCode::AUTH }
         );
     }
+    let probe = RequestHeader::decode(&cut_frame(&mut bytes, 1024).unwrap().unwrap()).unwrap();
+    assert_eq!(probe.op, OpCode::EXISTS);
     assert!(bytes.is_empty());
     let mut input = response(0x77, 8000, false);
     let accepted = ReplyHeader { xid: xid::AUTH, zxid: 0, error: ErrorCode::OK };
     Reply::Empty.encode(accepted, &mut input);
     assert_eq!(handshake.receive(&mut input), Ok(None));
     Reply::Empty.encode(accepted, &mut input);
+    assert_eq!(handshake.receive(&mut input), Ok(None));
+    let root = ReplyHeader { xid: probe.xid, zxid: 3, error: ErrorCode::OK };
+    Reply::Stat(Stat::default()).encode(root, &mut input);
     input.extend_from_slice(b"rest");
     let granted = handshake.receive(&mut input).unwrap().unwrap().ticket;
     assert_eq!(
@@ -377,6 +382,11 @@ fn a_handshake_is_refused_for_what_it_is() {
     Reply::Empty.encode(ReplyHeader { xid: xid::AUTH, zxid: 0, error: ErrorCode::AUTH_FAILED }, &mut refused);
     let Refusal::AuthFailed(reason) = said(&new, refused) else { panic!() };
     assert!(reason.contains("digest") && !reason.contains("secret"), "{reason}");
+    let mut refused = response(0x77, 8000, false);
+    let error = ErrorCode::SESSION_CLOSED_REQUIRE_SASL;
+    Reply::Empty.encode(ReplyHeader { xid: i32::MAX, zxid: 0, error }, &mut refused);
+    let Refusal::AuthFailed(reason) = said(&new, refused) else { panic!() };
+    assert!(reason.contains("SASL"), "{reason}");
 }
 
 #[test]

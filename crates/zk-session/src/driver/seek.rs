@@ -106,8 +106,6 @@ impl Seeker {
     ) -> Result<Option<Attached>, Refusal> {
         let (hosts, nameless) = self.resolver.hosts(deadline.duration_since(BootTime::now())).await;
         said.extend(nameless.into_iter().map(|(server, reason)| (server, Refusal::Unavailable(reason))));
-        let silent = || Refusal::Unavailable("no answer in time".to_owned());
-        said.extend(hosts.iter().map(|host| (host.server(), silent())));
         let timeout = match purpose {
             Purpose::New(timeout) => *timeout,
             Purpose::Resume(ticket) => ticket.timeout,

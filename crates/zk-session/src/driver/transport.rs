@@ -1,13 +1,17 @@
 //! A connection to a server: TCP, with or without TLS.
 
+use std::future::{Future as _, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::ready;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 #[cfg(feature = "tls")]
 use tokio::io::{ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
@@ -18,14 +22,14 @@ const MOST: usize = 1 << 20;
 
 /// Where bytes come from.
 pub(super) enum ReadEnd {
-    Tcp(Arc<TcpStream>),
+    Tcp(OwnedReadHalf),
     #[cfg(feature = "tls")]
     Tls(ReadHalf<TlsStream<TcpStream>>),
 }
 
 /// Where bytes go.
 pub(super) enum WriteEnd {
-    Tcp(Arc<TcpStream>),
+    Tcp(Arc<OwnedWriteHalf>),
     /// Bytes that TLS has been given and has not passed on.
     #[cfg(feature = "tls")]
     Tls(WriteHalf<TlsStream<TcpStream>>, BytesMut),
@@ -38,15 +42,19 @@ impl ReadEnd {
     /// Cancel safe.
     pub(super) async fn read(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
         match self {
-            Self::Tcp(stream) => loop {
-                stream.readable().await?;
-                // Room is made only now: a session that hears nothing holds no memory for it.
-                reserve(buffer);
-                match stream.try_read_buf(buffer) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    read => return read,
-                }
-            },
+            Self::Tcp(stream) => {
+                poll_fn(|context| {
+                    ready!(stream.as_ref().poll_read_ready(context))?;
+                    // Room is made only now: a session that hears nothing holds no memory for it.
+                    reserve(buffer);
+                    let read = pin!(stream.read_buf(buffer)).poll(context);
+                    if read.is_pending() && buffer.is_empty() {
+                        *buffer = BytesMut::new();
+                    }
+                    read
+                })
+                .await
+            }
             #[cfg(feature = "tls")]
             Self::Tls(stream) => {
                 reserve(buffer);
@@ -104,7 +112,7 @@ impl WriteEnd {
     }
 
     /// The stream, where anybody may write to it at any time.
-    pub(super) fn direct(&self) -> Option<Arc<TcpStream>> {
+    pub(super) fn direct(&self) -> Option<Arc<OwnedWriteHalf>> {
         match self {
             Self::Tcp(stream) => Some(Arc::clone(stream)),
             #[cfg(feature = "tls")]
@@ -149,8 +157,8 @@ impl Stream {
     pub(super) fn split(self) -> (ReadEnd, WriteEnd) {
         match self {
             Self::Tcp(stream) => {
-                let stream = Arc::new(stream);
-                (ReadEnd::Tcp(Arc::clone(&stream)), WriteEnd::Tcp(stream))
+                let (reader, writer) = stream.into_split();
+                (ReadEnd::Tcp(reader), WriteEnd::Tcp(Arc::new(writer)))
             }
             #[cfg(feature = "tls")]
             Self::Tls(stream) => {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tracing::debug;
@@ -89,7 +89,7 @@ fn failure(said: Vec<(Server, Refusal)>) -> ConnectFailure {
         match refusal {
             Refusal::Tls(reason) => tls.push(format!("{server}: {reason}")),
             Refusal::Unavailable(reason) | Refusal::AuthFailed(reason) => others.push((server, reason)),
-            Refusal::Expired => others.push((server, "it granted no session".to_owned())),
+            Refusal::Expired => others.push((server, "no session came about: it granted none".to_owned())),
         }
     }
     // Another attempt fails alike.
@@ -219,7 +219,7 @@ struct Core {
 struct State {
     connection: Connection<Ticketed>,
     /// Where a caller may write by itself.
-    direct: Option<Arc<TcpStream>>,
+    direct: Option<Arc<OwnedWriteHalf>>,
     events: mpsc::UnboundedSender<DriverEvent>,
     /// The loss of the connection has been told, and its return has not.
     suspended: bool,
