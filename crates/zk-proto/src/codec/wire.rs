@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
 
     /// As Java reads it: what is no UTF-8 is replaced.
     pub(super) fn nullable_string(&mut self) -> Result<Option<Cow<'a, str>>, Malformed> {
-        Ok(self.buffer()?.map(String::from_utf8_lossy))
+        Ok(self.buffer()?.map(|bytes| text(bytes, false)))
     }
 
     /// As [`nullable_string`](Self::nullable_string), and never null.
@@ -96,10 +96,7 @@ impl<'a> Reader<'a> {
     /// A string that Java has written: see [`Writer::java_string`].
     pub(super) fn java_string(&mut self) -> Result<String, Malformed> {
         let bytes = self.buffer()?.ok_or(Malformed("a string is null"))?;
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(text.to_owned()),
-            Err(_) => Ok(from_surrogates(bytes)),
-        }
+        Ok(text(bytes, true).into_owned())
     }
 
     /// `None` for null. A count below that is an empty list, as for Java.
@@ -202,28 +199,42 @@ fn surrogate(unit: u16) -> [u8; 3] {
     [0xe0 | high >> 4, 0x80 | (high & 0x0f) << 2 | low >> 6, 0x80 | low & 0x3f]
 }
 
-/// Pairs of surrogates become the character that they stand for; whatever else is no UTF-8 is replaced.
-fn from_surrogates(mut bytes: &[u8]) -> String {
+/// Invalid UTF-8 is replaced as Java does it: a surrogate becomes one replacement character, not one for each byte.
+/// With `pairs`, two surrogates become the character that they encode, which Java itself does not do.
+fn text(bytes: &[u8], pairs: bool) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
     let unit = |bytes: &[u8]| match *bytes {
-        [0xed, second, third] if second >= 0xa0 => {
+        [0xed, second @ 0xa0..=0xbf, third @ 0x80..=0xbf, ..] => {
             Some(0xd000 | u16::from(second & 0x3f) << 6 | u16::from(third & 0x3f))
         }
         _ => None,
     };
     let mut text = String::new();
-    while !bytes.is_empty() {
-        let pair = bytes.get(..6).and_then(|six| Some([unit(&six[..3])?, unit(&six[3..])?]));
-        if let Some(Ok(character)) = pair.and_then(|pair| char::decode_utf16(pair).next()) {
-            text.push(character);
-            bytes = &bytes[6..];
-            continue;
-        }
-        // Up to where the next pair may begin.
-        let end = bytes.iter().skip(1).position(|byte| *byte == 0xed).map_or(bytes.len(), |at| at + 1);
-        text.push_str(&String::from_utf8_lossy(&bytes[..end]));
-        bytes = &bytes[end..];
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let taken = match (unit(rest), rest) {
+            (Some(high), _) => {
+                let low = rest.get(3..).and_then(unit).filter(|_| pairs);
+                let pair = char::decode_utf16([high].into_iter().chain(low)).next().and_then(Result::ok);
+                text.push(pair.unwrap_or(char::REPLACEMENT_CHARACTER));
+                if pair.is_some() { 6 } else { 3 }
+            }
+            (None, [0xed, 0xa0..=0xbf, ..]) => {
+                text.push(char::REPLACEMENT_CHARACTER);
+                2
+            }
+            _ => {
+                // Up to where the next surrogate may begin.
+                let end = rest.iter().skip(1).position(|byte| *byte == 0xed).map_or(rest.len(), |at| at + 1);
+                text.push_str(&String::from_utf8_lossy(&rest[..end]));
+                end
+            }
+        };
+        rest = &rest[taken..];
     }
-    text
+    Cow::Owned(text)
 }
 
 /// No message that is sent comes near this.
@@ -298,9 +309,25 @@ mod tests {
             let frame = cut_frame(&mut frame, 1024).unwrap().unwrap();
             assert_eq!(Reader::new(&frame).java_string().as_deref(), Ok(text));
         }
-        // A surrogate without its other half, and bytes that are nothing at all.
-        for bytes in [&b"\xed\xa0\xbd"[..], b"\xed\xb8\x80x\xed\xa0\xbd", b"\xff\xfe", b"a\xed"] {
-            assert!(from_surrogates(bytes).contains('\u{fffd}'), "{bytes:x?}");
+    }
+
+    #[test]
+    fn invalid_utf_8_is_replaced_as_java_does_it() {
+        let pair = b"\xed\xa0\xbd\xed\xb8\x80";
+        assert_eq!((text(pair, true), text(pair, false)), ("😀".into(), "\u{fffd}\u{fffd}".into()));
+        for (bytes, replaced) in [
+            // Surrogates without their other half, or the wrong way round.
+            (&b"\xed\xa0\xbd"[..], "\u{fffd}"),
+            (b"\xed\xb8\x80x\xed\xa0\xbd", "\u{fffd}x\u{fffd}"),
+            (b"\xed\xb8\x80\xed\xa0\xbd", "\u{fffd}\u{fffd}"),
+            // What only begins like one.
+            (b"\xed\xa0A\xed\xb0B", "\u{fffd}A\u{fffd}B"),
+            (b"a\xed", "a\u{fffd}"),
+            (b"\xff\xfe", "\u{fffd}\u{fffd}"),
+        ] {
+            for pairs in [true, false] {
+                assert_eq!(text(bytes, pairs), replaced, "{bytes:x?}");
+            }
         }
     }
 }
