@@ -13,6 +13,3 @@ pub use reply::{EventKind, MultiReply, Reply, ReplyHeader, WatchEvent};
 pub use request::{Create, MultiOp, Request, RequestHeader, WatchMode, WatcherType};
 pub use types::{Acl, AclEntry, CreateMode, Id, SessionId, Stat, permission};
 pub use wire::{Malformed, cut_frame, frame_length};
-
-#[cfg(test)]
-mod tests;

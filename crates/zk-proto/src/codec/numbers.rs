@@ -49,7 +49,7 @@ pub mod xid {
     pub const PING: i32 = -2;
     /// Credentials and their answer.
     pub const AUTH: i32 = -4;
-    /// Watches that are set again, and their answer.
+    /// Watches that are set again, and their answer. ZooKeeper's own client numbers them like other requests.
     pub const SET_WATCHES: i32 = -8;
 }
 

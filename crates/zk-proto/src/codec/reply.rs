@@ -12,7 +12,7 @@ use super::wire::{Malformed, Reader, Writer};
 pub struct ReplyHeader {
     /// Of the request, or one of [`xid`](super::xid).
     pub xid: i32,
-    /// The last change that the server knew of.
+    /// The last change that the server knew of; 0 or -1 where it does not say.
     pub zxid: i64,
     /// 0 for success.
     pub error: ErrorCode,
@@ -38,7 +38,8 @@ impl ReplyHeader {
     }
 }
 
-/// What follows the header of a reply without error. Data is a part of the frame, not a copy.
+/// What follows the header of a reply. After an error nothing does, except for SASL. Data is a part of the frame, not
+/// a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// The header says it all.
@@ -73,8 +74,8 @@ pub enum Reply {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it all")]
 pub enum MultiReply {
+    /// Servers up to 3.8 answer a `create2` in a group so, too.
     Created(String),
-    /// Servers up to 3.8 send a stat without content here.
     CreatedWithStat(String, Stat),
     Deleted,
     Set(Stat),
@@ -265,7 +266,8 @@ pub struct WatchEvent {
     pub state: i32,
     /// Of the znode.
     pub path: String,
-    /// The change, from 3.9 on; -1 before.
+    /// The change, from 3.9 on; -1 before, and where the answer to [`SetWatches`](super::Request::SetWatches) tells of
+    /// what was missed.
     pub zxid: i64,
 }
 
