@@ -138,9 +138,12 @@ impl Handshake {
             Request::Auth { kind: 0, scheme: Some((*scheme).into()), credentials }
                 .encode(xid::AUTH, &mut outgoing);
         }
-        if resumed.is_none() {
-            // Some servers take any client, and turn away at its first request who has not said enough of itself.
-            Request::Exists { path: "/".into(), watch: false }.encode(PROBE, &mut outgoing);
+        #[cfg(feature = "sasl")]
+        let is_known = credentials.sasl.is_none();
+        #[cfg(not(feature = "sasl"))]
+        let is_known = true;
+        if resumed.is_none() && is_known {
+            probe(&mut outgoing);
         }
         Self {
             probed: resumed.is_some(),
@@ -231,6 +234,8 @@ impl Handshake {
         let Reply::Token(token) = Reply::decode(OpCode::SASL, frame)? else { return Err(unasked().into()) };
         if let Some(answer) = sasl.step(&token.unwrap_or_default()).map_err(Refusal::AuthFailed)? {
             Request::Sasl { token: Some(answer.into()) }.encode(SASL, &mut self.outgoing);
+        } else if !self.probed {
+            probe(&mut self.outgoing);
         }
         Ok(())
     }
@@ -240,6 +245,11 @@ impl Handshake {
         let _ = (header, frame, Reply::Empty);
         Err(unasked().into())
     }
+}
+
+/// Some servers take any client, and turn away at its first request who has not said enough of itself.
+fn probe(outgoing: &mut BytesMut) {
+    Request::Exists { path: "/".into(), watch: false }.encode(PROBE, outgoing);
 }
 
 fn unasked() -> Malformed {

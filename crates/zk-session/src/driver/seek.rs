@@ -115,7 +115,14 @@ impl Seeker {
         let patience = Patience { connect: share.min(Duration::from_secs(2)), handshake: share };
         // Each session that a server makes too late stays for its timeout.
         let head_start = head_start(timeout) * 2;
-        let attempt = |host: Host| async move { self.dialer.attach(&host, purpose, patience).await };
+        let attempt = |host: Host| async move {
+            match (self.dialer.attach(&host, purpose, patience).await, purpose) {
+                (Err(Refusal::Expired), Purpose::New(_)) => {
+                    Err(Refusal::Unavailable("no session came about: it granted none".to_owned()))
+                }
+                (attached, _) => attached,
+            }
+        };
         race(&hosts, head_start, attempt, |host, refusal| said.push((host.server(), refusal.clone()))).await
     }
 

@@ -89,7 +89,7 @@ fn failure(said: Vec<(Server, Refusal)>) -> ConnectFailure {
         match refusal {
             Refusal::Tls(reason) => tls.push(format!("{server}: {reason}")),
             Refusal::Unavailable(reason) | Refusal::AuthFailed(reason) => others.push((server, reason)),
-            Refusal::Expired => others.push((server, "no session came about: it granted none".to_owned())),
+            Refusal::Expired => {}
         }
     }
     // Another attempt fails alike.
