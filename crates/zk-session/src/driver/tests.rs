@@ -536,3 +536,18 @@ fn only_that_there_is_no_such_znode_acknowledges_a_barrier() {
         assert_eq!(acknowledged(Err(error.clone())), Err(error));
     }
 }
+
+#[tokio::test]
+async fn a_server_that_the_deadline_finds_silent_is_named() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    // Whichever comes first, its own patience with this server or the deadline.
+    for millis in [1, 100, 300] {
+        let deadline = BootTime::now() + Duration::from_millis(millis);
+        let failure = connect(DriverKind::Native, ConnectSpec { deadline, ..spec(&[address]) }).await;
+        let Err(ConnectFailure::Unavailable(said)) = failure.map(drop) else { panic!("a session") };
+        let (server, last) = said.last().unwrap();
+        assert_eq!(server.port, address.port());
+        assert!(last.contains("no session came about"), "{last}");
+    }
+}
