@@ -5,17 +5,19 @@ use bytes::{Bytes, BytesMut};
 use super::numbers::{ErrorCode, OpCode, xid};
 use super::request::part_header;
 use super::types::{Acl, Id, Stat};
-use super::wire::{Malformed, Reader, Writer};
+use super::wire::{Field as _, Malformed, Reader, Writer, record};
 
-/// The first fields of every message of a server but the connect response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReplyHeader {
-    /// Of the request, or one of [`xid`](super::xid).
-    pub xid: i32,
-    /// The last change that the server knew of; 0 or -1 where it does not say.
-    pub zxid: i64,
-    /// 0 for success.
-    pub error: ErrorCode,
+record! {
+    /// The first fields of every message of a server but the connect response.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ReplyHeader {
+        /// Of the request, or one of [`xid`](super::xid).
+        pub xid: i32,
+        /// The last change that the server knew of.
+        pub zxid: i64,
+        /// 0 for success.
+        pub error: ErrorCode,
+    }
 }
 
 impl ReplyHeader {
@@ -27,47 +29,95 @@ impl ReplyHeader {
     /// # Errors
     /// [`Malformed`].
     pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(frame);
-        Ok(Self { xid: reader.int()?, zxid: reader.long()?, error: ErrorCode(reader.int()?) })
-    }
-
-    fn write(self, writer: &mut Writer<'_>) {
-        writer.int(self.xid);
-        writer.long(self.zxid);
-        writer.int(self.error.0);
+        Reader::new(frame).next()
     }
 }
 
-/// What follows the header of a reply. After an error nothing does, except for SASL. Data is a part of the frame, not
-/// a copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
-    /// The header says it all.
-    Empty,
+/// The kinds of replies: their fields in order, and to which requests they are.
+macro_rules! replies {
+    ($($(#[$about:meta])* $name:ident($($field:ident: $type:ty),+) = $($op:ident)|+;)*) => {
+        /// What follows the header of a reply. After an error nothing does, except for SASL. Data is a part of the frame,
+        /// not a copy.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Reply {
+            $($(#[$about])* $name($($type),+),)*
+            /// One for each part of a group.
+            Multi(Vec<MultiReply>),
+            /// The header says it all.
+            Empty,
+            /// To a request of a kind that is not known here.
+            Other(Bytes),
+        }
+
+        impl Reply {
+            /// Reads the body of a successful reply to a request of that kind. `frame` is without its length.
+            ///
+            /// # Errors
+            /// [`Malformed`].
+            pub fn decode(op: OpCode, frame: &Bytes) -> Result<Self, Malformed> {
+                let mut reader = Reader::of_frame(frame, ReplyHeader::LEN)?;
+                let reader = &mut reader;
+                Ok(match op {
+                    $($(OpCode::$op)|+ => {
+                        $(let $field = reader.next()?;)+
+                        Self::$name($($field),+)
+                    })*
+                    OpCode::MULTI | OpCode::MULTI_READ => Self::Multi(parts(reader)?),
+                    OpCode::DELETE
+                    | OpCode::PING
+                    | OpCode::CHECK
+                    | OpCode::CHECK_WATCHES
+                    | OpCode::REMOVE_WATCHES
+                    | OpCode::AUTH
+                    | OpCode::SET_WATCHES
+                    | OpCode::SET_WATCHES2
+                    | OpCode::CLOSE_SESSION => Self::Empty,
+                    _ => Self::Other(frame.slice(ReplyHeader::LEN..)),
+                })
+            }
+
+            /// Appends the frame.
+            pub fn encode(&self, header: ReplyHeader, out: &mut BytesMut) {
+                Writer::frame(out, |writer| {
+                    header.write(writer);
+                    match self {
+                        $(Self::$name($($field),+) => {
+                            $($field.write(writer);)+
+                        })*
+                        Self::Multi(parts) => {
+                            parts.iter().for_each(|part| part.write(writer));
+                            part_header(writer, OpCode::ERROR, true, -1);
+                        }
+                        Self::Empty => {}
+                        Self::Other(body) => writer.raw(body),
+                    }
+                });
+            }
+        }
+    };
+}
+
+replies! {
     /// Of the znode that was created, or that a `sync` was about.
-    Path(String),
+    Path(path: String) = CREATE | SYNC;
     /// Of the znode that was created.
-    PathAndStat(String, Stat),
+    PathAndStat(path: String, stat: Stat) = CREATE2 | CREATE_CONTAINER | CREATE_TTL;
     /// Of the znode.
-    Stat(Stat),
+    Stat(stat: Stat) = EXISTS | SET_DATA | SET_ACL;
     /// Of the znode, or the configuration after a `reconfig`.
-    Data(Option<Bytes>, Stat),
+    Data(data: Option<Bytes>, stat: Stat) = GET_DATA | RECONFIG;
     /// Names of children, or paths of ephemerals.
-    Names(Vec<String>),
+    Names(names: Vec<String>) = GET_CHILDREN | GET_EPHEMERALS;
     /// Names of children, and the stat of their parent.
-    NamesAndStat(Vec<String>, Stat),
+    NamesAndStat(names: Vec<String>, stat: Stat) = GET_CHILDREN2;
     /// The access list, and the stat of the znode.
-    Acl(Vec<Acl>, Stat),
+    Acl(list: Vec<Acl>, stat: Stat) = GET_ACL;
     /// A number of children, or an error code.
-    Int(i32),
+    Int(value: i32) = GET_ALL_CHILDREN_NUMBER | ADD_WATCH;
     /// Who the client is.
-    Identities(Vec<Id>),
-    /// One for each part of a group.
-    Multi(Vec<MultiReply>),
+    Identities(ids: Vec<Id>) = WHO_AM_I;
     /// A step of SASL.
-    Token(Option<Bytes>),
-    /// To a request of a kind that is not known here.
-    Other(Bytes),
+    Token(token: Option<Bytes>) = SASL;
 }
 
 /// The reply to one part of a group.
@@ -87,93 +137,6 @@ pub enum MultiReply {
     Failed(ErrorCode),
 }
 
-impl Reply {
-    /// Reads the body of a successful reply to a request of that kind. `frame` is without its length.
-    ///
-    /// # Errors
-    /// [`Malformed`].
-    pub fn decode(op: OpCode, frame: &Bytes) -> Result<Self, Malformed> {
-        let body = frame.get(ReplyHeader::LEN..).ok_or(Malformed("a reply without a header"))?;
-        let mut reader = Reader::new(body);
-        let reader = &mut reader;
-        Ok(match op {
-            OpCode::CREATE | OpCode::SYNC => Self::Path(reader.java_string()?),
-            OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
-                Self::PathAndStat(reader.java_string()?, Stat::read(reader)?)
-            }
-            OpCode::EXISTS | OpCode::SET_DATA | OpCode::SET_ACL => Self::Stat(Stat::read(reader)?),
-            OpCode::GET_DATA | OpCode::RECONFIG => Self::Data(slice(frame, reader)?, Stat::read(reader)?),
-            OpCode::GET_CHILDREN | OpCode::GET_EPHEMERALS => Self::Names(names(reader)?),
-            OpCode::GET_CHILDREN2 => Self::NamesAndStat(names(reader)?, Stat::read(reader)?),
-            OpCode::GET_ACL => {
-                let entry =
-                    |reader: &mut Reader<'_>| Ok(Acl { permissions: reader.int()?, id: Id::read(reader)? });
-                Self::Acl(reader.list(entry)?.unwrap_or_default(), Stat::read(reader)?)
-            }
-            OpCode::GET_ALL_CHILDREN_NUMBER | OpCode::ADD_WATCH => Self::Int(reader.int()?),
-            OpCode::WHO_AM_I => Self::Identities(reader.list(Id::read)?.unwrap_or_default()),
-            OpCode::MULTI | OpCode::MULTI_READ => Self::Multi(parts(frame, reader)?),
-            OpCode::SASL => Self::Token(slice(frame, reader)?),
-            OpCode::DELETE
-            | OpCode::PING
-            | OpCode::CHECK
-            | OpCode::CHECK_WATCHES
-            | OpCode::REMOVE_WATCHES
-            | OpCode::AUTH
-            | OpCode::SET_WATCHES
-            | OpCode::SET_WATCHES2
-            | OpCode::CLOSE_SESSION => Self::Empty,
-            _ => Self::Other(frame.slice(ReplyHeader::LEN..)),
-        })
-    }
-
-    /// Appends the frame.
-    pub fn encode(&self, header: ReplyHeader, out: &mut BytesMut) {
-        Writer::frame(out, |writer| {
-            header.write(writer);
-            self.write(writer);
-        });
-    }
-
-    fn write(&self, writer: &mut Writer<'_>) {
-        match self {
-            Self::Empty => {}
-            Self::Path(path) => writer.java_string(path),
-            Self::PathAndStat(path, stat) => {
-                writer.java_string(path);
-                stat.write(writer);
-            }
-            Self::Stat(stat) => stat.write(writer),
-            Self::Data(data, stat) => {
-                writer.buffer(data.as_deref());
-                stat.write(writer);
-            }
-            Self::Names(names) => write_names(names, writer),
-            Self::NamesAndStat(names, stat) => {
-                write_names(names, writer);
-                stat.write(writer);
-            }
-            Self::Acl(acl, stat) => {
-                writer.list(acl, |writer, entry| {
-                    writer.int(entry.permissions);
-                    entry.id.write(writer);
-                });
-                stat.write(writer);
-            }
-            Self::Int(value) => writer.int(*value),
-            Self::Identities(ids) => writer.list(ids, |writer, id| id.write(writer)),
-            Self::Multi(parts) => {
-                for part in parts {
-                    part.write(writer);
-                }
-                part_header(writer, OpCode::ERROR, true, -1);
-            }
-            Self::Token(token) => writer.buffer(token.as_deref()),
-            Self::Other(body) => writer.raw(body),
-        }
-    }
-}
-
 impl MultiReply {
     fn write(&self, writer: &mut Writer<'_>) {
         let (op, error) = match self {
@@ -189,23 +152,23 @@ impl MultiReply {
         part_header(writer, op, false, error);
         match self {
             Self::Deleted | Self::Checked => {}
-            Self::Created(path) => writer.java_string(path),
+            Self::Created(path) => path.write(writer),
             Self::CreatedWithStat(path, stat) => {
-                writer.java_string(path);
+                path.write(writer);
                 stat.write(writer);
             }
             Self::Set(stat) => stat.write(writer),
             Self::Data(data, stat) => {
-                writer.buffer(data.as_deref());
+                data.write(writer);
                 stat.write(writer);
             }
-            Self::Names(names) => write_names(names, writer),
-            Self::Failed(error) => writer.int(error.0),
+            Self::Names(names) => names.write(writer),
+            Self::Failed(error) => error.write(writer),
         }
     }
 }
 
-fn parts(frame: &Bytes, reader: &mut Reader<'_>) -> Result<Vec<MultiReply>, Malformed> {
+fn parts(reader: &mut Reader<'_>) -> Result<Vec<MultiReply>, Malformed> {
     let mut parts = Vec::new();
     loop {
         let op = OpCode(reader.int()?);
@@ -215,32 +178,19 @@ fn parts(frame: &Bytes, reader: &mut Reader<'_>) -> Result<Vec<MultiReply>, Malf
             return Ok(parts);
         }
         parts.push(match op {
-            OpCode::CREATE => MultiReply::Created(reader.java_string()?),
+            OpCode::CREATE => MultiReply::Created(reader.next()?),
             OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
-                MultiReply::CreatedWithStat(reader.java_string()?, Stat::read(reader)?)
+                MultiReply::CreatedWithStat(reader.next()?, reader.next()?)
             }
             OpCode::DELETE => MultiReply::Deleted,
-            OpCode::SET_DATA => MultiReply::Set(Stat::read(reader)?),
+            OpCode::SET_DATA => MultiReply::Set(reader.next()?),
             OpCode::CHECK => MultiReply::Checked,
-            OpCode::GET_DATA => MultiReply::Data(slice(frame, reader)?, Stat::read(reader)?),
-            OpCode::GET_CHILDREN => MultiReply::Names(names(reader)?),
-            OpCode::ERROR => MultiReply::Failed(ErrorCode(reader.int()?)),
+            OpCode::GET_DATA => MultiReply::Data(reader.next()?, reader.next()?),
+            OpCode::GET_CHILDREN => MultiReply::Names(reader.next()?),
+            OpCode::ERROR => MultiReply::Failed(reader.next()?),
             _ => return Err(Malformed("a part of a kind that a group's reply can't have")),
         });
     }
-}
-
-/// The part of the frame that the next buffer is.
-fn slice(frame: &Bytes, reader: &mut Reader<'_>) -> Result<Option<Bytes>, Malformed> {
-    Ok(reader.buffer()?.map(|bytes| frame.slice_ref(bytes)))
-}
-
-fn names(reader: &mut Reader<'_>) -> Result<Vec<String>, Malformed> {
-    Ok(reader.list(Reader::java_string)?.unwrap_or_default())
-}
-
-fn write_names(names: &[String], writer: &mut Writer<'_>) {
-    writer.list(names, |writer, name| writer.java_string(name));
 }
 
 /// What happened to a znode that is watched: `Watcher.Event.EventType` of Apache ZooKeeper.
