@@ -17,7 +17,7 @@ on_each_server!(
 );
 
 /// Every operation there is, each of which must succeed.
-async fn program(session: &Session, driver: DriverKind, root: &str) {
+async fn program(session: &Session, root: &str) {
     let at = |path: &str| format!("{root}{path}");
     session.create_parents(&at("/a/b/x")).await.unwrap();
     let plain = session.create(&at("/a/plain"), "one", CreateMode::Persistent).await.unwrap();
@@ -81,13 +81,13 @@ async fn each_request(driver: DriverKind, what: &str, lose: impl Fn(&Proxy, Whic
     let bed = Bed::start(driver).await;
     let (session, observer) = (bed.session().await, bed.observer().await);
     let me = session.active().await.unwrap().session_id();
-    program(&session, driver, "/whole").await;
+    program(&session, "/whole").await;
     let expected = left_behind(&observer, "/whole", me).await;
     let mut lost: Vec<Lost> = Vec::new();
     for n in 0.. {
         let root = format!("/run-{n}");
         let loss = lose(&bed.proxy, Which::any().skipping(n));
-        program(&session, driver, &root).await;
+        program(&session, &root).await;
         match loss.happened(Duration::ZERO).await {
             Ok(loss) => lost.push(loss),
             // The program was through before its n-th request: all have been lost.

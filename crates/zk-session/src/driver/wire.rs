@@ -426,6 +426,11 @@ impl Core {
             let deadline = view.deadline.min(search.update(&view, seeker, link.address, ticket));
             tokio::select! {
                 biased;
+                written = link.writer.write(self), if view.outgoing || link.writer.is_behind() => {
+                    if let Err(error) = written {
+                        self.handle(Input::Lost(error.to_string()));
+                    }
+                }
                 read = link.reader.read(&mut link.input) => match read {
                     Ok(0) => self.handle(Input::Lost("the server closed the connection".to_owned())),
                     Ok(_) => {
@@ -437,11 +442,6 @@ impl Core {
                     }
                     Err(error) => self.handle(Input::Lost(error.to_string())),
                 },
-                written = link.writer.write(self), if view.outgoing || link.writer.is_behind() => {
-                    if let Err(error) = written {
-                        self.handle(Input::Lost(error.to_string()));
-                    }
-                }
                 // Whoever else is about to send goes into the same write.
                 () = self.wake.notified() => tokio::task::yield_now().await,
                 found = search.found() => {
