@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::numbers::{ErrorCode, OpCode, xid};
-use super::request::part_header;
+use super::request::{next_part, part_header};
 use super::types::{Acl, Id, Stat};
 use super::wire::{Field as _, Malformed, Reader, Writer, record};
 
@@ -42,7 +42,7 @@ macro_rules! replies {
         pub enum Reply {
             $($(#[$about])* $name($($type),+),)*
             /// One for each part of a group.
-            Multi(Vec<MultiReply>),
+            Multi(Vec<PartReply>),
             /// The header says it all.
             Empty,
             /// To a request of a kind that is not known here.
@@ -55,14 +55,16 @@ macro_rules! replies {
             /// # Errors
             /// [`Malformed`].
             pub fn decode(op: OpCode, frame: &Bytes) -> Result<Self, Malformed> {
-                let mut reader = Reader::of_frame(frame, ReplyHeader::LEN)?;
-                let reader = &mut reader;
+                Self::read(op, frame, &mut Reader::of_frame(frame, ReplyHeader::LEN)?)
+            }
+
+            fn read(op: OpCode, frame: &Bytes, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
                 Ok(match op {
                     $($(OpCode::$op)|+ => {
                         $(let $field = reader.next()?;)+
                         Self::$name($($field),+)
                     })*
-                    OpCode::MULTI | OpCode::MULTI_READ => Self::Multi(parts(reader)?),
+                    OpCode::MULTI | OpCode::MULTI_READ => Self::Multi(parts(frame, reader)?),
                     OpCode::DELETE
                     | OpCode::PING
                     | OpCode::CHECK
@@ -72,7 +74,7 @@ macro_rules! replies {
                     | OpCode::SET_WATCHES
                     | OpCode::SET_WATCHES2
                     | OpCode::CLOSE_SESSION => Self::Empty,
-                    _ => Self::Other(frame.slice(ReplyHeader::LEN..)),
+                    _ => Self::Other(frame.slice_ref(reader.rest())),
                 })
             }
 
@@ -80,18 +82,33 @@ macro_rules! replies {
             pub fn encode(&self, header: ReplyHeader, out: &mut BytesMut) {
                 Writer::frame(out, |writer| {
                     header.write(writer);
+                    self.write(writer);
+                });
+            }
+
+            fn write(&self, writer: &mut Writer<'_>) {
                     match self {
                         $(Self::$name($($field),+) => {
                             $($field.write(writer);)+
                         })*
                         Self::Multi(parts) => {
-                            parts.iter().for_each(|part| part.write(writer));
+                            for (op, reply) in parts {
+                                match reply {
+                                    Ok(reply) => {
+                                        part_header(writer, *op, false, 0);
+                                        reply.write(writer);
+                                    }
+                                    Err(error) => {
+                                        part_header(writer, OpCode::ERROR, false, error.0);
+                                        error.write(writer);
+                                    }
+                                }
+                            }
                             part_header(writer, OpCode::ERROR, true, -1);
                         }
                         Self::Empty => {}
                         Self::Other(body) => writer.raw(body),
                     }
-                });
             }
         }
     };
@@ -120,77 +137,25 @@ replies! {
     Token(token: Option<Bytes>) = SASL;
 }
 
-/// The reply to one part of a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it all")]
-pub enum MultiReply {
-    /// Servers up to 3.8 answer a `create2` in a group so, too.
-    Created(String),
-    CreatedWithStat(String, Stat),
-    Deleted,
-    Set(Stat),
-    Checked,
-    Data(Option<Bytes>, Stat),
-    Names(Vec<String>),
-    /// In a group of writes: why it was refused, where this is the part that was. Those before it have 0, those after it
-    /// [`ErrorCode::RUNTIME_INCONSISTENCY`].
-    Failed(ErrorCode),
-}
+/// The reply to one part of a group: the kind of the part as the server has it, and what it came to. Servers up to 3.8
+/// take a `create2` for a `create`. In a group of writes that was refused each part has an error: those before the one
+/// that was refused [`ErrorCode::OK`], those after it [`ErrorCode::RUNTIME_INCONSISTENCY`].
+pub type PartReply = (OpCode, Result<Reply, ErrorCode>);
 
-impl MultiReply {
-    fn write(&self, writer: &mut Writer<'_>) {
-        let (op, error) = match self {
-            Self::Created(_) => (OpCode::CREATE, 0),
-            Self::CreatedWithStat(..) => (OpCode::CREATE2, 0),
-            Self::Deleted => (OpCode::DELETE, 0),
-            Self::Set(_) => (OpCode::SET_DATA, 0),
-            Self::Checked => (OpCode::CHECK, 0),
-            Self::Data(..) => (OpCode::GET_DATA, 0),
-            Self::Names(_) => (OpCode::GET_CHILDREN, 0),
-            Self::Failed(error) => (OpCode::ERROR, error.0),
-        };
-        part_header(writer, op, false, error);
-        match self {
-            Self::Deleted | Self::Checked => {}
-            Self::Created(path) => path.write(writer),
-            Self::CreatedWithStat(path, stat) => {
-                path.write(writer);
-                stat.write(writer);
-            }
-            Self::Set(stat) => stat.write(writer),
-            Self::Data(data, stat) => {
-                data.write(writer);
-                stat.write(writer);
-            }
-            Self::Names(names) => names.write(writer),
-            Self::Failed(error) => error.write(writer),
-        }
-    }
-}
-
-fn parts(reader: &mut Reader<'_>) -> Result<Vec<MultiReply>, Malformed> {
+fn parts(frame: &Bytes, reader: &mut Reader<'_>) -> Result<Vec<PartReply>, Malformed> {
     let mut parts = Vec::new();
-    loop {
-        let op = OpCode(reader.int()?);
-        let done = reader.bool()?;
-        let _error = reader.int()?;
-        if done {
-            return Ok(parts);
-        }
-        parts.push(match op {
-            OpCode::CREATE => MultiReply::Created(reader.next()?),
-            OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
-                MultiReply::CreatedWithStat(reader.next()?, reader.next()?)
-            }
-            OpCode::DELETE => MultiReply::Deleted,
-            OpCode::SET_DATA => MultiReply::Set(reader.next()?),
-            OpCode::CHECK => MultiReply::Checked,
-            OpCode::GET_DATA => MultiReply::Data(reader.next()?, reader.next()?),
-            OpCode::GET_CHILDREN => MultiReply::Names(reader.next()?),
-            OpCode::ERROR => MultiReply::Failed(reader.next()?),
-            _ => return Err(Malformed("a part of a kind that a group's reply can't have")),
-        });
+    while let Some(op) = next_part(reader)? {
+        let reply = match op {
+            OpCode::ERROR => Err(reader.next()?),
+            OpCode::MULTI | OpCode::MULTI_READ => return Err(Malformed("a group within a group")),
+            _ => match Reply::read(op, frame, reader)? {
+                Reply::Other(_) => return Err(Malformed("a part of a kind that a group's reply can't have")),
+                reply => Ok(reply),
+            },
+        };
+        parts.push((op, reply));
     }
+    Ok(parts)
 }
 
 /// What happened to a znode that is watched: `Watcher.Event.EventType` of Apache ZooKeeper.

@@ -90,26 +90,6 @@ impl<'a> Create<'a> {
     }
 }
 
-/// A part of [`Request::Multi`] or [`Request::MultiRead`]. A version of -1 is any version.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are those of the requests of the same name")]
-pub enum MultiOp<'a> {
-    Create(Create<'a>),
-    Delete { path: Cow<'a, str>, version: i32 },
-    SetData { path: Cow<'a, str>, data: Option<Cow<'a, [u8]>>, version: i32 },
-    Check { path: Cow<'a, str>, version: i32 },
-    GetData { path: Cow<'a, str> },
-    GetChildren { path: Cow<'a, str> },
-}
-
-impl MultiOp<'_> {
-    /// Whether it is a part of a [`Request::MultiRead`].
-    #[must_use]
-    pub const fn is_read(&self) -> bool {
-        matches!(self, Self::GetData { .. } | Self::GetChildren { .. })
-    }
-}
-
 /// What [`Request::AddWatch`] asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WatchMode {
@@ -168,8 +148,10 @@ macro_rules! requests {
                 /// Whether the parent's stat is wanted, too: another op code.
                 with_stat: bool,
             },
-            Multi(Vec<MultiOp<'a>>),
-            MultiRead(Vec<MultiOp<'a>>),
+            /// Creates of each kind, `Delete`, `SetData` and `Check`.
+            Multi(Vec<Request<'a>>),
+            /// `GetData` and `GetChildren` without a stat; none of them watches.
+            MultiRead(Vec<Request<'a>>),
             /// With persistent or recursive watches it is sent as `SetWatches2`, which servers know from 3.6 on.
             SetWatches {
                 relative_zxid: i64,
@@ -217,8 +199,10 @@ macro_rules! requests {
             /// # Errors
             /// [`Malformed`]. A kind that is not known is none.
             pub fn decode(op: OpCode, body: &'a [u8]) -> Result<Self, Malformed> {
-                let mut reader = Reader::new(body);
-                let reader = &mut reader;
+                Self::read(op, &mut Reader::new(body))
+            }
+
+            fn read(op: OpCode, reader: &mut Reader<'a>) -> Result<Self, Malformed> {
                 Ok(match op {
                     $(OpCode::$op => Self::$name { $($field: reader.next()?),* },)*
                     OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
@@ -335,68 +319,38 @@ impl Request<'_> {
 }
 
 /// Each part has a header (kind, whether this is the end, an error); reads and writes don't mix.
-fn parts<'a>(reader: &mut Reader<'a>) -> Result<Vec<MultiOp<'a>>, Malformed> {
+fn parts<'a>(reader: &mut Reader<'a>) -> Result<Vec<Request<'a>>, Malformed> {
     let mut parts = Vec::new();
-    loop {
-        let op = OpCode(reader.int()?);
-        let done = reader.bool()?;
-        let _error = reader.int()?;
-        if done {
-            break;
-        }
-        parts.push(match op {
-            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
-                MultiOp::Create(Create::read(op, reader)?)
-            }
-            OpCode::DELETE => MultiOp::Delete { path: reader.next()?, version: reader.next()? },
-            OpCode::SET_DATA => {
-                MultiOp::SetData { path: reader.next()?, data: reader.next()?, version: reader.next()? }
-            }
-            OpCode::CHECK => MultiOp::Check { path: reader.next()?, version: reader.next()? },
-            OpCode::GET_DATA | OpCode::GET_CHILDREN => {
-                let path = reader.string()?;
-                let _watch = reader.bool()?;
-                if op == OpCode::GET_DATA { MultiOp::GetData { path } } else { MultiOp::GetChildren { path } }
-            }
+    let mut reads = 0;
+    while let Some(op) = next_part(reader)? {
+        match op {
+            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {}
+            OpCode::DELETE | OpCode::SET_DATA | OpCode::CHECK => {}
+            OpCode::GET_DATA | OpCode::GET_CHILDREN => reads += 1,
             _ => return Err(Malformed("a part of a kind that a group can't have")),
-        });
+        }
+        parts.push(Request::read(op, reader)?);
     }
-    let reads = parts.iter().filter(|part| part.is_read()).count();
     if reads != 0 && reads != parts.len() {
         return Err(Malformed("a group of reads and writes"));
     }
     Ok(parts)
 }
 
-fn write_parts(parts: &[MultiOp<'_>], writer: &mut Writer<'_>) {
+fn write_parts(parts: &[Request<'_>], writer: &mut Writer<'_>) {
     for part in parts {
-        let op = match part {
-            MultiOp::Create(create) => create.op,
-            MultiOp::Delete { .. } => OpCode::DELETE,
-            MultiOp::SetData { .. } => OpCode::SET_DATA,
-            MultiOp::Check { .. } => OpCode::CHECK,
-            MultiOp::GetData { .. } => OpCode::GET_DATA,
-            MultiOp::GetChildren { .. } => OpCode::GET_CHILDREN,
-        };
-        part_header(writer, op, false, -1);
-        match part {
-            MultiOp::Create(create) => create.write(writer),
-            MultiOp::Delete { path, version } | MultiOp::Check { path, version } => {
-                writer.string(path);
-                writer.int(*version);
-            }
-            MultiOp::SetData { path, data, version } => {
-                writer.string(path);
-                writer.buffer(data.as_deref());
-                writer.int(*version);
-            }
-            MultiOp::GetData { path } | MultiOp::GetChildren { path } => {
-                writer.string(path);
-                writer.bool(false);
-            }
-        }
+        part_header(writer, part.op(), false, -1);
+        part.write(writer);
     }
     part_header(writer, OpCode::ERROR, true, -1);
+}
+
+/// The kind of the next part; `None` at the end.
+pub(super) fn next_part(reader: &mut Reader<'_>) -> Result<Option<OpCode>, Malformed> {
+    let op = OpCode(reader.int()?);
+    let done = reader.bool()?;
+    let _error = reader.int()?;
+    Ok((!done).then_some(op))
 }
 
 pub(super) fn part_header(writer: &mut Writer<'_>, op: OpCode, done: bool, error: i32) {
