@@ -541,11 +541,14 @@ impl<T> Connection<T> {
         if kind == EventKind::NONE {
             return;
         }
-        let (told, fired) = self.watches.fire(kind, &path);
+        // Until the watches are armed again, what is told is about one-shot watches. Lasting ones have a gap then, which
+        // comes after it.
+        let settled = self.link.as_ref().is_some_and(|link| link.settling == 0);
+        let (told, fired) = self.watches.fire(kind, &path, settled);
         for id in fired {
             self.outputs.push_back(Output::Watch { id, kind: told, path: path.clone() });
         }
-        if let Some((parent, fired)) = self.watches.fire_parent(kind, &path) {
+        if settled && let Some((parent, fired)) = self.watches.fire_parent(kind, &path) {
             for id in fired {
                 let (kind, path) = (WatchKind::ChildrenChanged, parent.clone());
                 self.outputs.push_back(Output::Watch { id, kind, path });

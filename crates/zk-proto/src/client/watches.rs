@@ -107,8 +107,8 @@ impl Watches {
         self.by_path.get(path).is_some_and(|held| held.iter().any(|(look, _)| !look.is_once()))
     }
 
-    /// Who waits for this event. One-shot watches among them are armed no longer.
-    pub(super) fn fire(&mut self, kind: EventKind, path: &str) -> (WatchKind, Fired) {
+    /// Who waits for this event, with or without the lasting ones. One-shot watches among them are armed no longer.
+    pub(super) fn fire(&mut self, kind: EventKind, path: &str, lasting: bool) -> (WatchKind, Fired) {
         let (told, looks): (_, &[Look]) = match kind {
             EventKind::CREATED => (WatchKind::Created, &[Look::Absence, Look::Data]),
             EventKind::DATA_CHANGED => (WatchKind::DataChanged, &[Look::Data, Look::Absence]),
@@ -119,6 +119,9 @@ impl Watches {
         };
         self.stale.retain(|(stale, look)| stale != path || !looks.contains(look));
         let mut fired = self.take(path, looks);
+        if !lasting {
+            return (told, fired);
+        }
         if let Some(held) = self.by_path.get(path) {
             fired.extend(held.iter().filter(|(look, _)| !look.is_once()).map(|(_, id)| *id));
         }
@@ -312,14 +315,14 @@ mod tests {
         watches.arm(Look::Data, "/a".into(), WatchId(2));
         watches.arm(Look::Children, "/a".into(), WatchId(3));
         watches.arm(Look::Absence, "/b".into(), WatchId(4));
-        assert_eq!(watches.fire(EventKind::CHILDREN_CHANGED, "/b").1, []);
+        assert_eq!(watches.fire(EventKind::CHILDREN_CHANGED, "/b", true).1, []);
         assert_eq!(
-            watches.fire(EventKind::DATA_CHANGED, "/a"),
+            watches.fire(EventKind::DATA_CHANGED, "/a", true),
             (WatchKind::DataChanged, vec![WatchId(1), WatchId(2)])
         );
-        assert_eq!(watches.fire(EventKind::DATA_CHANGED, "/a").1, []);
-        assert_eq!(watches.fire(EventKind::DELETED, "/a"), (WatchKind::Deleted, vec![WatchId(3)]));
-        assert_eq!(watches.fire(EventKind(99), "/b"), (WatchKind::Gap, vec![WatchId(4)]));
+        assert_eq!(watches.fire(EventKind::DATA_CHANGED, "/a", true).1, []);
+        assert_eq!(watches.fire(EventKind::DELETED, "/a", true), (WatchKind::Deleted, vec![WatchId(3)]));
+        assert_eq!(watches.fire(EventKind(99), "/b", true), (WatchKind::Gap, vec![WatchId(4)]));
         assert!(watches.paths.is_empty() && watches.by_path.is_empty());
         assert!(again(&mut watches).is_empty());
     }
@@ -331,8 +334,8 @@ mod tests {
         watches.arm(Look::Recursive, "/a".into(), WatchId(2));
         watches.note_recursive("/a");
         watches.arm(Look::Children, "/a".into(), WatchId(3));
-        assert_eq!(watches.fire(EventKind::DATA_CHANGED, "/a").1, [WatchId(1), WatchId(2)]);
-        assert_eq!(watches.fire(EventKind::CREATED, "/a/b/c").1, [WatchId(2)]);
+        assert_eq!(watches.fire(EventKind::DATA_CHANGED, "/a", true).1, [WatchId(1), WatchId(2)]);
+        assert_eq!(watches.fire(EventKind::CREATED, "/a/b/c", true).1, [WatchId(2)]);
         assert_eq!(watches.fire_parent(EventKind::CREATED, "/a/b/c"), None);
         assert_eq!(
             watches.fire_parent(EventKind::CREATED, "/a/b"),
@@ -379,7 +382,7 @@ mod tests {
         // Armed once more, it is not stale any longer; nor is one that has fired.
         let before = watches.stale.len();
         watches.arm(Look::Absence, "/5".into(), WatchId(2000));
-        watches.fire(EventKind::CREATED, "/6");
+        watches.fire(EventKind::CREATED, "/6", true);
         assert_eq!(watches.stale.len(), before - 2);
     }
 
