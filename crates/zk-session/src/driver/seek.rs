@@ -25,6 +25,9 @@ use crate::time::{BootTime, sleep_until};
 /// Between rounds over all servers.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
 
+/// Between rounds while the present connection does well.
+const LEAVING: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+
 /// The clients of a server lose it all at once: each waits for a part of this, by chance, before it tries another one.
 fn stagger(session_timeout: Duration) -> Duration {
     (session_timeout / 20).min(Duration::from_millis(200))
@@ -89,6 +92,10 @@ where
     }
 }
 
+/// What takes the session along, as it is right before an attempt: while another connection goes on, the session sees
+/// newer changes all the time, and a server that is behind them must not take it.
+pub(super) type Tickets = Arc<dyn Fn() -> Ticket + Send + Sync>;
+
 /// Where a session is made, and carried on.
 #[derive(Clone)]
 pub(super) struct Seeker {
@@ -126,13 +133,13 @@ impl Seeker {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn seek(self, lost: SocketAddr, ticket: Ticket) -> Result<Attached, Refusal> {
-        let timeout = ticket.timeout;
+    pub(super) async fn seek(self, lost: SocketAddr, tickets: Tickets) -> Result<Attached, Refusal> {
+        let timeout = tickets().timeout;
         let mut backoff = BACKOFF;
         let mut pause = stagger(timeout).mul_f64(fastrand::f64());
         loop {
             sleep_until(BootTime::now() + pause).await;
-            if let Some(found) = self.round(lost, &ticket, true).await? {
+            if let Some(found) = self.round(lost, &tickets, true).await? {
                 return Ok(found);
             }
             pause = backoff.next();
@@ -146,47 +153,52 @@ impl Seeker {
     pub(super) async fn beside(
         self,
         present: SocketAddr,
-        ticket: Ticket,
+        tickets: Tickets,
     ) -> Result<Option<Attached>, Refusal> {
         // Those who suspect the same server must not fall upon another one together.
-        sleep_until(BootTime::now() + stagger(ticket.timeout).mul_f64(fastrand::f64())).await;
-        self.round(present, &ticket, false).await
+        sleep_until(BootTime::now() + stagger(tickets().timeout).mul_f64(fastrand::f64())).await;
+        self.round(present, &tickets, false).await
     }
 
-    /// As [`beside`](Self::beside), if the present server is none of those to choose from any more.
+    /// As [`beside`](Self::beside), again and again as long as the present server is none of those to choose from.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn leave(
         self,
         present: SocketAddr,
-        ticket: Ticket,
+        tickets: Tickets,
     ) -> Result<Option<Attached>, Refusal> {
-        let (hosts, _) = self.resolver.hosts(ticket.timeout / 4).await;
-        if hosts.is_empty() || hosts.iter().any(|host| host.address == present) {
-            return Ok(None);
+        let mut backoff = LEAVING;
+        loop {
+            let (hosts, _) = self.resolver.hosts(tickets().timeout / 4).await;
+            if hosts.iter().any(|host| host.address == present) {
+                return Ok(None);
+            }
+            if let Some(found) = self.clone().beside(present, Arc::clone(&tickets)).await? {
+                return Ok(Some(found));
+            }
+            sleep_until(BootTime::now() + backoff.next()).await;
         }
-        self.beside(present, ticket).await
     }
 
     async fn round(
         &self,
         last: SocketAddr,
-        ticket: &Ticket,
+        tickets: &Tickets,
         with_last: bool,
     ) -> Result<Option<Attached>, Refusal> {
-        let timeout = ticket.timeout;
+        let timeout = tickets().timeout;
         let (mut hosts, _) = self.resolver.hosts(timeout / 50).await;
         // The sort is stable: the others stay shuffled.
         hosts.sort_by_key(|host| host.address == last);
         hosts.retain(|host| with_last || host.address != last);
-        let purpose = Purpose::Resume(ticket.clone());
         let attempt = |host: Host| {
             let patience = patience(timeout);
             let patience =
                 Patience { connect: jittered(patience.connect), handshake: jittered(patience.handshake) };
-            let purpose = &purpose;
-            async move { self.dialer.attach(&host, purpose, patience).await }
+            let purpose = Purpose::Resume(tickets());
+            async move { self.dialer.attach(&host, &purpose, patience).await }
         };
         race(&hosts, head_start(timeout), attempt, |_, _| {}).await
     }

@@ -27,7 +27,7 @@ use zk_proto::{
 };
 
 use super::dial::{Attached, Dialer, Refusal};
-use super::seek::{Seeker, judge_grant};
+use super::seek::{Seeker, Tickets, judge_grant};
 use super::transport::{ReadEnd, Source, WriteEnd};
 use super::{
     Along, Answer, BoxFuture, CloseAnswer, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent,
@@ -350,17 +350,21 @@ impl Core {
     /// Carries the session from server to server until its end.
     async fn keep(self: Arc<Self>, seeker: Seeker, first: Attached) {
         let mut link = self.link(first, true);
+        let core = Arc::clone(&self);
+        let tickets: Tickets = Arc::new(move || lock(&core.state).connection.ticket().clone());
+        let mut search = Search::new(seeker.clone(), Arc::clone(&tickets));
         loop {
-            if let Stop::Over = self.serve(&seeker, &mut link).await {
+            if let Stop::Over = self.serve(&mut search, &mut link).await {
                 return;
             }
+            search.under_way = None;
             let lost = link.address;
             drop(link);
-            let ticket = lock(&self.state).connection.ticket().clone();
+            let timeout = tickets().timeout;
             // Later than the servers' own deadline by any reckoning.
-            let patience = ticket.timeout + ticket.timeout / 2;
+            let patience = timeout + timeout / 2;
             // On the heap: every session has this task, which would otherwise be as large as this for good.
-            let seeking = Box::pin(seeker.clone().seek(lost, ticket.clone()));
+            let seeking = Box::pin(seeker.clone().seek(lost, Arc::clone(&tickets)));
             let last = match within(BootTime::now() + patience, seeking).await {
                 Some(Ok(attached)) => match self.judge(&attached) {
                     Ok(()) => {
@@ -378,6 +382,11 @@ impl Core {
             };
             return lock(&self.state).end(last);
         }
+    }
+
+    /// The newest change that the session has seen.
+    fn seen(&self) -> i64 {
+        lock(&self.state).connection.ticket().last_zxid
     }
 
     fn judge(&self, attached: &Attached) -> Result<(), DriverEvent> {
@@ -414,16 +423,14 @@ impl Core {
     }
 
     /// Serves one connection after another until one is lost with no other at hand.
-    async fn serve(&self, seeker: &Seeker, link: &mut Link) -> Stop {
+    async fn serve(&self, search: &mut Search, link: &mut Link) -> Stop {
         let mut alarm = Alarm::default();
-        let mut search = Search::new();
         loop {
             let view = match self.look() {
                 Ok(view) => view,
                 Err(stop) => return stop,
             };
-            let ticket = || lock(&self.state).connection.ticket().clone();
-            let deadline = view.deadline.min(search.update(&view, seeker, link.address, ticket));
+            let deadline = view.deadline.min(search.update(&view, link.address));
             tokio::select! {
                 biased;
                 read = link.reader.read(&mut link.input) => match read {
@@ -452,6 +459,11 @@ impl Core {
                     };
                     match found {
                         Ok(None) => {}
+                        // It was asked whether it is as far as the session was then. Here more has been seen since, which
+                        // it may not know: it has to be asked again.
+                        Ok(Some(attached)) if attached.grant.ticket.last_zxid < self.seen() => {
+                            self.handle(Input::Lost("the session moves to another server".to_owned()));
+                        }
                         Ok(Some(attached)) => {
                             debug!(from = %link.address, to = %attached.address, "the session moves to a server that answers");
                             *link = self.link(attached, false);
@@ -499,6 +511,8 @@ impl Alarm {
 
 /// The way to a better server, beside the connection that goes on.
 struct Search {
+    seeker: Seeker,
+    tickets: Tickets,
     under_way: Option<(Why, BoxFuture<'static, Found>)>,
     /// Not before this, after a search: when all servers are slow, another one is of no use.
     not_before: BootTime,
@@ -515,33 +529,28 @@ enum Why {
 }
 
 impl Search {
-    fn new() -> Self {
-        Self { under_way: None, not_before: BootTime::from_duration(Duration::ZERO), pause: Duration::ZERO }
+    fn new(seeker: Seeker, tickets: Tickets) -> Self {
+        let not_before = BootTime::from_duration(Duration::ZERO);
+        Self { seeker, tickets, under_way: None, not_before, pause: Duration::ZERO }
     }
 
     /// Begins or calls off a search. Answers when to look again.
-    fn update(
-        &mut self,
-        view: &View,
-        seeker: &Seeker,
-        present: SocketAddr,
-        ticket: impl Fn() -> Ticket,
-    ) -> BootTime {
+    fn update(&mut self, view: &View, present: SocketAddr) -> BootTime {
         let now = BootTime::now();
         if view.servers_changed {
-            self.under_way = Some((Why::Change, Box::pin(seeker.clone().leave(present, ticket()))));
+            self.under_way =
+                Some((Why::Change, Box::pin(self.seeker.clone().leave(present, Arc::clone(&self.tickets)))));
         }
         match &self.under_way {
             // It has answered after all.
             Some((Why::Suspicion, _)) if !view.suspects => self.under_way = None,
             None if view.suspects && now >= self.not_before => {
-                let ticket = ticket();
-                let timeout = ticket.timeout;
+                let timeout = (self.tickets)().timeout;
                 // Each search in a row waits longer for the next; a quiet while makes the next one early again.
                 let rested = now.duration_since(self.not_before) > timeout * 2;
                 self.pause = if rested { timeout / 10 } else { (self.pause * 2).min(timeout) };
                 self.not_before = now + self.pause.mul_f64(0.5 + fastrand::f64());
-                let search = seeker.clone().beside(present, ticket);
+                let search = self.seeker.clone().beside(present, Arc::clone(&self.tickets));
                 self.under_way = Some((Why::Suspicion, Box::pin(search)));
             }
             None if view.suspects => return self.not_before,
