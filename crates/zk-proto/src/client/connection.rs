@@ -329,6 +329,8 @@ impl<T> Connection<T> {
 
     fn attach(&mut self, now: Duration, grant: Grant) {
         self.lose("the session was taken to another server".to_owned());
+        // Another server has another pace. Where all have become slow, it would be suspected at once by that of before.
+        self.pace = Pace::default();
         // The timeout of the beginning stays: whether another one will do is the caller's to judge.
         self.ticket.password = grant.ticket.password;
         let mut link = Link {
