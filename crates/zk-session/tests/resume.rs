@@ -219,11 +219,10 @@ async fn whoever_had_the_session_before_loses_it(driver: DriverKind) {
     let before = bed.session().await;
     before.create("/mine", "", CreateMode::Ephemeral).await.unwrap();
     let ticket = before.incarnation().unwrap().ticket();
-    // It does not come back.
+    // It would take the session back, and so on.
+    bed.proxy.refuse(true).await.unwrap();
     let after =
         builder(driver, bed.ensemble.connect_string()).resume(ticket.clone()).connect().await.unwrap();
-    bed.proxy.refuse(true).await.unwrap();
-    bed.proxy.cut().await;
     wait_state(&before, "paused", |state| !state.is_active()).await;
     assert_eq!(after.active().await.unwrap().session_id(), ticket.session_id);
     after.barrier().await.unwrap();

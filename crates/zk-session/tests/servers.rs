@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::three::Three;
 use common::{eventually, soon};
 use zk_session::{ConnectError, CreateMode, DriverKind, Epoch, Session, SessionState};
-use zk_testkit::{Op, Proxy};
+use zk_testkit::{Op, Proxy, Servers};
 
 on_each_server!(
     a_session_leaves_a_server_that_is_no_longer_listed,
@@ -140,27 +140,33 @@ async fn what_makes_no_sense_is_refused_and_changes_nothing(driver: DriverKind) 
 
 /// While it looks for another server the session goes on seeing changes. A server that is behind them must not get it.
 async fn a_move_never_leads_back_behind_what_was_seen(driver: DriverKind) {
-    const WRITES: u32 = 1500;
-    const LAG: Duration = Duration::from_millis(60);
     let three = Three::start().await;
-    let zk_testkit::Servers::InProcess(servers) = &three.servers else { panic!("in this process") };
-    let follower = (three.leader + 1) % 3;
-    let at = |n: usize| three.proxies[n].addr().to_string();
-    let session = session(driver, at(three.leader)).await;
+    let Servers::InProcess(servers) = &three.servers else { panic!("not in this process") };
+    // A server that leads would see at once that it has the session no longer.
+    let (here, there) = ((three.leader + 1) % 3, (three.leader + 2) % 3);
+    let observer = three.observer().await;
+    observer.create("/a", "old", CreateMode::Persistent).await.unwrap();
+    let session = session(driver, three.proxies[here].addr().to_string()).await;
     let id = session.active().await.unwrap().session_id();
-    session.create("/a", "0", CreateMode::Persistent).await.unwrap();
-    servers.lag(follower, LAG);
-    let mut moves = 0;
-    for n in 1..=WRITES {
-        session.set("/a", n.to_string(), None).await.unwrap();
-        let read = session.get("/a").await.unwrap().unwrap().data;
-        assert_eq!(String::from_utf8(read).unwrap(), n.to_string(), "after {moves} moves");
-        if n % 50 == 0 {
-            moves += 1;
-            // There, and back.
-            let to = if moves % 2 == 1 { follower } else { three.leader };
-            session.set_servers(&at(to)).unwrap();
-        }
+    session.barrier().await.unwrap();
+    // It takes the session, and says so late.
+    three.proxies[there].delay_replies(Duration::from_millis(500));
+    session.set_servers(&three.proxies[there].addr().to_string()).unwrap();
+    eventually("it is asked", async || !three.proxies[there].accepted().is_empty()).await;
+    servers.hold_commits(there, true);
+    observer.set("/a", "new", None).await.unwrap();
+    let read = async || session.get("/a").await.unwrap().unwrap().data;
+    eventually("it is seen", async || read().await == b"new").await;
+    let early = three.proxies[there].connections() == 1 && three.proxies[here].connections() == 1;
+    assert!(early, "it was seen after the move");
+    eventually("the old connection is given up", async || three.proxies[here].connections() == 0).await;
+    three.proxies[there].delay_replies(Duration::ZERO);
+    let tries = three.proxies[there].accepted().len() + 3;
+    tokio::select! {
+        read = read() => assert_eq!(String::from_utf8(read).unwrap(), "new"),
+        () = eventually("it is refused", async || three.proxies[there].accepted().len() >= tries) => {}
     }
+    servers.hold_commits(there, false);
+    assert_eq!(soon("it is read", read()).await, b"new");
     assert_eq!(session.active().await.unwrap().session_id(), id);
 }

@@ -279,6 +279,7 @@ pub(super) fn judge_grant(server: SocketAddr, before: Duration, now: Duration) -
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 
@@ -312,26 +313,28 @@ mod tests {
     #[tokio::test]
     async fn of_slow_servers_the_one_that_was_asked_last_has_the_session() {
         let hosts = [1, 2, 3].map(host);
-        let counts = Counts::Last { patience: SOON * 20 };
-        let slow = |host: Host| async move {
-            tokio::time::sleep(SOON * 10).await;
-            Ok(host.address.port())
-        };
-        assert!(matches!(race(&hosts, SOON, counts, slow, |_, _| {}).await, Ok(Some(3))));
-        // One that never answers is not waited for, nor is anybody asked any more.
-        let begun = Mutex::new(Vec::new());
-        let mute = |host: Host| {
-            begun.lock().unwrap().push(host.address.port());
-            async move {
-                match host.address.port() {
-                    1 => tokio::time::sleep(SOON * 2).await,
-                    _ => std::future::pending().await,
+        let begun = AtomicUsize::new(0);
+        // None answers before so many have been asked, and those from `mute` on never.
+        let slow = |asked: usize, mute: u16| {
+            let begun = &begun;
+            move |host: Host| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                async move {
+                    while begun.load(Ordering::Relaxed) < asked || host.address.port() >= mute {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    Ok(host.address.port())
                 }
-                Ok(host.address.port())
             }
         };
-        assert!(matches!(race(&hosts[..2], SOON, counts, mute, |_, _| {}).await, Ok(Some(1))));
-        assert_eq!(begun.lock().unwrap()[..], [1, 2]);
+        let counts = Counts::Last { patience: Duration::from_secs(10) };
+        assert!(matches!(race(&hosts, SOON, counts, slow(3, 4), |_, _| {}).await, Ok(Some(3))));
+        // One that never answers is not waited for any longer than that, nor is anybody else asked.
+        begun.store(0, Ordering::Relaxed);
+        let counts = Counts::Last { patience: SOON };
+        let long = Duration::from_millis(500);
+        assert!(matches!(race(&hosts, long, counts, slow(2, 2), |_, _| {}).await, Ok(Some(1))));
+        assert_eq!(begun.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]
