@@ -168,8 +168,8 @@ impl Seeker {
             Purpose::New(timeout) => *timeout,
             Purpose::Resume(ticket) => ticket.timeout,
         };
-        // A quorum may take its time to make a session.
-        let share = deadline.duration_since(BootTime::now());
+        // A quorum may take its time to make a session. What is left is for saying what went wrong.
+        let share = deadline.duration_since(BootTime::now()).mul_f64(0.9);
         let patience = Patience { connect: share.min(Duration::from_secs(2)), handshake: share };
         // Each session that a server makes too late stays for its timeout.
         let head_start = head_start(timeout) * 2;
