@@ -162,8 +162,6 @@ impl Seeker {
     ) -> Result<Option<Attached>, Refusal> {
         let (hosts, nameless) = self.resolver.hosts(deadline.duration_since(BootTime::now())).await;
         said.extend(nameless.into_iter().map(|(server, reason)| (server, Refusal::Unavailable(reason))));
-        let silent = || Refusal::Unavailable("no answer in time".to_owned());
-        said.extend(hosts.iter().map(|host| (host.server(), silent())));
         let timeout = match purpose {
             Purpose::New(timeout) => *timeout,
             Purpose::Resume(ticket) => ticket.timeout,
@@ -173,8 +171,16 @@ impl Seeker {
         let patience = Patience { connect: share.min(Duration::from_secs(2)), handshake: share };
         // Each session that a server makes too late stays for its timeout.
         let head_start = head_start(timeout) * 2;
-        let attempt =
-            |host: Host| async move { self.dialer.attach(&host, || purpose.clone(), patience).await };
+        let attempt = |host: Host| async move {
+            let attached = self.dialer.attach(&host, || purpose.clone(), patience).await;
+            attached.map_err(|refusal| match (refusal, purpose) {
+                // This server's word on a session that was to be made says nothing of the others.
+                (Refusal::Expired, Purpose::New(_)) => {
+                    Refusal::Unavailable("no session came about: it granted none".to_owned())
+                }
+                (refusal, _) => refusal,
+            })
+        };
         let counts = match purpose {
             Purpose::New(_) => Counts::First,
             Purpose::Resume(_) => Counts::Last { patience: head_start * 2 },
