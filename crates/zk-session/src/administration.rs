@@ -184,7 +184,8 @@ impl Incarnation {
         };
         let mut paths = self.ask("ephemerals", prefix, request, take).await?;
         paths.sort_unstable();
-        Ok(paths.iter().map(|absolute| self.inner.relative(absolute)).collect())
+        // The servers compare the beginnings of paths, so there are some beside the root of the session.
+        Ok(paths.iter().filter_map(|absolute| self.inner.below_root(absolute)).collect())
     }
 
     /// How many znodes there are below one, at any depth (servers from 3.6 on).
