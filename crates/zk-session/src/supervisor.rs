@@ -176,7 +176,11 @@ impl Supervisor {
             Some(DriverEvent::Expired) => Event::Expired,
             Some(DriverEvent::AuthFailed { reason }) => Event::AuthFailed { reason },
             Some(DriverEvent::Dead { reason }) => Event::Dead { reason },
-            None => Event::Dead { reason: "it stopped without a word".to_owned() },
+            // It also ends when this side gives it up.
+            None => incarnation
+                .inner
+                .end_reason()
+                .map_or_else(|| Event::Dead { reason: "it stopped without a word".to_owned() }, as_event),
         }
     }
 

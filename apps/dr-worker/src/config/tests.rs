@@ -262,7 +262,7 @@ fn what_this_version_cannot_do_is_refused_not_ignored() {
 #[test]
 fn words_that_mean_nothing_are_refused_with_those_that_do() {
     for (key, value, parts) in [
-        ("zookeeper.driver", "zk", ["\"zk\" is not known", "\"zookeeper-client\", \"zookeeper-async\""]),
+        ("zookeeper.driver", "zk", ["\"zk\" is not known", "\"native\", \"zookeeper-async\""]),
         ("policy.on_pause", "wait", ["\"wait\" is not known", "\"stop\", \"keep\""]),
         ("job.orders.recipe", "paxos", ["\"paxos\" is not known", "\"elector\", \"queue\", \"single\""]),
         ("job.orders.stop_signal", "SIGCHLD", ["is no stop signal", "SIGTERM"]),

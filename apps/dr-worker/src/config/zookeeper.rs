@@ -21,7 +21,7 @@ pub struct ZooKeeperConfig {
     pub connect_timeout: Duration,
     /// The servers' tickTime.
     pub tick_time: Duration,
-    /// Which client crate speaks.
+    /// What speaks to the servers.
     pub driver: DriverKind,
     /// Credentials, if the ensemble asks for them.
     pub auth: Option<Auth>,

@@ -33,6 +33,8 @@ mod dial;
 #[cfg(test)]
 pub(crate) mod fake;
 mod seek;
+#[cfg(test)]
+mod tests;
 #[cfg(feature = "tls")]
 mod tls;
 mod transport;
@@ -263,32 +265,4 @@ fn acknowledged(answer: DriverResult<Reply>) -> DriverResult<()> {
 /// The session timeout that the server granted.
 pub(crate) fn granted_timeout(driver: &dyn Driver) -> Duration {
     driver.ticket().timeout
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_that_there_is_no_such_znode_acknowledges_a_barrier() {
-        let refused = |code| Err(DriverError::Refused(code));
-        assert_eq!(acknowledged(refused(ErrorCode::NO_NODE)), Ok(()));
-        for (answer, said) in [
-            (Ok(Reply::Empty), "is deleted"),
-            (refused(ErrorCode::NO_AUTH), "not authorized"),
-            (refused(ErrorCode::NOT_EMPTY), "has children"),
-        ] {
-            match acknowledged(answer) {
-                Err(DriverError::Invalid(what)) => {
-                    assert!(what.contains(BARRIER_PATH) && what.contains(said), "{what}");
-                }
-                other => panic!("{said}: {other:?}"),
-            }
-        }
-        for error in
-            [DriverError::Ambiguous("lost".to_owned()), DriverError::NotSent("session moved".to_owned())]
-        {
-            assert_eq!(acknowledged(Err(error.clone())), Err(error));
-        }
-    }
 }

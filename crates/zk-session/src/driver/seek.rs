@@ -153,7 +153,8 @@ pub(super) struct Seeker {
 }
 
 impl Seeker {
-    /// One round over all servers, for a new session or one of another process. What each said is in `said`.
+    /// One round over all servers, for a new session or one of another process. What each said is in `said`, the last word
+    /// last, also where the future is dropped.
     pub(super) async fn first(
         &self,
         purpose: &Purpose,
@@ -162,6 +163,9 @@ impl Seeker {
     ) -> Result<Option<Attached>, Refusal> {
         let (hosts, nameless) = self.resolver.hosts(deadline.duration_since(BootTime::now())).await;
         said.extend(nameless.into_iter().map(|(server, reason)| (server, Refusal::Unavailable(reason))));
+        // Of those that the deadline finds still under way; what a server says itself comes after this.
+        let silent = || Refusal::Unavailable("no session came about in time".to_owned());
+        said.extend(hosts.iter().map(|host| (host.server(), silent())));
         let timeout = match purpose {
             Purpose::New(timeout) => *timeout,
             Purpose::Resume(ticket) => ticket.timeout,

@@ -72,7 +72,7 @@ pub(super) async fn connect(
         state: Mutex::new(State {
             connection: Connection::new(now(), grant, limits),
             direct: None,
-            events,
+            events: Some(events),
             suspended: false,
             close: None,
             servers_changed: false,
@@ -181,7 +181,7 @@ impl Driver for Wire {
             let mut state = lock(&self.core.state);
             if state.connection.is_attached() {
                 state.handle(Input::Close(tag));
-            } else {
+            } else if !state.over {
                 state.close = Some(tag);
             }
         }
@@ -221,7 +221,8 @@ struct State {
     connection: Connection<Ticketed>,
     /// Where a caller may write by itself.
     direct: Option<Arc<OwnedWriteHalf>>,
-    events: mpsc::UnboundedSender<DriverEvent>,
+    /// `None` once the last word has been said.
+    events: Option<mpsc::UnboundedSender<DriverEvent>>,
     /// The loss of the connection has been told, and its return has not.
     suspended: bool,
     /// The session is to be closed as soon as it has a connection again.
@@ -254,19 +255,20 @@ impl State {
                     }
                 }
                 Output::Expired => self.end(DriverEvent::Expired),
-                Output::Closed => self.over = true,
+                Output::Closed => self.shut(),
             }
         }
     }
 
     fn say(&self, event: DriverEvent) {
-        // With nobody to listen the driver is about to be dropped.
-        let _ = self.events.send(event);
+        if let Some(events) = &self.events {
+            // With nobody to listen the driver is about to be dropped.
+            let _ = events.send(event);
+        }
     }
 
     /// Says the last word.
     fn end(&mut self, event: DriverEvent) {
-        self.over = true;
         if let Some(tag) = self.close.take()
             && event == DriverEvent::Expired
         {
@@ -274,6 +276,17 @@ impl State {
             tag.end(Outcome::Answered(Ok(Reply::Empty)));
         }
         self.say(event);
+        self.shut();
+    }
+
+    /// Nothing more is written or said, whoever waits is answered, and the socket closes: however long somebody keeps
+    /// the driver.
+    fn shut(&mut self) {
+        self.over = true;
+        self.events = None;
+        self.close = None;
+        self.handle(Input::Lost("the session was given up".to_owned()));
+        self.direct = None;
     }
 
     /// Writes what is outgoing, as far as it goes at once.
@@ -340,16 +353,13 @@ impl Core {
 
     /// Ends everything at once.
     fn give_up(&self, task: &AbortHandle) {
-        let mut state = lock(&self.state);
-        state.over = true;
-        state.close = None;
-        state.handle(Input::Lost("the session was given up".to_owned()));
-        drop(state);
+        lock(&self.state).shut();
         task.abort();
     }
 
     /// Carries the session from server to server until its end.
     async fn keep(self: Arc<Self>, seeker: Seeker, first: Attached) {
+        let _silenced = SilencedOnDrop(&self);
         let mut link = self.link(first, true);
         let core = Arc::clone(&self);
         let ticket = move || lock(&core.state).connection.ticket().clone();
@@ -493,6 +503,18 @@ impl Core {
                 () = alarm.wait(deadline) => self.handle(Input::Tick),
             }
         }
+    }
+}
+
+/// Ends the events with the task, should it panic: a session that nobody keeps must not look alive.
+struct SilencedOnDrop<'a>(&'a Core);
+
+impl Drop for SilencedOnDrop<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.over = true;
+        state.events = None;
+        state.direct = None;
     }
 }
 

@@ -46,8 +46,10 @@ impl Call {
             }
             _ => return None,
         };
-        // It would refuse the prefix of a sequential name by itself.
-        (!call.path().ends_with('/') || call.path() == "/").then_some(call)
+        // It would refuse these by itself, the prefix of a sequential name among them: what a path may be is the server's
+        // to say.
+        let refused = call.path().is_empty() || (call.path().ends_with('/') && call.path() != "/");
+        (!refused).then_some(call)
     }
 
     pub(super) fn op(&self) -> OpCode {

@@ -43,6 +43,7 @@
 //! nothing that this crate does not say better; an application may well filter the target `zookeeper_async` down to
 //! errors.
 
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +54,7 @@ use zk_proto::{Request, Ticket, WatchId};
 use zookeeper_async::{WatchedEvent, ZkState, ZooKeeper};
 
 use self::call::Call;
-use self::gate::Gate;
+use self::gate::{Gate, Local};
 use self::home::{Home, Resident};
 use self::relay::{Job, Relay, Work};
 use super::wire::{self, Wire};
@@ -64,6 +65,8 @@ mod call;
 mod gate;
 mod home;
 mod relay;
+#[cfg(test)]
+mod tests;
 
 /// What the client is told as its session timeout, whatever the server granted: its timers, by which it pings the relay
 /// and nobody else, count in whole seconds, and with less than 1.5 s they come to nothing, so that it drops each
@@ -77,20 +80,30 @@ const CLIENT_CONNECTS_WITHIN: Duration = Duration::from_secs(3);
 pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
     let resolver = Arc::clone(&spec.resolver);
     let (wire, events, sent) = wire::connect(spec).await?;
-    let unavailable = |reason: String| {
+    let driver = assemble(wire, start_client).await.map_err(|reason| {
         let servers = resolver.servers().into_iter();
         ConnectFailure::Unavailable(servers.map(|server| (server, reason.clone())).collect())
-    };
-    let home = Home::build()
-        .map_err(|error| unavailable(format!("can't start a thread for the ZooKeeper client: {error}")))?;
-    let home = Resident(Arc::new(home));
-    let wire = Arc::new(wire);
+    })?;
+    Ok(Connected { driver: Arc::new(driver), events, sent })
+}
+
+/// A driver whose client is had from `start`, and served until either ends.
+async fn assemble<F>(
+    wire: Wire,
+    start: impl FnOnce(mpsc::UnboundedSender<String>) -> F + Send + 'static,
+) -> Result<ZookeeperAsync, String>
+where
+    F: Future<Output = io::Result<(ZooKeeper, Local)>> + Send + 'static,
+{
+    let home =
+        Home::build().map_err(|error| format!("can't start a thread for the ZooKeeper client: {error}"))?;
+    let (wire, home) = (Arc::new(wire), Resident(Arc::new(home)));
     let (jobs, waiting) = mpsc::unbounded_channel();
-    let (started, start) = oneshot::channel();
+    let (started, has_started) = oneshot::channel();
     let (carrier, thread) = (Arc::clone(&wire), Arc::clone(&home.0));
     home.0.spawn(async move {
         let (failed, failures) = mpsc::unbounded_channel();
-        match start_client(failed.clone()).await {
+        match start(failed.clone()).await {
             Err(error) => drop(started.send(Err(error.to_string()))),
             Ok((client, local)) => {
                 // Whoever connects may have given up.
@@ -103,15 +116,13 @@ pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailu
             }
         }
     });
-    match start.await {
-        Ok(Ok(())) => Ok(Connected { driver: Arc::new(ZookeeperAsync { wire, jobs, home }), events, sent }),
-        Ok(Err(reason)) => Err(unavailable(reason)),
-        Err(_) => Err(unavailable("the client ended while it connected".to_owned())),
-    }
+    let ended = || Err("the client ended while it connected".to_owned());
+    has_started.await.unwrap_or_else(|_| ended())?;
+    Ok(ZookeeperAsync { wire, jobs, home })
 }
 
 /// The client, connected to this process and to nothing else.
-async fn start_client(failed: mpsc::UnboundedSender<String>) -> io::Result<(ZooKeeper, gate::Local)> {
+async fn start_client(failed: mpsc::UnboundedSender<String>) -> io::Result<(ZooKeeper, Local)> {
     let gate = Gate::open().await?;
     let (address, watchword) = (gate.address().to_string(), gate.watchword());
     // Should it ever reconnect, to a port that is closed by then, it must not spin until it is ended.
@@ -154,12 +165,13 @@ impl Driver for ZookeeperAsync {
         let (answer, receiver) = oneshot::channel();
         let work = Call::new(request).map_or_else(|| Work::beside(request), Work::Call);
         // With nobody to take it the job is dropped, and the answer says so.
-        let _ = self.jobs.send(Job { work, along, answer });
+        let _ = self.jobs.send(Job::Request { work, along, answer });
         receiver
     }
 
     fn forget(&self, watch: WatchId) {
-        self.wire.forget(watch);
+        // With nobody to take it there is no watch either.
+        let _ = self.jobs.send(Job::Forget(watch));
     }
 
     fn servers_changed(&self) {

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::unconstrained;
 use tokio::time::{MissedTickBehavior, interval};
-use zk_proto::{ErrorCode, OpCode, Reply, ReplyHeader, Request, RequestHeader, cut_frame, xid};
+use zk_proto::{ErrorCode, OpCode, Reply, ReplyHeader, Request, RequestHeader, WatchId, cut_frame, xid};
 use zookeeper_async::ZooKeeper;
 
 use super::call::Call;
@@ -34,11 +34,15 @@ const LOOK: Duration = Duration::from_millis(250);
 /// was frozen has not been looked at.
 const PATIENCE: u32 = 20;
 
-/// A request that waits for its turn.
-pub(super) struct Job {
-    pub(super) work: Work,
-    pub(super) along: Along,
-    pub(super) answer: oneshot::Sender<DriverResult<Reply>>,
+/// What waits for its turn.
+pub(super) enum Job {
+    Request {
+        work: Work,
+        along: Along,
+        answer: oneshot::Sender<DriverResult<Reply>>,
+    },
+    /// A watch is given up: not before the request that arms it has been handed on.
+    Forget(WatchId),
 }
 
 /// Which way a request goes.
@@ -61,6 +65,7 @@ impl Work {
 enum Slot {
     Expected { op: OpCode, path: String, along: Along, failure: Failure },
     Beside { op: OpCode, body: Bytes, along: Along, answer: oneshot::Sender<DriverResult<Reply>> },
+    Forget(WatchId),
 }
 
 /// What the client is owed, in its order.
@@ -152,7 +157,14 @@ impl Relay {
 
     /// Hands a request to the client; answers what remains to be done.
     async fn begin(&mut self, job: Job) -> Option<BoxFuture<'static, ()>> {
-        let Job { work, along, answer } = job;
+        let (work, along, answer) = match job {
+            Job::Request { work, along, answer } => (work, along, answer),
+            Job::Forget(watch) => {
+                self.slots.push_back(Slot::Forget(watch));
+                self.hand_on_what_goes_beside();
+                return None;
+            }
+        };
         // Its caller is gone, so it never leaves.
         if answer.is_closed() {
             return None;
@@ -161,7 +173,7 @@ impl Relay {
             Work::Call(call) => call,
             Work::Beside(op, body) => {
                 self.slots.push_back(Slot::Beside { op, body, along, answer });
-                self.send_what_goes_beside();
+                self.hand_on_what_goes_beside();
                 return None;
             }
         };
@@ -215,17 +227,24 @@ impl Relay {
         };
         let answer = self.wire.send(&request, along);
         self.owed.push_back(Owed::Reply { xid: header.xid, answer, failure });
-        self.send_what_goes_beside();
+        self.hand_on_what_goes_beside();
         Ok(())
     }
 
     /// Its turn has come where nothing of the client is to go before it.
-    fn send_what_goes_beside(&mut self) {
-        while let Some(Slot::Beside { .. }) = self.slots.front() {
-            if let Some(Slot::Beside { op, body, along, answer }) = self.slots.pop_front()
-                && let Ok(request) = Request::decode(op, &body)
-            {
-                self.wire.hand_over(&request, along, answer);
+    fn hand_on_what_goes_beside(&mut self) {
+        while let Some(slot) = self.slots.pop_front() {
+            match slot {
+                Slot::Expected { .. } => {
+                    self.slots.push_front(slot);
+                    return;
+                }
+                Slot::Beside { op, body, along, answer } => {
+                    if let Ok(request) = Request::decode(op, &body) {
+                        self.wire.hand_over(&request, along, answer);
+                    }
+                }
+                Slot::Forget(watch) => self.wire.forget(watch),
             }
         }
     }
