@@ -12,6 +12,6 @@ pub use client::{
 };
 pub use codec::{
     Acl, AclEntry, Aftermath, ConnectRequest, ConnectResponse, Create, CreateMode, ErrorCode, EventKind, Id,
-    Malformed, MultiOp, MultiReply, OpCode, PASSWORD_LEN, Reply, ReplyHeader, Request, RequestHeader,
-    SessionId, Stat, WatchEvent, WatchMode, WatcherType, cut_frame, frame_length, permission, xid,
+    Malformed, OpCode, PASSWORD_LEN, PartReply, Reply, ReplyHeader, Request, RequestHeader, SessionId, Stat,
+    WatchEvent, WatchMode, WatcherType, cut_frame, frame_length, permission, xid,
 };

@@ -1,7 +1,7 @@
 //! Operations beside those on znodes and their data: access lists, counts, identities, groups of reads, the ensemble's
 //! own configuration.
 
-use zk_proto::{AclEntry as Wire, ErrorCode, Id, MultiOp, MultiReply, Reply, Request};
+use zk_proto::{AclEntry as Wire, ErrorCode, Id, Reply, Request};
 
 use crate::acl::{AccessList, AclEntry};
 use crate::attempts::{Attempts, Write};
@@ -184,7 +184,8 @@ impl Incarnation {
         };
         let mut paths = self.ask("ephemerals", prefix, request, take).await?;
         paths.sort_unstable();
-        Ok(paths.iter().map(|absolute| self.inner.relative(absolute)).collect())
+        // The servers compare the beginnings of paths, so there are some beside the root of the session.
+        Ok(paths.iter().filter_map(|absolute| self.inner.below_root(absolute)).collect())
     }
 
     /// How many znodes there are below one, at any depth (servers from 3.6 on).
@@ -236,8 +237,10 @@ impl Incarnation {
             let parts = reads.iter().map(|read| {
                 let absolute = self.inner.absolute(read.path()).into();
                 match read {
-                    ReadOp::Get { .. } => MultiOp::GetData { path: absolute },
-                    ReadOp::Children { .. } => MultiOp::GetChildren { path: absolute },
+                    ReadOp::Get { .. } => Request::GetData { path: absolute, watch: false },
+                    ReadOp::Children { .. } => {
+                        Request::GetChildren { path: absolute, watch: false, with_stat: false }
+                    }
                 }
             });
             let request = Request::MultiRead(parts.collect());
@@ -247,20 +250,18 @@ impl Incarnation {
                 Ok(other) => return Err(attempts.unexpected(&other)),
                 Err(code) => return Err(attempts.refused(code)),
             };
-            let results = replies.into_iter().zip(&reads).map(|(reply, read)| {
+            let results = replies.into_iter().zip(&reads).map(|((_, reply), read)| {
                 Ok(match (reply, read) {
-                    (MultiReply::Data(data, stat), _) => {
+                    (Ok(Reply::Data(data, stat)), _) => {
                         ReadResult::Node(Some(Node::new(data.unwrap_or_default(), stat)))
                     }
-                    (MultiReply::Names(names), _) => {
+                    (Ok(Reply::Names(names)), _) => {
                         ReadResult::Children(Some(Children::new(names, Stat::default()).names))
                     }
-                    (MultiReply::Failed(ErrorCode::NO_NODE), ReadOp::Get { .. }) => ReadResult::Node(None),
-                    (MultiReply::Failed(ErrorCode::NO_NODE), ReadOp::Children { .. }) => {
-                        ReadResult::Children(None)
-                    }
-                    (MultiReply::Failed(code), read) => return Err(attempts.refused_at(read.path(), code)),
-                    (other, _) => return Err(attempts.unexpected(&Reply::Multi(vec![other]))),
+                    (Err(ErrorCode::NO_NODE), ReadOp::Get { .. }) => ReadResult::Node(None),
+                    (Err(ErrorCode::NO_NODE), ReadOp::Children { .. }) => ReadResult::Children(None),
+                    (Err(code), read) => return Err(attempts.refused_at(read.path(), code)),
+                    (Ok(other), _) => return Err(attempts.unexpected(&other)),
                 })
             });
             results.collect()

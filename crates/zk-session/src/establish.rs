@@ -21,6 +21,7 @@ use crate::shared::Shared;
 use crate::time::{BootTime, sleep_until, within};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
 
 /// Below this nothing is left of a session timeout once the lease's margin and a heartbeat are taken from it.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(300);
@@ -49,7 +50,8 @@ pub(crate) async fn establish(
             Err(None) => {}
         }
         let pause = backoff.next();
-        if BootTime::now() + pause >= deadline {
+        // An attempt without time to speak of would only say that of a server of which more is known by now.
+        if BootTime::now() + pause + SHORTEST_ATTEMPT >= deadline {
             sleep_until(deadline.min(BootTime::now() + pause)).await;
             return Err(unreachable_hosts(shared, deadline.duration_since(started), &said));
         }
@@ -117,7 +119,7 @@ async fn attempt(
 }
 
 fn unreachable_hosts(shared: &Shared, within: Duration, said: &HashMap<Server, String>) -> ConnectError {
-    let silent = "nothing was heard of it";
+    let silent = "no answer in time";
     let hosts = shared.resolver.servers().into_iter().map(|server| HostFailure {
         reason: said.get(&server).map_or(silent, String::as_str).to_owned(),
         host: server.to_string(),

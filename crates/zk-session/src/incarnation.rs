@@ -182,10 +182,16 @@ impl Inner {
 
     /// The path as the caller knows it.
     pub(crate) fn relative(&self, absolute: &str) -> String {
-        match absolute.strip_prefix(self.chroot.as_str()) {
-            Some("") => "/".to_owned(),
-            Some(path) => path.to_owned(),
-            None => absolute.to_owned(),
+        self.below_root(absolute).unwrap_or_else(|| absolute.to_owned())
+    }
+
+    /// The path as the caller knows it; `None` if it is not below the root of the session.
+    pub(crate) fn below_root(&self, absolute: &str) -> Option<String> {
+        match absolute.strip_prefix(self.chroot.as_str())? {
+            "" => Some("/".to_owned()),
+            // The name of another znode may begin alike.
+            path if path.starts_with('/') => Some(path.to_owned()),
+            _ => None,
         }
     }
 

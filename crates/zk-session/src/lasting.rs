@@ -1,17 +1,17 @@
 //! Watches that stay: every change of a znode and its children, or of a whole tree, one by one.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 use tracing::warn;
 use zk_proto::{Request, WatchId, WatchKind, WatchMode};
 
 use crate::attempts::Attempts;
 use crate::backoff::Backoff;
 use crate::error::{Closed, OpError};
-use crate::incarnation::{Incarnation, Inner};
+use crate::incarnation::{Incarnation, Inner, lock};
 use crate::node::Epoch;
 use crate::operations::check;
 use crate::shared::Shared;
@@ -142,12 +142,12 @@ async fn arm(incarnation: &Incarnation, path: &str, mode: WatchMode) -> Result<A
     let request = Request::AddWatch { path: inner.absolute(path).into(), mode: mode.number() };
     let mut attempts = Attempts::new(inner, path);
     loop {
-        let (sink, changes) = sink();
+        let queue = Arc::<Queue>::default();
         let armed = Armed {
-            id: inner.prepare_lasting(sink),
+            id: inner.prepare_lasting(Sink(Arc::clone(&queue))),
             path: path.to_owned(),
             inner: Arc::clone(inner),
-            changes,
+            queue,
         };
         match attempts.read_armed(&request, armed.id).await? {
             Some(Ok(_)) => return Ok(armed),
@@ -158,26 +158,48 @@ async fn arm(incarnation: &Incarnation, path: &str, mode: WatchMode) -> Result<A
 }
 
 /// Where the changes of one watch are put.
-pub(crate) struct Sink {
-    changes: mpsc::Sender<(WatchKind, String)>,
-    overflown: Arc<AtomicBool>,
+pub(crate) struct Sink(Arc<Queue>);
+
+/// Changes that were told and not yet taken.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    news: Notify,
 }
 
-struct Changes {
-    changes: mpsc::Receiver<(WatchKind, String)>,
-    overflown: Arc<AtomicBool>,
-}
-
-fn sink() -> (Sink, Changes) {
-    let (sender, receiver) = mpsc::channel(MOST_WAITING);
-    let overflown = Arc::new(AtomicBool::new(false));
-    (Sink { changes: sender, overflown: Arc::clone(&overflown) }, Changes { changes: receiver, overflown })
+#[derive(Default)]
+struct Waiting {
+    changes: VecDeque<(WatchKind, String)>,
+    /// Changes were left out behind these: a gap comes next, and until it is taken everything is left out. Otherwise what
+    /// happened after the gap would be told before it.
+    overflown: bool,
 }
 
 impl Sink {
     pub(crate) fn put(&self, kind: WatchKind, absolute: String) {
-        if self.changes.try_send((kind, absolute)).is_err() {
-            self.overflown.store(true, Ordering::Release);
+        let mut waiting = lock(&self.0.waiting);
+        if waiting.overflown || waiting.changes.len() >= MOST_WAITING {
+            waiting.overflown = true;
+        } else {
+            waiting.changes.push_back((kind, absolute));
+        }
+        drop(waiting);
+        self.0.news.notify_one();
+    }
+}
+
+impl Waiting {
+    /// The oldest, `None` for a gap.
+    fn take(&mut self) -> Option<Option<(WatchKind, String)>> {
+        match self.changes.pop_front() {
+            Some(change) => {
+                if self.changes.is_empty() {
+                    // A crowd that has passed leaves no memory behind.
+                    self.changes = VecDeque::new();
+                }
+                Some(Some(change))
+            }
+            None => std::mem::take(&mut self.overflown).then_some(None),
         }
     }
 }
@@ -186,25 +208,28 @@ struct Armed {
     id: WatchId,
     path: String,
     inner: Arc<Inner>,
-    changes: Changes,
+    queue: Arc<Queue>,
 }
 
 impl Armed {
     /// `None` once its session is over.
     async fn next(&mut self) -> Option<Change> {
         let epoch = self.inner.epoch();
-        let gap = || Change { epoch, path: self.path.clone(), kind: ChangeKind::Gap };
-        if self.changes.overflown.load(Ordering::Acquire) && self.changes.changes.is_empty() {
-            self.changes.overflown.store(false, Ordering::Release);
-            return Some(gap());
-        }
-        tokio::select! {
-            biased;
-            () = self.inner.over_token().cancelled() => None,
-            change = self.changes.changes.recv() => {
-                let (kind, absolute) = change?;
-                let path = if kind == WatchKind::Gap { self.path.clone() } else { self.inner.relative(&absolute) };
-                Some(Change { epoch, path, kind: kind.into() })
+        loop {
+            if self.inner.over_token().is_cancelled() {
+                return None;
+            }
+            let taken = lock(&self.queue.waiting).take();
+            if let Some(change) = taken {
+                let (kind, path) = match change {
+                    None | Some((WatchKind::Gap, _)) => (ChangeKind::Gap, self.path.clone()),
+                    Some((kind, absolute)) => (kind.into(), self.inner.relative(&absolute)),
+                };
+                return Some(Change { epoch, path, kind });
+            }
+            tokio::select! {
+                () = self.inner.over_token().cancelled() => return None,
+                () = self.queue.news.notified() => {}
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Groups of operations that are done all or none.
 
-use zk_proto::{ErrorCode, MultiOp as Part, MultiReply, Reply, Request};
+use zk_proto::{ErrorCode, OpCode, Reply, Request};
 
 use crate::attempts::{Attempts, Write};
 use crate::error::OpError;
@@ -110,17 +110,16 @@ pub enum MultiResult {
     Deleted,
 }
 
-fn result(attempts: &Attempts<'_>, reply: MultiReply) -> Result<MultiResult, OpError> {
-    Ok(match reply {
-        MultiReply::Checked => MultiResult::Checked,
-        MultiReply::Deleted => MultiResult::Deleted,
-        MultiReply::Created(_) => MultiResult::Created { stat: None },
-        // Servers up to 3.8 send a stat without content here.
-        MultiReply::CreatedWithStat(_, stat) => {
+fn result(attempts: &Attempts<'_>, op: OpCode, reply: Reply) -> Result<MultiResult, OpError> {
+    Ok(match (op, reply) {
+        (OpCode::CHECK, _) => MultiResult::Checked,
+        (OpCode::DELETE, _) => MultiResult::Deleted,
+        (_, Reply::Path(_)) => MultiResult::Created { stat: None },
+        (_, Reply::PathAndStat(_, stat)) => {
             MultiResult::Created { stat: Some(stat).filter(|stat| stat.czxid > 0) }
         }
-        MultiReply::Set(stat) => MultiResult::Set { stat: Some(stat) },
-        other => return Err(attempts.unexpected(&Reply::Multi(vec![other]))),
+        (_, Reply::Stat(stat)) => MultiResult::Set { stat: Some(stat) },
+        (_, other) => return Err(attempts.unexpected(&other)),
     })
 }
 
@@ -177,16 +176,16 @@ impl Incarnation {
         loop {
             match attempts.write(&request).await? {
                 Write::Done(Reply::Multi(replies)) if replies.len() == ops.len() => {
-                    // Those before the one that was refused have 'success', those after it 'inconsistency'.
-                    let refused = replies.iter().zip(ops).find_map(|(reply, op)| match reply {
-                        MultiReply::Failed(ErrorCode::OK | ErrorCode::RUNTIME_INCONSISTENCY) => None,
-                        MultiReply::Failed(code) => Some((op, *code)),
-                        _ => None,
-                    });
-                    return match refused {
-                        Some((op, code)) => Err(attempts.refused_at(op.path(), code)),
-                        None => replies.into_iter().map(|reply| result(&attempts, reply)).collect(),
-                    };
+                    let mut results = Vec::with_capacity(replies.len());
+                    for ((op, reply), meant) in replies.into_iter().zip(ops) {
+                        match reply {
+                            Ok(reply) => results.push(result(&attempts, op, reply)?),
+                            // Another one was refused, ahead of it or behind it.
+                            Err(ErrorCode::OK | ErrorCode::RUNTIME_INCONSISTENCY) => {}
+                            Err(code) => return Err(attempts.refused_at(meant.path(), code)),
+                        }
+                    }
+                    return Ok(results);
                 }
                 Write::Done(other) => return Err(attempts.unexpected(&other)),
                 Write::Refused(code) => return Err(attempts.refused(code)),
@@ -206,20 +205,20 @@ impl Incarnation {
         }
     }
 
-    fn part<'a>(&self, op: &'a MultiOp) -> Result<Part<'a>, OpError> {
+    fn part<'a>(&self, op: &'a MultiOp) -> Result<Request<'a>, OpError> {
         Ok(match op {
             MultiOp::Check { path, version } => {
-                Part::Check { path: path.into(), version: any_without(*version) }
+                Request::Check { path: path.into(), version: any_without(*version) }
             }
             MultiOp::Create { path, data, mode } => {
-                Part::Create(self.to_create(path, path, data, *mode, false)?)
+                Request::Create(self.to_create(path, path, data, *mode, false)?)
             }
             MultiOp::Set { path, data, version } => {
                 let version = any_without(*version);
-                Part::SetData { path: path.into(), data: Some(data.into()), version }
+                Request::SetData { path: path.into(), data: Some(data.into()), version }
             }
             MultiOp::Delete { path, version } => {
-                Part::Delete { path: path.into(), version: any_without(*version) }
+                Request::Delete { path: path.into(), version: any_without(*version) }
             }
         })
     }

@@ -30,99 +30,76 @@ use crate::watching::{ChildrenWatch, DataWatch};
 
 /// Settings of a session to be made.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct SessionBuilder {
     settings: Settings,
     resumed: Option<Ticket>,
 }
 
-impl SessionBuilder {
+/// Settings of a builder: what each is called, what it takes, and which field that goes to.
+macro_rules! setters {
+    ($builder:ident: $($(#[$about:meta])* $name:ident($($value:ident: $kind:ty),+) { $($field:tt)+ })*) => {
+        impl $builder {
+            $(
+                $(#[$about])*
+                pub fn $name(mut self, $($value: $kind),+) -> Self {
+                    self.$($field)+;
+                    self
+                }
+            )*
+        }
+    };
+}
+
+setters! { SessionBuilder:
+
     /// The session timeout to ask for, 10 s by default. The server may grant another one:
     /// [`Incarnation::granted_timeout`].
-    #[must_use]
-    pub fn session_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.session_timeout = timeout;
-        self
-    }
+    session_timeout(timeout: Duration) { settings.session_timeout = timeout }
 
     /// How long [`connect`](Self::connect), and later each attempt to make a new session, may take: 15 s by default.
-    #[must_use]
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.connect_timeout = timeout;
-        self
-    }
+    connect_timeout(timeout: Duration) { settings.connect_timeout = timeout }
 
     /// The servers' `tickTime`, 2 s by default, which is ZooKeeper's own default.
     ///
     /// Leases are computed with it: too large makes them shorter than need be, **too small makes them unsafe**.
-    #[must_use]
-    pub fn tick_time(mut self, tick: Duration) -> Self {
-        self.settings.tick_time = tick;
-        self
-    }
+    tick_time(tick: Duration) { settings.tick_time = tick }
 
     /// What carries the session.
-    #[must_use]
-    pub fn driver(mut self, driver: DriverKind) -> Self {
-        self.settings.driver = driver;
-        self
-    }
+    driver(driver: DriverKind) { settings.driver = driver }
 
     /// Adds credentials, as ZooKeeper's `addauth scheme secret` does, to every session. May be called several times.
     ///
     /// A server that does not know the scheme, or refuses the secret, makes [`connect`](Self::connect) fail at once. The
     /// scheme `digest` (`user:password`) has no list of users on the server: it takes anything there, and a wrong
     /// password is noticed as [`OpError::NoAuth`] where a znode's access list asks for the right one.
-    #[must_use]
-    pub fn auth(mut self, scheme: impl Into<String>, secret: impl Into<Secret>) -> Self {
-        self.settings.auth.push(Auth { scheme: scheme.into(), secret: secret.into() });
-        self
-    }
+    auth(scheme: impl Into<String>, secret: impl Into<Secret>) { settings.auth.push(Auth { scheme: scheme.into(), secret: secret.into() }) }
 
     /// Speaks TLS with the servers. Needs the feature `tls`; [`ConnectError::Unsupported`] otherwise.
     ///
     /// A certificate that either side does not accept makes [`connect`](Self::connect) fail at once. The cryptography is
     /// ring's, whatever provider the process has installed.
-    #[must_use]
-    pub fn tls(mut self, options: TlsOptions) -> Self {
-        self.settings.secure.tls = Some(options);
-        self
-    }
+    tls(options: TlsOptions) { settings.secure.tls = Some(options) }
 
     /// Authenticates each connection by SASL DIGEST-MD5. Needs the feature `sasl`; [`ConnectError::Unsupported`]
     /// otherwise.
     ///
     /// The password is never sent, but the mechanism is old and weak: use it with TLS. A wrong password makes
     /// [`connect`](Self::connect) fail at once.
-    #[must_use]
-    pub fn sasl_digest(mut self, user: impl Into<String>, password: impl Into<Secret>) -> Self {
-        self.settings.secure.sasl = Some(SaslDigest { user: user.into(), password: password.into() });
-        self
-    }
+    sasl_digest(user: impl Into<String>, password: impl Into<Secret>) { settings.secure.sasl = Some(SaslDigest { user: user.into(), password: password.into() }) }
 
     /// The access list of everything that the session creates: open to all by default.
-    #[must_use]
-    pub fn acl(mut self, acl: Acl) -> Self {
-        self.settings.acl = acl;
-        self
-    }
+    acl(acl: Acl) { settings.acl = acl }
 
     /// The most bytes that a request may have: the servers' `jute.maxbuffer`, 1,048,575 by default.
     ///
     /// A longer one is refused as [`OpError::Invalid`] before it is sent, for a server closes the connection over it, with
     /// everything that is under way there.
-    #[must_use]
-    pub fn max_request(mut self, bytes: usize) -> Self {
-        self.settings.max_request = bytes;
-        self
-    }
+    max_request(bytes: usize) { settings.max_request = bytes }
 
     /// How long an operation may take, waiting for a connection and repetitions included: the session timeout by
     /// default.
-    #[must_use]
-    pub fn operation_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.operation_timeout = Some(timeout);
-        self
-    }
+    operation_timeout(timeout: Duration) { settings.operation_timeout = Some(timeout) }
 
     /// Goes on with a session that another process has handed over, or has left behind when it died: the first session is
     /// that one. The timeout that was granted to it stays, whatever [`session_timeout`](Self::session_timeout) says;
@@ -130,12 +107,10 @@ impl SessionBuilder {
     ///
     /// Whoever still has the session elsewhere loses its connection. A process can't know what the other one had under
     /// way: writes of it may be applied until the first [`barrier`](Session::barrier) here has returned.
-    #[must_use]
-    pub fn resume(mut self, ticket: Ticket) -> Self {
-        self.resumed = Some(ticket);
-        self
-    }
+    resume(ticket: Ticket) { resumed = Some(ticket) }
+}
 
+impl SessionBuilder {
     /// Makes a session and keeps one from then on, until it is closed or its last handle is dropped.
     ///
     /// It returns once a quorum has agreed to the session. Must be called in a tokio runtime with time and I/O

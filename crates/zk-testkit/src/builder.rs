@@ -63,6 +63,85 @@ pub struct Builder {
     start_within: Duration,
 }
 
+/// Settings of a builder: what each is called, what it takes, and which field that goes to.
+macro_rules! setters {
+    ($builder:ident: $($(#[$about:meta])* $name:ident($($value:ident: $kind:ty),+) { $($field:tt)+ })*) => {
+        impl $builder {
+            $(
+                $(#[$about])*
+                pub fn $name(mut self, $($value: $kind),+) -> Self {
+                    self.$($field)+;
+                    self
+                }
+            )*
+        }
+    };
+}
+pub(crate) use setters;
+
+setters! { Builder:
+
+    /// How many servers; 1 stands alone. Default 3.
+    servers(servers: usize) { servers = servers }
+
+    /// `tickTime`. Default 500 ms. Sessions are expired on multiples of it.
+    tick_time(tick: Duration) { tick_time = tick }
+
+    /// `initLimit`, in ticks. Default 20.
+    init_limit(ticks: u32) { init_limit = ticks }
+
+    /// `syncLimit`, in ticks: how long a follower that hears nothing of its
+    /// leader goes on serving. Default 10.
+    sync_limit(ticks: u32) { sync_limit = ticks }
+
+    /// The shortest and the longest session timeout that is granted. Default:
+    /// ZooKeeper's own, 2 and 20 ticks.
+    session_timeouts(min: Duration, max: Duration) { session_timeouts = Some((min, max)) }
+
+    /// Fixed ports: with `n` servers, clients connect to `base` .. `base + n - 1`,
+    /// the servers use the `2 n` ports after those among themselves. Default:
+    /// free ones.
+    base_port(base: u16) { base_port = Some(base) }
+
+    /// The directory for all files; created if need be, never removed. Data
+    /// found there is used on. Default: a temporary directory, removed at the end.
+    dir(dir: impl Into<PathBuf>) { dir = Some(dir.into()) }
+
+    /// Leave the temporary directory there after the end, to look at the logs.
+    keep(keep: bool) { keep = keep }
+
+    /// Let the servers outlive this value and this process, once they serve.
+    /// Needs [`dir`](Self::dir); [`Ensemble::attach`] finds them again.
+    detached(detached: bool) { detached = detached }
+
+    /// Whether transactions are forced to the disk before they are
+    /// acknowledged, as in production. Default false.
+    fsync(fsync: bool) { fsync = fsync }
+
+    /// Any other line of `zoo.cfg`; it comes last and so wins.
+    setting(key: impl Into<String>, value: impl Into<String>) { settings.push((key.into(), value.into())) }
+
+    /// Any other flag for the Java runtime, such as `-Dzookeeper.snapCount=100`.
+    jvm_flag(flag: impl Into<String>) { jvm_flags.push(flag.into()) }
+
+    /// Let the servers reach each other through proxies, so that
+    /// [`Ensemble::isolate`] can cut one off. The proxies work on the tokio runtime
+    /// that starts the ensemble, and end with it. Default false.
+    breakable_links(breakable: bool) { breakable_links = breakable }
+
+    /// Give each server a network namespace with an address of its own, so that
+    /// [`Ensemble::isolate`] and [`Ensemble::unplug`] cut off any of them, the leader too, as
+    /// a broken network does: packets are dropped, and nobody is told. Clients in this process
+    /// reach the servers by [`Ensemble::connect_string`] as always; what else is to run on
+    /// hosts of that network gets one by [`Ensemble::network`]. Default false.
+    ///
+    /// Needs root, `ip` and `iptables-restore`: see [`Network`].
+    in_namespaces(in_namespaces: bool) { in_namespaces = in_namespaces }
+
+    /// How long starting may take. Default 60 s; a quiet machine needs one or two.
+    start_within(within: Duration) { start_within = within }
+}
+
 impl Builder {
     pub(crate) fn new() -> Self {
         Self {
@@ -82,111 +161,6 @@ impl Builder {
             in_namespaces: false,
             start_within: Duration::from_secs(60),
         }
-    }
-
-    /// How many servers; 1 stands alone. Default 3.
-    pub fn servers(mut self, servers: usize) -> Self {
-        self.servers = servers;
-        self
-    }
-
-    /// `tickTime`. Default 500 ms. Sessions are expired on multiples of it.
-    pub fn tick_time(mut self, tick: Duration) -> Self {
-        self.tick_time = tick;
-        self
-    }
-
-    /// `initLimit`, in ticks. Default 20.
-    pub fn init_limit(mut self, ticks: u32) -> Self {
-        self.init_limit = ticks;
-        self
-    }
-
-    /// `syncLimit`, in ticks: how long a follower that hears nothing of its
-    /// leader goes on serving. Default 10.
-    pub fn sync_limit(mut self, ticks: u32) -> Self {
-        self.sync_limit = ticks;
-        self
-    }
-
-    /// The shortest and the longest session timeout that is granted. Default:
-    /// ZooKeeper's own, 2 and 20 ticks.
-    pub fn session_timeouts(mut self, min: Duration, max: Duration) -> Self {
-        self.session_timeouts = Some((min, max));
-        self
-    }
-
-    /// Fixed ports: with `n` servers, clients connect to `base` .. `base + n - 1`,
-    /// the servers use the `2 n` ports after those among themselves. Default:
-    /// free ones.
-    pub fn base_port(mut self, base: u16) -> Self {
-        self.base_port = Some(base);
-        self
-    }
-
-    /// The directory for all files; created if need be, never removed. Data
-    /// found there is used on. Default: a temporary directory, removed at the end.
-    pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.dir = Some(dir.into());
-        self
-    }
-
-    /// Leave the temporary directory there after the end, to look at the logs.
-    pub fn keep(mut self, keep: bool) -> Self {
-        self.keep = keep;
-        self
-    }
-
-    /// Let the servers outlive this value and this process, once they serve.
-    /// Needs [`dir`](Self::dir); [`Ensemble::attach`] finds them again.
-    pub fn detached(mut self, detached: bool) -> Self {
-        self.detached = detached;
-        self
-    }
-
-    /// Whether transactions are forced to the disk before they are
-    /// acknowledged, as in production. Default false.
-    pub fn fsync(mut self, fsync: bool) -> Self {
-        self.fsync = fsync;
-        self
-    }
-
-    /// Any other line of `zoo.cfg`; it comes last and so wins.
-    pub fn setting(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.settings.push((key.into(), value.into()));
-        self
-    }
-
-    /// Any other flag for the Java runtime, such as `-Dzookeeper.snapCount=100`.
-    pub fn jvm_flag(mut self, flag: impl Into<String>) -> Self {
-        self.jvm_flags.push(flag.into());
-        self
-    }
-
-    /// Let the servers reach each other through proxies, so that
-    /// [`Ensemble::isolate`] can cut one off. The proxies work on the tokio runtime
-    /// that starts the ensemble, and end with it. Default false.
-    pub fn breakable_links(mut self, breakable: bool) -> Self {
-        self.breakable_links = breakable;
-        self
-    }
-
-    /// Give each server a network namespace with an address of its own, so that
-    /// [`Ensemble::isolate`] and [`Ensemble::unplug`] cut off any of them, the leader too, as
-    /// a broken network does: packets are dropped, and nobody is told. Clients in this process
-    /// reach the servers by [`Ensemble::connect_string`] as always; what else is to run on
-    /// hosts of that network gets one by [`Ensemble::network`]. Default false.
-    ///
-    /// Needs root, `ip` and `iptables-restore`: see [`Network`].
-    pub fn in_namespaces(mut self, in_namespaces: bool) -> Self {
-        self.in_namespaces = in_namespaces;
-        self
-    }
-
-    /// How long starting may take. Default 60 s; a quiet machine needs one or two.
-    pub fn start_within(mut self, within: Duration) -> Self {
-        self.start_within = within;
-        self
     }
 
     /// Starts the servers and waits until each of them serves.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use tokio::runtime::Handle;
 use wire::{Client, NO_PASSWORD, OK, OPEN, body_of, create, hello, set, word};
-use zk_proto::{Create, MultiOp, OpCode, Request};
+use zk_proto::{Create, OpCode, Request};
 use zk_testkit::TestServer;
 
 const SOON: Duration = Duration::from_secs(15);
@@ -161,7 +161,7 @@ fn sensible(random: &mut fastrand::Rng) -> Request<'static> {
             // The parts of other kinds are not what they say.
             let op = OpCode(random.choice([1, 2, 5, 13, 15]).unwrap());
             let (path, acl) = (path.into(), vec![OPEN]);
-            Request::Multi(vec![MultiOp::Create(Create { op, path, data: None, acl, flags: 0, ttl_ms: -1 })])
+            Request::Multi(vec![Request::Create(Create { op, path, data: None, acl, flags: 0, ttl_ms: -1 })])
         }
         _ => Request::Auth {
             kind: random.i32(..),

@@ -192,6 +192,8 @@ struct Wish {
     path: String,
     /// Of a request for a lasting watch.
     lasting: Option<Look>,
+    /// Whether the server is asked for a recursive one, for this watch or for another one of the path.
+    recursive: bool,
     /// Whether the server arms it. Where a lasting watch tells of the path already, it need not.
     on_server: bool,
     /// Given up before it was armed.
@@ -327,6 +329,8 @@ impl<T> Connection<T> {
 
     fn attach(&mut self, now: Duration, grant: Grant) {
         self.lose("the session was taken to another server".to_owned());
+        // Another server has another pace. Where all have become slow, it would be suspected at once by that of before.
+        self.pace = Pace::default();
         // The timeout of the beginning stays: whether another one will do is the caller's to judge.
         self.ticket.password = grant.ticket.password;
         let mut link = Link {
@@ -377,11 +381,17 @@ impl<T> Connection<T> {
                 _ => None,
             };
             let on_server = lasting.is_some() || !self.tells_of(&path);
-            Some(Wish { id, path, lasting, on_server, forgotten: false })
+            let recursive =
+                lasting == Some(Look::Recursive) || (lasting.is_some() && self.is_recursive(&path));
+            Some(Wish { id, path, lasting, recursive, on_server, forgotten: false })
         });
         let sent = match &watch {
             // It would take the place of the lasting one.
             Some(wish) if !wish.on_server => self.send(now, &without_watch(request)),
+            Some(wish) if wish.recursive => {
+                let (path, mode) = (Cow::Borrowed(wish.path.as_str()), WatchMode::Recursive.number());
+                self.send(now, &Request::AddWatch { path, mode })
+            }
             _ => self.send(now, request),
         };
         self.expect(sent, request.op(), watch, is_heartbeat.then_some(now), Some(tag));
@@ -417,6 +427,14 @@ impl<T> Connection<T> {
                 pending.op == OpCode::ADD_WATCH
                     && pending.watch.as_ref().is_some_and(|wish| wish.path == path)
             })
+    }
+
+    /// Whether the server watches the znode recursively, or is about to.
+    fn is_recursive(&self, path: &str) -> bool {
+        let mut pending = self.link.iter().flat_map(|link| &link.pending);
+        self.watches.is_recursive(path)
+            || pending
+                .any(|pending| pending.watch.as_ref().is_some_and(|wish| wish.recursive && wish.path == path))
     }
 
     /// Puts a request behind the others; answers its number and where it begins.
@@ -525,11 +543,14 @@ impl<T> Connection<T> {
         if kind == EventKind::NONE {
             return;
         }
-        let (told, fired) = self.watches.fire(kind, &path);
+        // Until the watches are armed again, what is told is about one-shot watches. Lasting ones have a gap then, which
+        // comes after it.
+        let settled = self.link.as_ref().is_some_and(|link| link.settling == 0);
+        let (told, fired) = self.watches.fire(kind, &path, settled);
         for id in fired {
             self.outputs.push_back(Output::Watch { id, kind: told, path: path.clone() });
         }
-        if let Some((parent, fired)) = self.watches.fire_parent(kind, &path) {
+        if settled && let Some((parent, fired)) = self.watches.fire_parent(kind, &path) {
             for id in fired {
                 let (kind, path) = (WatchKind::ChildrenChanged, parent.clone());
                 self.outputs.push_back(Output::Watch { id, kind, path });
@@ -583,13 +604,16 @@ impl<T> Connection<T> {
     }
 
     fn arm(&mut self, now: Duration, look: Look, wish: Wish) {
-        let Wish { id, path, on_server, forgotten, .. } = wish;
+        let Wish { id, path, recursive, on_server, forgotten, .. } = wish;
         if !on_server && !self.watches.has_lasting(&path) {
             // The lasting watch that was to tell of it has been refused, or given up meanwhile.
             if !forgotten {
                 self.outputs.push_back(Output::Watch { id, kind: WatchKind::Gap, path });
             }
             return;
+        }
+        if recursive {
+            self.watches.note_recursive(&path);
         }
         self.watches.arm(look, path, id);
         if forgotten {

@@ -24,6 +24,3 @@ pub use handshake::{Credentials, Grant, Handshake, Purpose, Refusal, Ticket};
 #[cfg(feature = "sasl")]
 pub use sasl::DigestMd5;
 pub use watches::{WatchId, WatchKind};
-
-#[cfg(test)]
-mod tests;

@@ -3,9 +3,13 @@
 //! The server holds one watch for a path and a kind, however many wait for it. A one-shot watch that nobody waits for any
 //! more stays on the server until it fires, because a path that was watched once is mostly watched again soon; the number
 //! of these is bounded, and beyond it the oldest is removed.
+//!
+//! Of one path servers before 3.9 keep one mode for a session, the last one that was asked for. So a path that is watched
+//! in both lasting ways is watched recursively there, and what a persistent watch has to tell of the children is taken
+//! from the events of the children themselves.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::codec::{EventKind, Request, WatchMode, WatcherType};
 
@@ -73,12 +77,24 @@ pub(super) struct Watches {
     paths: HashMap<WatchId, String>,
     /// Armed on the server for nobody, oldest first.
     stale: VecDeque<(String, Look)>,
+    /// Paths that the server watches recursively, perhaps for a persistent watch alone that has been left over.
+    recursive: HashSet<String>,
 }
 
 /// Who is to be told what.
 pub(super) type Fired = Vec<WatchId>;
 
 impl Watches {
+    /// The server watches it recursively from now on.
+    pub(super) fn note_recursive(&mut self, path: &str) {
+        self.recursive.insert(path.to_owned());
+    }
+
+    /// Whether the server watches it recursively.
+    pub(super) fn is_recursive(&self, path: &str) -> bool {
+        self.recursive.contains(path)
+    }
+
     pub(super) fn arm(&mut self, look: Look, path: String, id: WatchId) {
         self.stale.retain(|(stale, kind)| *kind != look || *stale != path);
         self.by_path.entry(path.clone()).or_default().push((look, id));
@@ -91,8 +107,8 @@ impl Watches {
         self.by_path.get(path).is_some_and(|held| held.iter().any(|(look, _)| !look.is_once()))
     }
 
-    /// Who waits for this event. One-shot watches among them are armed no longer.
-    pub(super) fn fire(&mut self, kind: EventKind, path: &str) -> (WatchKind, Fired) {
+    /// Who waits for this event, with or without the lasting ones. One-shot watches among them are armed no longer.
+    pub(super) fn fire(&mut self, kind: EventKind, path: &str, lasting: bool) -> (WatchKind, Fired) {
         let (told, looks): (_, &[Look]) = match kind {
             EventKind::CREATED => (WatchKind::Created, &[Look::Absence, Look::Data]),
             EventKind::DATA_CHANGED => (WatchKind::DataChanged, &[Look::Data, Look::Absence]),
@@ -103,6 +119,9 @@ impl Watches {
         };
         self.stale.retain(|(stale, look)| stale != path || !looks.contains(look));
         let mut fired = self.take(path, looks);
+        if !lasting {
+            return (told, fired);
+        }
         if let Some(held) = self.by_path.get(path) {
             fired.extend(held.iter().filter(|(look, _)| !look.is_once()).map(|(_, id)| *id));
         }
@@ -117,14 +136,17 @@ impl Watches {
         (told, fired)
     }
 
-    /// One-shot watches on the children of a znode whose recursive watch tells of the children one by one.
+    /// Those who wait for news of the children of a znode that the server watches recursively, which tells of the children
+    /// one by one.
     pub(super) fn fire_parent(&mut self, kind: EventKind, path: &str) -> Option<(String, Fired)> {
         let parent = ancestors(path).next()?;
-        let recursive = self.by_path.get(parent)?.iter().any(|(look, _)| *look == Look::Recursive);
-        if !recursive || !matches!(kind, EventKind::CREATED | EventKind::DELETED) {
+        if !self.is_recursive(parent) || !matches!(kind, EventKind::CREATED | EventKind::DELETED) {
             return None;
         }
-        let fired = self.take(parent, &[Look::Children]);
+        let mut fired = self.take(parent, &[Look::Children]);
+        if let Some(held) = self.by_path.get(parent) {
+            fired.extend(held.iter().filter(|(look, _)| *look == Look::Persistent).map(|(_, id)| *id));
+        }
         (!fired.is_empty()).then(|| (parent.to_owned(), fired))
     }
 
@@ -153,6 +175,7 @@ impl Watches {
         if lasting {
             return None;
         }
+        self.recursive.remove(&path);
         let gaps = self.take(&path, &[Look::Data, Look::Absence, Look::Children]);
         Some(Removal { path, kind: WatcherType::Any, gaps })
     }
@@ -182,6 +205,7 @@ impl Watches {
     /// it only takes note: [`lasting`](Self::lasting) have a gap.
     pub(super) fn set_again(&mut self, last_zxid: i64, mut send: impl FnMut(&Request<'_>)) {
         self.stale.clear();
+        self.recursive.clear();
         let mut lists: [Vec<Cow<'_, str>>; 5] = Default::default();
         let mut size = 0;
         let mut flush = |lists: &mut [Vec<Cow<'_, str>>; 5]| {
@@ -196,8 +220,12 @@ impl Watches {
             });
         };
         for (path, held) in &self.by_path {
+            let holds = |look| held.iter().any(|(held, _)| *held == look);
+            if holds(Look::Recursive) {
+                self.recursive.insert(path.clone());
+            }
             for (list, look) in lists.iter_mut().zip(Look::ALL) {
-                if held.iter().any(|(held, _)| *held == look) {
+                if holds(look) && !(look == Look::Persistent && holds(Look::Recursive)) {
                     list.push(Cow::Borrowed(path));
                     size += path.len() + 4;
                 }
@@ -287,14 +315,14 @@ mod tests {
         watches.arm(Look::Data, "/a".into(), WatchId(2));
         watches.arm(Look::Children, "/a".into(), WatchId(3));
         watches.arm(Look::Absence, "/b".into(), WatchId(4));
-        assert_eq!(watches.fire(EventKind::CHILDREN_CHANGED, "/b").1, []);
+        assert_eq!(watches.fire(EventKind::CHILDREN_CHANGED, "/b", true).1, []);
         assert_eq!(
-            watches.fire(EventKind::DATA_CHANGED, "/a"),
+            watches.fire(EventKind::DATA_CHANGED, "/a", true),
             (WatchKind::DataChanged, vec![WatchId(1), WatchId(2)])
         );
-        assert_eq!(watches.fire(EventKind::DATA_CHANGED, "/a").1, []);
-        assert_eq!(watches.fire(EventKind::DELETED, "/a"), (WatchKind::Deleted, vec![WatchId(3)]));
-        assert_eq!(watches.fire(EventKind(99), "/b"), (WatchKind::Gap, vec![WatchId(4)]));
+        assert_eq!(watches.fire(EventKind::DATA_CHANGED, "/a", true).1, []);
+        assert_eq!(watches.fire(EventKind::DELETED, "/a", true), (WatchKind::Deleted, vec![WatchId(3)]));
+        assert_eq!(watches.fire(EventKind(99), "/b", true), (WatchKind::Gap, vec![WatchId(4)]));
         assert!(watches.paths.is_empty() && watches.by_path.is_empty());
         assert!(again(&mut watches).is_empty());
     }
@@ -304,17 +332,23 @@ mod tests {
         let mut watches = Watches::default();
         watches.arm(Look::Persistent, "/a".into(), WatchId(1));
         watches.arm(Look::Recursive, "/a".into(), WatchId(2));
+        watches.note_recursive("/a");
         watches.arm(Look::Children, "/a".into(), WatchId(3));
-        assert_eq!(watches.fire(EventKind::DATA_CHANGED, "/a").1, [WatchId(1), WatchId(2)]);
-        assert_eq!(watches.fire(EventKind::CREATED, "/a/b/c").1, [WatchId(2)]);
+        assert_eq!(watches.fire(EventKind::DATA_CHANGED, "/a", true).1, [WatchId(1), WatchId(2)]);
+        assert_eq!(watches.fire(EventKind::CREATED, "/a/b/c", true).1, [WatchId(2)]);
         assert_eq!(watches.fire_parent(EventKind::CREATED, "/a/b/c"), None);
         assert_eq!(
             watches.fire_parent(EventKind::CREATED, "/a/b"),
-            Some(("/a".to_owned(), vec![WatchId(3)]))
+            Some(("/a".to_owned(), vec![WatchId(3), WatchId(1)]))
         );
         let here = || vec!["/a".to_owned()];
-        assert_eq!(again(&mut watches), [[vec![], vec![], vec![], here(), here()]]);
+        assert_eq!(again(&mut watches), [[vec![], vec![], vec![], vec![], here()]]);
         assert_eq!(watches.lasting().len(), 2);
+        // The server goes on as it is.
+        assert_eq!(watches.forget(WatchId(2)), None);
+        assert_eq!(watches.fire_parent(EventKind::DELETED, "/a/b").unwrap().1, [WatchId(1)]);
+        assert_eq!(again(&mut watches), [[vec![], vec![], vec![], here(), vec![]]]);
+        assert_eq!(watches.fire_parent(EventKind::CREATED, "/a/b"), None, "it tells of the children as such");
     }
 
     #[test]
@@ -348,7 +382,7 @@ mod tests {
         // Armed once more, it is not stale any longer; nor is one that has fired.
         let before = watches.stale.len();
         watches.arm(Look::Absence, "/5".into(), WatchId(2000));
-        watches.fire(EventKind::CREATED, "/6");
+        watches.fire(EventKind::CREATED, "/6", true);
         assert_eq!(watches.stale.len(), before - 2);
     }
 

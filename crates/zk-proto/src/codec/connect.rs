@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::BytesMut;
 
-use super::wire::{Malformed, Reader, Writer};
+use super::wire::{Field as _, Malformed, Reader, Writer};
 
 /// The length of the passwords that servers give out.
 pub const PASSWORD_LEN: usize = 16;
@@ -24,38 +24,6 @@ pub struct ConnectRequest {
     pub read_only: Option<bool>,
 }
 
-impl ConnectRequest {
-    /// Reads a frame without its length.
-    ///
-    /// # Errors
-    /// [`Malformed`].
-    pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(frame);
-        let _protocol = reader.int()?;
-        Ok(Self {
-            last_zxid: reader.long()?,
-            timeout_ms: reader.int()?,
-            session_id: reader.long()?,
-            password: reader.buffer()?.unwrap_or_default().to_vec(),
-            read_only: reader.bool().ok(),
-        })
-    }
-
-    /// Appends the frame.
-    pub fn encode(&self, out: &mut BytesMut) {
-        Writer::frame(out, |writer| {
-            writer.int(0);
-            writer.long(self.last_zxid);
-            writer.int(self.timeout_ms);
-            writer.long(self.session_id);
-            writer.buffer(Some(&self.password));
-            if let Some(read_only) = self.read_only {
-                writer.bool(read_only);
-            }
-        });
-    }
-}
-
 /// A server's answer to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConnectResponse {
@@ -73,63 +41,52 @@ impl ConnectResponse {
     /// There is no such session, or no longer.
     #[must_use]
     pub fn refusal(with_read_only: bool) -> Self {
-        Self {
-            timeout_ms: 0,
-            session_id: 0,
-            password: vec![0; PASSWORD_LEN],
-            read_only: with_read_only.then_some(false),
-        }
+        let read_only = with_read_only.then_some(false);
+        Self { timeout_ms: 0, session_id: 0, password: vec![0; PASSWORD_LEN], read_only }
     }
+}
 
-    /// Reads a frame without its length.
-    ///
-    /// # Errors
-    /// [`Malformed`], also for a version of the protocol that is not known.
-    pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(frame);
-        if reader.int()? != 0 {
-            return Err(Malformed("a handshake of an unknown protocol version"));
-        }
-        Ok(Self {
-            timeout_ms: reader.int()?,
-            session_id: reader.long()?,
-            password: reader.buffer()?.unwrap_or_default().to_vec(),
-            read_only: reader.bool().ok(),
-        })
-    }
-
-    /// Appends the frame.
-    pub fn encode(&self, out: &mut BytesMut) {
-        Writer::frame(out, |writer| {
-            writer.int(0);
-            writer.int(self.timeout_ms);
-            writer.long(self.session_id);
-            writer.buffer(Some(&self.password));
-            if let Some(read_only) = self.read_only {
-                writer.bool(read_only);
+/// Both are alike but for their fields, of which the password is not printed, and the last may be missing.
+macro_rules! handshake {
+    ($name:ident, checked: $checked:literal { $($field:ident),* }) => {
+        impl $name {
+            /// Reads a frame without its length.
+            ///
+            /// # Errors
+            /// [`Malformed`], also for a version of the protocol that is not known.
+            pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
+                let mut reader = Reader::new(frame);
+                if reader.int()? != 0 && $checked {
+                    return Err(Malformed("a handshake of an unknown protocol version"));
+                }
+                $(let $field = reader.next()?;)*
+                let password = reader.buffer()?.unwrap_or_default().to_vec();
+                Ok(Self { $($field,)* password, read_only: reader.bool().ok() })
             }
-        });
-    }
+
+            /// Appends the frame.
+            pub fn encode(&self, out: &mut BytesMut) {
+                Writer::frame(out, |writer| {
+                    writer.int(0);
+                    $(self.$field.write(writer);)*
+                    writer.buffer(Some(&self.password));
+                    if let Some(read_only) = self.read_only {
+                        writer.bool(read_only);
+                    }
+                });
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut shown = f.debug_struct(stringify!($name));
+                $(shown.field(stringify!($field), &self.$field);)*
+                shown.field("read_only", &self.read_only).finish_non_exhaustive()
+            }
+        }
+    };
 }
 
-// Without the passwords.
-impl fmt::Debug for ConnectRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectRequest")
-            .field("last_zxid", &self.last_zxid)
-            .field("timeout_ms", &self.timeout_ms)
-            .field("session_id", &format_args!("{:#x}", self.session_id))
-            .field("read_only", &self.read_only)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for ConnectResponse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectResponse")
-            .field("timeout_ms", &self.timeout_ms)
-            .field("session_id", &format_args!("{:#x}", self.session_id))
-            .field("read_only", &self.read_only)
-            .finish_non_exhaustive()
-    }
-}
+// Servers take any version, and speak the one that there is.
+handshake!(ConnectRequest, checked: false { last_zxid, timeout_ms, session_id });
+handshake!(ConnectResponse, checked: true { timeout_ms, session_id });

@@ -9,7 +9,7 @@ mod wire;
 
 pub use connect::{ConnectRequest, ConnectResponse, PASSWORD_LEN};
 pub use numbers::{Aftermath, ErrorCode, OpCode, xid};
-pub use reply::{EventKind, MultiReply, Reply, ReplyHeader, WatchEvent};
-pub use request::{Create, MultiOp, Request, RequestHeader, WatchMode, WatcherType};
+pub use reply::{EventKind, PartReply, Reply, ReplyHeader, WatchEvent};
+pub use request::{Create, Request, RequestHeader, WatchMode, WatcherType};
 pub use types::{Acl, AclEntry, CreateMode, Id, SessionId, Stat, permission};
 pub use wire::{Malformed, cut_frame, frame_length};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use super::wire::{Malformed, Reader, Writer};
+use super::wire::{list_of, record};
 
 /// ZooKeeper's id of a session: what [`Stat::ephemeral_owner`] holds. Printed in hexadecimal, as ZooKeeper does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,6 +16,7 @@ impl fmt::Display for SessionId {
     }
 }
 
+record! {
 /// The metadata of a znode.
 ///
 /// A zxid numbers ZooKeeper's changes in their order, over the whole ensemble.
@@ -44,42 +45,13 @@ pub struct Stat {
     /// The zxid of the last change of the set of children.
     pub pzxid: i64,
 }
+}
 
 impl Stat {
     /// Whether this is an ephemeral znode of that session.
     #[must_use]
     pub fn is_owned_by(&self, session: SessionId) -> bool {
         self.ephemeral_owner != 0 && self.ephemeral_owner == session.0
-    }
-
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            czxid: reader.long()?,
-            mzxid: reader.long()?,
-            ctime_ms: reader.long()?,
-            mtime_ms: reader.long()?,
-            version: reader.int()?,
-            cversion: reader.int()?,
-            aversion: reader.int()?,
-            ephemeral_owner: reader.long()?,
-            data_length: reader.int()?,
-            num_children: reader.int()?,
-            pzxid: reader.long()?,
-        })
-    }
-
-    pub(super) fn write(&self, writer: &mut Writer<'_>) {
-        writer.long(self.czxid);
-        writer.long(self.mzxid);
-        writer.long(self.ctime_ms);
-        writer.long(self.mtime_ms);
-        writer.int(self.version);
-        writer.int(self.cversion);
-        writer.int(self.aversion);
-        writer.long(self.ephemeral_owner);
-        writer.int(self.data_length);
-        writer.int(self.num_children);
-        writer.long(self.pzxid);
     }
 }
 
@@ -99,6 +71,7 @@ pub mod permission {
     pub const ALL: i32 = 31;
 }
 
+record! {
 /// Who: a scheme of authentication, and what means somebody in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Id {
@@ -107,23 +80,16 @@ pub struct Id {
     /// By the scheme.
     pub id: String,
 }
+}
 
 impl Id {
     /// Somebody.
     pub fn new(scheme: impl Into<String>, id: impl Into<String>) -> Self {
         Self { scheme: scheme.into(), id: id.into() }
     }
-
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self { scheme: reader.java_string()?, id: reader.java_string()? })
-    }
-
-    pub(super) fn write(&self, writer: &mut Writer<'_>) {
-        writer.java_string(&self.scheme);
-        writer.java_string(&self.id);
-    }
 }
 
+record! {
 /// One entry of an access list, as a server tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acl {
@@ -132,7 +98,9 @@ pub struct Acl {
     /// For whom.
     pub id: Id,
 }
+}
 
+record! {
 /// One entry of an access list, as a client asks for it. A server accepts no null scheme; an id may be null where the
 /// scheme does not look at it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -144,28 +112,15 @@ pub struct AclEntry<'a> {
     /// As [`Id::id`].
     pub id: Option<Cow<'a, str>>,
 }
+}
+
+list_of!(Acl, AclEntry<'a>, Id);
 
 impl AclEntry<'static> {
     /// An entry that never changes.
     #[must_use]
     pub const fn new(permissions: i32, scheme: &'static str, id: &'static str) -> Self {
         Self { permissions, scheme: Some(Cow::Borrowed(scheme)), id: Some(Cow::Borrowed(id)) }
-    }
-}
-
-impl<'a> AclEntry<'a> {
-    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
-        Ok(Self {
-            permissions: reader.int()?,
-            scheme: reader.nullable_string()?,
-            id: reader.nullable_string()?,
-        })
-    }
-
-    pub(super) fn write(&self, writer: &mut Writer<'_>) {
-        writer.int(self.permissions);
-        writer.nullable_string(self.scheme.as_deref());
-        writer.nullable_string(self.id.as_deref());
     }
 }
 

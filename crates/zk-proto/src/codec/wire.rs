@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
+use super::numbers::ErrorCode;
+
 /// The bytes are not what the protocol says they must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a ZooKeeper message: {0}")]
@@ -42,15 +44,25 @@ pub fn cut_frame(input: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, Ma
 
 /// Reads the fields of a message in their order.
 #[derive(Debug, Clone)]
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(&'a [u8], Option<&'a Bytes>);
 
 impl<'a> Reader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes)
+        Self(bytes, None)
+    }
+
+    /// Behind the first `skipped` bytes of a frame, of which data is to be a part.
+    pub(super) fn of_frame(frame: &'a Bytes, skipped: usize) -> Result<Self, Malformed> {
+        Ok(Self(frame.get(skipped..).ok_or(TRUNCATED)?, Some(frame)))
     }
 
     pub(super) fn rest(&self) -> &'a [u8] {
         self.0
+    }
+
+    /// The next field, by its type.
+    pub(super) fn next<T: Field<'a>>(&mut self) -> Result<T, Malformed> {
+        T::read(self)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
@@ -193,6 +205,95 @@ impl Writer<'_> {
         }
     }
 }
+
+/// A type that is always encoded in the same way.
+pub(super) trait Field<'a>: Sized {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed>;
+
+    fn write(&self, writer: &mut Writer<'_>);
+}
+
+/// `Type: by what it is read, by what it is written;`
+macro_rules! fields {
+    ($($type:ty: |$reader:ident| $read:expr, |$value:ident, $writer:ident| $write:expr;)*) => {
+        $(impl<'a> Field<'a> for $type {
+            fn read($reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+                $read
+            }
+
+            fn write(&self, $writer: &mut Writer<'_>) {
+                let $value = self;
+                $write
+            }
+        })*
+    };
+}
+
+fields! {
+    bool: |reader| reader.bool(), |value, writer| writer.bool(*value);
+    i32: |reader| reader.int(), |value, writer| writer.int(*value);
+    i64: |reader| reader.long(), |value, writer| writer.long(*value);
+    ErrorCode: |reader| reader.int().map(ErrorCode), |value, writer| writer.int(value.0);
+    // Borrowed: what a client has written.
+    Cow<'a, str>: |reader| reader.string(), |value, writer| writer.string(value);
+    Option<Cow<'a, str>>: |reader| reader.nullable_string(), |value, writer| writer.nullable_string(value.as_deref());
+    Option<Cow<'a, [u8]>>: |reader| Ok(reader.buffer()?.map(Cow::Borrowed)), |value, writer| writer.buffer(value.as_deref());
+    Vec<Cow<'a, str>>:
+        |reader| reader.list(Reader::string)?.ok_or(Malformed("a list is null")),
+        |value, writer| writer.list(value, |writer, text| writer.string(text));
+    // Owned: what a server has written.
+    String: |reader| reader.java_string(), |value, writer| writer.java_string(value);
+    Vec<String>:
+        |reader| Ok(reader.list(Reader::java_string)?.unwrap_or_default()),
+        |value, writer| writer.list(value, |writer, text| writer.java_string(text));
+    Option<Bytes>:
+        |reader| Ok(reader.buffer()?.map(|bytes| match reader.1 {
+            Some(frame) => frame.slice_ref(bytes),
+            None => Bytes::copy_from_slice(bytes),
+        })),
+        |value, writer| writer.buffer(value.as_deref());
+}
+
+/// A struct, and its encoding: its fields in their order.
+macro_rules! record {
+    ($(#[$about:meta])* pub struct $name:ident $(<$life:lifetime>)? {
+        $($(#[$what:meta])* pub $field:ident: $type:ty,)*
+    }) => {
+        $(#[$about])*
+        pub struct $name $(<$life>)? {
+            $($(#[$what])* pub $field: $type,)*
+        }
+
+        impl<'a> $crate::codec::wire::Field<'a> for record!(@type $name $(<$life>)?) {
+            fn read(reader: &mut $crate::codec::wire::Reader<'a>) -> Result<Self, $crate::Malformed> {
+                Ok(Self { $($field: reader.next()?,)* })
+            }
+
+            fn write(&self, writer: &mut $crate::codec::wire::Writer<'_>) {
+                $($crate::codec::wire::Field::write(&self.$field, writer);)*
+            }
+        }
+    };
+    (@type $name:ident) => { $name };
+    (@type $name:ident <$life:lifetime>) => { $name<'a> };
+}
+pub(super) use record;
+
+/// A list of records; a missing list is as good as an empty one.
+macro_rules! list_of {
+    ($($type:ty),*) => {
+        $(impl<'a> $crate::codec::wire::Field<'a> for Vec<$type> {
+            fn read(reader: &mut $crate::codec::wire::Reader<'a>) -> Result<Self, $crate::Malformed> {
+                Ok(reader.list($crate::codec::wire::Reader::next)?.unwrap_or_default())
+            }
+
+            fn write(&self, writer: &mut $crate::codec::wire::Writer<'_>) {
+                writer.list(self, |writer, element| $crate::codec::wire::Field::write(element, writer));
+            }
+        })*
+    };
+}
+pub(super) use list_of;
 
 fn surrogate(unit: u16) -> [u8; 3] {
     let [high, low] = unit.to_be_bytes();

@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use zk_proto::{
-    Acl, AclEntry, ConnectRequest, ConnectResponse, Create, ErrorCode, EventKind, Id, MultiOp, MultiReply,
-    OpCode, Reply, ReplyHeader, Request, Stat, WatchEvent,
+    Acl, AclEntry, ConnectRequest, ConnectResponse, Create, ErrorCode, EventKind, Id, OpCode, PartReply,
+    Reply, ReplyHeader, Request, Stat, WatchEvent,
 };
 
 /// Mostly known ones.
@@ -57,24 +57,24 @@ fn create() -> impl Strategy<Value = Create<'static>> {
     )
 }
 
-fn multi() -> impl Strategy<Value = Vec<MultiOp<'static>>> {
+fn multi() -> impl Strategy<Value = Vec<Request<'static>>> {
     let write = prop_oneof![
-        create().prop_map(MultiOp::Create),
-        (text(), any::<i32>()).prop_map(|(path, version)| MultiOp::Delete { path, version }),
-        (text(), blob(), any::<i32>()).prop_map(|(path, data, version)| MultiOp::SetData {
+        create().prop_map(Request::Create),
+        (text(), any::<i32>()).prop_map(|(path, version)| Request::Delete { path, version }),
+        (text(), blob(), any::<i32>()).prop_map(|(path, data, version)| Request::SetData {
             path,
             data,
             version
         }),
-        (text(), any::<i32>()).prop_map(|(path, version)| MultiOp::Check { path, version }),
+        (text(), any::<i32>()).prop_map(|(path, version)| Request::Check { path, version }),
     ];
     vec(write, 0..5)
 }
 
-fn multi_read() -> impl Strategy<Value = Vec<MultiOp<'static>>> {
+fn multi_read() -> impl Strategy<Value = Vec<Request<'static>>> {
     let read = prop_oneof![
-        text().prop_map(|path| MultiOp::GetData { path }),
-        text().prop_map(|path| MultiOp::GetChildren { path }),
+        text().prop_map(|path| Request::GetData { path, watch: false }),
+        text().prop_map(|path| Request::GetChildren { path, watch: false, with_stat: false }),
     ];
     vec(read, 0..5)
 }
@@ -171,16 +171,16 @@ pub(crate) fn error() -> impl Strategy<Value = ErrorCode> {
     prop_oneof![-127..=0, any::<i32>()].prop_map(ErrorCode)
 }
 
-fn multi_reply() -> impl Strategy<Value = Vec<MultiReply>> {
+fn multi_reply() -> impl Strategy<Value = Vec<PartReply>> {
     let part = prop_oneof![
-        string().prop_map(MultiReply::Created),
-        (string(), stat()).prop_map(|(path, stat)| MultiReply::CreatedWithStat(path, stat)),
-        Just(MultiReply::Deleted),
-        stat().prop_map(MultiReply::Set),
-        Just(MultiReply::Checked),
-        (data(), stat()).prop_map(|(data, stat)| MultiReply::Data(data, stat)),
-        names().prop_map(MultiReply::Names),
-        error().prop_map(MultiReply::Failed),
+        string().prop_map(|path| (OpCode::CREATE, Ok(Reply::Path(path)))),
+        (string(), stat()).prop_map(|(path, stat)| (OpCode::CREATE2, Ok(Reply::PathAndStat(path, stat)))),
+        Just((OpCode::DELETE, Ok(Reply::Empty))),
+        stat().prop_map(|stat| (OpCode::SET_DATA, Ok(Reply::Stat(stat)))),
+        Just((OpCode::CHECK, Ok(Reply::Empty))),
+        (data(), stat()).prop_map(|(data, stat)| (OpCode::GET_DATA, Ok(Reply::Data(data, stat)))),
+        names().prop_map(|names| (OpCode::GET_CHILDREN, Ok(Reply::Names(names)))),
+        error().prop_map(|error| (OpCode::ERROR, Err(error))),
     ];
     vec(part, 0..5)
 }

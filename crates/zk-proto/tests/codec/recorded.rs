@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use zk_proto::{
-    Acl, AclEntry, ConnectRequest, Create, CreateMode, ErrorCode, EventKind, Id, MultiOp, MultiReply, OpCode,
-    Reply, Request, Stat, WatchEvent, WatchMode, WatcherType, permission, xid,
+    Acl, AclEntry, ConnectRequest, Create, CreateMode, ErrorCode, EventKind, Id, OpCode, Reply, Request,
+    Stat, WatchEvent, WatchMode, WatcherType, permission, xid,
 };
 
 use crate::recording::{Exchange, Message, Recording, recordings};
@@ -294,31 +294,38 @@ fn groups_are_done_or_refused_as_a_whole() {
         let [group] = java.exchanged("multi");
         let version = -1;
         let parts = vec![
-            MultiOp::Create(create("/m", one, CreateMode::Persistent)),
-            MultiOp::Create(create("/m/container", one, CreateMode::Container)),
-            MultiOp::Create(create("/m/ttl", one, CreateMode::Ttl(HOUR))),
-            MultiOp::Create(create("/m/e-", one, CreateMode::EphemeralSequential)),
-            MultiOp::Check { path: text("/m"), version: 0 },
-            MultiOp::SetData { path: text("/m"), data: None, version: 0 },
-            MultiOp::Delete { path: text("/m/ttl"), version },
+            Request::Create(create("/m", one, CreateMode::Persistent)),
+            Request::Create(create("/m/container", one, CreateMode::Container)),
+            Request::Create(create("/m/ttl", one, CreateMode::Ttl(HOUR))),
+            Request::Create(create("/m/e-", one, CreateMode::EphemeralSequential)),
+            Request::Check { path: text("/m"), version: 0 },
+            Request::SetData { path: text("/m"), data: None, version: 0 },
+            Request::Delete { path: text("/m/ttl"), version },
         ];
         assert_eq!(group.request, Request::Multi(parts));
         let Reply::Multi(parts) = group.succeeded() else { panic!("{:?}", group.reply) };
-        let [m, container, ttl, sequential, MultiReply::Checked, MultiReply::Set(set), MultiReply::Deleted] =
-            &parts[..]
+        let [
+            m,
+            container,
+            ttl,
+            sequential,
+            (OpCode::CHECK, Ok(Reply::Empty)),
+            (_, Ok(Reply::Stat(set))),
+            (OpCode::DELETE, _),
+        ] = &parts[..]
         else {
             panic!("{parts:?}")
         };
-        assert_eq!(m, &MultiReply::Created("/m".into()));
-        assert_eq!(sequential, &MultiReply::Created("/m/e-0000000002".into()));
+        assert_eq!(m, &(OpCode::CREATE, Ok(Reply::Path("/m".into()))));
+        assert_eq!(sequential, &(OpCode::CREATE, Ok(Reply::Path("/m/e-0000000002".into()))));
         assert_eq!((set.mzxid, set.version), (group.header.zxid, 1));
         for (part, wanted) in [(container, "/m/container"), (ttl, "/m/ttl")] {
-            let MultiReply::CreatedWithStat(path, stat) = part else { panic!("{part:?}") };
+            let (_, Ok(Reply::PathAndStat(path, stat))) = part else { panic!("{part:?}") };
             assert_eq!((&path[..], stat.czxid, stat.data_length), (wanted, group.header.zxid, 3));
         }
 
         let [group] = java.exchanged("multi refused");
-        let failed = |error| MultiReply::Failed(error);
+        let failed = |error| (OpCode::ERROR, Err(error));
         let why =
             [failed(ErrorCode::OK), failed(ErrorCode::NODE_EXISTS), failed(ErrorCode::RUNTIME_INCONSISTENCY)];
         assert_eq!(group.succeeded(), &Reply::Multi(why.to_vec()));
@@ -327,35 +334,42 @@ fn groups_are_done_or_refused_as_a_whole() {
         assert_eq!(group.succeeded(), &Reply::Multi(why.to_vec()));
 
         let [group] = java.exchanged("multiRead");
-        let (data, children) = (|path| MultiOp::GetData { path }, |path| MultiOp::GetChildren { path });
+        let (data, children) = (
+            |path| Request::GetData { path, watch: false },
+            |path| Request::GetChildren { path, watch: false, with_stat: false },
+        );
         let parts = vec![data(text("/m")), children(text("/m")), data(text("/b")), children(text("/b"))];
         assert_eq!(group.request, Request::MultiRead(parts));
         let Reply::Multi(parts) = group.succeeded() else { panic!("{:?}", group.reply) };
-        let [MultiReply::Data(None, read), MultiReply::Names(names), MultiReply::Data(None, _), none] =
-            &parts[..]
+        let [
+            (_, Ok(Reply::Data(None, read))),
+            (_, Ok(Reply::Names(names))),
+            (_, Ok(Reply::Data(None, _))),
+            none,
+        ] = &parts[..]
         else {
             panic!("{parts:?}")
         };
         assert_eq!((read.version, read.num_children), (1, 2));
-        assert_eq!((names.len(), none), (2, &MultiReply::Names(Vec::new())));
+        assert_eq!((names.len(), none), (2, &(OpCode::GET_CHILDREN, Ok(Reply::Names(Vec::new())))));
 
         let [group] = java.exchanged("multiRead with refusals");
         let Reply::Multi(parts) = group.succeeded() else { panic!("{:?}", group.reply) };
-        let [none, MultiReply::Data(None, _), forbidden] = &parts[..] else { panic!("{parts:?}") };
+        let [none, (_, Ok(Reply::Data(None, _))), forbidden] = &parts[..] else { panic!("{parts:?}") };
         assert_eq!((none, forbidden), (&failed(ErrorCode::NO_NODE), &failed(ErrorCode::NO_AUTH)));
     }
     for kazoo in of("kazoo") {
         let [group] = kazoo.exchanged("multi");
         let Request::Multi(parts) = &group.request else { panic!("{:?}", group.request) };
         let create2 = Create::new("/k/m2", &b"m2"[..], &[OPEN], CreateMode::Persistent);
-        assert_eq!(parts[1], MultiOp::Create(create2));
+        assert_eq!(parts[1], Request::Create(create2));
         let Reply::Multi(parts) = group.succeeded() else { panic!("{:?}", group.reply) };
         if kazoo.is_from([3, 9]) {
-            let MultiReply::CreatedWithStat(path, stat) = &parts[1] else { panic!("{parts:?}") };
+            let (_, Ok(Reply::PathAndStat(path, stat))) = &parts[1] else { panic!("{parts:?}") };
             assert_eq!((&path[..], stat.czxid), ("/k/m2", group.header.zxid));
         } else {
             // The server treats it as a create.
-            assert_eq!(parts[1], MultiReply::Created("/k/m2".into()));
+            assert_eq!(parts[1], (OpCode::CREATE, Ok(Reply::Path("/k/m2".into()))));
         }
     }
 }

@@ -3,8 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use zk_proto::{
-    ConnectRequest, ConnectResponse, MultiReply, Reply, ReplyHeader, Request, RequestHeader, WatchEvent,
-    cut_frame, xid,
+    ConnectRequest, ConnectResponse, Reply, ReplyHeader, Request, RequestHeader, WatchEvent, cut_frame, xid,
 };
 
 use crate::messages;
@@ -142,7 +141,7 @@ fn data_of(reply: &Reply) -> Vec<&Bytes> {
         Reply::Multi(parts) => parts
             .iter()
             .filter_map(|part| match part {
-                MultiReply::Data(data, _) => data.as_ref(),
+                (_, Ok(Reply::Data(data, _))) => data.as_ref(),
                 _ => None,
             })
             .collect(),

@@ -90,14 +90,14 @@ impl Dialer {
         })
     }
 
-    /// Takes the session to that server, or makes one there.
+    /// Takes the session to that server, or makes one there. What for is asked right before it is sent.
     ///
     /// # Cancel safety
     /// Cancel safe: the connection is closed. A new session that the server makes nevertheless ends by its timeout.
     pub(super) async fn attach(
         &self,
         host: &Host,
-        purpose: &Purpose,
+        purpose: impl FnOnce() -> Purpose,
         patience: Patience,
     ) -> Result<Attached, Refusal> {
         let stream = within(BootTime::now() + patience.connect, TcpStream::connect(host.address)).await;
@@ -115,7 +115,12 @@ impl Dialer {
         })?
     }
 
-    async fn greet(&self, stream: TcpStream, host: &Host, purpose: &Purpose) -> Result<Attached, Refusal> {
+    async fn greet(
+        &self,
+        stream: TcpStream,
+        host: &Host,
+        purpose: impl FnOnce() -> Purpose,
+    ) -> Result<Attached, Refusal> {
         #[cfg(feature = "tls")]
         let mut stream = match &self.tls {
             Some(tls) => Stream::Tls(Box::new(super::tls::shake_hands(tls, host, stream).await?)),
@@ -126,7 +131,7 @@ impl Dialer {
         let auth: Vec<(&str, &[u8])> =
             self.auth.iter().map(|auth| (auth.scheme.as_str(), auth.secret.expose())).collect();
         let mut handshake = Handshake::new(
-            purpose,
+            &purpose(),
             Credentials {
                 auth: &auth,
                 #[cfg(feature = "sasl")]

@@ -5,6 +5,7 @@
 //! three tenths at the latest ([`zk_proto::Connection`]). The server that has just been lost is the last to be tried, and
 //! one that says nothing is not waited for: after a head start the next one is tried beside it.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,13 +26,16 @@ use crate::time::{BootTime, sleep_until};
 /// Between rounds over all servers.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
 
+/// Between rounds while the present connection does well.
+const LEAVING: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+
 /// The clients of a server lose it all at once: each waits for a part of this, by chance, before it tries another one.
 fn stagger(session_timeout: Duration) -> Duration {
     (session_timeout / 20).min(Duration::from_millis(200))
 }
 
-/// How long a server is waited for before the next one is tried beside it. Long enough for a healthy one to answer: who
-/// is asked by two servers at a time for one session has to tell one of them off.
+/// How long a server is waited for before the next one is tried beside it. Long enough for a healthy one to answer: the
+/// session goes to the one that was asked last.
 fn head_start(session_timeout: Duration) -> Duration {
     (session_timeout / 16).clamp(Duration::from_millis(100), Duration::from_millis(500))
 }
@@ -39,7 +43,7 @@ fn head_start(session_timeout: Duration) -> Duration {
 fn patience(session_timeout: Duration) -> Patience {
     Patience {
         connect: (session_timeout / 8).clamp(Duration::from_millis(150), Duration::from_secs(3)),
-        handshake: (session_timeout / 6).clamp(Duration::from_millis(200), Duration::from_secs(5)),
+        handshake: (session_timeout / 4).clamp(Duration::from_millis(200), Duration::from_secs(5)),
     }
 }
 
@@ -48,45 +52,97 @@ fn jittered(duration: Duration) -> Duration {
     duration.mul_f64(1.0 - fastrand::f64() / 4.0)
 }
 
-/// The first of the hosts that takes the session, or the first refusal that holds for all of them; `Ok(None)` when all have
-/// been tried. Hosts are begun in this order, the next one after a head start or as soon as one has failed. `note` is told
-/// what each of the others said.
+/// Which of several answers counts.
+#[derive(Clone, Copy)]
+enum Counts {
+    /// Each has made a session of its own.
+    First,
+    /// All were asked for the same session, and whoever was asked last has it. Where all are so slow that several were
+    /// asked before the first has answered, those that were asked after it are waited for, as long as this after each
+    /// answer: the session would be taken from it at once.
+    Last { patience: Duration },
+}
+
+/// The host that takes the session, or the first refusal that holds for all of them; `Ok(None)` when all have been tried.
+/// Hosts are begun in this order, the next one after a head start or as soon as one has failed, until one has answered.
+/// `note` is told what each of the others said.
 async fn race<T, F>(
     hosts: &[Host],
     head_start: Duration,
+    counts: Counts,
     attempt: impl Fn(Host) -> F,
     mut note: impl FnMut(&Host, &Refusal),
 ) -> Result<Option<T>, Refusal>
 where
     F: Future<Output = Result<T, Refusal>>,
 {
-    let mut waiting = hosts.iter();
+    let mut waiting = hosts.iter().enumerate();
     let mut running = FuturesUnordered::new();
+    // The last of those that have answered, and those that were begun after it and may still.
+    let mut best: Option<(usize, T)> = None;
+    let mut open = BTreeSet::new();
     loop {
-        if let Some(host) = waiting.next() {
+        if best.is_none()
+            && let Some((number, host)) = waiting.next()
+        {
+            open.insert(number);
             let attempt = attempt(host.clone());
-            running.push(async move { (host, attempt.await) });
+            running.push(async move { (number, host, attempt.await) });
         }
-        let next = BootTime::now() + jittered(head_start);
+        let pause = match (&best, counts) {
+            (Some(_), Counts::Last { patience }) => patience,
+            _ => jittered(head_start),
+        };
+        let next = BootTime::now() + pause;
         loop {
+            if let Some((number, _)) = &best
+                && open.range(number..).next().is_none()
+            {
+                return Ok(best.map(|(_, found)| found));
+            }
             tokio::select! {
                 biased;
                 ended = running.next() => match ended {
-                    None => return Ok(None),
-                    Some((_, Ok(found))) => return Ok(Some(found)),
-                    Some((_, Err(over @ (Refusal::Expired | Refusal::AuthFailed(_))))) => return Err(over),
-                    Some((host, Err(refusal))) => {
-                        debug!(server = %host.address, ?refusal, "no session by this server");
-                        note(host, &refusal);
-                        if waiting.len() > 0 {
-                            break;
+                    None => return Ok(best.map(|(_, found)| found)),
+                    Some((number, host, ended)) => {
+                        open.remove(&number);
+                        match ended {
+                            Ok(found) if matches!(counts, Counts::First) => return Ok(Some(found)),
+                            Ok(found) => {
+                                if best.as_ref().is_none_or(|(before, _)| *before < number) {
+                                    best = Some((number, found));
+                                }
+                                break;
+                            }
+                            Err(over @ (Refusal::Expired | Refusal::AuthFailed(_))) => return Err(over),
+                            Err(refusal) => {
+                                debug!(server = %host.address, ?refusal, "no session by this server");
+                                note(host, &refusal);
+                                if best.is_none() && waiting.len() > 0 {
+                                    break;
+                                }
+                            }
                         }
                     }
                 },
-                () = sleep_until(next), if waiting.len() > 0 => break,
+                () = sleep_until(next), if best.is_some() || waiting.len() > 0 => {
+                    if best.is_some() {
+                        return Ok(best.map(|(_, found)| found));
+                    }
+                    break;
+                }
             }
         }
     }
+}
+
+/// What takes the session along.
+#[derive(Clone)]
+pub(super) struct Tickets {
+    pub(super) timeout: Duration,
+    /// As the session is right before a server is asked: while another connection goes on, the session sees newer changes
+    /// all the time, and a server that is behind them must not take it.
+    pub(super) now: Arc<dyn Fn() -> Ticket + Send + Sync>,
 }
 
 /// Where a session is made, and carried on.
@@ -114,20 +170,27 @@ impl Seeker {
             Purpose::New(timeout) => *timeout,
             Purpose::Resume(ticket) => ticket.timeout,
         };
-        // A quorum may take its time to make a session.
-        let share = deadline.duration_since(BootTime::now());
+        // A quorum may take its time to make a session. What is left is for saying what went wrong.
+        let share = deadline.duration_since(BootTime::now()).mul_f64(0.9);
         let patience = Patience { connect: share.min(Duration::from_secs(2)), handshake: share };
         // Each session that a server makes too late stays for its timeout.
         let head_start = head_start(timeout) * 2;
         let attempt = |host: Host| async move {
-            match (self.dialer.attach(&host, purpose, patience).await, purpose) {
-                (Err(Refusal::Expired), Purpose::New(_)) => {
-                    Err(Refusal::Unavailable("no session came about: it granted none".to_owned()))
+            let attached = self.dialer.attach(&host, || purpose.clone(), patience).await;
+            attached.map_err(|refusal| match (refusal, purpose) {
+                // This server's word on a session that was to be made says nothing of the others.
+                (Refusal::Expired, Purpose::New(_)) => {
+                    Refusal::Unavailable("no session came about: it granted none".to_owned())
                 }
-                (attached, _) => attached,
-            }
+                (refusal, _) => refusal,
+            })
         };
-        race(&hosts, head_start, attempt, |host, refusal| said.push((host.server(), refusal.clone()))).await
+        let counts = match purpose {
+            Purpose::New(_) => Counts::First,
+            Purpose::Resume(_) => Counts::Last { patience: head_start * 2 },
+        };
+        let note = |host: &Host, refusal: &Refusal| said.push((host.server(), refusal.clone()));
+        race(&hosts, head_start, counts, attempt, note).await
     }
 
     /// Tries the servers until one takes the session or says that it is over. Names are looked up again in each round;
@@ -135,13 +198,13 @@ impl Seeker {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn seek(self, lost: SocketAddr, ticket: Ticket) -> Result<Attached, Refusal> {
-        let timeout = ticket.timeout;
+    pub(super) async fn seek(self, lost: SocketAddr, tickets: Tickets) -> Result<Attached, Refusal> {
+        let timeout = tickets.timeout;
         let mut backoff = BACKOFF;
         let mut pause = stagger(timeout).mul_f64(fastrand::f64());
         loop {
             sleep_until(BootTime::now() + pause).await;
-            if let Some(found) = self.round(lost, &ticket, true).await? {
+            if let Some(found) = self.round(lost, &tickets, true).await? {
                 return Ok(found);
             }
             pause = backoff.next();
@@ -155,49 +218,55 @@ impl Seeker {
     pub(super) async fn beside(
         self,
         present: SocketAddr,
-        ticket: Ticket,
+        tickets: Tickets,
     ) -> Result<Option<Attached>, Refusal> {
         // Those who suspect the same server must not fall upon another one together.
-        sleep_until(BootTime::now() + stagger(ticket.timeout).mul_f64(fastrand::f64())).await;
-        self.round(present, &ticket, false).await
+        sleep_until(BootTime::now() + stagger(tickets.timeout).mul_f64(fastrand::f64())).await;
+        self.round(present, &tickets, false).await
     }
 
-    /// As [`beside`](Self::beside), if the present server is none of those to choose from any more.
+    /// As [`beside`](Self::beside), again and again as long as the present server is none of those to choose from.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn leave(
         self,
         present: SocketAddr,
-        ticket: Ticket,
+        tickets: Tickets,
     ) -> Result<Option<Attached>, Refusal> {
-        let (hosts, _) = self.resolver.hosts(ticket.timeout / 4).await;
-        if hosts.is_empty() || hosts.iter().any(|host| host.address == present) {
-            return Ok(None);
+        let mut backoff = LEAVING;
+        loop {
+            let (hosts, _) = self.resolver.hosts(tickets.timeout / 4).await;
+            if hosts.iter().any(|host| host.address == present) {
+                return Ok(None);
+            }
+            if let Some(found) = self.clone().beside(present, tickets.clone()).await? {
+                return Ok(Some(found));
+            }
+            sleep_until(BootTime::now() + backoff.next()).await;
         }
-        self.beside(present, ticket).await
     }
 
     async fn round(
         &self,
         last: SocketAddr,
-        ticket: &Ticket,
+        tickets: &Tickets,
         with_last: bool,
     ) -> Result<Option<Attached>, Refusal> {
-        let timeout = ticket.timeout;
+        let timeout = tickets.timeout;
         let (mut hosts, _) = self.resolver.hosts(timeout / 50).await;
         // The sort is stable: the others stay shuffled.
         hosts.sort_by_key(|host| host.address == last);
         hosts.retain(|host| with_last || host.address != last);
-        let purpose = Purpose::Resume(ticket.clone());
         let attempt = |host: Host| {
             let patience = patience(timeout);
             let patience =
                 Patience { connect: jittered(patience.connect), handshake: jittered(patience.handshake) };
-            let purpose = &purpose;
+            let purpose = || Purpose::Resume((tickets.now)());
             async move { self.dialer.attach(&host, purpose, patience).await }
         };
-        race(&hosts, head_start(timeout), attempt, |_, _| {}).await
+        let head_start = head_start(timeout);
+        race(&hosts, head_start, Counts::Last { patience: head_start * 2 }, attempt, |_, _| {}).await
     }
 }
 
@@ -220,6 +289,7 @@ pub(super) fn judge_grant(server: SocketAddr, before: Duration, now: Duration) -
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 
@@ -244,8 +314,37 @@ mod tests {
             }
         };
         let mut said = Vec::new();
-        let found = race(&hosts, SOON, attempt, |host, _| said.push(host.address.port())).await.unwrap();
+        let found = race(&hosts, SOON, Counts::First, attempt, |host, _| said.push(host.address.port()))
+            .await
+            .unwrap();
         assert_eq!((found, &begun.lock().unwrap()[..], &said[..]), (Some(3), &[1, 2, 3][..], &[2][..]));
+    }
+
+    #[tokio::test]
+    async fn of_slow_servers_the_one_that_was_asked_last_has_the_session() {
+        let hosts = [1, 2, 3].map(host);
+        let begun = AtomicUsize::new(0);
+        // None answers before so many have been asked, and those from `mute` on never.
+        let slow = |asked: usize, mute: u16| {
+            let begun = &begun;
+            move |host: Host| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                async move {
+                    while begun.load(Ordering::Relaxed) < asked || host.address.port() >= mute {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    Ok(host.address.port())
+                }
+            }
+        };
+        let counts = Counts::Last { patience: Duration::from_secs(10) };
+        assert!(matches!(race(&hosts, SOON, counts, slow(3, 4), |_, _| {}).await, Ok(Some(3))));
+        // One that never answers is not waited for any longer than that, nor is anybody else asked.
+        begun.store(0, Ordering::Relaxed);
+        let counts = Counts::Last { patience: SOON };
+        let long = Duration::from_millis(500);
+        assert!(matches!(race(&hosts, long, counts, slow(2, 2), |_, _| {}).await, Ok(Some(1))));
+        assert_eq!(begun.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]
@@ -257,10 +356,10 @@ mod tests {
                 _ => Err(Refusal::Expired),
             }
         };
-        assert!(matches!(race(&hosts, SOON, over, |_, _| {}).await, Err(Refusal::Expired)));
+        assert!(matches!(race(&hosts, SOON, Counts::First, over, |_, _| {}).await, Err(Refusal::Expired)));
         let closed = |_| async { Err::<(), _>(Refusal::Unavailable("closed".to_owned())) };
-        assert!(matches!(race(&hosts, SOON, closed, |_, _| {}).await, Ok(None)));
-        assert!(matches!(race(&[], SOON, closed, |_, _| {}).await, Ok(None)));
+        assert!(matches!(race(&hosts, SOON, Counts::First, closed, |_, _| {}).await, Ok(None)));
+        assert!(matches!(race(&[], SOON, Counts::First, closed, |_, _| {}).await, Ok(None)));
     }
 
     #[test]

@@ -14,6 +14,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use zk_proto::{
 };
 
 use super::dial::{Attached, Dialer, Refusal};
-use super::seek::{Seeker, judge_grant};
+use super::seek::{Seeker, Tickets, judge_grant};
 use super::transport::{ReadEnd, Source, WriteEnd};
 use super::{
     Along, Answer, BoxFuture, CloseAnswer, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent,
@@ -360,17 +361,39 @@ impl Core {
     async fn keep(self: Arc<Self>, seeker: Seeker, first: Attached) {
         let _silenced = SilencedOnDrop(&self);
         let mut link = self.link(first, true);
+        let core = Arc::clone(&self);
+        let ticket = move || lock(&core.state).connection.ticket().clone();
+        let tickets = Tickets { timeout: ticket().timeout, now: Arc::new(ticket) };
+        let mut search = Search::new(seeker.clone(), tickets.clone());
         loop {
-            if let Stop::Over = self.serve(&seeker, &mut link).await {
+            if let Stop::Over = self.serve(&mut search, &mut link).await {
                 return;
             }
             let lost = link.address;
             drop(link);
-            let ticket = lock(&self.state).connection.ticket().clone();
             // Later than the servers' own deadline by any reckoning.
-            let patience = ticket.timeout + ticket.timeout / 2;
+            let patience = tickets.timeout + tickets.timeout / 2;
+            // Whoever has been asked may have the session, which is why the connection was lost.
+            let asked = search.asked();
             // On the heap: every session has this task, which would otherwise be as large as this for good.
-            let seeking = Box::pin(seeker.clone().seek(lost, ticket.clone()));
+            let seeker = seeker.clone();
+            let tickets = tickets.clone();
+            let seeking = Box::pin(async move {
+                if let Some(asked) = asked {
+                    // No longer than an answer takes that comes at all. One that was asked before more was seen on the
+                    // connection that was lost has to be asked again.
+                    match within(BootTime::now() + tickets.timeout / 4, asked).await {
+                        Some(Ok(Some(found)))
+                            if found.grant.ticket.last_zxid >= (tickets.now)().last_zxid =>
+                        {
+                            return Ok(found);
+                        }
+                        Some(Err(Refusal::Expired)) => return Err(Refusal::Expired),
+                        Some(Ok(_) | Err(_)) | None => {}
+                    }
+                }
+                seeker.seek(lost, tickets).await
+            });
             let last = match within(BootTime::now() + patience, seeking).await {
                 Some(Ok(attached)) => match self.judge(&attached) {
                     Ok(()) => {
@@ -388,6 +411,11 @@ impl Core {
             };
             return lock(&self.state).end(last);
         }
+    }
+
+    /// The newest change that the session has seen.
+    fn seen(&self) -> i64 {
+        lock(&self.state).connection.ticket().last_zxid
     }
 
     fn judge(&self, attached: &Attached) -> Result<(), DriverEvent> {
@@ -424,18 +452,21 @@ impl Core {
     }
 
     /// Serves one connection after another until one is lost with no other at hand.
-    async fn serve(&self, seeker: &Seeker, link: &mut Link) -> Stop {
+    async fn serve(&self, search: &mut Search, link: &mut Link) -> Stop {
         let mut alarm = Alarm::default();
-        let mut search = Search::new();
         loop {
             let view = match self.look() {
                 Ok(view) => view,
                 Err(stop) => return stop,
             };
-            let ticket = || lock(&self.state).connection.ticket().clone();
-            let deadline = view.deadline.min(search.update(&view, seeker, link.address, ticket));
+            let deadline = view.deadline.min(search.update(&view, link.address));
             tokio::select! {
                 biased;
+                written = link.writer.write(self), if view.outgoing || link.writer.is_behind() => {
+                    if let Err(error) = written {
+                        self.handle(Input::Lost(error.to_string()));
+                    }
+                }
                 read = link.reader.read(&mut link.input) => match read {
                     Ok(0) => self.handle(Input::Lost("the server closed the connection".to_owned())),
                     Ok(_) => {
@@ -447,11 +478,6 @@ impl Core {
                     }
                     Err(error) => self.handle(Input::Lost(error.to_string())),
                 },
-                written = link.writer.write(self), if view.outgoing || link.writer.is_behind() => {
-                    if let Err(error) = written {
-                        self.handle(Input::Lost(error.to_string()));
-                    }
-                }
                 // Whoever else is about to send goes into the same write.
                 () = self.wake.notified() => tokio::task::yield_now().await,
                 found = search.found() => {
@@ -462,6 +488,11 @@ impl Core {
                     };
                     match found {
                         Ok(None) => {}
+                        // It was asked whether it is as far as the session was then. Here more has been seen since, which
+                        // it may not know: it has to be asked again.
+                        Ok(Some(attached)) if attached.grant.ticket.last_zxid < self.seen() => {
+                            self.handle(Input::Lost("the session moves to another server".to_owned()));
+                        }
                         Ok(Some(attached)) => {
                             debug!(from = %link.address, to = %attached.address, "the session moves to a server that answers");
                             *link = self.link(attached, false);
@@ -521,7 +552,11 @@ impl Alarm {
 
 /// The way to a better server, beside the connection that goes on.
 struct Search {
+    seeker: Seeker,
+    tickets: Tickets,
     under_way: Option<(Why, BoxFuture<'static, Found>)>,
+    /// Whether the search has asked a server to take the session.
+    asked: Arc<AtomicBool>,
     /// Not before this, after a search: when all servers are slow, another one is of no use.
     not_before: BootTime,
     pause: Duration,
@@ -537,39 +572,55 @@ enum Why {
 }
 
 impl Search {
-    fn new() -> Self {
-        Self { under_way: None, not_before: BootTime::from_duration(Duration::ZERO), pause: Duration::ZERO }
+    fn new(seeker: Seeker, tickets: Tickets) -> Self {
+        let not_before = BootTime::from_duration(Duration::ZERO);
+        Self { seeker, tickets, under_way: None, asked: Arc::default(), not_before, pause: Duration::ZERO }
     }
 
     /// Begins or calls off a search. Answers when to look again.
-    fn update(
-        &mut self,
-        view: &View,
-        seeker: &Seeker,
-        present: SocketAddr,
-        ticket: impl Fn() -> Ticket,
-    ) -> BootTime {
+    fn update(&mut self, view: &View, present: SocketAddr) -> BootTime {
         let now = BootTime::now();
         if view.servers_changed {
-            self.under_way = Some((Why::Change, Box::pin(seeker.clone().leave(present, ticket()))));
+            let leaving = self.seeker.clone().leave(present, self.tickets());
+            self.under_way = Some((Why::Change, Box::pin(leaving)));
         }
         match &self.under_way {
-            // It has answered after all.
-            Some((Why::Suspicion, _)) if !view.suspects => self.under_way = None,
+            // It has answered after all. Once another one has been asked the session may be there.
+            Some((Why::Suspicion, _)) if !view.suspects && !self.has_asked() => self.under_way = None,
             None if view.suspects && now >= self.not_before => {
-                let ticket = ticket();
-                let timeout = ticket.timeout;
+                let timeout = self.tickets.timeout;
                 // Each search in a row waits longer for the next; a quiet while makes the next one early again.
                 let rested = now.duration_since(self.not_before) > timeout * 2;
                 self.pause = if rested { timeout / 10 } else { (self.pause * 2).min(timeout) };
                 self.not_before = now + self.pause.mul_f64(0.5 + fastrand::f64());
-                let search = seeker.clone().beside(present, ticket);
+                let search = self.seeker.clone().beside(present, self.tickets());
                 self.under_way = Some((Why::Suspicion, Box::pin(search)));
             }
             None if view.suspects => return self.not_before,
             _ => {}
         }
         BootTime::from_duration(Duration::MAX)
+    }
+
+    /// For a new search, which has asked nobody yet.
+    fn tickets(&mut self) -> Tickets {
+        self.asked = Arc::default();
+        let (asked, now) = (Arc::clone(&self.asked), Arc::clone(&self.tickets.now));
+        let now = Arc::new(move || {
+            asked.store(true, Ordering::Relaxed);
+            now()
+        });
+        Tickets { now, ..self.tickets }
+    }
+
+    fn has_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// The search that is under way, if it has asked somebody; otherwise it is called off.
+    fn asked(&mut self) -> Option<BoxFuture<'static, Found>> {
+        let (_, search) = self.under_way.take()?;
+        self.has_asked().then_some(search)
     }
 
     /// What a search has come to; never where none is under way.

@@ -12,6 +12,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use zk_session::{DriverKind, Session, SessionBuilder, SessionState};
 use zk_testkit::{Ensemble, Installation, Proxy, ServerKind, Servers, TestServer};
@@ -146,6 +148,34 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: imp
         }
     })
     .await;
+}
+
+/// What a server says to one of its four-letter words.
+pub async fn four_letters(address: SocketAddr, word: &str) -> String {
+    soon("an answer to a four-letter word", async {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(word.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    })
+    .await
+}
+
+/// One of the numbers of the word `mntr`.
+pub async fn monitored(address: SocketAddr, name: &str) -> u64 {
+    let answer = four_letters(address, "mntr").await;
+    let mut lines = answer.lines().filter_map(|line| line.split_once(char::is_whitespace));
+    let (_, number) = lines.find(|(key, _)| *key == name).unwrap_or_else(|| panic!("no {name}: {answer}"));
+    number.trim().parse().unwrap()
+}
+
+/// A seed for what is left to chance, printed, and taken from `ZK_SESSION_SEED` to replay it.
+pub fn seed() -> u64 {
+    let given = std::env::var("ZK_SESSION_SEED").ok().map(|seed| seed.parse().expect("a number"));
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    println!("ZK_SESSION_SEED={seed}");
+    seed
 }
 
 /// Collects what was logged, for a test that fails.

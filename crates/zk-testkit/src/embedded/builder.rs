@@ -10,6 +10,7 @@ use super::cluster::{Cluster, Settings};
 use super::server::TestServer;
 use super::shell::{self, Shared};
 use crate::Error;
+use crate::builder::setters;
 use crate::error::Context as _;
 
 /// Connections that the kernel keeps until they are accepted.
@@ -38,6 +39,47 @@ pub struct TestServerBuilder {
     seed: u64,
 }
 
+setters! { TestServerBuilder:
+
+    /// How many servers; 1 stands alone. With more, the first leads and the others
+    /// follow, each on a port of its own. Default 1.
+    servers(servers: usize) { servers = servers }
+
+    /// The address to listen on, which must be a loopback address. Default 127.0.0.1.
+    ip(ip: impl Into<IpAddr>) { ip = ip.into() }
+
+    /// Fixed ports: that one and those after it. Default: free ones.
+    base_port(base: u16) { base_port = Some(base) }
+
+    /// `tickTime`. Default 500 ms. Sessions are expired on multiples of it.
+    tick_time(tick: Duration) { tick = tick }
+
+    /// `syncLimit`, in ticks: how long a server that hears nothing of the others goes
+    /// on serving. Default 10.
+    sync_limit(ticks: u32) { sync_limit = ticks }
+
+    /// The shortest and the longest session timeout that is granted. Default:
+    /// ZooKeeper's own, 2 and 20 ticks.
+    session_timeouts(min: Duration, max: Duration) { session_timeouts = Some((min, max)) }
+
+    /// `jute.maxbuffer`, in bytes: the longest request. A longer one ends its
+    /// connection. Default 1,048,575.
+    max_request(bytes: usize) { max_request = bytes }
+
+    /// Whether znodes may have a time to live. Apache ZooKeeper does not know them
+    /// unless started with `-Dzookeeper.extendedTypesEnabled=true`; this server does
+    /// unless told otherwise. Default true.
+    ttl_nodes(enabled: bool) { ttl_nodes = enabled }
+
+    /// How often containers without children and znodes whose time to live is over
+    /// are looked for and removed. Default 60 s.
+    container_check(every: Duration) { container_check = every }
+
+    /// What chance there is, is drawn from this number: session ids, passwords, the
+    /// order of requests that are [reordered](TestServer::reorder_requests). Default 1.
+    seed(seed: u64) { seed = seed }
+}
+
 impl TestServerBuilder {
     pub(super) fn new() -> Self {
         Self {
@@ -52,74 +94,6 @@ impl TestServerBuilder {
             container_check: Duration::from_secs(60),
             seed: 1,
         }
-    }
-
-    /// How many servers; 1 stands alone. With more, the first leads and the others
-    /// follow, each on a port of its own. Default 1.
-    pub fn servers(mut self, servers: usize) -> Self {
-        self.servers = servers;
-        self
-    }
-
-    /// The address to listen on, which must be a loopback address. Default 127.0.0.1.
-    pub fn ip(mut self, ip: impl Into<IpAddr>) -> Self {
-        self.ip = ip.into();
-        self
-    }
-
-    /// Fixed ports: that one and those after it. Default: free ones.
-    pub fn base_port(mut self, base: u16) -> Self {
-        self.base_port = Some(base);
-        self
-    }
-
-    /// `tickTime`. Default 500 ms. Sessions are expired on multiples of it.
-    pub fn tick_time(mut self, tick: Duration) -> Self {
-        self.tick = tick;
-        self
-    }
-
-    /// `syncLimit`, in ticks: how long a server that hears nothing of the others goes
-    /// on serving. Default 10.
-    pub fn sync_limit(mut self, ticks: u32) -> Self {
-        self.sync_limit = ticks;
-        self
-    }
-
-    /// The shortest and the longest session timeout that is granted. Default:
-    /// ZooKeeper's own, 2 and 20 ticks.
-    pub fn session_timeouts(mut self, min: Duration, max: Duration) -> Self {
-        self.session_timeouts = Some((min, max));
-        self
-    }
-
-    /// `jute.maxbuffer`, in bytes: the longest request. A longer one ends its
-    /// connection. Default 1,048,575.
-    pub fn max_request(mut self, bytes: usize) -> Self {
-        self.max_request = bytes;
-        self
-    }
-
-    /// Whether znodes may have a time to live. Apache ZooKeeper does not know them
-    /// unless started with `-Dzookeeper.extendedTypesEnabled=true`; this server does
-    /// unless told otherwise. Default true.
-    pub fn ttl_nodes(mut self, enabled: bool) -> Self {
-        self.ttl_nodes = enabled;
-        self
-    }
-
-    /// How often containers without children and znodes whose time to live is over
-    /// are looked for and removed. Default 60 s.
-    pub fn container_check(mut self, every: Duration) -> Self {
-        self.container_check = every;
-        self
-    }
-
-    /// What chance there is, is drawn from this number: session ids, passwords, the
-    /// order of requests that are [reordered](TestServer::reorder_requests). Default 1.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
     }
 
     /// Starts it, on the tokio runtime that this is called on.

@@ -3,13 +3,18 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 
 use super::frame::{Asked, Op, Piece, Pieces, reply_xid};
 use super::rule::{Doom, Rules, Way};
+
+/// What a server may send ahead of what is passed on; beyond that its connection fills up.
+const DELAYED: usize = 64;
 
 /// What is let through at the moment.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,6 +22,8 @@ pub(crate) struct Gate {
     pub(crate) black_hole: bool,
     pub(crate) hold_requests: bool,
     pub(crate) hold_replies: bool,
+    /// Of what the server sends.
+    pub(crate) delay: Duration,
 }
 
 /// What all connections of one proxy share.
@@ -149,8 +156,33 @@ impl Link {
         shared: &Shared,
     ) -> Result<(), Reset> {
         let mut pieces = Pieces::new(from, shared.framed);
+        let (sender, mut delayed) = mpsc::channel(DELAYED);
+        let arrive = async move {
+            while let Some(piece) = pieces.next().await? {
+                let due = Instant::now() + shared.gate.borrow().delay;
+                if sender.send((due, piece)).await.is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let leave = async { self.pass_delayed(&mut delayed, &mut to, shared).await };
+        tokio::try_join!(arrive, leave)?;
+        shared.open(|gate| gate.black_hole || gate.hold_replies).await;
+        to.shutdown().await?;
+        self.over.notify_one();
+        Ok(())
+    }
+
+    async fn pass_delayed(
+        &self,
+        delayed: &mut mpsc::Receiver<(Instant, Piece)>,
+        to: &mut (impl AsyncWrite + Unpin),
+        shared: &Shared,
+    ) -> Result<(), Reset> {
         let mut handshake = true;
-        while let Some(piece) = pieces.next().await? {
+        while let Some((due, piece)) = delayed.recv().await {
+            sleep_until(due).await;
             shared.open(|gate| gate.black_hole || gate.hold_replies).await;
             match &piece {
                 Piece::Frame(_) if handshake => handshake = false,
@@ -159,9 +191,6 @@ impl Link {
             }
             to.write_all(piece.bytes()).await?;
         }
-        shared.open(|gate| gate.black_hole || gate.hold_replies).await;
-        to.shutdown().await?;
-        self.over.notify_one();
         Ok(())
     }
 

@@ -42,6 +42,7 @@ pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
     open: Arc<AtomicUsize>,
+    accepted: Arc<Mutex<Vec<Instant>>>,
     orders: mpsc::UnboundedSender<Order>,
     acceptor: JoinHandle<()>,
 }
@@ -88,18 +89,21 @@ impl Proxy {
             framed,
         });
         let open = Arc::new(AtomicUsize::new(0));
+        let accepted = Arc::new(Mutex::default());
         let (orders, receiver) = mpsc::unbounded_channel();
         let acceptor = Acceptor {
             address,
             _ports: ports,
             shared: Arc::clone(&shared),
             open: Arc::clone(&open),
+            accepted: Arc::clone(&accepted),
             links: JoinSet::new(),
         };
         Ok(Self {
             address,
             shared,
             open,
+            accepted,
             orders,
             acceptor: tokio::spawn(acceptor.run(Door::Open(listener), receiver)),
         })
@@ -115,6 +119,12 @@ impl Proxy {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.open.load(Ordering::Acquire)
+    }
+
+    /// When each connection was accepted, those that have ended included.
+    #[must_use]
+    pub fn accepted(&self) -> Vec<Instant> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until it has exactly that many connections.
@@ -188,6 +198,11 @@ impl Proxy {
         self.shared.gate.send_modify(|gate| gate.hold_replies = on);
     }
 
+    /// From now on everything that the server sends comes so much later, in its order.
+    pub fn delay_replies(&self, by: Duration) {
+        self.shared.gate.send_modify(|gate| gate.delay = by);
+    }
+
     /// The next request of an application is carried out by the server, but its
     /// reply is dropped and the connection reset. Short for
     /// [`lose_reply`](Self::lose_reply) of any request.
@@ -230,6 +245,7 @@ struct Acceptor {
     _ports: PortReservation,
     shared: Arc<Shared>,
     open: Arc<AtomicUsize>,
+    accepted: Arc<Mutex<Vec<Instant>>>,
     links: JoinSet<()>,
 }
 
@@ -266,6 +282,7 @@ impl Acceptor {
     fn link(&mut self, client: tokio::net::TcpStream) {
         let shared = Arc::clone(&self.shared);
         let counted = Counted::new(&self.open);
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
         self.links.spawn(async move {
             let _counted = counted;
             link::run(client, &shared).await;

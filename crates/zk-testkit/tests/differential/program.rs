@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use zk_proto::{AclEntry, Create, MultiOp, OpCode, Request};
+use zk_proto::{AclEntry, Create, OpCode, Request};
 
 use crate::wire::{OPEN, body_of};
 
@@ -73,13 +73,15 @@ impl Ask {
             | Request::GetAllChildrenNumber { path } => set_below(root, path),
             Request::Multi(parts) | Request::MultiRead(parts) => {
                 for part in parts {
-                    let (MultiOp::Create(Create { path, .. })
-                    | MultiOp::Delete { path, .. }
-                    | MultiOp::SetData { path, .. }
-                    | MultiOp::Check { path, .. }
-                    | MultiOp::GetData { path }
-                    | MultiOp::GetChildren { path }) = part;
-                    set_below(root, path);
+                    if let Request::Create(Create { path, .. })
+                    | Request::Delete { path, .. }
+                    | Request::SetData { path, .. }
+                    | Request::Check { path, .. }
+                    | Request::GetData { path, .. }
+                    | Request::GetChildren { path, .. } = part
+                    {
+                        set_below(root, path);
+                    }
                 }
             }
             Request::SetWatches { relative_zxid, data, exist, child, persistent, recursive } => {
@@ -212,16 +214,16 @@ fn write() -> BoxedStrategy<Request<'static>> {
     .boxed()
 }
 
-fn multi_part() -> BoxedStrategy<MultiOp<'static>> {
+fn multi_part() -> BoxedStrategy<Request<'static>> {
     let create = create().prop_filter("of one kind", |create| {
         !matches!(create, Create { op: OpCode::CREATE | OpCode::CREATE2, flags: 5 | 6, .. })
     });
     prop_oneof![
-        4 => create.prop_map(MultiOp::Create),
-        2 => (path(), version()).prop_map(|(path, version)| MultiOp::Delete { path, version }),
+        4 => create.prop_map(Request::Create),
+        2 => (path(), version()).prop_map(|(path, version)| Request::Delete { path, version }),
         2 => (own_path(), data(), version())
-            .prop_map(|(path, data, version)| MultiOp::SetData { path, data, version }),
-        2 => (path(), version()).prop_map(|(path, version)| MultiOp::Check { path, version }),
+            .prop_map(|(path, data, version)| Request::SetData { path, data, version }),
+        2 => (path(), version()).prop_map(|(path, version)| Request::Check { path, version }),
     ]
     .boxed()
 }
@@ -261,10 +263,10 @@ fn set_watches() -> BoxedStrategy<Request<'static>> {
         .boxed()
 }
 
-fn multi_read_part() -> BoxedStrategy<MultiOp<'static>> {
+fn multi_read_part() -> BoxedStrategy<Request<'static>> {
     prop_oneof![
-        path().prop_map(|path| MultiOp::GetData { path }),
-        path().prop_map(|path| MultiOp::GetChildren { path }),
+        path().prop_map(|path| Request::GetData { path, watch: false }),
+        path().prop_map(|path| Request::GetChildren { path, watch: false, with_stat: false }),
     ]
     .boxed()
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 
-use zk_proto::{MultiReply, OpCode, Reply, Request, Stat, xid};
+use zk_proto::{OpCode, Reply, Request, Stat, xid};
 
 use crate::program::{Ask, CLIENTS, Password, Step};
 use crate::wire::{Client, Frame, NO_PASSWORD, OK, create};
@@ -190,11 +190,8 @@ impl Run {
             | Reply::NamesAndStat(_, stat)
             | Reply::Acl(_, stat) => *stat = self.relative_stat(stat),
             Reply::Multi(parts) => {
-                for part in parts {
-                    if let MultiReply::CreatedWithStat(_, stat)
-                    | MultiReply::Set(stat)
-                    | MultiReply::Data(_, stat) = part
-                    {
+                for (_, part) in parts {
+                    if let Ok(Reply::PathAndStat(_, stat) | Reply::Stat(stat) | Reply::Data(_, stat)) = part {
                         *stat = self.relative_stat(stat);
                     }
                 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use zk_proto::{Acl, AclEntry, Create, ErrorCode, Id, MultiOp, OpCode, Request, permission};
+use zk_proto::{Acl, AclEntry, Create, ErrorCode, Id, OpCode, Request, permission};
 
 use crate::embedded::tree::{self, Change, LONGEST_TTL, Owner, Tree, path};
 
@@ -182,7 +182,7 @@ impl Draft<'_> {
         Ok(Change::Checked)
     }
 
-    fn multi(&mut self, parts: &[MultiOp<'_>]) -> Result<Change, ErrorCode> {
+    fn multi(&mut self, parts: &[Request<'_>]) -> Result<Change, ErrorCode> {
         let mut failed = false;
         let mut changes = Vec::new();
         for part in parts {
@@ -191,13 +191,11 @@ impl Draft<'_> {
                 continue;
             }
             let change = match part {
-                MultiOp::Create(create) => self.create(part_op(create), create),
-                MultiOp::Delete { path, version } => self.delete(path, *version),
-                MultiOp::SetData { path, data, version } => self.set_data(path, data.as_deref(), *version),
-                MultiOp::Check { path, version } => self.check(path, *version),
-                MultiOp::GetData { .. } | MultiOp::GetChildren { .. } => {
-                    return Err(ErrorCode::MARSHALLING_ERROR);
-                }
+                Request::Create(create) => self.create(part_op(create), create),
+                Request::Delete { path, version } => self.delete(path, *version),
+                Request::SetData { path, data, version } => self.set_data(path, data.as_deref(), *version),
+                Request::Check { path, version } => self.check(path, *version),
+                _ => return Err(ErrorCode::MARSHALLING_ERROR),
             };
             // Where Apache ZooKeeper can't read a field, none of the parts has an answer.
             if matches!(change, Err(ErrorCode::MARSHALLING_ERROR)) {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use zk_proto::{ErrorCode, EventKind, Id, MultiOp, MultiReply, Reply, Request, permission};
+use zk_proto::{ErrorCode, EventKind, Id, PartReply, Reply, Request, permission};
 
 use crate::embedded::tree::{self, Mode, Tree, Watcher, Watches};
 
@@ -125,22 +125,22 @@ impl View<'_> {
         }
     }
 
-    fn part(&self, reader: &Reader<'_>, part: &MultiOp<'_>) -> Result<MultiReply, ErrorCode> {
+    fn part(&self, reader: &Reader<'_>, part: &Request<'_>) -> Result<PartReply, ErrorCode> {
         let read = |path: &str| {
             let node = self.tree.find(path)?;
             tree::check(&node.acl, permission::READ, reader.who)?;
             Ok(node)
         };
         let reply = match part {
-            MultiOp::GetData { path } => {
-                read(path).map(|node| MultiReply::Data(node.data.clone(), node.stat()))
+            Request::GetData { path, .. } => {
+                read(path).map(|node| Reply::Data(node.data.clone(), node.stat()))
             }
-            MultiOp::GetChildren { path } => {
-                read(path).map(|node| MultiReply::Names(node.children.iter().cloned().collect()))
+            Request::GetChildren { path, .. } => {
+                read(path).map(|node| Reply::Names(node.children.iter().cloned().collect()))
             }
             _ => return Err(ErrorCode::MARSHALLING_ERROR),
         };
-        Ok(reply.unwrap_or_else(MultiReply::Failed))
+        Ok((part.op(), reply))
     }
 
     /// A client is back and says what it watches and up to when it knows all. What

@@ -2,7 +2,7 @@
 //! answers reads, passes writes on, and tells what has come of them.
 
 use zk_proto::{
-    ErrorCode, EventKind, Id, MultiReply, OpCode, Reply, ReplyHeader, Request, WatchEvent, permission, xid,
+    ErrorCode, EventKind, Id, OpCode, PartReply, Reply, ReplyHeader, Request, WatchEvent, permission, xid,
 };
 
 use super::Cluster;
@@ -218,14 +218,14 @@ impl Cluster {
     }
 }
 
-fn part(outcome: Outcome) -> MultiReply {
+fn part(outcome: Outcome) -> PartReply {
     match outcome {
-        Outcome::Created(path) => MultiReply::Created(path),
-        Outcome::CreatedWithStat(path, stat) => MultiReply::CreatedWithStat(path, stat),
-        Outcome::Deleted => MultiReply::Deleted,
-        Outcome::Set(stat) => MultiReply::Set(stat),
-        Outcome::Failed(error) => MultiReply::Failed(error),
-        Outcome::Checked | Outcome::Done | Outcome::Multi(_) => MultiReply::Checked,
+        Outcome::Created(path) => (OpCode::CREATE, Ok(Reply::Path(path))),
+        Outcome::CreatedWithStat(path, stat) => (OpCode::CREATE2, Ok(Reply::PathAndStat(path, stat))),
+        Outcome::Deleted => (OpCode::DELETE, Ok(Reply::Empty)),
+        Outcome::Set(stat) => (OpCode::SET_DATA, Ok(Reply::Stat(stat))),
+        Outcome::Failed(error) => (OpCode::ERROR, Err(error)),
+        Outcome::Checked | Outcome::Done | Outcome::Multi(_) => (OpCode::CHECK, Ok(Reply::Empty)),
     }
 }
 

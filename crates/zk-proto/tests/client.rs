@@ -1,15 +1,17 @@
 //! Connection and handshake against a server that this file plays, by the server's side of the codec.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
+
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 
-use super::*;
-use crate::codec::{
-    ConnectRequest, ConnectResponse, ErrorCode, EventKind, OpCode, Reply, ReplyHeader, Request,
-    RequestHeader, SessionId, Stat, WatchEvent, WatchMode, cut_frame, xid,
+use zk_proto::{
+    ConnectRequest, ConnectResponse, Connection, Credentials, ErrorCode, EventKind, Grant, Handshake, Input,
+    Limits, NotSent, OpCode, Outcome, Output, Purpose, Refusal, Reply, ReplyHeader, Request, RequestHeader,
+    SessionId, Stat, Ticket, WatchEvent, WatchId, WatchKind, WatchMode, cut_frame, xid,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -323,9 +325,11 @@ fn the_end_of_the_session_and_its_move_are_told() {
 }
 
 fn credentials() -> Credentials<'static> {
-    let mut credentials = Credentials::default();
-    credentials.auth = &[("digest", b"ann:secret"), ("ip", b"")];
-    credentials
+    Credentials {
+        auth: &[("digest", b"ann:secret"), ("ip", b"")],
+        #[cfg(feature = "sasl")]
+        sasl: None,
+    }
 }
 
 fn response(session_id: i64, timeout_ms: i32, read_only: bool) -> BytesMut {
