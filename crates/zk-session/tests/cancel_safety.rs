@@ -18,8 +18,8 @@ use std::time::Duration;
 use common::{Bed, PATIENCE, eventually, soon, wait_for, wait_state};
 use tokio::sync::Notify;
 use zk_session::{
-    BootTime, CloseOutcome, CreateMode, DriverKind, Epoch, HeldStatus, Incarnation, MultiOp, OpError,
-    Recovery, Session, SessionState, sleep_until,
+    AclEntry, BootTime, ChangeKind, CloseOutcome, CreateMode, DriverKind, Epoch, HeldStatus, Id, Incarnation,
+    MultiOp, OpError, ReadOp, Reconfiguration, Recovery, Session, SessionState, permission, sleep_until,
 };
 
 on_each_server!(
@@ -129,12 +129,28 @@ fn table() -> Vec<(&'static str, Check)> {
     let operations = [
         both!(Check::Reads, "get", |on, run| on.get(&run.root)),
         both!(Check::Reads, "children", |on, run| on.children(&run.root)),
+        both!(Check::Reads, "exists", |on, run| on.exists(&run.root)),
+        both!(Check::Reads, "multi_read", |on, run| on.multi_read([ReadOp::get(&run.root)])),
+        both!(Check::Reads, "acl", |on, run| on.acl(&run.root)),
+        both!(Check::Reads, "ephemerals", |on, run| on.ephemerals(&run.root)),
+        both!(Check::Reads, "count_below", |on, run| on.count_below(&run.root)),
+        both!(Check::Reads, "whoami", |on, _run| on.whoami()),
+        both!(Check::Reads, "sync", |on, run| on.sync(&run.root)),
         both!(Check::Reads, "barrier", |on, _run| on.barrier()),
+        // These servers refuse it.
+        both!(Check::Reads, "reconfig", |on, _run| async move {
+            let refused = on.reconfig(&Reconfiguration::default()).await;
+            refused.map(drop).or_else(|error| if error.has_no_effect() { Ok(()) } else { Err(error) })
+        }),
         both!(Check::Once, "create", |on, run| on.create(&run.at("new"), "x", CreateMode::Ephemeral)),
         both!(Check::Once, "create_sequential", |on, run| async move {
             on.create_sequential(&run.at("s-"), "x", CreateMode::Persistent, Recovery::Data).await
         }),
         both!(Check::Once, "set", |on, run| on.set(&run.at("plain"), "x", None)),
+        both!(Check::Once, "set_acl", |on, run| async move {
+            let entry = AclEntry { permissions: permission::ALL, id: Id::new("world", "anyone") };
+            on.set_acl(&run.at("plain"), &[entry], Some(0)).await
+        }),
         both!(Check::Once, "delete", |on, run| on.delete(&run.at("plain"), Some(0))),
         both!(Check::Once, "multi", |on, run| {
             on.multi([
@@ -150,9 +166,11 @@ fn table() -> Vec<(&'static str, Check)> {
         ("SessionBuilder::connect", Check::Other(|rig, stop| Box::pin(connect(rig, stop)))),
         ("Session::active", Check::Other(|rig, stop| Box::pin(active(rig, stop)))),
         ("Session::close", Check::Other(|rig, stop| Box::pin(close(rig, stop)))),
+        ("Session::hand_over", Check::Other(|rig, stop| Box::pin(hand_over(rig, stop)))),
         ("Incarnation::over", Check::Other(|rig, stop| Box::pin(over(rig, stop)))),
         ("DataWatch::changed", Check::Other(|rig, stop| Box::pin(changed(rig, stop)))),
         ("DataWatch::next", Check::Other(|rig, stop| Box::pin(next_data(rig, stop)))),
+        ("ChangeWatch::next", Check::Other(|rig, stop| Box::pin(next_change(rig, stop)))),
         ("ChildrenWatch::next", Check::Other(|rig, stop| Box::pin(next_children(rig, stop)))),
         ("HeldEphemeral::release", Check::Other(|rig, stop| Box::pin(release(rig, stop)))),
         ("sleep_until", Check::Other(|_, stop| Box::pin(sleep(stop)))),
@@ -166,7 +184,7 @@ fn path(rig: &Rig, name: &str, stop: Stop) -> String {
     format!("/{}-{}-{when}-{}", name.replace("::", "-"), stop.polls, rig.session.state().epoch().unwrap())
 }
 
-/// All that stands there, with the changes of data and of children counted, so that what was done twice shows. What the
+/// All that stands there, with the changes of data, of children and of the access list counted, so that what was done twice shows. What the
 /// session sent before is done by then or never will be.
 async fn standing(rig: &Rig, root: &str) -> Vec<String> {
     rig.session.barrier().await.unwrap();
@@ -176,10 +194,11 @@ async fn standing(rig: &Rig, root: &str) -> Vec<String> {
         let Some(node) = rig.observer.get(&at).await.unwrap() else { continue };
         let (data, stat) = (String::from_utf8(node.data).unwrap(), node.stat);
         lines.push(format!(
-            "{} {data:?} version {} cversion {}",
+            "{} {data:?} version {} cversion {} aversion {}",
             &at[root.len()..],
             stat.version,
-            stat.cversion
+            stat.cversion,
+            stat.aversion
         ));
         let children = rig.observer.children(&at).await.unwrap().unwrap();
         ahead.extend(children.names.iter().map(|name| format!("{at}/{name}")));
@@ -314,6 +333,26 @@ async fn close(rig: &Rig, stop: Stop) -> bool {
     outcome.is_some()
 }
 
+async fn hand_over(rig: &Rig, stop: Stop) -> bool {
+    let session = rig.bed.session().await;
+    let ticket = session.active().await.unwrap().ticket();
+    let other = session.clone();
+    let handed = stop.apply(session.hand_over()).await;
+    let ended = handed.is_some();
+    if stop.polls > 0 {
+        wait_state(&other, "closed", |state| *state == SessionState::Closed).await;
+        assert_eq!(other.close(PATIENCE).await, CloseOutcome::HandedOver);
+    }
+    let ticket = handed.flatten().unwrap_or(ticket);
+    let resumed = rig.bed.builder().resume(ticket.clone()).connect().await.unwrap();
+    assert_eq!(resumed.active().await.unwrap().session_id(), ticket.session_id);
+    drop(other);
+    // One that was not handed over may have taken it back meanwhile.
+    soon("its end", resumed.close(PATIENCE)).await;
+    rig.bed.proxy.wait_connections(1, PATIENCE).await.unwrap();
+    ended
+}
+
 async fn over(rig: &Rig, stop: Stop) -> bool {
     let session = rig.bed.session().await;
     let incarnation = session.active().await.unwrap();
@@ -365,6 +404,32 @@ async fn next_data(rig: &Rig, stop: Stop) -> bool {
     ended
 }
 
+async fn next_change(rig: &Rig, stop: Stop) -> bool {
+    let path = path(rig, "next-change", stop);
+    let mut watch = rig.session.watch_tree(&path);
+    let mut told = Vec::new();
+    let mut ended = false;
+    for name in ["", "/a", "/b"] {
+        if let Some(change) = stop.apply(watch.next()).await {
+            told.push(change.unwrap());
+            ended = true;
+        }
+        rig.observer.create(&format!("{path}{name}"), "", CreateMode::Persistent).await.unwrap();
+    }
+    while told.last().is_none_or(|change| change.path != format!("{path}/b")) {
+        // Armed only now, where it has been dropped so far: then nothing of this is told.
+        let change = soon("a change", watch.next()).await.unwrap();
+        let is_first = told.is_empty();
+        told.push(change);
+        if is_first {
+            rig.observer.delete(&format!("{path}/b"), None).await.unwrap();
+        }
+    }
+    assert_eq!(told[0].kind, ChangeKind::Gap, "{told:?}");
+    assert!(told[1..].windows(2).all(|pair| pair[0] != pair[1]), "{told:?}");
+    ended
+}
+
 async fn next_children(rig: &Rig, stop: Stop) -> bool {
     let path = path(rig, "next-children", stop);
     let mut watch = rig.session.watch_children(&path);
@@ -394,7 +459,7 @@ async fn release(rig: &Rig, stop: Stop) -> bool {
     let ended = stop.apply(held.release()).await.is_some();
     wait_for(&mut status, "released", |status| *status == HeldStatus::Released).await;
     // Created once, deleted once.
-    assert_eq!(standing(rig, &parent).await, [" \"\" version 0 cversion 2"]);
+    assert_eq!(standing(rig, &parent).await, [" \"\" version 0 cversion 2 aversion 0"]);
     ended
 }
 
@@ -531,6 +596,8 @@ fn public_futures() -> Vec<(String, bool)> {
             continue;
         }
         let (mut owner, mut documented) = (None, false);
+        // Of the macro that has a session do what an incarnation does, and whether its list is being read.
+        let (mut delegated, mut is_list) = (false, false);
         for line in std::fs::read_to_string(&path).unwrap().lines() {
             let (indent, code) = (line.len() - line.trim_start().len(), line.trim_start());
             if indent == 0 && code.starts_with("impl") {
@@ -539,12 +606,20 @@ fn public_futures() -> Vec<(String, bool)> {
             } else if line == "}" {
                 owner = None;
             }
+            is_list = line == "delegate! {" || (is_list && line != "}");
+            if is_list && indent == 4 && code.starts_with(char::is_alphabetic) {
+                found.push((format!("Session::{}", code.split('(').next().unwrap()), delegated));
+            }
             if code.starts_with("///") {
                 documented |= code.contains("# Cancel safety");
                 continue;
             }
             if let Some(name) = code.strip_prefix("pub async fn ") {
                 let name = name.split(['(', '<']).next().unwrap();
+                if name == "$name" {
+                    delegated = documented;
+                    continue;
+                }
                 let owner = owner.as_ref().map(|owner| format!("{owner}::")).unwrap_or_default();
                 found.push((format!("{owner}{name}"), documented));
             } else if code.starts_with("pub fn ") {
