@@ -2,7 +2,7 @@
 
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use zk_proto::{AclEntry, Create, CreateMode, MultiOp, Stat, WatchMode, permission};
+use zk_proto::{AclEntry, Create, CreateMode, Stat, WatchMode, permission};
 use zk_testkit::{Op, Proxy, TestServer, Which};
 
 use super::*;
@@ -173,12 +173,12 @@ fn program() -> Vec<Request<'static>> {
         Request::GetAllChildrenNumber { path: "/".into() },
         Request::Sync { path: "/a".into() },
         Request::Multi(vec![
-            MultiOp::Check { path: "/a".into(), version: 3 },
-            MultiOp::SetData { path: "/a".into(), data: Some(b"four"[..].into()), version: 3 },
-            MultiOp::Delete { path: "/a/box".into(), version: -1 },
+            Request::Check { path: "/a".into(), version: 3 },
+            Request::SetData { path: "/a".into(), data: Some(b"four"[..].into()), version: 3 },
+            Request::Delete { path: "/a/box".into(), version: -1 },
         ]),
-        Request::Multi(vec![MultiOp::Check { path: "/a".into(), version: 3 }]),
-        Request::MultiRead(vec![MultiOp::GetData { path: "/a".into() }]),
+        Request::Multi(vec![Request::Check { path: "/a".into(), version: 3 }]),
+        Request::MultiRead(vec![Request::GetData { path: "/a".into(), watch: false }]),
         delete("/a", -1),
         delete("/a/mine", 7),
         delete("/a/mine", 0),
@@ -236,7 +236,7 @@ async fn requests_leave_in_the_order_in_which_they_were_handed_over(kind: Driver
     // time, every other one of a kind that goes past it.
     let requests = (0..300).map(|version| match version % 2 {
         0 => set("/order", "", version),
-        _ => Request::Multi(vec![MultiOp::SetData { path: "/order".into(), data: None, version }]),
+        _ => Request::Multi(vec![Request::SetData { path: "/order".into(), data: None, version }]),
     });
     let answers: Vec<Answer> = requests.map(|request| bed.driver.send(&request, Along::default())).collect();
     // Out of that order, as leases need it.
@@ -244,7 +244,7 @@ async fn requests_leave_in_the_order_in_which_they_were_handed_over(kind: Driver
     for (version, answer) in answers.into_iter().enumerate() {
         match answered(answer, soon()).await {
             Ok(Reply::Stat(_)) => {}
-            Ok(Reply::Multi(parts)) if !matches!(parts[0], zk_proto::MultiReply::Failed(_)) => {}
+            Ok(Reply::Multi(parts)) if parts[0].1.is_ok() => {}
             other => panic!("{version}: {other:?}"),
         }
     }
