@@ -286,6 +286,38 @@ fn a_watch_that_is_given_up_before_its_reply_fires_for_nobody() {
 }
 
 #[test]
+fn a_lasting_watch_that_is_given_up_does_not_take_the_next_one_of_its_path_along() {
+    let mut connection = connection();
+    let lasting = Request::AddWatch { path: "/a".into(), mode: WatchMode::Recursive.number() };
+    let added = Reply::Int(0);
+    let now = ms(1);
+    ask(&mut connection, now, &lasting, Some(1), 1);
+    connection.handle(now, Input::Forget(WatchId(1)));
+    ask(&mut connection, now, &lasting, Some(2), 2);
+    let numbers: Vec<i32> = written(&mut connection, now).into_iter().map(|(number, ..)| number).collect();
+    for number in numbers {
+        answer(&mut connection, now, number, ErrorCode::OK, &added);
+        // It would come to the server after the second request, and remove what that has armed.
+        assert_eq!(written(&mut connection, now), []);
+    }
+    outputs(&mut connection);
+    event(&mut connection, now, EventKind::CREATED, "/a/b");
+    assert_eq!(outputs(&mut connection), [watch(2, WatchKind::Created, "/a/b")]);
+
+    // The same where the first is armed already.
+    ask(&mut connection, now, &lasting, Some(3), 3);
+    connection.handle(now, Input::Forget(WatchId(2)));
+    let requests = written(&mut connection, now);
+    assert_eq!(requests.iter().map(|(_, op, _)| *op).collect::<Vec<_>>(), [OpCode::ADD_WATCH]);
+    answer(&mut connection, now, requests[0].0, ErrorCode::OK, &added);
+    outputs(&mut connection);
+    event(&mut connection, now, EventKind::CREATED, "/a/c");
+    assert_eq!(outputs(&mut connection), [watch(3, WatchKind::Created, "/a/c")]);
+    connection.handle(now, Input::Forget(WatchId(3)));
+    assert_eq!(written(&mut connection, now)[0].1, OpCode::REMOVE_WATCHES);
+}
+
+#[test]
 fn a_session_is_closed_once_and_nothing_follows() {
     let mut connection = connection();
     ask(&mut connection, ms(1), &get("/a", false), None, 1);

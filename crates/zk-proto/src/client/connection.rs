@@ -478,7 +478,19 @@ impl<T> Connection<T> {
             wish.forgotten = true;
             return;
         }
-        let removal = self.watches.forget(id);
+        self.give_up(now, id);
+    }
+
+    /// The same for a watch that is armed.
+    fn give_up(&mut self, now: Duration, id: WatchId) {
+        let mut pending = self.link.iter().flat_map(|link| &link.pending);
+        let is_wanted = |path: &str| {
+            pending.any(|pending| {
+                let wish = pending.watch.as_ref().filter(|wish| wish.lasting.is_some());
+                wish.is_some_and(|wish| wish.path == path)
+            })
+        };
+        let removal = self.watches.forget(id, is_wanted);
         self.remove(now, removal);
     }
 
@@ -617,8 +629,7 @@ impl<T> Connection<T> {
         }
         self.watches.arm(look, path, id);
         if forgotten {
-            let removal = self.watches.forget(id);
-            self.remove(now, removal);
+            self.give_up(now, id);
         }
     }
 

@@ -152,7 +152,10 @@ impl Watches {
 
     /// Nobody waits for it any more. Answers the request that tells the server, and the one-shot watches that end with
     /// it, where there is need of either.
-    pub(super) fn forget(&mut self, id: WatchId) -> Option<Removal> {
+    ///
+    /// `is_wanted` says whether a request for a lasting watch on that path is under way: the server carries it out first,
+    /// and would remove that one too.
+    pub(super) fn forget(&mut self, id: WatchId, is_wanted: impl FnOnce(&str) -> bool) -> Option<Removal> {
         let path = self.paths.remove(&id)?;
         let held = self.by_path.get_mut(&path)?;
         let at = held.iter().position(|(_, other)| *other == id)?;
@@ -172,7 +175,7 @@ impl Watches {
             }
             return None;
         }
-        if lasting {
+        if lasting || is_wanted(&path) {
             return None;
         }
         self.recursive.remove(&path);
@@ -345,7 +348,7 @@ mod tests {
         assert_eq!(again(&mut watches), [[vec![], vec![], vec![], vec![], here()]]);
         assert_eq!(watches.lasting().len(), 2);
         // The server goes on as it is.
-        assert_eq!(watches.forget(WatchId(2)), None);
+        assert_eq!(watches.forget(WatchId(2), |_| false), None);
         assert_eq!(watches.fire_parent(EventKind::DELETED, "/a/b").unwrap().1, [WatchId(1)]);
         assert_eq!(again(&mut watches), [[vec![], vec![], vec![], here(), vec![]]]);
         assert_eq!(watches.fire_parent(EventKind::CREATED, "/a/b"), None, "it tells of the children as such");
@@ -357,11 +360,11 @@ mod tests {
         watches.arm(Look::Persistent, "/a".into(), WatchId(1));
         watches.arm(Look::Persistent, "/a".into(), WatchId(2));
         watches.arm(Look::Data, "/a".into(), WatchId(3));
-        assert_eq!(watches.forget(WatchId(1)), None);
-        let removal = watches.forget(WatchId(2)).unwrap();
+        assert_eq!(watches.forget(WatchId(1), |_| false), None);
+        let removal = watches.forget(WatchId(2), |_| false).unwrap();
         assert_eq!((removal.path.as_str(), removal.kind), ("/a", WatcherType::Any));
         assert_eq!(removal.gaps, [WatchId(3)], "it was told of by the lasting one");
-        assert_eq!(watches.forget(WatchId(2)), None);
+        assert_eq!(watches.forget(WatchId(2), |_| false), None);
     }
 
     #[test]
@@ -370,12 +373,12 @@ mod tests {
         for n in 0..=MOST_STALE as u64 {
             assert_eq!(watches.excess(|_| false), None, "{n}");
             watches.arm(Look::Absence, format!("/{n}"), WatchId(n));
-            assert_eq!(watches.forget(WatchId(n)), None);
+            assert_eq!(watches.forget(WatchId(n), |_| false), None);
         }
         assert_eq!(watches.excess(|path| path == "/0"), None, "about to be armed again");
         watches.arm(Look::Data, "/2".into(), WatchId(1000));
         watches.arm(Look::Absence, "/new".into(), WatchId(1001));
-        watches.forget(WatchId(1001));
+        watches.forget(WatchId(1001), |_| false);
         let removal = watches.excess(|_| false).unwrap();
         assert_eq!((removal.path.as_str(), removal.kind), ("/1", WatcherType::Data));
         assert_eq!(watches.excess(|_| false), None, "/2 is watched by somebody else");
