@@ -69,7 +69,8 @@ pub struct Reconfiguration {
 }
 
 impl Incarnation {
-    /// The metadata of a znode, `None` if there is none. It needs no permission.
+    /// The metadata of a znode, `None` if there is none. It needs no permission on servers before 3.9, and that to read on
+    /// later ones.
     ///
     /// # Errors
     /// As for [`get`](Self::get).

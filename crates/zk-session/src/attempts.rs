@@ -147,6 +147,18 @@ impl<'a> Attempts<'a> {
         }
     }
 
+    /// As [`exists`](Self::exists), and `None` where that may not be known.
+    pub(crate) async fn exists_if_readable(
+        &mut self,
+        absolute: &str,
+    ) -> Result<Option<Option<Stat>>, OpError> {
+        match self.exists(absolute).await {
+            Ok(found) => Ok(Some(found)),
+            Err(OpError::NoAuth { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The names of a znode's children, in any order, and its stat.
     pub(crate) async fn children(
         &mut self,

@@ -234,7 +234,7 @@ impl Incarnation {
         let Some(at) = (0..ops.len()).find(|&at| versioned(&ops[at]) && is_alone(ops, at)) else {
             return Ok(None);
         };
-        Ok(attempts.exists(ops[at].path()).await?.map(|stat| (at, stat.czxid)))
+        Ok(attempts.exists_if_readable(ops[at].path()).await?.flatten().map(|stat| (at, stat.czxid)))
     }
 
     /// Reads what the operations of a group would have left behind.

@@ -249,7 +249,8 @@ impl Incarnation {
             check(path)?;
             let absolute = self.inner.absolute(path);
             let mut attempts = Attempts::new(&self.inner, path);
-            let meant = attempts.exists(&absolute).await?;
+            // Servers from 3.9 on tell only those who may read it.
+            let meant = attempts.exists_if_readable(&absolute).await?;
             let delete = Request::Delete { path: absolute.as_str().into(), version: any_without(version) };
             loop {
                 match attempts.write(&delete).await? {
@@ -258,6 +259,9 @@ impl Incarnation {
                     Write::Refused(code) => return Err(attempts.refused(code)),
                     Write::Lost => {
                         attempts.barrier().await?;
+                        let Some(meant) = meant else {
+                            return Err(attempts.changed("what stands there may not be read".to_owned()));
+                        };
                         match (meant, attempts.exists(&absolute).await?) {
                             (_, None) => return Ok(()),
                             (Some(meant), Some(now)) if meant.czxid == now.czxid => {}

@@ -122,7 +122,10 @@ impl Watches {
         if !lasting {
             return (told, fired);
         }
-        if let Some(held) = self.by_path.get(path) {
+        // Servers from 3.9 on keep a one-shot or persistent watch beside the recursive one, and tell of the children on
+        // their account: the recursive one has told of the child itself, and by that of its parent.
+        let told_already = kind == EventKind::CHILDREN_CHANGED && self.is_recursive(path);
+        if let Some(held) = self.by_path.get(path).filter(|_| !told_already) {
             fired.extend(held.iter().filter(|(look, _)| !look.is_once()).map(|(_, id)| *id));
         }
         if matches!(kind, EventKind::CREATED | EventKind::DELETED | EventKind::DATA_CHANGED) {
@@ -352,6 +355,19 @@ mod tests {
         assert_eq!(watches.fire_parent(EventKind::DELETED, "/a/b").unwrap().1, [WatchId(1)]);
         assert_eq!(again(&mut watches), [[vec![], vec![], vec![], here(), vec![]]]);
         assert_eq!(watches.fire_parent(EventKind::CREATED, "/a/b"), None, "it tells of the children as such");
+    }
+
+    #[test]
+    fn children_of_a_recursive_watch_are_told_of_once_whatever_the_server_keeps_beside_it() {
+        let mut watches = Watches::default();
+        watches.arm(Look::Children, "/a".into(), WatchId(1));
+        watches.arm(Look::Persistent, "/a".into(), WatchId(2));
+        watches.arm(Look::Recursive, "/a".into(), WatchId(3));
+        watches.note_recursive("/a");
+        assert_eq!(watches.fire(EventKind::CREATED, "/a/b", true).1, [WatchId(3)]);
+        let parent = Some(("/a".to_owned(), vec![WatchId(1), WatchId(2)]));
+        assert_eq!(watches.fire_parent(EventKind::CREATED, "/a/b"), parent);
+        assert_eq!(watches.fire(EventKind::CHILDREN_CHANGED, "/a", true).1, []);
     }
 
     #[test]

@@ -11,7 +11,6 @@ use zk_proto::{Credentials, Grant, Handshake, Purpose};
 
 use super::transport::Stream;
 use super::{Auth, ConnectFailure, ConnectSpec, Host};
-use crate::secure::Secure;
 use crate::time::{BootTime, within};
 
 /// How long the steps of one attempt may take.
@@ -71,8 +70,8 @@ pub(super) struct Attached {
 #[derive(Clone)]
 pub(super) struct Dialer {
     auth: Arc<[Auth]>,
-    #[cfg_attr(not(any(feature = "tls", feature = "sasl")), allow(dead_code, reason = "nothing to be had"))]
-    secure: Secure,
+    #[cfg(feature = "sasl")]
+    sasl: Option<crate::secure::SaslDigest>,
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
 }
@@ -86,7 +85,8 @@ impl Dialer {
                 Some(options) => Some(super::tls::connector(options).await.map_err(ConnectFailure::Tls)?),
                 None => None,
             },
-            secure: spec.secure.clone(),
+            #[cfg(feature = "sasl")]
+            sasl: spec.secure.sasl.clone(),
         })
     }
 
@@ -135,7 +135,7 @@ impl Dialer {
             Credentials {
                 auth: &auth,
                 #[cfg(feature = "sasl")]
-                sasl: self.secure.sasl.as_ref().map(|sasl| {
+                sasl: self.sasl.as_ref().map(|sasl| {
                     let password = String::from_utf8_lossy(sasl.password.expose());
                     zk_proto::DigestMd5::new(sasl.user.clone(), password, cnonce())
                 }),

@@ -92,6 +92,7 @@ pub(crate) struct ConnectSpec {
     pub(crate) purpose: Purpose,
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) auth: Arc<[Auth]>,
+    #[cfg_attr(not(any(feature = "tls", feature = "sasl")), allow(dead_code, reason = "nothing to be had"))]
     pub(crate) secure: Secure,
     /// The servers' `jute.maxbuffer`.
     pub(crate) max_request: usize,
