@@ -212,8 +212,14 @@ impl Question<'_> {
 
     /// Names the successor that already stands in office.
     pub(super) fn confirm(&self, successor: &Named) -> Elected {
-        let sentence =
-            format!("the leader vanished: {} was in line and stands in office already", successor.member);
+        // As the successor itself says it, where it comes first.
+        let record = self.standing().find(|candidate| candidate.ballot == successor.ballot);
+        let remark = record.and_then(|record| self.strategy.remark(&record.attributes, Cause::LeaderLost));
+        let remark = remark.map_or_else(String::new, |remark| format!(" ({remark})"));
+        let sentence = format!(
+            "the leader vanished: {} was in line and stands in office already{remark}",
+            successor.member
+        );
         self.name(Cause::LeaderLost, sentence, successor, self.living_exclusions(), None)
     }
 
