@@ -17,122 +17,15 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-use super::handshake::{Grant, Ticket};
+use super::dialogue::{Input, Limits, NotSent, Outcome, Output};
+use super::handshake::Ticket;
 use super::pace::Pace;
 use super::watches::{Look, Removal, WatchId, WatchKind, Watches};
+use super::wish::{Wish, without_watch};
 use crate::codec::{
     ErrorCode, EventKind, Malformed, OpCode, Reply, ReplyHeader, Request, WatchEvent, WatchMode, cut_frame,
     xid,
 };
-
-/// What is accepted and sent at the most.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of a request, without its length. A server closes the connection over a longer one, with everything that is
-    /// under way on it: its `jute.maxbuffer`, 1,048,575 by default.
-    pub request: usize,
-    /// Bytes of a reply, without its length. Whoever sends more is taken for something that is no ZooKeeper.
-    pub reply: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { request: 0xf_ffff, reply: 16 << 20 }
-    }
-}
-
-/// What happens to the connection. `T` is whatever the caller knows a request by.
-#[derive(Debug)]
-pub enum Input<'a, T> {
-    /// A handshake for this session has been granted, on a transport that takes the place of the one before.
-    Attached(Grant),
-    /// Bytes have arrived. Whole frames are taken out.
-    Received(&'a mut BytesMut),
-    /// So many bytes of [`Connection::outgoing`] have been written to the transport.
-    Written(usize),
-    /// The transport has failed.
-    Lost(String),
-    /// A request is to be sent.
-    Request {
-        /// What is asked for.
-        request: &'a Request<'a>,
-        /// The watch that a successful reply arms; the request must ask for one.
-        watch: Option<WatchId>,
-        /// Whether it is sent to learn how the server does: the time that its answer takes is what [`Connection::suspects`]
-        /// goes by.
-        heartbeat: bool,
-        /// By which its outcome is known.
-        tag: T,
-    },
-    /// Nobody waits for that watch any more.
-    Forget(WatchId),
-    /// The session is to be closed. Nothing else is sent after that.
-    Close(T),
-    /// Nothing but time has passed.
-    Tick,
-}
-
-/// What the connection has to say.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Output<T> {
-    /// A request has ended. In the order in which they were sent.
-    Ended {
-        /// Of the request.
-        tag: T,
-        /// How.
-        outcome: Outcome,
-    },
-    /// A watch saw something. A one-shot watch is no longer armed.
-    Watch {
-        /// Which.
-        id: WatchId,
-        /// What it saw.
-        kind: WatchKind,
-        /// Where.
-        path: String,
-    },
-    /// On the transport that was attached each watch is armed again or has fired.
-    Ready,
-    /// The transport is of no more use, and the session is to be taken to another. What was under way has ended.
-    Lost {
-        /// Why.
-        reason: String,
-    },
-    /// The server says that the session has expired. Nothing follows.
-    Expired,
-    /// The session is closed, as it was asked to be. Nothing follows.
-    Closed,
-}
-
-/// How a request ended.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The server has answered.
-    Answered(Result<Reply, ErrorCode>),
-    /// Nothing of it was written: it had no effect and never will.
-    NotSent(NotSent),
-    /// It may have been applied, or may be applied later, as long as the session lives.
-    PerhapsApplied(String),
-}
-
-/// Why a request was not sent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotSent {
-    /// There is no transport, or it was lost before the request was written.
-    #[error("there is no connection: {0}")]
-    Disconnected(String),
-    /// The session is being closed.
-    #[error("the session is being closed")]
-    Closing,
-    /// Longer than [`Limits::request`]. It would cost everybody on the session the connection.
-    #[error("the request takes {size} bytes, and servers take no more than {limit} (jute.maxbuffer)")]
-    TooLarge {
-        /// Of the request.
-        size: usize,
-        /// Of the server.
-        limit: usize,
-    },
-}
 
 /// The session's side of the wire.
 ///
@@ -186,26 +79,17 @@ struct Pending<T> {
     tag: Option<T>,
 }
 
-/// A watch that a successful reply arms.
-struct Wish {
-    id: WatchId,
-    path: String,
-    /// Of a request for a lasting watch.
-    lasting: Option<Look>,
-    /// Whether the server is asked for a recursive one, for this watch or for another one of the path.
-    recursive: bool,
-    /// Whether the server arms it. Where a lasting watch tells of the path already, it need not.
-    on_server: bool,
-    /// Given up before it was armed.
-    forgotten: bool,
+/// Those that wait for a reply.
+fn wishes<T>(link: Option<&Link<T>>) -> impl Iterator<Item = &Wish> {
+    link.into_iter().flat_map(|link| &link.pending).filter_map(|pending| pending.watch.as_ref())
 }
 
 impl<T> Connection<T> {
-    /// The session of a grant, on the transport that it was granted on.
+    /// The session of a ticket, on the transport that it was granted on.
     #[must_use]
-    pub fn new(now: Duration, grant: Grant, limits: Limits) -> Self {
+    pub fn new(now: Duration, ticket: Ticket, limits: Limits) -> Self {
         let mut connection = Self {
-            ticket: grant.ticket.clone(),
+            ticket: ticket.clone(),
             limits,
             link: None,
             lost: String::new(),
@@ -215,7 +99,7 @@ impl<T> Connection<T> {
             handled: now,
             outputs: VecDeque::new(),
         };
-        connection.attach(now, grant);
+        connection.attach(now, ticket);
         connection
     }
 
@@ -279,7 +163,7 @@ impl<T> Connection<T> {
             self.lose(format!("this process stood still for {stood_still:?}"));
         }
         match input {
-            Input::Attached(grant) => self.attach(now, grant),
+            Input::Attached(ticket) => self.attach(now, ticket),
             Input::Received(bytes) => self.receive(now, bytes),
             Input::Written(count) => {
                 if let Some(link) = &mut self.link {
@@ -327,12 +211,12 @@ impl<T> Connection<T> {
         Some(oldest + self.pace.suspicious_after(self.ticket.timeout))
     }
 
-    fn attach(&mut self, now: Duration, grant: Grant) {
+    fn attach(&mut self, now: Duration, granted: Ticket) {
         self.lose("the session was taken to another server".to_owned());
         // Another server has another pace. Where all have become slow, it would be suspected at once by that of before.
         self.pace = Pace::default();
         // The timeout of the beginning stays: whether another one will do is the caller's to judge.
-        self.ticket.password = grant.ticket.password;
+        self.ticket.password = granted.password;
         let mut link = Link {
             outgoing: BytesMut::new(),
             written: 0,
@@ -358,7 +242,7 @@ impl<T> Connection<T> {
             return;
         }
         for (id, path) in self.watches.lasting() {
-            self.outputs.push_back(Output::Watch { id, kind: WatchKind::Gap, path });
+            self.tell([id], WatchKind::Gap, &path);
         }
         self.outputs.push_back(Output::Ready);
     }
@@ -372,18 +256,16 @@ impl<T> Connection<T> {
         tag: T,
     ) {
         let watch = watch.and_then(|id| {
-            let path = request.path()?.to_owned();
-            let lasting = match request {
-                Request::AddWatch { mode, .. } if *mode == WatchMode::Recursive.number() => {
-                    Some(Look::Recursive)
-                }
-                Request::AddWatch { .. } => Some(Look::Persistent),
-                _ => None,
-            };
-            let on_server = lasting.is_some() || !self.tells_of(&path);
-            let recursive =
-                lasting == Some(Look::Recursive) || (lasting.is_some() && self.is_recursive(&path));
-            Some(Wish { id, path, lasting, recursive, on_server, forgotten: false })
+            let mut wish = Wish::new(id, request)?;
+            let path = wish.path.as_str();
+            let mut others = wishes(self.link.as_ref()).filter(|other| other.path == path);
+            if wish.lasting.is_none() {
+                wish.on_server =
+                    !self.watches.has_lasting(path) && !others.any(|other| other.lasting.is_some());
+            } else if !wish.recursive {
+                wish.recursive = self.watches.is_recursive(path) || others.any(|other| other.recursive);
+            }
+            Some(wish)
         });
         let sent = match &watch {
             // It would take the place of the lasting one.
@@ -419,24 +301,6 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Whether a lasting watch tells of the znode, or is about to.
-    fn tells_of(&self, path: &str) -> bool {
-        let mut pending = self.link.iter().flat_map(|link| &link.pending);
-        self.watches.has_lasting(path)
-            || pending.any(|pending| {
-                pending.op == OpCode::ADD_WATCH
-                    && pending.watch.as_ref().is_some_and(|wish| wish.path == path)
-            })
-    }
-
-    /// Whether the server watches the znode recursively, or is about to.
-    fn is_recursive(&self, path: &str) -> bool {
-        let mut pending = self.link.iter().flat_map(|link| &link.pending);
-        self.watches.is_recursive(path)
-            || pending
-                .any(|pending| pending.watch.as_ref().is_some_and(|wish| wish.recursive && wish.path == path))
-    }
-
     /// Puts a request behind the others; answers its number and where it begins.
     fn send(&mut self, now: Duration, request: &Request<'_>) -> Result<(i32, u64), NotSent> {
         let Some(link) = &mut self.link else { return Err(NotSent::Disconnected(self.lost.clone())) };
@@ -444,6 +308,8 @@ impl<T> Connection<T> {
             return Err(NotSent::Closing);
         }
         let before = link.outgoing.len();
+        // Of most requests, at once.
+        link.outgoing.reserve(128);
         // Positive, for the negative ones mean something else.
         let xid = self.last_xid.checked_add(1).unwrap_or(1);
         request.encode(xid, &mut link.outgoing);
@@ -455,12 +321,6 @@ impl<T> Connection<T> {
         self.last_xid = xid;
         link.spoken = now;
         Ok((xid, link.written + before as u64))
-    }
-
-    /// A request of the connection's own, whose answer says nothing that matters.
-    fn send_own(&mut self, now: Duration, request: &Request<'_>) {
-        let sent = self.send(now, request);
-        self.expect(sent, request.op(), None, None, None);
     }
 
     fn close(&mut self, now: Duration, tag: T) {
@@ -483,44 +343,34 @@ impl<T> Connection<T> {
 
     /// The same for a watch that is armed.
     fn give_up(&mut self, now: Duration, id: WatchId) {
-        let mut pending = self.link.iter().flat_map(|link| &link.pending);
-        let is_wanted = |path: &str| {
-            pending.any(|pending| {
-                let wish = pending.watch.as_ref().filter(|wish| wish.lasting.is_some());
-                wish.is_some_and(|wish| wish.path == path)
-            })
-        };
+        let is_wanted =
+            |path: &str| wishes(self.link.as_ref()).any(|wish| wish.lasting.is_some() && wish.path == path);
         let removal = self.watches.forget(id, is_wanted);
         self.remove(now, removal);
     }
 
     /// Has the server remove a watch, and those that nobody waits for where they have become too many.
     fn remove(&mut self, now: Duration, removal: Option<Removal>) {
-        let pending = self.link.as_ref().map(|link| &link.pending);
-        let is_wanted = |path: &str| {
-            let mut wishes = pending.into_iter().flatten().filter_map(|pending| pending.watch.as_ref());
-            wishes.any(|wish| wish.path == path)
-        };
+        let is_wanted = |path: &str| wishes(self.link.as_ref()).any(|wish| wish.path == path);
         let excess = self.watches.excess(is_wanted);
         for Removal { path, kind, gaps } in removal.into_iter().chain(excess) {
-            for id in gaps {
-                self.outputs.push_back(Output::Watch { id, kind: WatchKind::Gap, path: path.clone() });
-            }
-            let (path, kind) = (path.into(), kind.number());
-            self.send_own(now, &Request::RemoveWatches { path, kind });
+            self.tell(gaps, WatchKind::Gap, &path);
+            let request = Request::RemoveWatches { path: path.into(), kind: kind.number() };
+            let sent = self.send(now, &request);
+            // The answer says nothing that matters.
+            self.expect(sent, request.op(), None, None, None);
         }
     }
 
     fn receive(&mut self, now: Duration, bytes: &mut BytesMut) {
         while self.link.is_some() {
-            match cut_frame(bytes, self.limits.reply) {
+            let message = match cut_frame(bytes, self.limits.reply) {
                 Ok(None) => break,
-                Ok(Some(frame)) => {
-                    if let Err(malformed) = self.message(now, &frame) {
-                        self.lose(malformed.to_string());
-                    }
-                }
-                Err(malformed) => self.lose(malformed.to_string()),
+                Ok(Some(frame)) => self.message(now, &frame),
+                Err(malformed) => Err(malformed),
+            };
+            if let Err(malformed) = message {
+                self.lose(malformed.to_string());
             }
         }
     }
@@ -559,15 +409,15 @@ impl<T> Connection<T> {
         // comes after it.
         let settled = self.link.as_ref().is_some_and(|link| link.settling == 0);
         let (told, fired) = self.watches.fire(kind, &path, settled);
-        for id in fired {
-            self.outputs.push_back(Output::Watch { id, kind: told, path: path.clone() });
-        }
+        self.tell(fired, told, &path);
         if settled && let Some((parent, fired)) = self.watches.fire_parent(kind, &path) {
-            for id in fired {
-                let (kind, path) = (WatchKind::ChildrenChanged, parent.clone());
-                self.outputs.push_back(Output::Watch { id, kind, path });
-            }
+            self.tell(fired, WatchKind::ChildrenChanged, &parent);
         }
+    }
+
+    fn tell(&mut self, ids: impl IntoIterator<Item = WatchId>, kind: WatchKind, path: &str) {
+        let told = |id| Output::Watch { id, kind, path: path.to_owned() };
+        self.outputs.extend(ids.into_iter().map(told));
     }
 
     fn reply(&mut self, now: Duration, header: ReplyHeader, frame: &Bytes) -> Result<(), Malformed> {
@@ -593,7 +443,7 @@ impl<T> Connection<T> {
         if header.zxid > 0 {
             self.ticket.last_zxid = header.zxid;
         }
-        let armed = watch.and_then(|wish| Some((armed_look(op, &wish, &answer)?, wish)));
+        let armed = watch.and_then(|wish| Some((wish.look_after(op, &answer)?, wish)));
         if let Some(tag) = tag {
             self.outputs.push_back(Output::Ended { tag, outcome: Outcome::Answered(answer) });
         }
@@ -619,10 +469,7 @@ impl<T> Connection<T> {
         let Wish { id, path, recursive, on_server, forgotten, .. } = wish;
         if !on_server && !self.watches.has_lasting(&path) {
             // The lasting watch that was to tell of it has been refused, or given up meanwhile.
-            if !forgotten {
-                self.outputs.push_back(Output::Watch { id, kind: WatchKind::Gap, path });
-            }
-            return;
+            return self.tell((!forgotten).then_some(id), WatchKind::Gap, &path);
         }
         if recursive {
             self.watches.note_recursive(&path);
@@ -671,28 +518,5 @@ impl<T> fmt::Debug for Connection<T> {
             .field("ticket", &self.ticket)
             .field("attached", &self.is_attached())
             .finish_non_exhaustive()
-    }
-}
-
-/// The watch that the server holds after that answer.
-fn armed_look(op: OpCode, wish: &Wish, answer: &Result<Reply, ErrorCode>) -> Option<Look> {
-    match (op, answer) {
-        (OpCode::EXISTS | OpCode::GET_DATA, Ok(_)) => Some(Look::Data),
-        (OpCode::EXISTS, Err(ErrorCode::NO_NODE)) => Some(Look::Absence),
-        (OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2, Ok(_)) => Some(Look::Children),
-        (OpCode::ADD_WATCH, Ok(_)) => wish.lasting,
-        _ => None,
-    }
-}
-
-/// The same read without a watch.
-fn without_watch<'a>(request: &'a Request<'_>) -> Request<'a> {
-    match request {
-        Request::Exists { path, .. } => Request::Exists { path: Cow::Borrowed(path), watch: false },
-        Request::GetData { path, .. } => Request::GetData { path: Cow::Borrowed(path), watch: false },
-        Request::GetChildren { path, with_stat, .. } => {
-            Request::GetChildren { path: Cow::Borrowed(path), watch: false, with_stat: *with_stat }
-        }
-        other => other.clone(),
     }
 }

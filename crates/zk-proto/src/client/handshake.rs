@@ -1,14 +1,14 @@
 //! One transport, from its first byte to the point where the session is served on it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
-#[cfg(feature = "sasl")]
 use super::sasl::DigestMd5;
 use crate::codec::{
-    ConnectRequest, ConnectResponse, ErrorCode, Malformed, PASSWORD_LEN, Reply, ReplyHeader, Request,
+    ConnectRequest, ConnectResponse, ErrorCode, Malformed, OpCode, PASSWORD_LEN, Reply, ReplyHeader, Request,
     SessionId, cut_frame, xid,
 };
 
@@ -19,10 +19,19 @@ pub struct Ticket {
     pub session_id: SessionId,
     /// What proves that it is ours.
     pub password: Vec<u8>,
-    /// Granted by the server.
+    /// Granted by the server, which may be another one than was asked for.
     pub timeout: Duration,
     /// The newest change that the session has seen. A server that is behind it does not take the session.
     pub last_zxid: i64,
+}
+
+impl Ticket {
+    /// Whether the session can be taken to another transport at all. ClickHouse Keeper ends a session with its connection,
+    /// and gives it a password of zeros, which no ZooKeeper does.
+    #[must_use]
+    pub fn outlives_its_connection(&self) -> bool {
+        self.password.iter().any(|byte| *byte != 0)
+    }
 }
 
 impl fmt::Debug for Ticket {
@@ -47,18 +56,23 @@ pub enum Purpose {
 /// What a client proves to be, beside the transport's own certificates.
 #[derive(Default)]
 pub struct Credentials<'a> {
-    /// As `addauth` has it: schemes and secrets.
-    pub auth: &'a [(&'a str, &'a [u8])],
-    /// SASL, which is spoken before anything else.
-    #[cfg(feature = "sasl")]
-    pub sasl: Option<DigestMd5>,
+    auth: &'a [(&'a str, &'a [u8])],
+    sasl: Option<DigestMd5>,
 }
 
-/// What a server granted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// For the next transport. Its timeout may be another one than asked for.
-    pub ticket: Ticket,
+impl<'a> Credentials<'a> {
+    /// As `addauth` has it: schemes and secrets.
+    #[must_use]
+    pub fn new(auth: &'a [(&'a str, &'a [u8])]) -> Self {
+        Self { auth, sasl: None }
+    }
+
+    /// SASL beside it, which is spoken before anything else.
+    #[cfg(feature = "sasl")]
+    #[must_use]
+    pub fn with_sasl(self, sasl: DigestMd5) -> Self {
+        Self { sasl: Some(sasl), ..self }
+    }
 }
 
 /// Why a transport does not serve the session.
@@ -89,20 +103,20 @@ const PROBE: i32 = i32::MAX;
 const MOST: usize = 64 << 10;
 
 /// The handshake on one transport. Write what [`outgoing`](Self::outgoing) gives, and feed what arrives to
-/// [`receive`](Self::receive), until that answers with a [`Grant`] or a [`Refusal`].
+/// [`receive`](Self::receive), until that answers with the [`Ticket`] that was granted or a [`Refusal`].
 ///
 /// The connect request, the credentials and, for a new session, a first request that changes nothing are sent at once: a
 /// server reads them in order.
 pub struct Handshake {
-    resumed: Option<Ticket>,
+    /// Of the session to be resumed; with the id 0 where a new one is asked for.
+    asked: Ticket,
+    is_new: bool,
     outgoing: BytesMut,
-    schemes: Vec<String>,
-    /// Answers to credentials that have come.
-    accepted: usize,
+    /// Of the credentials that are not answered yet.
+    schemes: VecDeque<String>,
     /// The first request has been answered.
     probed: bool,
-    grant: Option<Grant>,
-    #[cfg(feature = "sasl")]
+    granted: Option<Ticket>,
     sasl: Option<DigestMd5>,
 }
 
@@ -111,25 +125,21 @@ impl Handshake {
     #[must_use]
     pub fn new(purpose: &Purpose, credentials: Credentials<'_>) -> Self {
         let mut outgoing = BytesMut::new();
-        let resumed = match purpose {
-            Purpose::New(_) => None,
-            Purpose::Resume(ticket) => Some(ticket.clone()),
-        };
-        let timeout = match purpose {
-            Purpose::New(timeout) => *timeout,
-            Purpose::Resume(ticket) => ticket.timeout,
+        let (asked, is_new) = match purpose {
+            Purpose::New(timeout) => {
+                let (session_id, password) = (SessionId(0), vec![0; PASSWORD_LEN]);
+                (Ticket { session_id, password, timeout: *timeout, last_zxid: 0 }, true)
+            }
+            Purpose::Resume(ticket) => (ticket.clone(), false),
         };
         ConnectRequest {
-            last_zxid: resumed.as_ref().map_or(0, |ticket| ticket.last_zxid),
-            timeout_ms: i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX),
-            session_id: resumed.as_ref().map_or(0, |ticket| ticket.session_id.0),
-            password: resumed
-                .as_ref()
-                .map_or_else(|| vec![0; PASSWORD_LEN], |ticket| ticket.password.clone()),
+            last_zxid: asked.last_zxid,
+            timeout_ms: i32::try_from(asked.timeout.as_millis()).unwrap_or(i32::MAX),
+            session_id: asked.session_id.0,
+            password: asked.password.clone(),
             read_only: Some(false),
         }
         .encode(&mut outgoing);
-        #[cfg(feature = "sasl")]
         if credentials.sasl.is_some() {
             Request::Sasl { token: Some((&[][..]).into()) }.encode(SASL, &mut outgoing);
         }
@@ -138,21 +148,16 @@ impl Handshake {
             Request::Auth { kind: 0, scheme: Some((*scheme).into()), credentials }
                 .encode(xid::AUTH, &mut outgoing);
         }
-        #[cfg(feature = "sasl")]
-        let is_known = credentials.sasl.is_none();
-        #[cfg(not(feature = "sasl"))]
-        let is_known = true;
-        if resumed.is_none() && is_known {
+        if is_new && credentials.sasl.is_none() {
             probe(&mut outgoing);
         }
         Self {
-            probed: resumed.is_some(),
-            resumed,
+            asked,
+            is_new,
             outgoing,
             schemes: credentials.auth.iter().map(|(scheme, _)| (*scheme).to_owned()).collect(),
-            accepted: 0,
-            grant: None,
-            #[cfg(feature = "sasl")]
+            probed: !is_new,
+            granted: None,
             sasl: credentials.sasl,
         }
     }
@@ -167,11 +172,11 @@ impl Handshake {
     ///
     /// # Errors
     /// [`Refusal`]: the transport is of no use.
-    pub fn receive(&mut self, input: &mut BytesMut) -> Result<Option<Grant>, Refusal> {
+    pub fn receive(&mut self, input: &mut BytesMut) -> Result<Option<Ticket>, Refusal> {
         while !self.is_complete() {
             let Some(frame) = cut_frame(input, MOST)? else { return Ok(None) };
-            if self.grant.is_none() {
-                self.grant = Some(self.granted(&frame)?);
+            if self.granted.is_none() {
+                self.granted = Some(self.judge(&frame)?);
                 continue;
             }
             let header = ReplyHeader::decode(&frame)?;
@@ -181,52 +186,49 @@ impl Handshake {
                 PROBE if header.error == ErrorCode::SESSION_CLOSED_REQUIRE_SASL => {
                     return Err(Refusal::AuthFailed(header.error.to_string()));
                 }
-                PROBE => self.probed = true,
+                PROBE => {
+                    self.probed = true;
+                    if let Some(granted) = &mut self.granted {
+                        granted.last_zxid = header.zxid.max(0);
+                    }
+                }
                 _ => return Err(unasked().into()),
             }
         }
-        Ok(self.grant.clone())
+        Ok(self.granted.clone())
     }
 
     fn is_complete(&self) -> bool {
-        #[cfg(feature = "sasl")]
-        if self.sasl.as_ref().is_some_and(|sasl| !sasl.is_complete()) {
-            return false;
-        }
-        self.grant.is_some() && self.accepted == self.schemes.len() && self.probed
+        let is_known = self.sasl.as_ref().is_none_or(DigestMd5::is_complete);
+        is_known && self.granted.is_some() && self.schemes.is_empty() && self.probed
     }
 
-    fn granted(&self, frame: &[u8]) -> Result<Grant, Refusal> {
+    fn judge(&self, frame: &[u8]) -> Result<Ticket, Refusal> {
         let ConnectResponse { timeout_ms, session_id, password, read_only } = ConnectResponse::decode(frame)?;
         let timeout = u64::try_from(timeout_ms).ok().filter(|ms| *ms > 0 && session_id != 0);
         let timeout = Duration::from_millis(timeout.ok_or(Refusal::Expired)?);
         if read_only == Some(true) {
             return Err(Refusal::ReadOnly);
         }
-        let last_zxid = self.resumed.as_ref().map_or(0, |ticket| ticket.last_zxid);
-        if self.resumed.as_ref().is_some_and(|ticket| ticket.session_id.0 != session_id) {
+        let session_id = SessionId(session_id);
+        if !self.is_new && session_id != self.asked.session_id {
             return Err(Refusal::AnotherSession);
         }
-        Ok(Grant { ticket: Ticket { session_id: SessionId(session_id), password, timeout, last_zxid } })
+        Ok(Ticket { session_id, password, timeout, last_zxid: self.asked.last_zxid })
     }
 
     fn auth_answered(&mut self, error: ErrorCode) -> Result<(), Refusal> {
-        let Some(scheme) = self.schemes.get(self.accepted) else {
-            return Err(Malformed("an answer to credentials that were not sent").into());
-        };
+        let scheme = self.schemes.pop_front();
+        let scheme = scheme.ok_or(Malformed("an answer to credentials that were not sent"))?;
         if error != ErrorCode::OK {
             return Err(Refusal::AuthFailed(format!(
                 "the server does not accept the credentials for the scheme {scheme:?}: {error}"
             )));
         }
-        self.accepted += 1;
         Ok(())
     }
 
-    #[cfg(feature = "sasl")]
-    fn sasl_answered(&mut self, header: ReplyHeader, frame: &bytes::Bytes) -> Result<(), Refusal> {
-        use crate::codec::OpCode;
-
+    fn sasl_answered(&mut self, header: ReplyHeader, frame: &Bytes) -> Result<(), Refusal> {
         let Some(sasl) = &mut self.sasl else { return Err(unasked().into()) };
         if header.error != ErrorCode::OK {
             return Err(Refusal::AuthFailed(format!("the server refused the SASL user: {}", header.error)));
@@ -238,12 +240,6 @@ impl Handshake {
             probe(&mut self.outgoing);
         }
         Ok(())
-    }
-
-    #[cfg(not(feature = "sasl"))]
-    fn sasl_answered(&mut self, header: ReplyHeader, frame: &bytes::Bytes) -> Result<(), Refusal> {
-        let _ = (header, frame, Reply::Empty);
-        Err(unasked().into())
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!                 new transport                      bytes, requests, time
 //!                       |                                     |
-//!                 Handshake ---- Grant ---- Input::Attached --> Connection --> Output: replies, watch events,
+//!                 Handshake ---- Ticket --- Input::Attached --> Connection --> Output: replies, watch events,
 //!                       |                                     |                        what became of the session
 //!                    Refusal                                  +--> outgoing(): bytes to write
 //! ```
@@ -13,14 +13,17 @@
 //! identity, its watches and the newest change that it has seen.
 
 mod connection;
+mod dialogue;
 mod handshake;
 mod pace;
-#[cfg(feature = "sasl")]
+#[cfg_attr(not(feature = "sasl"), path = "no_sasl.rs")]
 mod sasl;
 mod watches;
+mod wish;
 
-pub use connection::{Connection, Input, Limits, NotSent, Outcome, Output};
-pub use handshake::{Credentials, Grant, Handshake, Purpose, Refusal, Ticket};
+pub use connection::Connection;
+pub use dialogue::{Input, Limits, NotSent, Outcome, Output};
+pub use handshake::{Credentials, Handshake, Purpose, Refusal, Ticket};
 #[cfg(feature = "sasl")]
 pub use sasl::DigestMd5;
 pub use watches::{WatchId, WatchKind};

@@ -11,7 +11,8 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::codec::{EventKind, Request, WatchMode, WatcherType};
+use crate::ancestors;
+use crate::codec::{EventKind, Request, WatcherType};
 
 /// Names one watch. Chosen by the caller, and never used again within a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +20,7 @@ pub struct WatchId(pub u64);
 
 /// What a watch saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum WatchKind {
     /// The znode was created.
     Created,
@@ -26,9 +28,9 @@ pub enum WatchKind {
     Deleted,
     /// The data was replaced.
     DataChanged,
-    /// A child was created or deleted.
+    /// A child was created or deleted. A watch of a tree tells of the child itself instead.
     ChildrenChanged,
-    /// Something may have happened that was not told: read again.
+    /// Anything may have happened that was not told: read what matters again.
     Gap,
 }
 
@@ -52,15 +54,6 @@ impl Look {
 
     const fn is_once(self) -> bool {
         matches!(self, Self::Data | Self::Absence | Self::Children)
-    }
-}
-
-impl From<WatchMode> for Look {
-    fn from(mode: WatchMode) -> Self {
-        match mode {
-            WatchMode::Persistent => Self::Persistent,
-            WatchMode::Recursive => Self::Recursive,
-        }
     }
 }
 
@@ -104,7 +97,7 @@ impl Watches {
     /// Whether events of the znode itself come from a watch that a one-shot watch on it would take the place of: servers
     /// before 3.9 keep one mode for a path, the last one that was asked for.
     pub(super) fn has_lasting(&self, path: &str) -> bool {
-        self.by_path.get(path).is_some_and(|held| held.iter().any(|(look, _)| !look.is_once()))
+        self.holders(path, |look| !look.is_once()).next().is_some()
     }
 
     /// Who waits for this event, with or without the lasting ones. One-shot watches among them are armed no longer.
@@ -125,15 +118,12 @@ impl Watches {
         // Servers from 3.9 on keep a one-shot or persistent watch beside the recursive one, and tell of the children on
         // their account: the recursive one has told of the child itself, and by that of its parent.
         let told_already = kind == EventKind::CHILDREN_CHANGED && self.is_recursive(path);
-        if let Some(held) = self.by_path.get(path).filter(|_| !told_already) {
-            fired.extend(held.iter().filter(|(look, _)| !look.is_once()).map(|(_, id)| *id));
+        if !told_already {
+            fired.extend(self.holders(path, |look| !look.is_once()));
         }
         if matches!(kind, EventKind::CREATED | EventKind::DELETED | EventKind::DATA_CHANGED) {
             for above in ancestors(path) {
-                if let Some(held) = self.by_path.get(above) {
-                    let recursive = held.iter().filter(|(look, _)| *look == Look::Recursive);
-                    fired.extend(recursive.map(|(_, id)| *id));
-                }
+                fired.extend(self.holders(above, |look| look == Look::Recursive));
             }
         }
         (told, fired)
@@ -147,9 +137,7 @@ impl Watches {
             return None;
         }
         let mut fired = self.take(parent, &[Look::Children]);
-        if let Some(held) = self.by_path.get(parent) {
-            fired.extend(held.iter().filter(|(look, _)| *look == Look::Persistent).map(|(_, id)| *id));
-        }
+        fired.extend(self.holders(parent, |look| look == Look::Persistent));
         (!fired.is_empty()).then(|| (parent.to_owned(), fired))
     }
 
@@ -194,9 +182,8 @@ impl Watches {
         }
         let (path, look) = self.stale.pop_front()?;
         let kind = if look == Look::Children { WatcherType::Children } else { WatcherType::Data };
-        let shared = |other: &Look| (*other == Look::Children) == (look == Look::Children);
-        let needed = self.by_path.get(&path).is_some_and(|held| held.iter().any(|(other, _)| shared(other)));
-        if needed {
+        let shared = |other| (other == Look::Children) == (look == Look::Children);
+        if self.holders(&path, shared).next().is_some() {
             return None;
         }
         if is_wanted(&path) {
@@ -249,11 +236,15 @@ impl Watches {
     /// The persistent and recursive ones, with their paths.
     pub(super) fn lasting(&self) -> Vec<(WatchId, String)> {
         let mut lasting = Vec::new();
-        for (path, held) in &self.by_path {
-            let here = held.iter().filter(|(look, _)| !look.is_once());
-            lasting.extend(here.map(|(_, id)| (*id, path.clone())));
+        for path in self.by_path.keys() {
+            lasting.extend(self.holders(path, |look| !look.is_once()).map(|id| (id, path.clone())));
         }
         lasting
+    }
+
+    fn holders(&self, path: &str, is_meant: impl Fn(Look) -> bool) -> impl Iterator<Item = WatchId> {
+        let held = self.by_path.get(path).into_iter().flatten();
+        held.filter(move |(look, _)| is_meant(*look)).map(|(_, id)| *id)
     }
 
     fn take(&mut self, path: &str, looks: &[Look]) -> Fired {
@@ -282,139 +273,4 @@ pub(super) struct Removal {
     pub(super) path: String,
     pub(super) kind: WatcherType,
     pub(super) gaps: Fired,
-}
-
-/// All paths above one, the nearest first.
-fn ancestors(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(path), |path| match path.rfind('/') {
-        Some(0) if path.len() > 1 => Some("/"),
-        Some(slash) if slash > 0 => Some(&path[..slash]),
-        _ => None,
-    })
-    .skip(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn again(watches: &mut Watches) -> Vec<[Vec<String>; 5]> {
-        let mut requests = Vec::new();
-        watches.set_again(8, |request| {
-            let Request::SetWatches { relative_zxid: 8, data, exist, child, persistent, recursive } = request
-            else {
-                panic!("{request:?}")
-            };
-            requests.push([data, exist, child, persistent, recursive].map(|list| {
-                let mut list: Vec<String> = list.iter().map(|path| path.to_string()).collect();
-                list.sort();
-                list
-            }));
-        });
-        requests
-    }
-
-    #[test]
-    fn an_event_fires_every_watch_of_its_kind_and_no_other() {
-        let mut watches = Watches::default();
-        watches.arm(Look::Data, "/a".into(), WatchId(1));
-        watches.arm(Look::Data, "/a".into(), WatchId(2));
-        watches.arm(Look::Children, "/a".into(), WatchId(3));
-        watches.arm(Look::Absence, "/b".into(), WatchId(4));
-        assert_eq!(watches.fire(EventKind::CHILDREN_CHANGED, "/b", true).1, []);
-        assert_eq!(
-            watches.fire(EventKind::DATA_CHANGED, "/a", true),
-            (WatchKind::DataChanged, vec![WatchId(1), WatchId(2)])
-        );
-        assert_eq!(watches.fire(EventKind::DATA_CHANGED, "/a", true).1, []);
-        assert_eq!(watches.fire(EventKind::DELETED, "/a", true), (WatchKind::Deleted, vec![WatchId(3)]));
-        assert_eq!(watches.fire(EventKind(99), "/b", true), (WatchKind::Gap, vec![WatchId(4)]));
-        assert!(watches.paths.is_empty() && watches.by_path.is_empty());
-        assert!(again(&mut watches).is_empty());
-    }
-
-    #[test]
-    fn a_lasting_watch_stays_and_a_recursive_one_hears_of_what_is_below() {
-        let mut watches = Watches::default();
-        watches.arm(Look::Persistent, "/a".into(), WatchId(1));
-        watches.arm(Look::Recursive, "/a".into(), WatchId(2));
-        watches.note_recursive("/a");
-        watches.arm(Look::Children, "/a".into(), WatchId(3));
-        assert_eq!(watches.fire(EventKind::DATA_CHANGED, "/a", true).1, [WatchId(1), WatchId(2)]);
-        assert_eq!(watches.fire(EventKind::CREATED, "/a/b/c", true).1, [WatchId(2)]);
-        assert_eq!(watches.fire_parent(EventKind::CREATED, "/a/b/c"), None);
-        assert_eq!(
-            watches.fire_parent(EventKind::CREATED, "/a/b"),
-            Some(("/a".to_owned(), vec![WatchId(3), WatchId(1)]))
-        );
-        let here = || vec!["/a".to_owned()];
-        assert_eq!(again(&mut watches), [[vec![], vec![], vec![], vec![], here()]]);
-        assert_eq!(watches.lasting().len(), 2);
-        // The server goes on as it is.
-        assert_eq!(watches.forget(WatchId(2), |_| false), None);
-        assert_eq!(watches.fire_parent(EventKind::DELETED, "/a/b").unwrap().1, [WatchId(1)]);
-        assert_eq!(again(&mut watches), [[vec![], vec![], vec![], here(), vec![]]]);
-        assert_eq!(watches.fire_parent(EventKind::CREATED, "/a/b"), None, "it tells of the children as such");
-    }
-
-    #[test]
-    fn children_of_a_recursive_watch_are_told_of_once_whatever_the_server_keeps_beside_it() {
-        let mut watches = Watches::default();
-        watches.arm(Look::Children, "/a".into(), WatchId(1));
-        watches.arm(Look::Persistent, "/a".into(), WatchId(2));
-        watches.arm(Look::Recursive, "/a".into(), WatchId(3));
-        watches.note_recursive("/a");
-        assert_eq!(watches.fire(EventKind::CREATED, "/a/b", true).1, [WatchId(3)]);
-        let parent = Some(("/a".to_owned(), vec![WatchId(1), WatchId(2)]));
-        assert_eq!(watches.fire_parent(EventKind::CREATED, "/a/b"), parent);
-        assert_eq!(watches.fire(EventKind::CHILDREN_CHANGED, "/a", true).1, []);
-    }
-
-    #[test]
-    fn the_last_lasting_watch_of_a_path_is_removed_on_the_server() {
-        let mut watches = Watches::default();
-        watches.arm(Look::Persistent, "/a".into(), WatchId(1));
-        watches.arm(Look::Persistent, "/a".into(), WatchId(2));
-        watches.arm(Look::Data, "/a".into(), WatchId(3));
-        assert_eq!(watches.forget(WatchId(1), |_| false), None);
-        let removal = watches.forget(WatchId(2), |_| false).unwrap();
-        assert_eq!((removal.path.as_str(), removal.kind), ("/a", WatcherType::Any));
-        assert_eq!(removal.gaps, [WatchId(3)], "it was told of by the lasting one");
-        assert_eq!(watches.forget(WatchId(2), |_| false), None);
-    }
-
-    #[test]
-    fn one_shot_watches_that_are_given_up_are_removed_only_when_they_are_many() {
-        let mut watches = Watches::default();
-        for n in 0..=MOST_STALE as u64 {
-            assert_eq!(watches.excess(|_| false), None, "{n}");
-            watches.arm(Look::Absence, format!("/{n}"), WatchId(n));
-            assert_eq!(watches.forget(WatchId(n), |_| false), None);
-        }
-        assert_eq!(watches.excess(|path| path == "/0"), None, "about to be armed again");
-        watches.arm(Look::Data, "/2".into(), WatchId(1000));
-        watches.arm(Look::Absence, "/new".into(), WatchId(1001));
-        watches.forget(WatchId(1001), |_| false);
-        let removal = watches.excess(|_| false).unwrap();
-        assert_eq!((removal.path.as_str(), removal.kind), ("/1", WatcherType::Data));
-        assert_eq!(watches.excess(|_| false), None, "/2 is watched by somebody else");
-        // Armed once more, it is not stale any longer; nor is one that has fired.
-        let before = watches.stale.len();
-        watches.arm(Look::Absence, "/5".into(), WatchId(2000));
-        watches.fire(EventKind::CREATED, "/6", true);
-        assert_eq!(watches.stale.len(), before - 2);
-    }
-
-    #[test]
-    fn many_watches_are_set_again_by_several_requests() {
-        let mut watches = Watches::default();
-        for n in 0..4000 {
-            watches.arm(Look::Children, format!("/{n:0>100}"), WatchId(n));
-        }
-        let requests = again(&mut watches);
-        assert!(requests.len() > 3);
-        assert_eq!(requests.iter().map(|lists| lists[2].len()).sum::<usize>(), 4000);
-        let longest = requests.iter().map(|lists| lists[2].len() * 105).max().unwrap();
-        assert!(longest < 2 * PATHS_PER_REQUEST);
-    }
 }

@@ -56,22 +56,22 @@ macro_rules! handshake {
             /// [`Malformed`], also for a version of the protocol that is not known.
             pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
                 let mut reader = Reader::new(frame);
-                if reader.int()? != 0 && $checked {
+                if reader.next::<i32>()? != 0 && $checked {
                     return Err(Malformed("a handshake of an unknown protocol version"));
                 }
                 $(let $field = reader.next()?;)*
                 let password = reader.buffer()?.unwrap_or_default().to_vec();
-                Ok(Self { $($field,)* password, read_only: reader.bool().ok() })
+                Ok(Self { $($field,)* password, read_only: reader.next().ok() })
             }
 
             /// Appends the frame.
             pub fn encode(&self, out: &mut BytesMut) {
                 Writer::frame(out, |writer| {
-                    writer.int(0);
+                    0_i32.write(writer);
                     $(self.$field.write(writer);)*
                     writer.buffer(Some(&self.password));
                     if let Some(read_only) = self.read_only {
-                        writer.bool(read_only);
+                        read_only.write(writer);
                     }
                 });
             }

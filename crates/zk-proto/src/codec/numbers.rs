@@ -101,7 +101,6 @@ error_codes! {
     RUNTIME_INCONSISTENCY = -2, Unknown, "runtime inconsistency of the server";
     DATA_INCONSISTENCY = -3, Unknown, "data inconsistency of the server";
     CONNECTION_LOSS = -4, Unknown, "connection loss";
-    // The server could not read the request.
     MARSHALLING_ERROR = -5, Refused, "the server could not read the request";
     UNIMPLEMENTED = -6, Refused, "not implemented by the server";
     OPERATION_TIMEOUT = -7, Unknown, "the server took too long";
@@ -128,18 +127,4 @@ error_codes! {
     SESSION_CLOSED_REQUIRE_SASL = -124, Refused, "the server requires SASL authentication";
     QUOTA_EXCEEDED = -125, Refused, "quota exceeded";
     THROTTLED = -127, Retry, "the server is overloaded";
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_code_that_nobody_knows_keeps_its_number_and_proves_nothing() {
-        let unknown = ErrorCode(-4711);
-        assert_eq!(unknown.to_string(), "error -4711");
-        assert_eq!(unknown.aftermath(), Aftermath::Unknown);
-        assert_eq!(ErrorCode::THROTTLED.aftermath(), Aftermath::Retry);
-        assert_eq!(ErrorCode::NO_NODE.aftermath(), Aftermath::Refused);
-    }
 }

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::numbers::{ErrorCode, OpCode, xid};
-use super::request::{next_part, part_header};
+use super::request::PartHeader;
 use super::types::{Acl, Id, Stat};
 use super::wire::{Field as _, Malformed, Reader, Writer, record};
 
@@ -95,16 +95,17 @@ macro_rules! replies {
                             for (op, reply) in parts {
                                 match reply {
                                     Ok(reply) => {
-                                        part_header(writer, *op, false, 0);
+                                        PartHeader { op: *op, done: false, error: ErrorCode::OK }.write(writer);
                                         reply.write(writer);
                                     }
                                     Err(error) => {
-                                        part_header(writer, OpCode::ERROR, false, error.0);
+                                        let op = OpCode::ERROR;
+                                        PartHeader { op, done: false, error: *error }.write(writer);
                                         error.write(writer);
                                     }
                                 }
                             }
-                            part_header(writer, OpCode::ERROR, true, -1);
+                            PartHeader::LAST.write(writer);
                         }
                         Self::Empty => {}
                         Self::Other(body) => writer.raw(body),
@@ -144,7 +145,7 @@ pub type PartReply = (OpCode, Result<Reply, ErrorCode>);
 
 fn parts(frame: &Bytes, reader: &mut Reader<'_>) -> Result<Vec<PartReply>, Malformed> {
     let mut parts = Vec::new();
-    while let Some(op) = next_part(reader)? {
+    while let PartHeader { op, done: false, .. } = reader.next()? {
         let reply = match op {
             OpCode::ERROR => Err(reader.next()?),
             OpCode::MULTI | OpCode::MULTI_READ => return Err(Malformed("a group within a group")),
@@ -195,19 +196,18 @@ impl WatchEvent {
     /// # Errors
     /// [`Malformed`].
     pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
-        let zxid = ReplyHeader::decode(frame)?.zxid;
-        let mut reader = Reader::new(&frame[ReplyHeader::LEN..]);
-        let (kind, state) = (EventKind(reader.int()?), reader.int()?);
-        Ok(Self { kind, state, path: reader.java_string()?, zxid })
+        let mut reader = Reader::new(frame);
+        let ReplyHeader { zxid, .. } = reader.next()?;
+        Ok(Self { kind: reader.next()?, state: reader.next()?, path: reader.next()?, zxid })
     }
 
     /// Appends the frame.
     pub fn encode(&self, out: &mut BytesMut) {
         Writer::frame(out, |writer| {
             ReplyHeader { xid: xid::EVENT, zxid: self.zxid, error: ErrorCode::OK }.write(writer);
-            writer.int(self.kind.0);
-            writer.int(self.state);
-            writer.java_string(&self.path);
+            self.kind.write(writer);
+            self.state.write(writer);
+            self.path.write(writer);
         });
     }
 }

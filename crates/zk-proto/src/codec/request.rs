@@ -5,17 +5,19 @@ use std::borrow::Cow;
 
 use bytes::BytesMut;
 
-use super::numbers::OpCode;
+use super::numbers::{ErrorCode, OpCode};
 use super::types::{AclEntry, CreateMode};
-use super::wire::{Field as _, Malformed, Reader, Writer};
+use super::wire::{Field as _, Malformed, Reader, Writer, record};
 
-/// The first two fields of every request but the connect request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestHeader {
-    /// The number by which the reply is known; negative for the messages of [`xid`](super::xid).
-    pub xid: i32,
-    /// The kind of what follows.
-    pub op: OpCode,
+record! {
+    /// The first two fields of every request but the connect request.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct RequestHeader {
+        /// The number by which the reply is known; negative for the messages of [`xid`](super::xid).
+        pub xid: i32,
+        /// The kind of what follows.
+        pub op: OpCode,
+    }
 }
 
 impl RequestHeader {
@@ -27,8 +29,7 @@ impl RequestHeader {
     /// # Errors
     /// [`Malformed`].
     pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(frame);
-        Ok(Self { xid: reader.int()?, op: OpCode(reader.int()?) })
+        Reader::new(frame).next()
     }
 }
 
@@ -44,7 +45,7 @@ pub struct Create<'a> {
     pub data: Option<Cow<'a, [u8]>>,
     /// Not empty, or the server refuses it.
     pub acl: Vec<AclEntry<'a>>,
-    /// The number of a [`CreateMode`].
+    /// The number of a [`CreateMode`], sequential or not.
     pub flags: i32,
     /// In milliseconds; sent with [`OpCode::CREATE_TTL`] alone, -1 otherwise.
     pub ttl_ms: i64,
@@ -59,13 +60,27 @@ impl<'a> Create<'a> {
         acl: &[AclEntry<'a>],
         mode: CreateMode,
     ) -> Self {
-        let op = match mode {
-            CreateMode::Container => OpCode::CREATE_CONTAINER,
-            CreateMode::Ttl(_) | CreateMode::TtlSequential(_) => OpCode::CREATE_TTL,
-            _ => OpCode::CREATE2,
+        let (op, flags, ttl_ms) = match mode {
+            CreateMode::Persistent => (OpCode::CREATE2, 0, -1),
+            CreateMode::Ephemeral => (OpCode::CREATE2, 1, -1),
+            CreateMode::Container => (OpCode::CREATE_CONTAINER, 4, -1),
+            CreateMode::Ttl(ttl) => {
+                (OpCode::CREATE_TTL, 5, i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX))
+            }
         };
-        let (path, data) = (path.into(), Some(data.into()));
-        Self { op, path, data, acl: acl.to_vec(), flags: mode.flags(), ttl_ms: mode.ttl_ms() }
+        Self { op, path: path.into(), data: Some(data.into()), acl: acl.to_vec(), flags, ttl_ms }
+    }
+
+    /// The same with a number that the server appends to the name; `None` for a container, which can't have one.
+    #[must_use]
+    pub fn sequential(self) -> Option<Self> {
+        let flags = match self.flags {
+            0 => 2,
+            1 => 3,
+            5 => 6,
+            _ => return None,
+        };
+        Some(Self { flags, ..self })
     }
 
     fn read(op: OpCode, reader: &mut Reader<'a>) -> Result<Self, Malformed> {
@@ -85,7 +100,7 @@ impl<'a> Create<'a> {
         self.acl.write(writer);
         self.flags.write(writer);
         if self.op == OpCode::CREATE_TTL {
-            writer.long(self.ttl_ms);
+            self.ttl_ms.write(writer);
         }
     }
 }
@@ -94,19 +109,16 @@ impl<'a> Create<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WatchMode {
     /// The znode and its children, again and again.
-    Persistent,
+    Persistent = 0,
     /// The znode and everything below it, without events about children: those are told as events of the child.
-    Recursive,
+    Recursive = 1,
 }
 
 impl WatchMode {
     /// As it is sent.
     #[must_use]
     pub const fn number(self) -> i32 {
-        match self {
-            Self::Persistent => 0,
-            Self::Recursive => 1,
-        }
+        self as i32
     }
 }
 
@@ -114,22 +126,18 @@ impl WatchMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WatcherType {
     /// Of its children.
-    Children,
+    Children = 1,
     /// Of its data or its existence.
-    Data,
+    Data = 2,
     /// All, persistent and recursive ones too.
-    Any,
+    Any = 3,
 }
 
 impl WatcherType {
     /// As it is sent.
     #[must_use]
     pub const fn number(self) -> i32 {
-        match self {
-            Self::Children => 1,
-            Self::Data => 2,
-            Self::Any => 3,
-        }
+        self as i32
     }
 }
 
@@ -243,7 +251,13 @@ macro_rules! requests {
                         path.write(writer);
                         watch.write(writer);
                     }
-                    Self::Multi(parts) | Self::MultiRead(parts) => write_parts(parts, writer),
+                    Self::Multi(parts) | Self::MultiRead(parts) => {
+                        for part in parts {
+                            PartHeader { op: part.op(), done: false, error: ErrorCode(-1) }.write(writer);
+                            part.write(writer);
+                        }
+                        PartHeader::LAST.write(writer);
+                    }
                     Self::SetWatches { relative_zxid, data, exist, child, persistent, recursive } => {
                         relative_zxid.write(writer);
                         let newer: &[_] =
@@ -311,18 +325,17 @@ impl Request<'_> {
     /// Appends the frame with that number.
     pub fn encode(&self, xid: i32, out: &mut BytesMut) {
         Writer::frame(out, |writer| {
-            writer.int(xid);
-            writer.int(self.op().0);
+            RequestHeader { xid, op: self.op() }.write(writer);
             self.write(writer);
         });
     }
 }
 
-/// Each part has a header (kind, whether this is the end, an error); reads and writes don't mix.
+/// Reads and writes don't mix.
 fn parts<'a>(reader: &mut Reader<'a>) -> Result<Vec<Request<'a>>, Malformed> {
     let mut parts = Vec::new();
     let mut reads = 0;
-    while let Some(op) = next_part(reader)? {
+    while let PartHeader { op, done: false, .. } = reader.next()? {
         match op {
             OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {}
             OpCode::DELETE | OpCode::SET_DATA | OpCode::CHECK => {}
@@ -337,24 +350,15 @@ fn parts<'a>(reader: &mut Reader<'a>) -> Result<Vec<Request<'a>>, Malformed> {
     Ok(parts)
 }
 
-fn write_parts(parts: &[Request<'_>], writer: &mut Writer<'_>) {
-    for part in parts {
-        part_header(writer, part.op(), false, -1);
-        part.write(writer);
+record! {
+    /// What comes before each part of a group, and of its reply, and behind the last.
+    pub(super) struct PartHeader {
+        pub(super) op: OpCode,
+        pub(super) done: bool,
+        pub(super) error: ErrorCode,
     }
-    part_header(writer, OpCode::ERROR, true, -1);
 }
 
-/// The kind of the next part; `None` at the end.
-pub(super) fn next_part(reader: &mut Reader<'_>) -> Result<Option<OpCode>, Malformed> {
-    let op = OpCode(reader.int()?);
-    let done = reader.bool()?;
-    let _error = reader.int()?;
-    Ok((!done).then_some(op))
-}
-
-pub(super) fn part_header(writer: &mut Writer<'_>, op: OpCode, done: bool, error: i32) {
-    writer.int(op.0);
-    writer.bool(done);
-    writer.int(error);
+impl PartHeader {
+    pub(super) const LAST: Self = Self { op: OpCode::ERROR, done: true, error: ErrorCode(-1) };
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use super::wire::{list_of, record};
+use super::wire::record;
 
 /// ZooKeeper's id of a session: what [`Stat::ephemeral_owner`] holds. Printed in hexadecimal, as ZooKeeper does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,8 +114,6 @@ pub struct AclEntry<'a> {
 }
 }
 
-list_of!(Acl, AclEntry<'a>, Id);
-
 impl AclEntry<'static> {
     /// An entry that never changes.
     #[must_use]
@@ -131,49 +129,18 @@ impl<'a> From<&'a Acl> for AclEntry<'a> {
     }
 }
 
-/// How long a znode lives, and whether the server appends a number to its name.
+/// How long a znode lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CreateMode {
     /// Until it is deleted.
     Persistent,
-    /// The same, with a number.
-    PersistentSequential,
-    /// Until it is deleted or its session ends.
+    /// Until it is deleted or the session that created it ends.
     Ephemeral,
-    /// The same, with a number.
-    EphemeralSequential,
-    /// Until it is deleted, or some time after its last child is.
+    /// Until it is deleted, or some time after its last child is (servers look every minute). One that never had a
+    /// child stays. Servers know it from 3.5 on.
     Container,
-    /// Until it is deleted, or has had neither children nor a change for so long.
+    /// Until it is deleted, or has had neither children nor a change for so long, in milliseconds and up to 34 years.
+    /// Servers allow it where `zookeeper.extendedTypesEnabled` is set.
     Ttl(Duration),
-    /// The same, with a number.
-    TtlSequential(Duration),
-}
-
-impl CreateMode {
-    /// Whether the server appends a number to the name.
-    #[must_use]
-    pub const fn is_sequential(self) -> bool {
-        matches!(self, Self::PersistentSequential | Self::EphemeralSequential | Self::TtlSequential(_))
-    }
-
-    pub(super) const fn flags(self) -> i32 {
-        match self {
-            Self::Persistent => 0,
-            Self::Ephemeral => 1,
-            Self::PersistentSequential => 2,
-            Self::EphemeralSequential => 3,
-            Self::Container => 4,
-            Self::Ttl(_) => 5,
-            Self::TtlSequential(_) => 6,
-        }
-    }
-
-    /// In milliseconds, -1 without one.
-    pub(super) fn ttl_ms(self) -> i64 {
-        match self {
-            Self::Ttl(ttl) | Self::TtlSequential(ttl) => i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX),
-            _ => -1,
-        }
-    }
 }

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-use super::numbers::ErrorCode;
+use super::numbers::{ErrorCode, OpCode};
+use super::reply::EventKind;
 
 /// The bytes are not what the protocol says they must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -13,6 +14,7 @@ use super::numbers::ErrorCode;
 pub struct Malformed(pub &'static str);
 
 const TRUNCATED: Malformed = Malformed("it ends within a field");
+const NULL: Malformed = Malformed("a string is null");
 
 /// The length of a frame by its first four bytes, without those. `None` while they have not all arrived.
 ///
@@ -71,21 +73,9 @@ impl<'a> Reader<'a> {
         Ok(*array)
     }
 
-    pub(super) fn bool(&mut self) -> Result<bool, Malformed> {
-        Ok(self.array::<1>()? != [0])
-    }
-
-    pub(super) fn int(&mut self) -> Result<i32, Malformed> {
-        self.array().map(i32::from_be_bytes)
-    }
-
-    pub(super) fn long(&mut self) -> Result<i64, Malformed> {
-        self.array().map(i64::from_be_bytes)
-    }
-
     /// `None` for null.
     pub(super) fn buffer(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
-        let length = self.int()?;
+        let length: i32 = self.next()?;
         if length == -1 {
             return Ok(None);
         }
@@ -93,43 +83,6 @@ impl<'a> Reader<'a> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(TRUNCATED)?;
         self.0 = rest;
         Ok(Some(taken))
-    }
-
-    /// As Java reads it: what is no UTF-8 is replaced.
-    pub(super) fn nullable_string(&mut self) -> Result<Option<Cow<'a, str>>, Malformed> {
-        Ok(self.buffer()?.map(|bytes| text(bytes, false)))
-    }
-
-    /// As [`nullable_string`](Self::nullable_string), and never null.
-    pub(super) fn string(&mut self) -> Result<Cow<'a, str>, Malformed> {
-        self.nullable_string()?.ok_or(Malformed("a string is null"))
-    }
-
-    /// A string that Java has written: see [`Writer::java_string`].
-    pub(super) fn java_string(&mut self) -> Result<String, Malformed> {
-        let bytes = self.buffer()?.ok_or(Malformed("a string is null"))?;
-        Ok(text(bytes, true).into_owned())
-    }
-
-    /// `None` for null. A count below that is an empty list, as for Java.
-    pub(super) fn list<T>(
-        &mut self,
-        mut element: impl FnMut(&mut Self) -> Result<T, Malformed>,
-    ) -> Result<Option<Vec<T>>, Malformed> {
-        let count = self.int()?;
-        if count == -1 {
-            return Ok(None);
-        }
-        let count = usize::try_from(count).unwrap_or(0);
-        // The smallest element there is takes four bytes.
-        if count > self.0.len() / 4 {
-            return Err(Malformed("a list that is longer than its message"));
-        }
-        let mut list = Vec::with_capacity(count);
-        for _ in 0..count {
-            list.push(element(self)?);
-        }
-        Ok(Some(list))
     }
 }
 
@@ -151,63 +104,17 @@ impl Writer<'_> {
         self.0.extend_from_slice(bytes);
     }
 
-    pub(super) fn bool(&mut self, value: bool) {
-        self.0.put_u8(u8::from(value));
-    }
-
-    pub(super) fn int(&mut self, value: i32) {
-        self.0.put_i32(value);
-    }
-
-    pub(super) fn long(&mut self, value: i64) {
-        self.0.put_i64(value);
-    }
-
     pub(super) fn buffer(&mut self, value: Option<&[u8]>) {
-        match value {
-            None => self.int(-1),
-            Some(bytes) => {
-                self.int(length(bytes.len()));
-                self.raw(bytes);
-            }
-        }
-    }
-
-    pub(super) fn string(&mut self, value: &str) {
-        self.buffer(Some(value.as_bytes()));
-    }
-
-    pub(super) fn nullable_string(&mut self, value: Option<&str>) {
-        self.buffer(value.map(str::as_bytes));
-    }
-
-    /// As Java writes it: a character beyond the first plane becomes two surrogates of three bytes, which is no UTF-8.
-    pub(super) fn java_string(&mut self, value: &str) {
-        if value.bytes().all(|byte| byte < 0xf0) {
-            self.string(value);
-            return;
-        }
-        let mut bytes = Vec::new();
-        for character in value.chars() {
-            let mut units = [0; 2];
-            match character.encode_utf16(&mut units) {
-                [high, low] => bytes.extend([*high, *low].into_iter().flat_map(surrogate)),
-                _ => bytes.extend(character.encode_utf8(&mut [0; 4]).as_bytes()),
-            }
-        }
-        self.buffer(Some(&bytes));
-    }
-
-    pub(super) fn list<T>(&mut self, values: &[T], mut element: impl FnMut(&mut Self, &T)) {
-        self.int(length(values.len()));
-        for value in values {
-            element(self, value);
-        }
+        self.0.put_i32(value.map_or(-1, |bytes| length(bytes.len())));
+        self.raw(value.unwrap_or_default());
     }
 }
 
 /// A type that is always encoded in the same way.
 pub(super) trait Field<'a>: Sized {
+    /// Whether a list of these may be null, which is as good as an empty one.
+    const NULL_LIST: Result<(), Malformed> = Ok(());
+
     fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed>;
 
     fn write(&self, writer: &mut Writer<'_>);
@@ -215,8 +122,11 @@ pub(super) trait Field<'a>: Sized {
 
 /// `Type: by what it is read, by what it is written;`
 macro_rules! fields {
-    ($($type:ty: |$reader:ident| $read:expr, |$value:ident, $writer:ident| $write:expr;)*) => {
+    ($($type:ty: |$reader:ident| $read:expr, |$value:ident, $writer:ident| $write:expr
+        $(, null list: $null:expr)?;)*) => {
         $(impl<'a> Field<'a> for $type {
+            $(const NULL_LIST: Result<(), Malformed> = $null;)?
+
             fn read($reader: &mut Reader<'a>) -> Result<Self, Malformed> {
                 $read
             }
@@ -230,22 +140,25 @@ macro_rules! fields {
 }
 
 fields! {
-    bool: |reader| reader.bool(), |value, writer| writer.bool(*value);
-    i32: |reader| reader.int(), |value, writer| writer.int(*value);
-    i64: |reader| reader.long(), |value, writer| writer.long(*value);
-    ErrorCode: |reader| reader.int().map(ErrorCode), |value, writer| writer.int(value.0);
-    // Borrowed: what a client has written.
-    Cow<'a, str>: |reader| reader.string(), |value, writer| writer.string(value);
-    Option<Cow<'a, str>>: |reader| reader.nullable_string(), |value, writer| writer.nullable_string(value.as_deref());
+    bool: |reader| Ok(reader.array::<1>()? != [0]), |value, writer| writer.0.put_u8(u8::from(*value));
+    i32: |reader| reader.array().map(i32::from_be_bytes), |value, writer| writer.0.put_i32(*value);
+    i64: |reader| reader.array().map(i64::from_be_bytes), |value, writer| writer.0.put_i64(*value);
+    OpCode: |reader| reader.next().map(OpCode), |value, writer| value.0.write(writer);
+    ErrorCode: |reader| reader.next().map(ErrorCode), |value, writer| value.0.write(writer);
+    EventKind: |reader| reader.next().map(EventKind), |value, writer| value.0.write(writer);
+    // Borrowed: what a client has written, and as Java reads it.
+    Cow<'a, str>:
+        |reader| reader.next::<Option<_>>()?.ok_or(NULL),
+        |value, writer| writer.buffer(Some(value.as_bytes())),
+        null list: Err(Malformed("a list is null"));
+    Option<Cow<'a, str>>:
+        |reader| Ok(reader.buffer()?.map(|bytes| text(bytes, false))),
+        |value, writer| writer.buffer(value.as_deref().map(str::as_bytes));
     Option<Cow<'a, [u8]>>: |reader| Ok(reader.buffer()?.map(Cow::Borrowed)), |value, writer| writer.buffer(value.as_deref());
-    Vec<Cow<'a, str>>:
-        |reader| reader.list(Reader::string)?.ok_or(Malformed("a list is null")),
-        |value, writer| writer.list(value, |writer, text| writer.string(text));
-    // Owned: what a server has written.
-    String: |reader| reader.java_string(), |value, writer| writer.java_string(value);
-    Vec<String>:
-        |reader| Ok(reader.list(Reader::java_string)?.unwrap_or_default()),
-        |value, writer| writer.list(value, |writer, text| writer.java_string(text));
+    // Owned: what a server has written, with surrogates.
+    String:
+        |reader| Ok(text(reader.buffer()?.ok_or(NULL)?, true).into_owned()),
+        |value, writer| writer.buffer(Some(&java_text(value)));
     Option<Bytes>:
         |reader| Ok(reader.buffer()?.map(|bytes| match reader.1 {
             Some(frame) => frame.slice_ref(bytes),
@@ -254,14 +167,37 @@ fields! {
         |value, writer| writer.buffer(value.as_deref());
 }
 
+impl<'a, T: Field<'a>> Field<'a> for Vec<T> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let count: i32 = reader.next()?;
+        if count == -1 {
+            return T::NULL_LIST.map(|()| Vec::new());
+        }
+        // A count below that is an empty list, as for Java.
+        let count = usize::try_from(count).unwrap_or(0);
+        // The smallest element there is takes four bytes.
+        if count > reader.0.len() / 4 {
+            return Err(Malformed("a list that is longer than its message"));
+        }
+        (0..count).map(|_| reader.next()).collect()
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) {
+        length(self.len()).write(writer);
+        for element in self {
+            element.write(writer);
+        }
+    }
+}
+
 /// A struct, and its encoding: its fields in their order.
 macro_rules! record {
-    ($(#[$about:meta])* pub struct $name:ident $(<$life:lifetime>)? {
-        $($(#[$what:meta])* pub $field:ident: $type:ty,)*
+    ($(#[$about:meta])* $vis:vis struct $name:ident $(<$life:lifetime>)? {
+        $($(#[$what:meta])* $open:vis $field:ident: $type:ty,)*
     }) => {
         $(#[$about])*
-        pub struct $name $(<$life>)? {
-            $($(#[$what])* pub $field: $type,)*
+        $vis struct $name $(<$life>)? {
+            $($(#[$what])* $open $field: $type,)*
         }
 
         impl<'a> $crate::codec::wire::Field<'a> for record!(@type $name $(<$life>)?) {
@@ -279,21 +215,21 @@ macro_rules! record {
 }
 pub(super) use record;
 
-/// A list of records; a missing list is as good as an empty one.
-macro_rules! list_of {
-    ($($type:ty),*) => {
-        $(impl<'a> $crate::codec::wire::Field<'a> for Vec<$type> {
-            fn read(reader: &mut $crate::codec::wire::Reader<'a>) -> Result<Self, $crate::Malformed> {
-                Ok(reader.list($crate::codec::wire::Reader::next)?.unwrap_or_default())
-            }
-
-            fn write(&self, writer: &mut $crate::codec::wire::Writer<'_>) {
-                writer.list(self, |writer, element| $crate::codec::wire::Field::write(element, writer));
-            }
-        })*
-    };
+/// As Java writes it: a character beyond the first plane becomes two surrogates of three bytes, which is no UTF-8.
+fn java_text(text: &str) -> Cow<'_, [u8]> {
+    if text.bytes().all(|byte| byte < 0xf0) {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let mut bytes = Vec::new();
+    for character in text.chars() {
+        let mut units = [0; 2];
+        match character.encode_utf16(&mut units) {
+            [high, low] => bytes.extend([*high, *low].into_iter().flat_map(surrogate)),
+            _ => bytes.extend(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    Cow::Owned(bytes)
 }
-pub(super) use list_of;
 
 fn surrogate(unit: u16) -> [u8; 3] {
     let [high, low] = unit.to_be_bytes();
@@ -341,94 +277,4 @@ fn text(bytes: &[u8], pairs: bool) -> Cow<'_, str> {
 /// No message that is sent comes near this.
 fn length(of: usize) -> i32 {
     i32::try_from(of).unwrap_or(i32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_read() {
-        let mut frame = BytesMut::new();
-        Writer::frame(&mut frame, |writer| {
-            writer.bool(true);
-            writer.int(-7);
-            writer.long(i64::MIN);
-            writer.string("ä");
-            writer.buffer(None);
-            writer.list(&[1, 2], |writer, value| writer.int(*value));
-        });
-        let frame = cut_frame(&mut frame, 1024).unwrap().unwrap();
-        let mut reader = Reader::new(&frame);
-        assert_eq!(reader.bool(), Ok(true));
-        assert_eq!(reader.int(), Ok(-7));
-        assert_eq!(reader.long(), Ok(i64::MIN));
-        assert_eq!(reader.string().as_deref(), Ok("ä"));
-        assert_eq!(reader.buffer(), Ok(None));
-        assert_eq!(reader.list(Reader::int), Ok(Some(vec![1, 2])));
-        assert_eq!(reader.bool(), Err(TRUNCATED));
-    }
-
-    #[test]
-    fn lengths_are_not_believed() {
-        let huge = i32::MAX.to_be_bytes();
-        assert_eq!(Reader::new(&huge).buffer(), Err(TRUNCATED));
-        assert!(Reader::new(&huge).list(Reader::bool).is_err());
-        let negative = (-2_i32).to_be_bytes();
-        assert!(Reader::new(&negative).buffer().is_err());
-        assert_eq!(Reader::new(&negative).list(Reader::bool), Ok(Some(Vec::new())));
-        for claimed in [-1, i32::MIN, 1025, i32::MAX] {
-            let mut input = BytesMut::from(&claimed.to_be_bytes()[..]);
-            assert!(cut_frame(&mut input, 1024).is_err(), "{claimed}");
-        }
-    }
-
-    #[test]
-    fn a_frame_is_cut_wherever_its_bytes_break() {
-        let mut whole = BytesMut::new();
-        Writer::frame(&mut whole, |writer| writer.string("one"));
-        Writer::frame(&mut whole, |_| {});
-        for at in 0..whole.len() {
-            let mut input = BytesMut::from(&whole[..at]);
-            let mut cut = Vec::new();
-            while let Some(frame) = cut_frame(&mut input, 1024).unwrap() {
-                cut.push(frame);
-            }
-            input.extend_from_slice(&whole[at..]);
-            while let Some(frame) = cut_frame(&mut input, 1024).unwrap() {
-                cut.push(frame);
-            }
-            assert_eq!(cut, [&b"\0\0\0\x03one"[..], b""], "{at}");
-        }
-    }
-
-    #[test]
-    fn a_character_beyond_the_first_plane_survives_java() {
-        for text in ["plain", "ä", "a😀b", "😀😀", "\u{d7ff}\u{e000}😀"] {
-            let mut frame = BytesMut::new();
-            Writer::frame(&mut frame, |writer| writer.java_string(text));
-            let frame = cut_frame(&mut frame, 1024).unwrap().unwrap();
-            assert_eq!(Reader::new(&frame).java_string().as_deref(), Ok(text));
-        }
-    }
-
-    #[test]
-    fn invalid_utf_8_is_replaced_as_java_does_it() {
-        let pair = b"\xed\xa0\xbd\xed\xb8\x80";
-        assert_eq!((text(pair, true), text(pair, false)), ("😀".into(), "\u{fffd}\u{fffd}".into()));
-        for (bytes, replaced) in [
-            // Surrogates without their other half, or the wrong way round.
-            (&b"\xed\xa0\xbd"[..], "\u{fffd}"),
-            (b"\xed\xb8\x80x\xed\xa0\xbd", "\u{fffd}x\u{fffd}"),
-            (b"\xed\xb8\x80\xed\xa0\xbd", "\u{fffd}\u{fffd}"),
-            // What only begins like one.
-            (b"\xed\xa0A\xed\xb0B", "\u{fffd}A\u{fffd}B"),
-            (b"a\xed", "a\u{fffd}"),
-            (b"\xff\xfe", "\u{fffd}\u{fffd}"),
-        ] {
-            for pairs in [true, false] {
-                assert_eq!(text(bytes, pairs), replaced, "{bytes:x?}");
-            }
-        }
-    }
 }

@@ -2,6 +2,7 @@
 //! real servers.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
+mod fields;
 mod hostile;
 mod memory;
 mod messages;

@@ -157,7 +157,7 @@ fn znodes_are_created_in_every_mode() {
         let [sequential] = java.exchanged("create persistent sequential");
         assert_eq!(
             sequential.request,
-            Request::Create(create("/a/s-", one, CreateMode::PersistentSequential))
+            Request::Create(create("/a/s-", one, CreateMode::Persistent).sequential().unwrap())
         );
         assert_eq!(sequential.succeeded(), &Reply::Path("/a/s-0000000000".into()));
 
@@ -171,7 +171,7 @@ fn znodes_are_created_in_every_mode() {
         let [sequential] = java.exchanged("create ephemeral sequential");
         assert_eq!(
             sequential.request,
-            Request::Create(create("/a/es-", one, CreateMode::EphemeralSequential))
+            Request::Create(create("/a/es-", one, CreateMode::Ephemeral).sequential().unwrap())
         );
         assert_eq!(sequential.succeeded(), &Reply::Path("/a/es-0000000002".into()));
 
@@ -183,8 +183,8 @@ fn znodes_are_created_in_every_mode() {
         assert_eq!(ttl.request, Request::Create(create("/ttl", one, CreateMode::Ttl(HOUR))));
         assert!(matches!(ttl.succeeded(), Reply::PathAndStat(path, _) if path == "/ttl"));
         let [ttl] = java.exchanged("create ttl sequential");
-        let mode = CreateMode::TtlSequential(HOUR + Duration::from_millis(1));
-        assert_eq!(ttl.request, Request::Create(create("/ttl-", one, mode)));
+        let mode = CreateMode::Ttl(HOUR + Duration::from_millis(1));
+        assert_eq!(ttl.request, Request::Create(create("/ttl-", one, mode).sequential().unwrap()));
         assert!(matches!(ttl.succeeded(), Reply::PathAndStat(path, _) if path.starts_with("/ttl-00000000")));
 
         let [beyond] = java.exchanged("create with a path beyond ASCII");
@@ -297,7 +297,7 @@ fn groups_are_done_or_refused_as_a_whole() {
             Request::Create(create("/m", one, CreateMode::Persistent)),
             Request::Create(create("/m/container", one, CreateMode::Container)),
             Request::Create(create("/m/ttl", one, CreateMode::Ttl(HOUR))),
-            Request::Create(create("/m/e-", one, CreateMode::EphemeralSequential)),
+            Request::Create(create("/m/e-", one, CreateMode::Ephemeral).sequential().unwrap()),
             Request::Check { path: text("/m"), version: 0 },
             Request::SetData { path: text("/m"), data: None, version: 0 },
             Request::Delete { path: text("/m/ttl"), version },

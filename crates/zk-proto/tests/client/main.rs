@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
 
+mod watches;
+
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -9,9 +11,10 @@ use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 
 use zk_proto::{
-    ConnectRequest, ConnectResponse, Connection, Credentials, ErrorCode, EventKind, Grant, Handshake, Input,
-    Limits, NotSent, OpCode, Outcome, Output, Purpose, Refusal, Reply, ReplyHeader, Request, RequestHeader,
-    SessionId, Stat, Ticket, WatchEvent, WatchId, WatchKind, WatchMode, cut_frame, xid,
+    ConnectRequest, ConnectResponse, Connection, Credentials, ErrorCode, EventKind, Handshake, Input, Limits,
+    NotSent, OpCode, Outcome, Output, Purpose, Refusal, Reply, ReplyHeader, Request, RequestHeader,
+    SessionId, Stat, Ticket, WatchEvent, WatchId, WatchKind, WatchMode, WatcherType, ancestors, cut_frame,
+    xid,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,7 +28,7 @@ fn ticket() -> Ticket {
 }
 
 fn connection() -> Connection<u32> {
-    let mut connection = Connection::new(ms(0), Grant { ticket: ticket() }, Limits::default());
+    let mut connection = Connection::new(ms(0), ticket(), Limits::default());
     assert_eq!(outputs(&mut connection), [Output::Ready]);
     connection
 }
@@ -199,6 +202,13 @@ fn a_heartbeat_that_takes_unusually_long_makes_the_server_suspicious() {
 }
 
 #[test]
+fn ancestors_of_each_depth() {
+    for (path, expected) in [("", &[][..]), ("/", &[]), ("/a", &["/"]), ("/a/b/c", &["/a/b", "/a", "/"])] {
+        assert_eq!(ancestors(path).collect::<Vec<_>>(), expected, "{path}");
+    }
+}
+
+#[test]
 fn watches_are_armed_by_replies_and_set_again_on_the_next_transport() {
     let mut connection = connection();
     ask(&mut connection, ms(1), &get("/data", true), Some(1), 1);
@@ -220,8 +230,8 @@ fn watches_are_armed_by_replies_and_set_again_on_the_next_transport() {
 
     connection.handle(ms(4), Input::Lost("reset".to_owned()));
     outputs(&mut connection);
-    let grant = Grant { ticket: connection.ticket().clone() };
-    connection.handle(ms(5), Input::Attached(grant));
+    let ticket = connection.ticket().clone();
+    connection.handle(ms(5), Input::Attached(ticket));
     assert_eq!(outputs(&mut connection), [], "not before they are armed");
     let requests = written(&mut connection, ms(5));
     let [(xid::SET_WATCHES, OpCode::SET_WATCHES2, body)] = &requests[..] else { panic!("{requests:?}") };
@@ -357,11 +367,7 @@ fn the_end_of_the_session_and_its_move_are_told() {
 }
 
 fn credentials() -> Credentials<'static> {
-    Credentials {
-        auth: &[("digest", b"ann:secret"), ("ip", b"")],
-        #[cfg(feature = "sasl")]
-        sasl: None,
-    }
+    Credentials::new(&[("digest", b"ann:secret"), ("ip", b"")])
 }
 
 fn response(session_id: i64, timeout_ms: i32, read_only: bool) -> BytesMut {
@@ -396,11 +402,12 @@ fn a_handshake_says_everything_at_once_and_waits_for_every_answer() {
     let root = ReplyHeader { xid: probe.xid, zxid: 3, error: ErrorCode::OK };
     Reply::Stat(Stat::default()).encode(root, &mut input);
     input.extend_from_slice(b"rest");
-    let granted = handshake.receive(&mut input).unwrap().unwrap().ticket;
+    let granted = handshake.receive(&mut input).unwrap().unwrap();
     assert_eq!(
         (granted.session_id, granted.timeout, &granted.password[..]),
         (SessionId(0x77), ms(8000), &[9; 16][..])
     );
+    assert_eq!(granted.last_zxid, 3, "what the first answer has seen");
     assert_eq!(&input[..], b"rest");
 }
 
@@ -512,8 +519,8 @@ proptest! {
                 }
                 Step::Lose => connection.handle(now, Input::Lost("lost".to_owned())),
                 Step::Attach => {
-                    let grant = Grant { ticket: connection.ticket().clone() };
-                    connection.handle(now, Input::Attached(grant));
+                    let ticket = connection.ticket().clone();
+                    connection.handle(now, Input::Attached(ticket));
                     wire.clear();
                     arrived.clear();
                     sent.clear();
