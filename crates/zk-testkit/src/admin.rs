@@ -1,13 +1,19 @@
 //! ZooKeeper's four-letter words.
 
+use std::io;
 use std::net::SocketAddr;
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::server::Launch;
+
 /// Longer than any word takes on a machine that is merely busy.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// By TLS, which takes a Java runtime.
+const ANSWER_BY_TLS_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a server says it is, in the `Mode:` line of `srvr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,65 +27,72 @@ pub enum Mode {
     Follower,
     /// An observer.
     Observer,
+    /// Without a quorum, and serving reads all the same:
+    /// [`Builder::read_only_mode`](crate::Builder::read_only_mode).
+    ReadOnly,
 }
 
-impl Mode {
-    fn in_srvr(answer: &str) -> Option<Self> {
-        let mode = answer.lines().find_map(|line| line.strip_prefix("Mode:"))?;
-        match mode.trim() {
-            "standalone" => Some(Self::Standalone),
-            "leader" => Some(Self::Leader),
-            "follower" => Some(Self::Follower),
-            "observer" => Some(Self::Observer),
-            _ => None,
+/// Sends a word and gives the whole answer, within two seconds, or ten by TLS.
+pub(crate) async fn ask(address: SocketAddr, word: &str, with: &Launch) -> io::Result<String> {
+    let (within, answer) = match &with.tls {
+        Some(tls) => {
+            let mut command = client_by_tls(address, word, with, tls);
+            let output = tokio::task::spawn_blocking(move || command.output());
+            let answer = tokio::time::timeout(ANSWER_BY_TLS_WITHIN, async { in_output(output.await?) });
+            (ANSWER_BY_TLS_WITHIN, answer.await)
         }
-    }
-}
-
-/// Sends a word and gives the whole answer, within two seconds.
-pub(crate) async fn ask(address: SocketAddr, word: &str) -> std::io::Result<String> {
-    let asked = async {
-        let mut stream = TcpStream::connect(address).await?;
-        stream.write_all(word.as_bytes()).await?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await?;
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+        None => (ANSWER_WITHIN, tokio::time::timeout(ANSWER_WITHIN, in_plain_text(address, word)).await),
     };
-    match tokio::time::timeout(ANSWER_WITHIN, asked).await {
-        Ok(answer) => answer,
-        Err(_) => Err(std::io::Error::new(
-            std::io::ErrorKind::TimedOut,
-            format!("no answer to '{word}' within {ANSWER_WITHIN:?}"),
-        )),
-    }
+    let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer to '{word}' within {within:?}"));
+    answer.unwrap_or_else(|_| Err(late()))
 }
 
-/// What the server at `address` is, or what it said instead.
+async fn in_plain_text(address: SocketAddr, word: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(word.as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// ZooKeeper's own client, with the server's files: it needs nothing here that the server does not. It gives up by itself
+/// after five seconds.
+fn client_by_tls(address: SocketAddr, word: &str, with: &Launch, tls: &[(String, String)]) -> Command {
+    let mut command = Command::new(with.installation.java());
+    command.args(["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]);
+    command.args(tls.iter().map(|(key, value)| format!("-Dzookeeper.{key}={value}")));
+    // It is asked by its address, which a certificate need not name.
+    command.arg("-Dzookeeper.ssl.hostnameVerification=false");
+    command.arg("-cp").arg(with.installation.class_path());
+    command.arg("org.apache.zookeeper.client.FourLetterWordMain");
+    command.args([&address.ip().to_string(), &address.port().to_string(), word, "true"]);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn in_output(output: io::Result<Output>) -> io::Result<String> {
+    let output = output?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let reason = said.lines().find(|line| line.contains("Exception")).unwrap_or_default();
+    Err(io::Error::other(reason.to_owned()))
+}
+
+/// What a server is by its answer to `srvr`, or what it said instead.
 ///
 /// Only the `Mode:` line counts as serving: `ruok` answers `imok` before there
 /// is a quorum.
-pub(crate) async fn mode(address: SocketAddr) -> Result<Mode, String> {
-    match ask(address, "srvr").await {
-        Ok(answer) => Mode::in_srvr(&answer).ok_or_else(|| match answer.trim() {
-            "" => "an empty answer".to_owned(),
-            said => said.to_owned(),
-        }),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_mode() {
-        assert_eq!(Mode::in_srvr("Zxid: 0x0\nMode: follower\nNode count: 5\n"), Some(Mode::Follower));
-    }
-
-    #[test]
-    fn a_server_without_quorum_has_none() {
-        let said = "This ZooKeeper instance is not currently serving requests\n";
-        assert_eq!(Mode::in_srvr(said), None);
+pub(crate) fn mode_in(answer: io::Result<String>) -> Result<Mode, String> {
+    let answer = answer.map_err(|error| error.to_string())?;
+    match answer.lines().find_map(|line| line.strip_prefix("Mode:")).map(str::trim) {
+        Some("standalone") => Ok(Mode::Standalone),
+        Some("leader") => Ok(Mode::Leader),
+        Some("follower") => Ok(Mode::Follower),
+        Some("observer") => Ok(Mode::Observer),
+        Some("read-only") => Ok(Mode::ReadOnly),
+        _ if answer.trim().is_empty() => Err("an empty answer".to_owned()),
+        _ => Err(answer.trim().to_owned()),
     }
 }

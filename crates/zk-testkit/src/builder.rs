@@ -1,19 +1,20 @@
 //! What an ensemble can be told, and how it is put together.
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::ensemble::{Ensemble, Parts};
 use crate::error::Context as _;
 use crate::links::Links;
 use crate::ports::{PortReservation, is_free};
 use crate::server::{Launch, Ports, Server};
 use crate::warden::Warden;
-use crate::{Error, Host, Installation, Network};
+use crate::{Ensemble, Error, Host, Installation, Network};
 
 /// Ports for each server: clients, the quorum, the election of its leader.
 const PORTS_EACH: usize = 3;
@@ -21,6 +22,11 @@ const PORTS_EACH: usize = 3;
 const ATTEMPTS: usize = 5;
 /// On a host of its own a server has ZooKeeper's usual ports.
 const USUAL_PORTS: [u16; PORTS_EACH] = [2181, 2888, 3888];
+/// How `zoo.cfg` calls the port of clients, without TLS and with it.
+const CLIENT_PORT: &str = "clientPort";
+const SECURE_CLIENT_PORT: &str = "secureClientPort";
+/// The second lets a session create ephemerals, by which it becomes one like any other.
+const LOCAL_SESSIONS: [&str; 2] = ["localSessionsEnabled", "localSessionsUpgradingEnabled"];
 /// What the servers log unless `ZK_TESTKIT_LOG` says otherwise.
 const LOG_LEVEL: &str = "warn";
 /// For releases of ZooKeeper that log through logback, which would write
@@ -42,7 +48,9 @@ const LOGBACK: &str = r#"<configuration>
 /// only a power cut would), files in a temporary directory that is removed.
 ///
 /// The servers log warnings; the environment variable `ZK_TESTKIT_LOG` takes
-/// another level (`info`, `debug`).
+/// another level (`info`, `debug`). `ZK_TESTKIT_STARTS` takes a file, which gets a line
+/// for each ensemble that serves: the package of the test that cargo runs, the name of its
+/// program, and ZooKeeper's version, with tabs between them.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Builder {
@@ -55,9 +63,10 @@ pub struct Builder {
     dir: Option<PathBuf>,
     keep: bool,
     detached: bool,
-    fsync: bool,
     settings: Vec<(String, String)>,
     jvm_flags: Vec<String>,
+    observers: usize,
+    tls: Option<[PathBuf; 2]>,
     breakable_links: bool,
     in_namespaces: bool,
     start_within: Duration,
@@ -114,15 +123,44 @@ setters! { Builder:
     /// Needs [`dir`](Self::dir); [`Ensemble::attach`] finds them again.
     detached(detached: bool) { detached = detached }
 
-    /// Whether transactions are forced to the disk before they are
-    /// acknowledged, as in production. Default false.
-    fsync(fsync: bool) { fsync = fsync }
-
     /// Any other line of `zoo.cfg`; it comes last and so wins.
     setting(key: impl Into<String>, value: impl Into<String>) { settings.push((key.into(), value.into())) }
 
-    /// Any other flag for the Java runtime, such as `-Dzookeeper.snapCount=100`.
+    /// Any other flag for the Java runtime, such as `-Dzookeeper.snapCount=100`; it comes last and so wins.
+    /// `-Dzookeeper.forceSync=yes` has transactions forced to the disk, as in production.
     jvm_flag(flag: impl Into<String>) { jvm_flags.push(flag.into()) }
+
+    /// How many of the servers are observers, the last ones: they serve, and have no vote. The
+    /// others have to be two at least. Default 0.
+    observers(observers: usize) { observers = observers }
+
+    /// Take clients by TLS alone: the port that [`Ensemble::addresses`] names speaks nothing else,
+    /// and there is no other. The files are as servers take them, such as PEM: the server's key with
+    /// its certificate, and the authorities whose clients are let in. Any `ssl.` line of `zoo.cfg`
+    /// is a [`setting`](Self::setting), such as `ssl.clientAuth=none`.
+    tls_only(key_store: impl Into<PathBuf>, trust_store: impl Into<PathBuf>) {
+        tls = Some([key_store.into(), trust_store.into()])
+    }
+
+    /// `enableEagerACLCheck`: the server that a client is connected to refuses what an access list
+    /// forbids, before it asks the ensemble's leader, and also when it can't. Default false.
+    eager_acl_check(eager: bool) { jvm_flags.push(format!("-Dzookeeper.enableEagerACLCheck={eager}")) }
+
+    /// `extendedTypesEnabled`: znodes may have a time to live. Default false, unlike that of
+    /// [`TestServerBuilder::ttl_nodes`](crate::TestServerBuilder::ttl_nodes).
+    ttl_nodes(enabled: bool) { jvm_flags.push(format!("-Dzookeeper.extendedTypesEnabled={enabled}")) }
+
+    /// How often containers without children and znodes whose time to live is over are looked for
+    /// and removed. Default: ZooKeeper's own, 60 s.
+    container_check(every: Duration) {
+        jvm_flags.push(format!("-Dznode.container.checkIntervalMs={}", every.as_millis()))
+    }
+
+    /// Sessions are known to the server that they were made with, and to no other, until they create
+    /// an ephemeral: `localSessionsEnabled` and `localSessionsUpgradingEnabled`. Default false.
+    local_sessions(local: bool) {
+        settings.extend(LOCAL_SESSIONS.map(|key| (key.to_owned(), local.to_string())))
+    }
 
     /// Let the servers reach each other through proxies, so that
     /// [`Ensemble::isolate`] can cut one off. The proxies work on the tokio runtime
@@ -154,13 +192,21 @@ impl Builder {
             dir: None,
             keep: false,
             detached: false,
-            fsync: false,
             settings: Vec::new(),
             jvm_flags: Vec::new(),
+            observers: 0,
+            tls: None,
             breakable_links: false,
             in_namespaces: false,
             start_within: Duration::from_secs(60),
         }
+    }
+
+    /// `readonlymode.enabled`: a server without a quorum serves reads to clients that ask for that, in
+    /// [`Mode::ReadOnly`](crate::Mode::ReadOnly). It can make no sessions for them but local ones, so
+    /// this sets [`local_sessions`](Self::local_sessions), too. Default false.
+    pub fn read_only_mode(self, enabled: bool) -> Self {
+        self.local_sessions(enabled).jvm_flag(format!("-Dreadonlymode.enabled={enabled}"))
     }
 
     /// Starts the servers and waits until each of them serves.
@@ -183,6 +229,7 @@ impl Builder {
             ensemble.spawn_all()?;
             match ensemble.wait_serving(self.start_within).await {
                 Ok(()) => {
+                    note_start(ensemble.launch.installation.version())?;
                     if self.detached {
                         ensemble.leave_running();
                     }
@@ -212,62 +259,47 @@ impl Builder {
                 dir: dir.clone(),
                 reason: format!("no ports in {}", config.display()),
             })?;
-            let server = Server::new(servers.len(), &dir, ports);
+            let server = Server::new(servers.len(), &dir, ports, None);
             server.adopt();
             servers.push(server);
         }
         if servers.is_empty() {
             return Err(Error::NoEnsemble { reason: "there is no server-0/zoo.cfg".to_owned(), dir });
         }
-        let mut ensemble = Ensemble::assemble(Parts {
+        Ok(Ensemble {
             servers,
             launch: self.launch(Installation::find()?, &dir)?,
             start_within: self.start_within,
-            warden: None,
+            ends_servers: false,
+            _warden: None,
             dir,
-            temporary: None,
-            ports: None,
             links: None,
+            _temporary: None,
+            _ports: None,
             network: None,
-        });
-        ensemble.leave_running();
-        Ok(ensemble)
+        })
     }
 
     fn check(&self) -> Result<(), Error> {
-        let refuse = |what: String| Err(Error::Settings(what));
-        if self.servers == 0 || self.servers > 9 {
-            return refuse(format!("{} servers; 1 to 9 make sense here", self.servers));
-        }
-        if self.tick_time < Duration::from_millis(2) {
-            return refuse(format!("tick_time is {:?}; at least 2 ms", self.tick_time));
-        }
-        if let Some((min, max)) = self.session_timeouts
-            && min > max
-        {
-            return refuse(format!("the shortest session timeout {min:?} exceeds the longest {max:?}"));
-        }
+        let refuse = |what: &str| Err(Error::Settings(what.to_owned()));
+        check_common(self.servers, self.tick_time, self.session_timeouts, self.base_port, PORTS_EACH)?;
         if self.detached && self.breakable_links {
-            return refuse("detached servers outlive the proxies that breakable_links needs".to_owned());
+            return refuse("detached servers outlive the proxies that breakable_links needs");
         }
         if self.in_namespaces && (self.detached || self.breakable_links || self.base_port.is_some()) {
             return refuse(
                 "in_namespaces goes with none of detached (the namespaces end with this process), \
-                 breakable_links (they are) and base_port (each server has its own address)"
-                    .to_owned(),
+                 breakable_links (they are) and base_port (each server has its own address)",
             );
         }
         if self.detached && self.dir.is_none() {
-            return refuse("detached needs a directory to find the servers by".to_owned());
+            return refuse("detached needs a directory to find the servers by");
         }
-        if let Some(base) = self.base_port
-            && (base == 0 || usize::from(base) + PORTS_EACH * self.servers > 65_536)
-        {
-            return refuse(format!(
-                "base_port {base}: {} servers need {} ports from there on, within 1..65535",
-                self.servers,
-                PORTS_EACH * self.servers
-            ));
+        if self.detached && self.tls.is_some() {
+            return refuse("detached servers are asked whether they serve in plain text, not by tls_only");
+        }
+        if self.observers > 0 && self.servers < self.observers + 2 {
+            return refuse("observers take two servers besides that are none");
         }
         Ok(())
     }
@@ -288,7 +320,7 @@ impl Builder {
             .into_iter()
             .zip(&ports)
             .enumerate()
-            .map(|(index, (host, ports))| Server::new(index, &dir, *ports).on(host))
+            .map(|(index, (host, ports))| Server::new(index, &dir, *ports, host))
             .collect();
         let launch = self.launch(installation, &dir)?;
         let links = if self.breakable_links { Some(Links::between(&ports).await?) } else { None };
@@ -299,23 +331,24 @@ impl Builder {
         // A kept directory stays; one of the caller's is not ours to remove.
         let keep_files = self.keep || temporary.is_none();
         let warden = if self.detached { None } else { Some(Warden::post(&dir, keep_files)?) };
-        Ok(Ensemble::assemble(Parts {
+        Ok(Ensemble {
             servers,
             launch,
             start_within: self.start_within,
-            warden,
+            ends_servers: true,
+            _warden: warden,
             dir,
-            temporary,
-            ports: reservation,
             links,
+            _temporary: temporary,
+            _ports: reservation,
             network,
-        }))
+        })
     }
 
     /// Before the ports are looked at, which those servers would hold.
     fn refuse_running(&self, dir: &Path) -> Result<(), Error> {
         for index in 0..self.servers {
-            let server = Server::new(index, dir, Ports::NONE);
+            let server = Server::new(index, dir, Ports::NONE, None);
             server.adopt();
             if let Some(pid) = server.pid() {
                 return Err(Error::AlreadyRunning { server: index, pid });
@@ -382,9 +415,21 @@ impl Builder {
         let logback = dir.join("logback.xml");
         std::fs::write(&logback, LOGBACK.replace("LEVEL", &log_level))
             .context(|| format!("cannot write {}", logback.display()))?;
-        let mut jvm_flags = vec![format!("-Dzookeeper.forceSync={}", if self.fsync { "yes" } else { "no" })];
-        jvm_flags.extend(self.jvm_flags.iter().cloned());
-        Ok(Launch { installation, jvm_flags, log_level, logback })
+        let tls = self.tls.is_some().then(|| {
+            let of_tls = self.tls_settings().into_iter().chain(self.settings.clone());
+            of_tls.filter(|(key, _)| key.starts_with("ssl.")).collect()
+        });
+        Ok(Launch { installation, jvm_flags: self.jvm_flags.clone(), log_level, logback, tls })
+    }
+
+    fn tls_settings(&self) -> Vec<(String, String)> {
+        let Some([key_store, trust_store]) = &self.tls else { return Vec::new() };
+        let line = |key: &str, value: String| (key.to_owned(), value);
+        vec![
+            line("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory".to_owned()),
+            line("ssl.keyStore.location", key_store.display().to_string()),
+            line("ssl.trustStore.location", trust_store.display().to_string()),
+        ]
     }
 
     fn config(&self, server: &Server, all: &[Ports], links: Option<&Links>) -> String {
@@ -397,8 +442,9 @@ impl Builder {
         line("initLimit", &self.init_limit);
         line("syncLimit", &self.sync_limit);
         line("dataDir", &server.dir().join("data").display());
-        line("clientPort", &server.ports().client);
-        line("clientPortAddress", &server.ports().ip);
+        let client_port = if self.tls.is_some() { SECURE_CLIENT_PORT } else { CLIENT_PORT };
+        line(client_port, &server.ports().client);
+        line(&format!("{client_port}Address"), &server.ports().ip);
         line("maxClientCnxns", &0);
         if let Some((min, max)) = self.session_timeouts {
             line("minSessionTimeout", &min.as_millis());
@@ -409,14 +455,63 @@ impl Builder {
                 let detour = links.and_then(|links| links.port(server.index(), index));
                 let quorum = detour.unwrap_or(ports.quorum);
                 let key = format!("server.{}", index + 1);
-                line(&key, &format!("{}:{quorum}:{}", ports.ip, ports.election));
+                let observes = index + self.observers >= all.len();
+                let role = if observes { ":observer" } else { "" };
+                line(&key, &format!("{}:{quorum}:{}{role}", ports.ip, ports.election));
+                if observes && index == server.index() {
+                    line("peerType", &"observer");
+                }
             }
         }
-        for (key, value) in &self.settings {
+        for (key, value) in self.tls_settings().iter().chain(&self.settings) {
             line(key, value);
         }
         text
     }
+}
+
+fn note_start(version: Option<&str>) -> Result<(), Error> {
+    let Some(file) = std::env::var_os("ZK_TESTKIT_STARTS") else { return Ok(()) };
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+    let program = std::env::current_exe().unwrap_or_default();
+    let program = program.file_name().unwrap_or_default().to_string_lossy();
+    let line = format!("{package}\t{program}\t{}\n", version.unwrap_or("unknown"));
+    let opened = File::options().create(true).append(true).open(&file);
+    // At once, for other processes write there, too.
+    opened
+        .and_then(|mut opened| opened.write_all(line.as_bytes()))
+        .context(|| format!("cannot note a start in {}", Path::new(&file).display()))
+}
+
+/// What neither kind of server is started with.
+pub(crate) fn check_common(
+    servers: usize,
+    tick: Duration,
+    session_timeouts: Option<(Duration, Duration)>,
+    base_port: Option<u16>,
+    ports_each: usize,
+) -> Result<(), Error> {
+    let refuse = |what: String| Err(Error::Settings(what));
+    if servers == 0 || servers > 9 {
+        return refuse(format!("{servers} servers; 1 to 9 make sense here"));
+    }
+    if tick < Duration::from_millis(2) {
+        return refuse(format!("tick_time is {tick:?}; at least 2 ms"));
+    }
+    if let Some((min, max)) = session_timeouts
+        && min > max
+    {
+        return refuse(format!("the shortest session timeout {min:?} exceeds the longest {max:?}"));
+    }
+    let ports = ports_each * servers;
+    if let Some(base) = base_port
+        && (base == 0 || usize::from(base) + ports > 65_536)
+    {
+        return refuse(format!(
+            "base_port {base}: {servers} servers need {ports} ports from there on, within 1..65535"
+        ));
+    }
+    Ok(())
 }
 
 fn usual_ports(host: &Host) -> Ports {

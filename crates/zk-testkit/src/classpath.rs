@@ -1,21 +1,35 @@
 //! Where Java and ZooKeeper's jars are on this machine.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::Error;
 
-/// Where Debian puts the jars of its packages.
-const DEBIAN_JARS: &str = "/usr/share/java";
+/// Where Debian's packages put their jars, below the root or wherever they were unpacked.
+const DEBIAN_JARS: &str = "usr/share/java";
 
-/// What a server needs of Debian's jars. The manifest of `zookeeper.jar` names
-/// the others (netty, metrics, snappy); `slf4j-simple` writes the log to
-/// standard error and is the only binding that needs no file to be set up.
-const DEBIAN_NEEDED: [&str; 4] = ["zookeeper.jar", "zookeeper-jute.jar", "slf4j-api.jar", "slf4j-simple.jar"];
+/// What a server needs of Debian's jars. `slf4j-simple` writes the log to standard error and is
+/// the only binding that needs no file to be set up. ZooKeeper's own come last: their manifests
+/// name the jars of this machine, which may be of another version, and those come right after
+/// the jar that names them.
+const DEBIAN_NEEDED: [&str; 13] = [
+    "slf4j-api.jar",
+    "slf4j-simple.jar",
+    "metrics-core.jar",
+    "snappy-java.jar",
+    "commons-cli.jar",
+    "commons-io.jar",
+    "netty-common.jar",
+    "netty-buffer.jar",
+    "netty-transport.jar",
+    "netty-transport-native-epoll.jar",
+    "netty-handler.jar",
+    "zookeeper-jute.jar",
+    "zookeeper.jar",
+];
 
-/// What TLS needs besides (`NettyServerCnxnFactory`), and the manifest does not
-/// name; a server without TLS does without them.
+/// What TLS needs besides (`NettyServerCnxnFactory`); a server without TLS does without them.
 const DEBIAN_FOR_TLS: [&str; 3] =
     ["netty-codec.jar", "netty-resolver.jar", "netty-transport-native-unix-common.jar"];
 
@@ -23,24 +37,50 @@ const DEBIAN_FOR_TLS: [&str; 3] =
 #[derive(Debug, Clone)]
 pub struct Installation {
     java: PathBuf,
+    jars: Jars,
+}
+
+#[derive(Debug, Clone)]
+struct Jars {
     class_path: OsString,
-    origin: PathBuf,
+    version: Option<String>,
 }
 
 impl Installation {
     /// Looks for both: Java in `JAVA_HOME`, then on `PATH`; ZooKeeper in
-    /// `ZOOKEEPER_HOME` (its `lib/*.jar`), then among Debian's jars.
+    /// `ZOOKEEPER_HOME`, then among Debian's jars.
     ///
     /// # Errors
     /// [`Error::JavaMissing`], [`Error::JarsMissing`], [`Error::NotAZookeeperHome`],
     /// each saying what to install or to set.
     pub fn find() -> Result<Self, Error> {
-        let home = std::env::var_os("ZOOKEEPER_HOME").filter(|home| !home.is_empty());
-        let (class_path, origin) = match home {
-            Some(home) => (release(Path::new(&home))?, PathBuf::from(home)),
-            None => (debian(Path::new(DEBIAN_JARS))?, PathBuf::from(DEBIAN_JARS)),
-        };
-        Ok(Self { java: java()?, class_path, origin })
+        if let Some(home) = std::env::var_os("ZOOKEEPER_HOME").filter(|home| !home.is_empty()) {
+            return Self::at(Path::new(&home));
+        }
+        let dir = Path::new("/").join(DEBIAN_JARS);
+        match debian(&dir) {
+            Ok(jars) => Self::of(jars),
+            Err(missing) => Err(Error::JarsMissing { dir, missing }),
+        }
+    }
+
+    /// ZooKeeper in that directory: an unpacked release of Apache ZooKeeper (its `lib/*.jar`),
+    /// or unpacked packages of Debian's, as `/` is where they are installed. Java as for
+    /// [`find`](Self::find).
+    ///
+    /// # Errors
+    /// [`Error::NotAZookeeperHome`], [`Error::JavaMissing`].
+    pub fn at(home: &Path) -> Result<Self, Error> {
+        let lib = home.join("lib");
+        Self::of(match version_in(&lib) {
+            Some(version) => Jars { class_path: lib.join("*").into_os_string(), version: Some(version) },
+            None => debian(&home.join(DEBIAN_JARS))
+                .map_err(|_| Error::NotAZookeeperHome { home: home.to_path_buf() })?,
+        })
+    }
+
+    fn of(jars: Jars) -> Result<Self, Error> {
+        Ok(Self { java: java()?, jars })
     }
 
     /// The Java launcher.
@@ -49,16 +89,16 @@ impl Installation {
         &self.java
     }
 
-    /// The directory that the jars were found in.
-    #[must_use]
-    pub fn origin(&self) -> &Path {
-        &self.origin
-    }
-
     /// What `java -cp` needs.
     #[must_use]
     pub fn class_path(&self) -> &OsString {
-        &self.class_path
+        &self.jars.class_path
+    }
+
+    /// ZooKeeper's version, such as `3.8.0`, if the name of a jar tells it.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        self.jars.version.as_deref()
     }
 }
 
@@ -82,36 +122,28 @@ fn java() -> Result<PathBuf, Error> {
     }
 }
 
-fn release(home: &Path) -> Result<OsString, Error> {
-    let lib = home.join("lib");
-    let is_release = std::fs::read_dir(&lib).is_ok_and(|entries| {
-        entries.flatten().any(|entry| {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            name.starts_with("zookeeper-") && name.ends_with(".jar")
+/// By `zookeeper-3.9.3.jar`; Debian has that name, too, as a link or behind one.
+fn version_in(jars: &Path) -> Option<String> {
+    let names = std::fs::read_dir(jars).ok()?.flatten().map(|entry| entry.file_name());
+    names
+        .filter_map(|name| {
+            let version = name.to_str()?.strip_prefix("zookeeper-")?.strip_suffix(".jar")?;
+            version.starts_with(|c: char| c.is_ascii_digit()).then(|| version.to_owned())
         })
-    });
-    if !is_release {
-        return Err(Error::NotAZookeeperHome { home: home.to_path_buf() });
-    }
-    Ok(lib.join("*").into_os_string())
+        .max()
 }
 
-fn debian(dir: &Path) -> Result<OsString, Error> {
+/// The names of what is missing otherwise.
+fn debian(dir: &Path) -> Result<Jars, Vec<String>> {
+    let is_there = |jar: &&str| dir.join(jar).is_file();
     let missing: Vec<String> =
-        DEBIAN_NEEDED.iter().filter(|jar| !dir.join(jar).is_file()).map(ToString::to_string).collect();
+        DEBIAN_NEEDED.iter().filter(|jar| !is_there(jar)).map(ToString::to_string).collect();
     if !missing.is_empty() {
-        return Err(Error::JarsMissing { dir: dir.to_path_buf(), missing });
+        return Err(missing);
     }
-    let mut class_path = OsString::new();
-    let for_tls = DEBIAN_FOR_TLS.into_iter().filter(|jar| dir.join(jar).is_file());
-    for jar in DEBIAN_NEEDED.into_iter().chain(for_tls) {
-        if !class_path.is_empty() {
-            class_path.push(":");
-        }
-        class_path.push(dir.join(jar));
-    }
-    Ok(class_path)
+    let jars = DEBIAN_FOR_TLS.into_iter().filter(is_there).chain(DEBIAN_NEEDED);
+    let jars: Vec<OsString> = jars.map(|jar| dir.join(jar).into_os_string()).collect();
+    Ok(Jars { class_path: jars.join(OsStr::new(":")), version: version_in(dir) })
 }
 
 #[cfg(test)]
@@ -122,25 +154,10 @@ mod tests {
     fn names_each_missing_jar_and_the_package() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("zookeeper.jar"), b"").unwrap();
-        let said = debian(dir.path()).unwrap_err().to_string();
+        let missing = debian(dir.path()).unwrap_err();
+        let said = Error::JarsMissing { dir: dir.path().to_path_buf(), missing }.to_string();
         assert!(said.contains("zookeeper-jute.jar"), "{said}");
-        assert!(!said.contains("zookeeper.jar,"), "{said}");
+        assert!(!said.contains(" zookeeper.jar"), "{said}");
         assert!(said.contains("apt-get install libzookeeper-java"), "{said}");
-    }
-
-    #[test]
-    fn refuses_a_home_without_a_release() {
-        let dir = tempfile::tempdir().unwrap();
-        let said = release(dir.path()).unwrap_err().to_string();
-        assert!(said.contains("ZOOKEEPER_HOME is"), "{said}");
-    }
-
-    #[test]
-    fn takes_all_jars_of_a_release() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("lib")).unwrap();
-        std::fs::write(dir.path().join("lib/zookeeper-3.9.3.jar"), b"").unwrap();
-        let class_path = release(dir.path()).unwrap();
-        assert!(class_path.to_string_lossy().ends_with("/lib/*"));
     }
 }

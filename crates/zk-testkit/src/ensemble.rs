@@ -13,7 +13,7 @@ use crate::links::Links;
 use crate::ports::PortReservation;
 use crate::server::{Launch, Server};
 use crate::warden::Warden;
-use crate::{Error, Host, Installation, Network};
+use crate::{Error, Host, Network};
 
 /// How often a server is asked while something is awaited.
 const ASK_AGAIN: Duration = Duration::from_millis(25);
@@ -34,34 +34,15 @@ const KILLED_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Ensemble {
     // In this order: servers first, then who watches over them, then files and ports.
-    servers: Vec<Server>,
-    launch: Launch,
-    start_within: Duration,
-    at_drop: AtDrop,
-    warden: Option<Warden>,
-    dir: PathBuf,
-    links: Option<Links>,
-    _temporary: Option<TempDir>,
-    _ports: Option<PortReservation>,
-    network: Option<Network>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AtDrop {
-    EndServers,
-    LeaveThem,
-}
-
-/// The parts that the builder has put together.
-pub(crate) struct Parts {
     pub(crate) servers: Vec<Server>,
     pub(crate) launch: Launch,
     pub(crate) start_within: Duration,
-    pub(crate) warden: Option<Warden>,
+    pub(crate) ends_servers: bool,
+    pub(crate) _warden: Option<Warden>,
     pub(crate) dir: PathBuf,
-    pub(crate) temporary: Option<TempDir>,
-    pub(crate) ports: Option<PortReservation>,
     pub(crate) links: Option<Links>,
+    pub(crate) _temporary: Option<TempDir>,
+    pub(crate) _ports: Option<PortReservation>,
     pub(crate) network: Option<Network>,
 }
 
@@ -90,28 +71,13 @@ impl Ensemble {
     ///
     /// # Errors
     /// [`Error::NoEnsemble`] if the directory holds none; the errors of
-    /// [`Installation::find`].
+    /// [`Installation::find`](crate::Installation::find).
     pub fn attach(dir: impl AsRef<Path>) -> Result<Self, Error> {
         Builder::new().attach(dir.as_ref())
     }
 
-    pub(crate) fn assemble(parts: Parts) -> Self {
-        Self {
-            servers: parts.servers,
-            launch: parts.launch,
-            start_within: parts.start_within,
-            at_drop: AtDrop::EndServers,
-            warden: parts.warden,
-            dir: parts.dir,
-            links: parts.links,
-            _temporary: parts.temporary,
-            _ports: parts.ports,
-            network: parts.network,
-        }
-    }
-
     pub(crate) fn leave_running(&mut self) {
-        self.at_drop = AtDrop::LeaveThem;
+        self.ends_servers = false;
         for server in &self.servers {
             server.forget();
         }
@@ -191,7 +157,7 @@ impl Ensemble {
         server.spawn(&self.launch)?;
         let deadline = Instant::now() + self.start_within;
         loop {
-            server.check_alive()?;
+            server.running()?;
             if tokio::net::TcpStream::connect(server.address()).await.is_ok() {
                 return Ok(());
             }
@@ -307,9 +273,14 @@ impl Ensemble {
         self.network.as_ref()
     }
 
-    /// What a server says it is; `None` while it does not serve.
+    /// What a server says it is; `None` while it serves nobody.
     pub async fn mode(&self, index: usize) -> Option<Mode> {
-        admin::mode(self.server(index).address()).await.ok()
+        self.mode_of(self.server(index)).await.ok()
+    }
+
+    /// What it is, or what it said instead.
+    async fn mode_of(&self, server: &Server) -> Result<Mode, String> {
+        admin::mode_in(admin::ask(server.address(), "srvr", &self.launch).await)
     }
 
     /// The server that leads the ensemble's quorum (or stands alone), by what
@@ -322,7 +293,7 @@ impl Ensemble {
             if server.pid().is_none() {
                 continue;
             }
-            if let Ok(Mode::Leader | Mode::Standalone) = admin::mode(server.address()).await {
+            if let Ok(Mode::Leader | Mode::Standalone) = self.mode_of(server).await {
                 return Some(server.index());
             }
         }
@@ -362,11 +333,11 @@ impl Ensemble {
         deadline: Instant,
     ) -> Result<(), Error> {
         loop {
-            server.check_alive()?;
-            if server.pid().is_none() {
+            if server.running()?.is_none() {
                 return Ok(());
             }
-            let said = match admin::mode(server.address()).await {
+            let said = match self.mode_of(server).await {
+                Ok(Mode::ReadOnly) => "Mode: read-only".to_owned(),
                 Ok(_) => return Ok(()),
                 Err(said) => said,
             };
@@ -389,10 +360,10 @@ impl Ensemble {
     /// a server and gives its answer.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no answer within two seconds.
+    /// [`Error::Io`] if there is no answer within two seconds, or ten by TLS.
     pub async fn admin(&self, index: usize, word: &str) -> Result<String, Error> {
         let address = self.server(index).address();
-        admin::ask(address, word).await.map_err(|error| Error::Io {
+        admin::ask(address, word, &self.launch).await.map_err(|error| Error::Io {
             context: format!("server {index} at {address} did not answer '{word}'"),
             error,
         })
@@ -401,17 +372,11 @@ impl Ensemble {
     /// Ends all servers, detached ones too, and waits until they are gone. The
     /// files of a directory of the caller's stay.
     pub fn end(mut self) {
-        self.at_drop = AtDrop::EndServers;
+        self.ends_servers = true;
     }
 
     pub(crate) fn spawn_all(&self) -> Result<(), Error> {
         self.servers.iter().try_for_each(|server| server.spawn(&self.launch))
-    }
-
-    /// The Java runtime and the jars in use.
-    #[must_use]
-    pub fn installation(&self) -> &Installation {
-        &self.launch.installation
     }
 }
 
@@ -421,7 +386,7 @@ fn not_built_for(settings: &str, what: &str) -> Error {
 
 impl Drop for Ensemble {
     fn drop(&mut self) {
-        if self.at_drop == AtDrop::EndServers {
+        if self.ends_servers {
             // All signals first: then their ends overlap.
             for server in &self.servers {
                 let _ = server.signal(Signal::SIGKILL);
@@ -429,9 +394,6 @@ impl Drop for Ensemble {
             for server in &self.servers {
                 server.end_now();
             }
-        }
-        if let Some(warden) = self.warden.take() {
-            warden.dismiss();
         }
     }
 }

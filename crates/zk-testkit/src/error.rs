@@ -33,22 +33,16 @@ pub enum Error {
         missing: Vec<String>,
     },
 
-    /// `ZOOKEEPER_HOME` is set, but to something that holds no release.
+    /// `ZOOKEEPER_HOME` is set, but to something that holds no ZooKeeper.
     #[error(
-        "ZOOKEEPER_HOME is {home}, but there is no lib/zookeeper-*.jar in it: \
-         set it to the directory of an unpacked release of Apache ZooKeeper, or unset it",
+        "ZOOKEEPER_HOME is {home}, but it has neither lib/zookeeper-*.jar nor all the jars of \
+         usr/share/java that a server needs: set it to the directory of an unpacked release of Apache \
+         ZooKeeper or of Debian's unpacked packages, or unset it",
         home = home.display()
     )]
     NotAZookeeperHome {
         /// The value of the variable.
         home: PathBuf,
-    },
-
-    /// A test server was to listen where others could reach it.
-    #[error("a test server listens on loopback only, not on {address}: it is no ZooKeeper for production")]
-    NotLoopback {
-        /// The address that was asked for.
-        address: std::net::IpAddr,
     },
 
     /// This machine makes no network namespaces, or not for this user.

@@ -4,6 +4,7 @@
 mod admin;
 mod builder;
 mod classpath;
+mod door;
 mod embedded;
 mod ensemble;
 mod error;
@@ -18,7 +19,7 @@ mod warden;
 pub use admin::Mode;
 pub use builder::Builder;
 pub use classpath::Installation;
-pub use embedded::{SessionInfo, TestServer, TestServerBuilder};
+pub use embedded::{Release, SessionInfo, TestServer, TestServerBuilder};
 pub use ensemble::Ensemble;
 pub use error::Error;
 pub use network::{Host, Network};

@@ -106,27 +106,3 @@ fn make_shared(dir: &std::path::Path) {
     // Not ours: then its owner has done it already.
     let _ = std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o1777));
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn two_reservations_share_no_port() {
-        let first = PortReservation::take(BLOCK as usize + 3).unwrap();
-        let second = PortReservation::take(BLOCK as usize + 3).unwrap();
-        let all: HashSet<u16> = first.ports().iter().chain(second.ports()).copied().collect();
-        assert_eq!(all.len(), 2 * (BLOCK as usize + 3));
-    }
-
-    #[test]
-    fn a_port_in_use_is_left_out() {
-        let reserved = PortReservation::take(1).unwrap();
-        let port = reserved.ports()[0];
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
-        assert!(!is_free(port));
-        drop(listener);
-        assert!(is_free(port));
-    }
-}

@@ -18,6 +18,8 @@ use crate::{Error, Host, Installation};
 const LOOK: Duration = Duration::from_millis(5);
 /// What a stop by SIGSTOP may take on the busiest machine.
 const FREEZES_WITHIN: Duration = Duration::from_secs(10);
+/// What the kernel may take to end a killed process, likewise.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// Lines of the log that an error shows.
 const TAIL_LINES: usize = 25;
 
@@ -49,18 +51,14 @@ pub struct Server {
 #[derive(Debug)]
 enum Process {
     Child(Child),
-    Adopted(u32),
+    /// By its id and when it started: ids are used again.
+    Adopted(u32, u64),
 }
 
 impl Server {
-    pub(crate) fn new(index: usize, ensemble: &Path, ports: Ports) -> Self {
+    pub(crate) fn new(index: usize, ensemble: &Path, ports: Ports, host: Option<Host>) -> Self {
         let dir = ensemble.join(format!("server-{index}"));
-        Self { index, dir, ports, host: None, process: Mutex::new(None) }
-    }
-
-    /// The same server, to be run there.
-    pub(crate) fn on(self, host: Option<Host>) -> Self {
-        Self { host, ..self }
+        Self { index, dir, ports, host, process: Mutex::new(None) }
     }
 
     /// Its index in the ensemble, from 0. ZooKeeper's own id is one more.
@@ -85,18 +83,7 @@ impl Server {
     /// Its process, `None` while it is stopped.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        let mut process = self.process();
-        let pid = match process.as_mut()? {
-            Process::Child(child) => match child.try_wait() {
-                Ok(Some(_)) | Err(_) => None,
-                Ok(None) => Some(child.id()),
-            },
-            Process::Adopted(pid) => runs_from(*pid, &self.dir).then_some(*pid),
-        };
-        if pid.is_none() {
-            *process = None;
-        }
-        pid
+        self.running().ok().flatten()
     }
 
     /// The directory with its configuration, data, log and pid file.
@@ -152,6 +139,7 @@ impl Server {
                 "-XX:-UsePerfData",
                 "-Dzookeeper.admin.enableServer=false",
                 "-Dzookeeper.4lw.commands.whitelist=*",
+                "-Dzookeeper.forceSync=no",
                 // KiB. The usual 64 MiB for each log file fill a tmpfs quickly.
                 "-Dzookeeper.preAllocSize=4096",
                 "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -177,25 +165,26 @@ impl Server {
 
     /// Takes over the process that the pid file names, if it is this server's.
     pub(crate) fn adopt(&self) {
-        let pid = fs::read_to_string(self.pid_file())
+        let found = fs::read_to_string(self.pid_file())
             .ok()
             .and_then(|text| text.trim().parse().ok())
-            .filter(|pid| runs_from(*pid, &self.dir));
-        *self.process() = pid.map(Process::Adopted);
+            .and_then(|pid| Some((pid, started_at(pid)?)))
+            .filter(|(pid, _)| runs_from(*pid, &self.dir));
+        *self.process() = found.map(|(pid, started)| Process::Adopted(pid, started));
     }
 
-    /// An error with the end of the log if the process was started and is gone.
-    pub(crate) fn check_alive(&self) -> Result<(), Error> {
+    /// As [`pid`](Self::pid); an error with the end of the log, once, if the process was started and is gone.
+    pub(crate) fn running(&self) -> Result<Option<u32>, Error> {
         let mut process = self.process();
         let status = match process.as_mut() {
             Some(Process::Child(child)) => match child.try_wait() {
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(Some(child.id())),
                 Ok(Some(status)) => status.to_string(),
                 Err(error) => error.to_string(),
             },
-            Some(Process::Adopted(pid)) if runs_from(*pid, &self.dir) => return Ok(()),
-            Some(Process::Adopted(_)) => "its status is not known".to_owned(),
-            None => return Ok(()),
+            Some(Process::Adopted(pid, started)) if is_there(*pid, *started) => return Ok(Some(*pid)),
+            Some(Process::Adopted(..)) => "its status is not known".to_owned(),
+            None => return Ok(None),
         };
         *process = None;
         Err(Error::Exited { server: self.index, status, log: self.log(), tail: self.log_tail() })
@@ -211,13 +200,8 @@ impl Server {
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Error> {
-        let not_running = Error::NotRunning { server: self.index };
-        let Some(pid) = self.pid() else {
-            return Err(not_running);
-        };
-        let Ok(pid) = i32::try_from(pid) else {
-            return Err(not_running);
-        };
+        let pid = self.pid().and_then(|pid| i32::try_from(pid).ok());
+        let pid = pid.ok_or(Error::NotRunning { server: self.index })?;
         // Not reaped, so the number is still this process's.
         signal::kill(Pid::from_raw(pid), signal)
             .map_err(std::io::Error::from)
@@ -228,9 +212,7 @@ impl Server {
     /// was sent. Blocks for that long.
     pub(crate) fn freeze(&self) -> Result<(), Error> {
         self.signal(Signal::SIGSTOP)?;
-        let Some(pid) = self.pid() else {
-            return Err(Error::NotRunning { server: self.index });
-        };
+        let pid = self.pid().ok_or(Error::NotRunning { server: self.index })?;
         let deadline = Instant::now() + FREEZES_WITHIN;
         while !stands_still(pid) {
             if Instant::now() >= deadline {
@@ -262,9 +244,9 @@ impl Server {
             Some(Process::Child(mut child)) => {
                 let _ = child.wait();
             }
-            Some(Process::Adopted(pid)) => {
-                let deadline = Instant::now() + Duration::from_secs(2);
-                while runs_from(pid, &self.dir) && Instant::now() < deadline {
+            Some(Process::Adopted(pid, started)) => {
+                let deadline = Instant::now() + ENDS_WITHIN;
+                while is_there(pid, started) && Instant::now() < deadline {
                     std::thread::sleep(LOOK);
                 }
             }
@@ -276,7 +258,8 @@ impl Server {
     pub(crate) fn forget(&self) {
         let mut process = self.process();
         if let Some(Process::Child(child)) = process.as_ref() {
-            *process = Some(Process::Adopted(child.id()));
+            let pid = child.id();
+            *process = started_at(pid).map(|started| Process::Adopted(pid, started));
         }
     }
 
@@ -300,25 +283,43 @@ pub(crate) struct Launch {
     pub(crate) jvm_flags: Vec<String>,
     pub(crate) log_level: String,
     pub(crate) logback: PathBuf,
+    /// The `ssl.` lines of `zoo.cfg`, where the servers speak nothing but TLS.
+    pub(crate) tls: Option<Vec<(String, String)>>,
 }
 
 /// Whether each of the threads of a process is stopped, or has ended.
 fn stands_still(pid: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return false;
-    };
-    threads.flatten().all(|thread| {
-        // One that has ended meanwhile has no such file. The state follows the name, which is in parentheses.
-        let Ok(stat) = fs::read_to_string(thread.path().join("stat")) else { return true };
-        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-        matches!(state, Some('T' | 't' | 'X' | 'Z'))
-    })
+    threads(pid).is_some_and(|mut states| states.all(|state| matches!(state, 'T' | 't' | 'X' | 'Z')))
+}
+
+/// Whether a process that started then has a thread that has not ended. Its command line goes first, its first thread
+/// may be next, and its sockets go with the last one.
+fn is_there(pid: u32, started: u64) -> bool {
+    started_at(pid) == Some(started)
+        && threads(pid).is_some_and(|mut states| states.any(|state| !matches!(state, 'X' | 'Z')))
+}
+
+/// The states of those threads of a process that are still there; `None` if it is gone.
+fn threads(pid: u32) -> Option<impl Iterator<Item = char>> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    Some(tasks.flatten().filter_map(|task| field_of(&task.path(), 0)?.chars().next()))
+}
+
+/// When a process started, in ticks since the machine did.
+fn started_at(pid: u32) -> Option<u64> {
+    field_of(Path::new(&format!("/proc/{pid}")), 19)?.parse().ok()
+}
+
+/// One of the fields that follow the name of a process or thread, which is in parentheses.
+fn field_of(task: &Path, index: usize) -> Option<String> {
+    let stat = fs::read_to_string(task.join("stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(index).map(str::to_owned)
 }
 
 /// Whether `pid` is a server whose configuration is in `dir`.
 ///
 /// Process ids are used again; the directory on the command line is this
-/// ensemble's alone. A zombie has an empty command line, and counts as gone.
+/// ensemble's alone. One that is ending has none any more.
 fn runs_from(pid: u32, dir: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt as _;
     let Ok(command_line) = fs::read(format!("/proc/{pid}/cmdline")) else {

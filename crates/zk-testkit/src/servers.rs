@@ -69,19 +69,43 @@ impl Servers {
     pub async fn leader(&self) -> Option<usize> {
         match self {
             Self::Apache(ensemble) => ensemble.leader().await,
-            Self::InProcess(server) => Some(server.leader()),
+            Self::InProcess(server) => server.leader(),
         }
     }
 
-    /// Cuts a follower off from the other servers, and not from its clients.
+    /// Ends a server, which keeps its data.
     ///
     /// # Errors
-    /// As [`Ensemble::isolate`] and [`TestServer::isolate`]: Apache ZooKeeper has to be built
-    /// for it.
+    /// As [`Ensemble::stop`] and [`TestServer::stop`].
+    pub async fn stop(&self, index: usize) -> Result<(), Error> {
+        match self {
+            Self::Apache(ensemble) => ensemble.stop(index).await,
+            Self::InProcess(server) => server.stop(index).await,
+        }
+    }
+
+    /// Starts a server that was stopped.
+    ///
+    /// # Errors
+    /// As [`Ensemble::start_server`] and [`TestServer::start_server`].
+    pub async fn start_server(&self, index: usize) -> Result<(), Error> {
+        match self {
+            Self::Apache(ensemble) => ensemble.start_server(index).await,
+            Self::InProcess(server) => server.start_server(index).await,
+        }
+    }
+
+    /// Cuts a server off from the others, and not from its clients.
+    ///
+    /// # Errors
+    /// As [`Ensemble::isolate`]: Apache ZooKeeper has to be built for it.
     pub fn isolate(&self, index: usize) -> Result<(), Error> {
         match self {
             Self::Apache(ensemble) => ensemble.isolate(index),
-            Self::InProcess(server) => server.isolate(index),
+            Self::InProcess(server) => {
+                server.isolate(index);
+                Ok(())
+            }
         }
     }
 

@@ -39,24 +39,29 @@ pub(crate) struct Warden {
 
 impl Warden {
     pub(crate) fn post(dir: &Path, keep: bool) -> Result<Self, Error> {
-        let shell = Command::new("/bin/sh")
-            .args(["-c", SCRIPT, "zk-testkit-warden"])
+        let shell = watching_shell("zk-testkit-warden", SCRIPT)
             // Not as an argument: then it would find itself by its command line.
             .env("ENSEMBLE_DIR", dir)
             .env("ENSEMBLE_KEEP", if keep { "yes" } else { "no" })
-            .current_dir("/")
-            // Neither Ctrl-C nor a runner that kills the test's group reaches it.
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
             .spawn()
             .context(|| "cannot start /bin/sh to watch over the ensemble".to_owned())?;
         Ok(Self { shell })
     }
+}
 
+/// A shell that can wait on its standard input for this process to end.
+pub(crate) fn watching_shell(name: &str, script: &str) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", script, name]).current_dir("/");
+    // Neither Ctrl-C nor a runner that kills the test's group reaches it.
+    shell.process_group(0);
+    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    shell
+}
+
+impl Drop for Warden {
     /// Sends it home: nothing is left to be cleaned up.
-    pub(crate) fn dismiss(mut self) {
+    fn drop(&mut self) {
         // It is this process's child and not reaped, so the pid is its own.
         let _ = self.shell.kill();
         let _ = self.shell.wait();

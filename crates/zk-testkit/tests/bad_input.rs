@@ -242,3 +242,68 @@ async fn dropping_it_ends_everything() {
     until("its connections are gone", || client.ping().is_err());
     until("nobody listens", || TcpStream::connect(address).is_err());
 }
+
+/// How much memory this process has.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn replies_that_nobody_reads_do_not_fill_the_memory() {
+    const REPLIES: usize = 500;
+    const LENGTH: usize = 1_000_000;
+    let server = TestServer::start().await.unwrap();
+    let mut other = Client::new(server.addresses()[0]).unwrap();
+    let mut deaf = Client::new(server.addresses()[0]).unwrap();
+    assert_eq!(deaf.create("/large", 0).unwrap(), OK);
+    assert_eq!(deaf.do_it(&set("/large", &vec![7; LENGTH])).unwrap(), OK);
+    let before = resident();
+    let get = Request::GetData { path: "/large".into(), watch: false };
+    let asked: Vec<i32> = (0..REPLIES).map(|_| deaf.ask(&get).unwrap()).collect();
+    // All are with the server by now, or it has stopped to listen: it stays so.
+    let mut sent = usize::MAX;
+    until("it sends nothing more", || {
+        let so_far = std::mem::replace(&mut sent, sent_to(&server, deaf.session));
+        std::thread::sleep(Duration::from_millis(50));
+        so_far == sent
+    });
+    let taken = resident().saturating_sub(before);
+    assert!(taken < 64 << 20, "{sent} replies sent, {taken} bytes for them");
+    assert_eq!(other.create("/served", 0).unwrap(), OK, "the others are served");
+    for xid in asked {
+        let frame = deaf.frame().unwrap();
+        assert_eq!((frame.header.xid, frame.header.error), (xid, OK));
+        assert!(frame.body().len() > LENGTH);
+    }
+    deaf.ping().unwrap();
+}
+
+/// How many frames.
+fn sent_to(server: &TestServer, session: i64) -> usize {
+    let cons = word(server.addresses()[0], "cons").unwrap();
+    let line = cons.lines().find(|line| line.contains(&format!("sid=0x{session:x}"))).unwrap().to_owned();
+    let (_, rest) = line.split_once("sent=").unwrap();
+    rest.split([',', ')']).next().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_connection_without_a_handshake_is_closed_in_time() {
+    const LIMIT: Duration = Duration::from_millis(500);
+    let server = TestServer::builder().handshake_timeout(LIMIT).start().await.unwrap();
+    let address = server.addresses()[0];
+    let mut client = Client::new(address).unwrap();
+    let began = Instant::now();
+    let whole = hello(4000, 0, NO_PASSWORD, 0, Some(false));
+    for said in [0, whole.len() / 2] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.write_all(&whole[..said]).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "closed, and nothing said");
+    }
+    assert!(began.elapsed() >= 2 * LIMIT, "{:?}", began.elapsed());
+    client.ping().expect("who has a session stays");
+    let refused = TestServer::builder().handshake_timeout(Duration::ZERO).start().await.unwrap_err();
+    assert!(refused.to_string().contains("handshake_timeout"), "{refused}");
+}

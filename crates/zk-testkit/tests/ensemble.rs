@@ -1,12 +1,13 @@
 //! The launcher, against real servers.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use zk_session::{CreateMode, Session};
-use zk_testkit::{Ensemble, Error, Mode, PortReservation};
+use zk_testkit::{Ensemble, Error, Installation, Mode, PortReservation};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -260,6 +261,58 @@ fn end_with_this_process(dir: &Path) -> std::process::Child {
     shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
+#[test]
+fn two_reservations_share_no_port() {
+    // More ports than one lock file covers.
+    const COUNT: usize = 19;
+    let [first, second] = [(); 2].map(|()| PortReservation::take(COUNT).unwrap());
+    let all: HashSet<u16> = first.ports().iter().chain(second.ports()).copied().collect();
+    assert_eq!(all.len(), 2 * COUNT);
+}
+
+/// A home with these files, and what is made of it.
+fn home(files: &[&str]) -> (tempfile::TempDir, Result<Installation, Error>) {
+    let home = tempfile::tempdir().unwrap();
+    for file in files.iter().map(|file| home.path().join(file)) {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, b"").unwrap();
+    }
+    let found = Installation::at(home.path());
+    (home, found)
+}
+
+#[test]
+fn refuses_a_home_without_zookeeper() {
+    let (_home, found) = home(&["lib/zookeeper-jute-3.9.3.jar", "usr/share/java/zookeeper.jar"]);
+    let said = found.unwrap_err().to_string();
+    assert!(said.contains("ZOOKEEPER_HOME is"), "{said}");
+}
+
+#[test]
+fn takes_all_jars_of_a_release() {
+    let (_home, found) = home(&["lib/zookeeper-jute-3.9.3.jar", "lib/zookeeper-3.9.3.jar"]);
+    let found = found.unwrap();
+    assert!(found.class_path().to_string_lossy().ends_with("/lib/*"));
+    assert_eq!(found.version(), Some("3.9.3"));
+}
+
+#[test]
+fn takes_unpacked_packages_with_zookeeper_last() {
+    let needed = "slf4j-api slf4j-simple metrics-core snappy-java commons-cli commons-io netty-common \
+                  netty-buffer netty-transport netty-transport-native-epoll netty-handler zookeeper-jute \
+                  zookeeper zookeeper-3.8.0 netty-codec";
+    let jars: Vec<String> = needed.split(' ').map(|jar| format!("usr/share/java/{jar}.jar")).collect();
+    let (_home, found) = home(&jars.iter().map(String::as_str).collect::<Vec<_>>());
+    let found = found.unwrap();
+    let class_path = found.class_path().to_string_lossy();
+    assert!(
+        class_path.ends_with("/zookeeper.jar") && class_path.contains("/netty-codec.jar:"),
+        "{class_path}"
+    );
+    assert!(!class_path.contains("netty-resolver"), "{class_path}");
+    assert_eq!(found.version(), Some("3.8.0"));
+}
+
 async fn leader_other_than(ensemble: &Ensemble, old: usize) -> usize {
     let deadline = Instant::now() + SOON;
     loop {
@@ -289,8 +342,10 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Those of the processes that run; a zombie's command line is empty.
+/// Those of the processes that run, which a zombie does not.
 fn alive(pids: &[u32]) -> Vec<u32> {
-    let runs = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty());
+    let runs = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    };
     pids.iter().copied().filter(runs).collect()
 }

@@ -91,6 +91,17 @@ async fn a_black_hole_delays_and_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_has_ended_in_a_black_hole_can_be_reset() {
+    let server = start(1).await;
+    let mut held = client(&server, 0);
+    server.black_hole_session(held.session, true);
+    server.expire_session(held.session).unwrap();
+    assert!(held.is_silent(), "it does not hear of its end");
+    assert_eq!(server.drop_connections(), 1);
+    assert!(held.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_lost_reply_leaves_the_request_done_and_a_lost_request_does_not() {
     let server = start(1).await;
     let mut observer = client(&server, 0);
@@ -280,9 +291,8 @@ async fn an_isolated_follower_goes_on_answering_until_the_sync_limit() {
     let mut cut_off = Client::connect(server.addresses()[1], 1000, 0, NO_PASSWORD, 0).unwrap();
     let mut other = client(&server, 2);
     assert_eq!(cut_off.create("/mine", EPHEMERAL).unwrap(), OK);
-    assert!(server.isolate(0).unwrap_err().to_string().contains("leads"));
     let cut = Instant::now();
-    server.isolate(1).unwrap();
+    server.isolate(1);
     until("the others expire its session", || {
         cut_off.ping().unwrap();
         !other.exists("/mine").unwrap()
@@ -304,10 +314,46 @@ async fn an_isolated_follower_goes_on_answering_until_the_sync_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_isolated_server_goes_on_for_readers_where_that_is_enabled() {
+    let server = TestServer::builder().servers(3).read_only_mode(true).start().await.unwrap();
+    server.freeze_time(true);
+    let address = server.addresses()[1];
+    let mut early = client(&server, 1);
+    server.isolate(1);
+    server.advance_time(Duration::from_secs(5));
+    assert!(early.is_closed(), "the sync limit has passed");
+    let reader = || Client::to_read(address, 0, NO_PASSWORD).unwrap();
+    let mut readers = [reader(), reader(), reader()];
+    assert_eq!(client(&server, 0).create("/news", 0).unwrap(), OK);
+    assert!(!readers[0].exists("/news").unwrap(), "it does not know");
+
+    // Their sessions are no part of the ensemble's, and end as all do.
+    let ids = readers.each_ref().map(|reader| reader.session);
+    assert!(server.sessions().iter().all(|info| !ids.contains(&info.id)));
+    server.expire_session(ids[0]).unwrap();
+    assert!(readers[0].is_closed());
+    assert!(server.expire_session(ids[0]).is_err());
+    server.advance_time(Duration::from_secs(6));
+    readers[1].ping().unwrap();
+    server.advance_time(Duration::from_secs(6));
+    assert!(readers[2].is_closed(), "nobody has heard of it for longer than its timeout");
+    readers[1].ping().unwrap();
+
+    // One that is started in the minority serves readers, too.
+    server.stop(1).await.unwrap();
+    assert!(readers[1].is_closed());
+    server.start_server(1).await.unwrap();
+    let mut reader = reader();
+    server.rejoin(1);
+    assert!(reader.is_closed());
+    assert!(client(&server, 1).exists("/news").unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_short_cut_costs_nothing() {
     let server = start(3).await;
     let (mut cut_off, mut other) = (client(&server, 1), client(&server, 0));
-    server.isolate(1).unwrap();
+    server.isolate(1);
     let xid = cut_off.ask(&create("/waits", 0)).unwrap();
     assert!(cut_off.is_silent());
     assert!(!other.exists("/waits").unwrap());
@@ -320,8 +366,8 @@ async fn a_short_cut_costs_nothing() {
 async fn a_leader_without_followers_serves_nobody() {
     let server = TestServer::builder().servers(3).sync_limit(2).start().await.unwrap();
     let mut client = client(&server, 0);
-    server.isolate(1).unwrap();
-    server.isolate(2).unwrap();
+    server.isolate(1);
+    server.isolate(2);
     let xid = client.ask(&create("/waits", 0)).unwrap();
     assert!(client.is_silent());
     until("it gives up", || client.is_closed());

@@ -63,7 +63,7 @@ async fn four_letter_words_pass() {
 async fn a_lost_reply_leaves_the_request_done() {
     let proxy = proxy().await;
     let mut client = RawClient::connect(proxy.addr()).await.unwrap();
-    let loss = proxy.lose_next_reply();
+    let loss = proxy.lose_reply(Which::any());
     client.ping().await.unwrap(); // No request of an application.
     let error = client.create("/reply-lost").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -94,9 +94,9 @@ async fn a_lost_request_leaves_it_undone() {
 #[tokio::test]
 async fn a_loss_that_cannot_happen_says_so() {
     let proxy = proxy().await;
-    let said = proxy.lose_next_reply().happened(A_WHILE).await.unwrap_err();
+    let said = proxy.lose_reply(Which::any()).happened(A_WHILE).await.unwrap_err();
     assert!(said.to_string().contains("no request fitted"), "{said}");
-    let loss = proxy.lose_next_reply();
+    let loss = proxy.lose_reply(Which::any());
     drop(proxy);
     let said = loss.happened(SOON).await.unwrap_err();
     assert!(said.to_string().contains("ended first"), "{said}");

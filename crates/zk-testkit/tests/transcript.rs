@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use zk_testkit::TestServer;
+use zk_testkit::{Release, TestServer};
 
 /// What the client sends, and what it is answered, in hexadecimal; `..` is a byte that
 /// differs from server to server (ids of sessions, passwords, times).
@@ -78,13 +78,24 @@ fn bytes(hex: &str) -> Vec<Option<u8>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_bytes_are_those_of_apache_zookeeper() {
-    let server = TestServer::start().await.unwrap();
+    compare(Release::V3_8, str::to_owned).await;
+}
+
+/// The same, but for the event: it names the transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_bytes_are_those_of_the_next_release() {
+    const EVENT: [&str; 2] = ["ffffffff ffffffffffffffff 00000000", "ffffffff 0000000000000004 00000000"];
+    compare(Release::V3_9, |answer| answer.replace(EVENT[0], EVENT[1])).await;
+}
+
+async fn compare(release: Release, expect: impl Fn(&str) -> String) {
+    let server = TestServer::builder().release(release).start().await.unwrap();
     let mut stream = TcpStream::connect(server.addresses()[0]).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     for (request, expected) in CONVERSATION {
         let request: Vec<u8> = bytes(request).into_iter().flatten().collect();
         stream.write_all(&request).unwrap();
-        let expected = bytes(expected);
+        let expected = bytes(&expect(expected));
         let mut answer = vec![0; expected.len()];
         stream.read_exact(&mut answer).unwrap();
         let compared = answer.iter().zip(&expected).map(|(byte, expected)| expected.and(Some(*byte)));

@@ -42,6 +42,7 @@ async fn what_ends_by_itself_ends_in_virtual_time() {
     let mut client = RawClient::connect(server.addresses()[0]).await.unwrap();
     client.create_container("/box").await.unwrap();
     client.create("/box/x").await.unwrap();
+    client.create_container("/unused").await.unwrap();
     let ttl_ms = i64::try_from((HOUR + HOUR / 2).as_millis()).unwrap();
     assert_eq!(client.create_ttl("/for-a-while", ttl_ms).await.unwrap().error, 0);
     time::sleep(HOUR + HOUR / 4).await;
@@ -55,6 +56,7 @@ async fn what_ends_by_itself_ends_in_virtual_time() {
     assert!(server.data(0, "/box").is_some());
     time::sleep(HOUR + Duration::from_secs(1)).await;
     assert!(server.data(0, "/box").is_none());
+    assert!(server.data(0, "/unused").is_some(), "it never had a child");
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,7 +42,7 @@ async fn main() -> Result<()> {
     std::fs::write(&jaas, JAAS)?;
     let jaas = format!("-Djava.security.auth.login.config={}", jaas.display());
 
-    let one = Ensemble::builder().servers(1).jvm_flag("-Dzookeeper.extendedTypesEnabled=true");
+    let one = Ensemble::builder().servers(1).ttl_nodes(true);
     record("java", one.clone(), java(&installation, "java", &[])).await?;
     record("kazoo", one.clone(), kazoo()).await?;
     let provider =
@@ -51,11 +51,9 @@ async fn main() -> Result<()> {
     record("sasl", server, java(&installation, "sasl", &[&jaas])).await?;
     let three = Ensemble::builder()
         .servers(3)
+        .read_only_mode(true)
         .setting("reconfigEnabled", "true")
-        // A server that is read-only takes no sessions but local ones.
-        .setting("localSessionsEnabled", "true")
-        .jvm_flag("-Dzookeeper.skipACL=yes")
-        .jvm_flag("-Dreadonlymode.enabled=true");
+        .jvm_flag("-Dzookeeper.skipACL=yes");
     record("ensemble", three, java(&installation, "ensemble", &[])).await
 }
 

@@ -4,19 +4,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::mpsc;
 
-use super::cluster::{Cluster, Settings};
+use super::cluster::{Cluster, Release, Settings, Start};
 use super::server::TestServer;
 use super::shell::{self, Shared};
 use crate::Error;
-use crate::builder::setters;
+use crate::builder::{check_common, setters};
+use crate::door::Door;
 use crate::error::Context as _;
-
-/// Connections that the kernel keeps until they are accepted.
-const BACKLOG: u32 = 1024;
-/// `jute.maxbuffer`: the longest request.
-const MAX_FRAME: usize = 0xf_ffff;
 
 /// Settings of a [`TestServer`].
 ///
@@ -27,23 +23,20 @@ const MAX_FRAME: usize = 0xf_ffff;
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct TestServerBuilder {
-    servers: usize,
     ip: IpAddr,
     base_port: Option<u16>,
-    tick: Duration,
-    sync_limit: u32,
-    session_timeouts: Option<(Duration, Duration)>,
-    max_request: usize,
-    ttl_nodes: bool,
-    container_check: Duration,
-    seed: u64,
+    settings: Settings,
+    seed: Option<u64>,
 }
 
 setters! { TestServerBuilder:
 
-    /// How many servers; 1 stands alone. With more, the first leads and the others
-    /// follow, each on a port of its own. Default 1.
-    servers(servers: usize) { servers = servers }
+    /// How many servers; 1 stands alone. With more, the first leads to begin with and the
+    /// others follow, each on a port of its own. Default 1.
+    servers(servers: usize) { settings.servers = servers }
+
+    /// Which release of Apache ZooKeeper it answers as. Default [`Release::V3_8`].
+    release(release: Release) { settings.release = release }
 
     /// The address to listen on, which must be a loopback address. Default 127.0.0.1.
     ip(ip: impl Into<IpAddr>) { ip = ip.into() }
@@ -52,72 +45,92 @@ setters! { TestServerBuilder:
     base_port(base: u16) { base_port = Some(base) }
 
     /// `tickTime`. Default 500 ms. Sessions are expired on multiples of it.
-    tick_time(tick: Duration) { tick = tick }
+    tick_time(tick: Duration) { settings.tick = tick }
 
     /// `syncLimit`, in ticks: how long a server that hears nothing of the others goes
     /// on serving. Default 10.
-    sync_limit(ticks: u32) { sync_limit = ticks }
+    sync_limit(ticks: u32) { settings.sync_limit = ticks }
 
     /// The shortest and the longest session timeout that is granted. Default:
     /// ZooKeeper's own, 2 and 20 ticks.
-    session_timeouts(min: Duration, max: Duration) { session_timeouts = Some((min, max)) }
+    session_timeouts(min: Duration, max: Duration) { settings.session_timeouts = Some((min, max)) }
 
     /// `jute.maxbuffer`, in bytes: the longest request. A longer one ends its
     /// connection. Default 1,048,575.
-    max_request(bytes: usize) { max_request = bytes }
+    max_request(bytes: usize) { settings.max_request = bytes }
+
+    /// `maxClientCnxns`: how many connections from one address a server takes; it resets those
+    /// beyond. Default 0, any number; Apache ZooKeeper's is 60.
+    max_connections(count: usize) { settings.max_connections = count }
+
+    /// How long a connection may go without the client's first frame, by the servers' clock;
+    /// then it is closed. Apache ZooKeeper, where it is `zookeeper.nio.sessionlessCnxnTimeout`,
+    /// rounds it up to a multiple. Default 10 s.
+    handshake_timeout(limit: Duration) { settings.handshake_timeout = limit }
 
     /// Whether znodes may have a time to live. Apache ZooKeeper does not know them
     /// unless started with `-Dzookeeper.extendedTypesEnabled=true`; this server does
     /// unless told otherwise. Default true.
-    ttl_nodes(enabled: bool) { ttl_nodes = enabled }
+    ttl_nodes(enabled: bool) { settings.ttl_nodes = enabled }
+
+    /// Who proves to be that, as `name:password` in the scheme `digest`, may do everything,
+    /// whatever access lists say: Apache ZooKeeper's `superDigest`. Default: nobody.
+    super_user(credentials: impl Into<String>) { settings.super_user = Some(credentials.into()) }
+
+    /// `readonlymode.enabled`: a server without a quorum serves reads to clients that ask for that
+    /// in their connect request. Their sessions are known to that server alone, and end when it has a
+    /// quorum again; writes and `sync` are refused with the error -119. It has no effect with one
+    /// server, and when servers stop for want of [room](TestServer::limit_space). Default false.
+    read_only_mode(enabled: bool) { settings.read_only_mode = enabled }
 
     /// How often containers without children and znodes whose time to live is over
     /// are looked for and removed. Default 60 s.
-    container_check(every: Duration) { container_check = every }
+    container_check(every: Duration) { settings.container_check = every }
 
-    /// What chance there is, is drawn from this number: session ids, passwords, the
-    /// order of requests that are [reordered](TestServer::reorder_requests). Default 1.
-    seed(seed: u64) { seed = seed }
+    /// What chance there is, is drawn from this number: the order of requests that are
+    /// [reordered](TestServer::reorder_requests). Default: one that is drawn when the server
+    /// starts, and printed when it matters. Session ids and passwords differ from one start to
+    /// the next whatever the seed: else a client that outlives its server would take over a
+    /// session of the next one on the same port.
+    seed(seed: u64) { seed = Some(seed) }
 }
 
 impl TestServerBuilder {
     pub(super) fn new() -> Self {
         Self {
-            servers: 1,
             ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
             base_port: None,
-            tick: Duration::from_millis(500),
-            sync_limit: 10,
-            session_timeouts: None,
-            max_request: MAX_FRAME,
-            ttl_nodes: true,
-            container_check: Duration::from_secs(60),
-            seed: 1,
+            settings: Settings::default(),
+            seed: None,
         }
     }
 
     /// Starts it, on the tokio runtime that this is called on.
     ///
     /// # Errors
-    /// [`Error::NotLoopback`], [`Error::Settings`], [`Error::Ports`] if a port that
-    /// was asked for is taken, [`Error::Io`] if it can't listen.
+    /// [`Error::Settings`], [`Error::Ports`] if a port that was asked for is taken,
+    /// [`Error::Io`] if it can't listen.
     ///
     /// # Cancel safety
     /// Dropping the future ends what was started.
     pub async fn start(self) -> Result<TestServer, Error> {
         self.check()?;
-        let listeners: Vec<TcpListener> =
-            (0..self.servers).map(|server| self.listen(server)).collect::<Result<_, _>>()?;
-        let mut addresses = Vec::new();
-        for listener in &listeners {
-            addresses.push(listener.local_addr().context(|| "cannot learn the port listened on".to_owned())?);
-        }
-        let shared = Arc::new(Shared::new(Cluster::new(self.settings(&addresses))));
+        let doors =
+            (0..self.settings.servers).map(|server| self.listen(server)).collect::<Result<Vec<_>, _>>()?;
+        let addresses: Vec<SocketAddr> = doors.iter().map(Door::address).collect();
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let started_ms = i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX);
+        let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
+        let start = Start { ms: started_ms, seed, secret: fastrand::u64(..) };
+        let shared = Arc::new(Shared::new(Cluster::new(self.settings, addresses.clone(), start)));
         let mut tasks = vec![tokio::spawn(shell::keep_time(Arc::clone(&shared)))];
-        for (server, listener) in listeners.into_iter().enumerate() {
-            tasks.push(tokio::spawn(shell::accept(Arc::clone(&shared), server, listener)));
+        let mut turns = Vec::new();
+        for (server, door) in doors.into_iter().enumerate() {
+            let (turn, receiver) = mpsc::unbounded_channel();
+            tasks.push(tokio::spawn(shell::accept(Arc::clone(&shared), server, door, receiver)));
+            turns.push(turn);
         }
-        Ok(TestServer::assemble(shared, addresses, tasks))
+        Ok(TestServer { shared, addresses, seed, turns, tasks, thread: None })
     }
 
     /// Starts it on a thread of its own, for tests and programs that have no tokio
@@ -145,7 +158,10 @@ impl TestServerBuilder {
             };
             runtime.block_on(async {
                 // Without a receiver the server is dropped here, and `ended` resolves.
-                let _ = tell.send(self.start().await.map(|server| server.on_thread(end)));
+                let _ = tell.send(self.start().await.map(|mut server| {
+                    server.thread = Some(end);
+                    server
+                }));
                 let _ = ended.await;
             });
         };
@@ -155,70 +171,34 @@ impl TestServerBuilder {
     }
 
     fn check(&self) -> Result<(), Error> {
-        let refuse = |what: String| Err(Error::Settings(what));
+        let settings = &self.settings;
         if !self.ip.is_loopback() {
-            return Err(Error::NotLoopback { address: self.ip });
+            return Err(Error::Settings(format!(
+                "a test server listens on loopback only, not on {}: it is no ZooKeeper for production",
+                self.ip
+            )));
         }
-        if self.servers == 0 || self.servers > 9 {
-            return refuse(format!("{} servers; 1 to 9 make sense here", self.servers));
+        check_common(settings.servers, settings.tick, settings.session_timeouts, self.base_port, 1)?;
+        let wrong = [
+            (settings.sync_limit == 0, "sync_limit is 0; at least 1 tick"),
+            (settings.handshake_timeout.is_zero(), "handshake_timeout is 0: no client could connect"),
+            (settings.container_check.is_zero(), "container_check is 0; take a millisecond"),
+            (settings.session_timeouts().0.is_zero(), "the shortest session timeout is 0"),
+        ];
+        match wrong.into_iter().find(|(is_so, _)| *is_so) {
+            Some((_, what)) => Err(Error::Settings(what.to_owned())),
+            None => Ok(()),
         }
-        if self.tick < Duration::from_millis(2) {
-            return refuse(format!("tick_time is {:?}; at least 2 ms", self.tick));
-        }
-        if self.sync_limit == 0 {
-            return refuse("sync_limit is 0; at least 1 tick".to_owned());
-        }
-        if self.container_check.is_zero() {
-            return refuse("container_check is 0; take a millisecond".to_owned());
-        }
-        let (min, max) = self.timeouts();
-        if min > max || min.is_zero() {
-            return refuse(format!("session timeouts from {min:?} to {max:?}"));
-        }
-        if let Some(base) = self.base_port
-            && (base == 0 || usize::from(base) + self.servers > 65_536)
-        {
-            return refuse(format!("base_port {base} with {} servers", self.servers));
-        }
-        Ok(())
     }
 
-    fn timeouts(&self) -> (Duration, Duration) {
-        self.session_timeouts.unwrap_or((self.tick * 2, self.tick * 20))
-    }
-
-    fn listen(&self, server: usize) -> Result<TcpListener, Error> {
+    fn listen(&self, server: usize) -> Result<Door, Error> {
         let offset = u16::try_from(server).unwrap_or(u16::MAX);
         let address = SocketAddr::new(self.ip, self.base_port.map_or(0, |base| base.saturating_add(offset)));
-        let listen = || {
-            let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-            socket.set_reuseaddr(true)?;
-            socket.bind(address)?;
-            socket.listen(BACKLOG)
-        };
-        listen().map_err(|error| match (error.kind(), self.base_port) {
+        Door::open(address).map_err(|error| match (error.kind(), self.base_port) {
             (std::io::ErrorKind::AddrInUse, Some(_)) => Error::Ports(format!(
                 "{address} is in use: end what listens there, or take another base port"
             )),
             _ => Error::Io { context: format!("cannot listen on {address}"), error },
         })
-    }
-
-    fn settings(&self, addresses: &[SocketAddr]) -> Settings {
-        let (min_timeout, max_timeout) = self.timeouts();
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Settings {
-            servers: self.servers,
-            tick: self.tick,
-            sync_limit: self.sync_limit,
-            min_timeout,
-            max_timeout,
-            max_frame: self.max_request,
-            ttl_enabled: self.ttl_nodes,
-            container_check: self.container_check,
-            seed: self.seed,
-            started_ms: i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX),
-            ports: addresses.iter().map(SocketAddr::port).collect(),
-        }
     }
 }

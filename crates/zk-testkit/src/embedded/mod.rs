@@ -11,4 +11,5 @@ mod shell;
 mod tree;
 
 pub use builder::TestServerBuilder;
-pub use server::{SessionInfo, TestServer};
+pub use cluster::{Release, SessionInfo};
+pub use server::TestServer;

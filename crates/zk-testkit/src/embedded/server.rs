@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::builder::TestServerBuilder;
-use super::cluster::{SessionView, Switch};
-use super::shell::Shared;
+use super::cluster::{Cluster, SessionInfo};
+use super::shell::{Shared, Turn};
+use crate::error::Context as _;
 use crate::proxy::Way;
 use crate::{Error, Loss, Which};
 
@@ -17,41 +18,33 @@ use crate::{Error, Loss, Which};
 /// nothing, and production is Apache ZooKeeper.
 ///
 /// It speaks ZooKeeper's protocol on a loopback port, behaves as Apache ZooKeeper 3.8
-/// does, and does wrong what it is told to. All methods take `&self` and act at once;
+/// does (or [3.9](TestServerBuilder::release)), and does wrong what it is told to. All methods take `&self` and act at once;
 /// methods that take a server's index panic if there is none, as a slice does.
 ///
-/// It works on the tokio runtime that it was started on, in that runtime's time: with
-/// tokio's clock paused, sessions expire in virtual time. Without a runtime it works
-/// [on a thread of its own](TestServerBuilder::start_on_thread). It ends when it is
+/// It works on the tokio runtime that it was started on, in that runtime's time. To let
+/// sessions expire use [`advance_time`](Self::advance_time), not tokio's paused clock, which a
+/// client library with timers does not get along with (the crate's documentation says why).
+/// Without a runtime it works [on a thread of its own](TestServerBuilder::start_on_thread). It ends when it is
 /// dropped, with all its connections.
 ///
 /// # The three-server shape
 /// With [`servers(3)`](TestServerBuilder::servers) there are three ports and one log.
-/// Server 0 leads, for good; the others carry the log out after it. Each answers
+/// Server 0 leads at first; the others carry the log out after it. Each answers
 /// reads from its own view, and passes writes on. A follower that is
 /// [isolated](Self::isolate) goes on answering reads and pings until the sync limit
-/// has passed, while the others expire its sessions.
+/// has passed, while the others expire its sessions. Where the leader is isolated or
+/// [stopped](Self::stop) the others choose the last of them, with all that was committed:
+/// every client is disconnected, and every session is given its timeout anew. A server without a
+/// majority serves nobody, or [answers reads](TestServerBuilder::read_only_mode).
 #[derive(Debug)]
 pub struct TestServer {
-    shared: Arc<Shared>,
-    addresses: Vec<SocketAddr>,
-    tasks: Vec<JoinHandle<()>>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) seed: u64,
+    pub(super) turns: Vec<mpsc::UnboundedSender<Turn>>,
+    pub(super) tasks: Vec<JoinHandle<()>>,
     /// Its thread, if it has one of its own, ends when this is dropped.
-    thread: Option<oneshot::Sender<()>>,
-}
-
-/// A session of a [`TestServer`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SessionInfo {
-    /// Its id, as its client knows it.
-    pub id: i64,
-    /// The timeout that was granted.
-    pub timeout: Duration,
-    /// The index of the server that its client came to last.
-    pub server: usize,
-    /// Whether its client is connected.
-    pub connected: bool,
+    pub(super) thread: Option<oneshot::Sender<()>>,
 }
 
 impl TestServer {
@@ -71,20 +64,6 @@ impl TestServer {
         TestServerBuilder::new()
     }
 
-    pub(super) fn assemble(
-        shared: Arc<Shared>,
-        addresses: Vec<SocketAddr>,
-        tasks: Vec<JoinHandle<()>>,
-    ) -> Self {
-        Self { shared, addresses, tasks, thread: None }
-    }
-
-    /// The same, with a thread that ends with it.
-    pub(super) fn on_thread(mut self, end: oneshot::Sender<()>) -> Self {
-        self.thread = Some(end);
-        self
-    }
-
     /// What a client is given: `127.0.0.1:p1,127.0.0.1:p2,...`.
     #[must_use]
     pub fn connect_string(&self) -> String {
@@ -100,42 +79,42 @@ impl TestServer {
 
     // What it is asked.
 
-    /// The index of the server that leads.
+    /// What chance is drawn from: the [seed](TestServerBuilder::seed) that was set, or the one
+    /// that was drawn.
     #[must_use]
-    pub fn leader(&self) -> usize {
-        self.shared.with(|cluster, _| cluster.leader())
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The index of the server that leads; `None` while none leads a majority.
+    #[must_use]
+    pub fn leader(&self) -> Option<usize> {
+        self.shared.with(|cluster| cluster.leader())
     }
 
     /// How many connections there are, to all servers.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.shared.with(|cluster, _| cluster.connections())
+        self.shared.with(|cluster| cluster.connections())
     }
 
-    /// The sessions that there are, by their ids.
+    /// The sessions of the ensemble, by their ids; not those of servers in
+    /// [read-only mode](TestServerBuilder::read_only_mode).
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionInfo> {
-        let info = |view: SessionView| SessionInfo {
-            id: view.id,
-            timeout: view.timeout,
-            server: view.server,
-            connected: view.connected,
-        };
-        self.shared.with(|cluster, _| cluster.sessions()).into_iter().map(info).collect()
+        self.shared.with(|cluster| cluster.sessions())
     }
 
     /// The last transaction that a server has carried out.
     #[must_use]
     pub fn zxid(&self, server: usize) -> i64 {
-        self.check(server);
-        self.shared.with(|cluster, _| cluster.zxid(server))
+        self.at(server, |cluster| cluster.zxid(server))
     }
 
     /// What a server has at a path, past all access lists; `None` without a znode.
     #[must_use]
     pub fn data(&self, server: usize, path: &str) -> Option<Vec<u8>> {
-        self.check(server);
-        self.shared.with(|cluster, _| cluster.data(server, path))
+        self.at(server, |cluster| cluster.data(server, path))
     }
 
     // Sessions and connections.
@@ -148,37 +127,36 @@ impl TestServer {
     /// # Errors
     /// [`Error::NoSession`].
     pub fn expire_session(&self, session: i64) -> Result<(), Error> {
-        let expired = self.shared.with(|cluster, now| cluster.expire_session(now, session));
+        let expired = self.shared.with(|cluster| cluster.expire_session(session));
         if expired { Ok(()) } else { Err(Error::NoSession { session }) }
     }
 
     /// Resets the connection of a session. False if it has none.
     pub fn drop_connection(&self, session: i64) -> bool {
-        self.shared.with(|cluster, now| cluster.drop_connections(now, Some(session))) > 0
+        self.shared.with(|cluster| cluster.drop_connections(Some(session))) > 0
     }
 
     /// Resets all connections, and says how many there were.
     pub fn drop_connections(&self) -> usize {
-        self.shared.with(|cluster, now| cluster.drop_connections(now, None))
+        self.shared.with(|cluster| cluster.drop_connections(None))
     }
 
     /// Drops the connection of a session, and lets only one server take the session
     /// back: its client is moved there as soon as it tries, if it knows that address.
     pub fn move_session(&self, session: i64, to: usize) {
-        self.check(to);
-        self.shared.with(|cluster, now| cluster.move_session(now, session, to));
+        self.at(to, |cluster| cluster.move_session(session, to));
     }
 
     /// Stops answering, or goes on: nothing passes between clients and servers, in
     /// either direction, on connections that there are and that come. Nothing is
     /// closed or lost; bytes just don't arrive until it ends.
     pub fn black_hole(&self, on: bool) {
-        self.switch(Switch::BlackHole(None), on);
+        self.shared.with(|cluster| cluster.black_hole(None, on));
     }
 
     /// As [`black_hole`](Self::black_hole), for the connection of one session.
     pub fn black_hole_session(&self, session: i64, on: bool) {
-        self.switch(Switch::BlackHole(Some(session)), on);
+        self.shared.with(|cluster| cluster.black_hole(Some(session), on));
     }
 
     /// Keeps back what comes on the connection that a session has at the moment. Let
@@ -186,7 +164,7 @@ impl TestServer {
     /// meanwhile, or has come back on another: so a write of an earlier connection can
     /// come after those of a later one, or after its client has given it up.
     pub fn hold_requests(&self, session: i64, on: bool) {
-        self.switch(Switch::HoldRequests(session), on);
+        self.shared.with(|cluster| cluster.hold_requests(session, on));
     }
 
     // Single requests.
@@ -215,55 +193,94 @@ impl TestServer {
 
     /// From now on, every reply and every event comes so much later.
     pub fn delay_replies(&self, by: Duration) {
-        self.shared.with(|cluster, now| cluster.set_delay(now, by));
+        self.shared.with(|cluster| cluster.delay = by);
     }
 
     /// Collects requests for as long as `window`, from the first one on, and carries
-    /// them out in an order drawn from the [seed](TestServerBuilder::seed); those of
-    /// one connection stay in theirs. `None`: as they come.
+    /// them out in an order drawn from the [seed](TestServerBuilder::seed), which this
+    /// prints; those of one connection stay in theirs. `None`: as they come.
     pub fn reorder_requests(&self, window: Option<Duration>) {
-        self.shared.with(|cluster, now| cluster.set_reorder(now, window));
+        if window.is_some() {
+            eprintln!("TestServerBuilder::seed({}) replays the order of requests", self.seed);
+        }
+        self.shared.with(|cluster| cluster.set_reorder(window));
     }
 
     // Servers.
 
-    /// Cuts a follower off from the others, and not from its clients: it goes on
-    /// answering reads and pings, from ever older data, and takes writes that it can't
-    /// pass on, until the sync limit has passed. Then it drops its clients.
-    /// The others expire its sessions after their timeouts.
+    /// Ends a server and keeps its data: its connections are reset, and new ones refused, as
+    /// when its process is killed. Without the leader the others choose another at once;
+    /// without a majority none of them serves.
     ///
     /// # Errors
-    /// [`Error::Settings`] for the server that leads.
-    pub fn isolate(&self, server: usize) -> Result<(), Error> {
-        self.check(server);
-        if server == self.leader() {
-            return Err(Error::Settings(format!(
-                "server {server} leads, and stays the leader: isolate the others"
-            )));
+    /// [`Error::NotRunning`]; [`Error::Io`] if its port can't be kept.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the server running with its port shut; call it again.
+    pub async fn stop(&self, server: usize) -> Result<(), Error> {
+        if !self.is_running(server) {
+            return Err(Error::NotRunning { server });
         }
-        self.switch(Switch::Isolate(server), true);
+        self.turn(server, true).await?;
+        self.shared.with(|cluster| cluster.stop(server));
         Ok(())
+    }
+
+    /// Starts a server that was [stopped](Self::stop), on the same port. It has what it had, or
+    /// what its leader has; clients can come back to their sessions.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyRunning`]; [`Error::Io`] if it can't listen.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the server running with its port shut;
+    /// [stop](Self::stop) it and start it again.
+    pub async fn start_server(&self, server: usize) -> Result<(), Error> {
+        if self.is_running(server) {
+            return Err(Error::AlreadyRunning { server, pid: std::process::id() });
+        }
+        self.shared.with(|cluster| cluster.start(server));
+        self.turn(server, false).await
+    }
+
+    fn is_running(&self, server: usize) -> bool {
+        self.at(server, |cluster| cluster.is_running(server))
+    }
+
+    async fn turn(&self, server: usize, shut: bool) -> Result<(), Error> {
+        let (done, turned) = oneshot::channel();
+        let _ = self.turns[server].send(Turn { shut, done });
+        // Without an answer there is no runtime any more, and so nobody listens.
+        let turned = turned.await.unwrap_or(Ok(()));
+        turned.context(|| format!("cannot keep or open {}", self.addresses[server]))
+    }
+
+    /// Cuts a server off from the others, and not from its clients: it goes on
+    /// answering reads and pings, from ever older data, and takes writes that it can't
+    /// pass on, until the sync limit has passed. Then it drops its clients.
+    /// The others expire its sessions after their timeouts; if it is the leader, they too
+    /// drop their clients when the sync limit has passed, and choose another. A server alone has
+    /// nobody to be cut off from.
+    pub fn isolate(&self, server: usize) {
+        self.at(server, |cluster| cluster.isolate(server));
     }
 
     /// Ends [`isolate`](Self::isolate): what was under way arrives, and a server that
     /// had given up serves again.
     pub fn rejoin(&self, server: usize) {
-        self.check(server);
-        self.switch(Switch::Isolate(server), false);
+        self.at(server, |cluster| cluster.rejoin(server));
     }
 
     /// Keeps back what is committed from a follower, or lets it through again: its
     /// view stays as it is, while all else works. Writes of its own clients are carried
     /// out, and answered when it hears of them.
     pub fn hold_commits(&self, server: usize, on: bool) {
-        self.check(server);
-        self.switch(Switch::HoldCommits(server), on);
+        self.at(server, |cluster| cluster.hold_commits(server, on));
     }
 
     /// Lets a follower hear of what is committed so much later.
     pub fn lag(&self, server: usize, by: Duration) {
-        self.check(server);
-        self.shared.with(|cluster, now| cluster.set_lag(now, server, by));
+        self.at(server, |cluster| cluster.set_lag(server, by));
     }
 
     /// Leaves the servers room for so many more bytes of log. With the write that does
@@ -271,7 +288,7 @@ impl TestServer {
     /// connection is reset, and none is served. `None` gives them all the room there
     /// is, and they serve again.
     pub fn limit_space(&self, bytes: Option<u64>) {
-        self.shared.with(|cluster, now| cluster.set_space(now, bytes));
+        self.shared.with(|cluster| cluster.set_space(bytes));
     }
 
     // Time.
@@ -280,25 +297,23 @@ impl TestServer {
     /// session expires, no znode ends by itself, and an isolated server does not give
     /// up. Delays don't depend on it.
     pub fn freeze_time(&self, on: bool) {
-        self.switch(Switch::FreezeTime, on);
+        self.shared.with(|cluster| cluster.stop_clock(on));
     }
 
     /// Puts the servers' clock forward, frozen or not: whatever has become due happens
     /// at once.
     pub fn advance_time(&self, by: Duration) {
-        self.shared.with(|cluster, now| cluster.put_clock_forward(now, by));
-    }
-
-    fn switch(&self, what: Switch, on: bool) {
-        self.shared.with(|cluster, now| cluster.switch(now, what, on));
+        self.shared.with(|cluster| cluster.put_clock_forward(by));
     }
 
     fn doom(&self, which: Which, way: Way) -> Loss {
-        self.shared.with(|cluster, _| cluster.doom(which, way))
+        self.shared.with(|cluster| cluster.rules.add(which, way))
     }
 
-    fn check(&self, server: usize) {
+    /// Does something to one server.
+    fn at<T>(&self, server: usize, act: impl FnOnce(&mut Cluster) -> T) -> T {
         assert!(server < self.addresses.len(), "there is no server {server} of {}", self.addresses.len());
+        self.shared.with(act)
     }
 }
 

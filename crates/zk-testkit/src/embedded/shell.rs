@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::cluster::{Cluster, Ending, Output};
+use crate::door::Door;
 
 /// How much is read at once.
 const READ: usize = 16 << 10;
@@ -31,10 +32,12 @@ pub(super) struct Shared {
     wake: Notify,
 }
 
+type Connections = HashMap<u64, mpsc::UnboundedSender<Output>>;
+
 #[derive(Debug)]
 struct State {
     cluster: Cluster,
-    to: HashMap<u64, mpsc::UnboundedSender<Output>>,
+    to: Connections,
     deadline: Option<Duration>,
 }
 
@@ -46,46 +49,49 @@ impl Shared {
 
     /// Does something to the state machine, now, and hands out what comes of it, in
     /// order: while one does, nobody else can.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Cluster, Duration) -> T) -> T {
-        self.change(|state, now| act(&mut state.cluster, now))
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Cluster) -> T) -> T {
+        self.change(|cluster, _| act(cluster))
     }
 
-    fn change<T>(&self, act: impl FnOnce(&mut State, Duration) -> T) -> T {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.started.elapsed();
-        let result = act(&mut state, now);
-        for (connection, output) in state.cluster.take_outputs() {
+    fn change<T>(&self, act: impl FnOnce(&mut Cluster, &mut Connections) -> T) -> T {
+        let State { cluster, to, deadline } = &mut *self.state();
+        let result = cluster.act(self.started.elapsed(), |cluster| act(cluster, to));
+        for (connection, output) in cluster.take_outputs() {
             let ends = matches!(output, Output::Close(_));
-            if let Some(to) = state.to.get(&connection) {
+            if let Some(to) = to.get(&connection) {
                 // It may be ending at this moment.
                 let _ = to.send(output);
             }
             if ends {
-                state.to.remove(&connection);
+                to.remove(&connection);
             }
         }
-        let deadline = state.cluster.next_deadline();
-        if state.deadline != deadline {
-            state.deadline = deadline;
+        let next = cluster.next_deadline();
+        if *deadline != next {
+            *deadline = next;
             self.wake.notify_one();
         }
         result
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn open(&self, server: usize, peer: SocketAddr) -> (u64, mpsc::UnboundedReceiver<Output>) {
         let (to, outputs) = mpsc::unbounded_channel();
-        let connection = self.change(|state, now| {
-            let connection = state.cluster.open(now, server, peer.ip());
-            state.to.insert(connection, to);
+        let connection = self.change(|cluster, connections| {
+            let connection = cluster.open(server, peer);
+            connections.insert(connection, to);
             connection
         });
         (connection, outputs)
     }
 
     fn hung_up(&self, connection: u64) {
-        self.change(|state, now| {
-            state.cluster.hung_up(now, connection);
-            state.to.remove(&connection);
+        self.change(|cluster, connections| {
+            cluster.hung_up(connection);
+            connections.remove(&connection);
         });
     }
 }
@@ -93,11 +99,9 @@ impl Shared {
 /// Wakes the state machine when something is to happen by itself.
 pub(super) async fn keep_time(shared: Arc<Shared>) {
     loop {
-        let deadline = shared.with(|cluster, now| {
-            cluster.tick(now);
-            cluster.next_deadline()
-        });
-        let until = deadline.and_then(|deadline| shared.started.checked_add(deadline));
+        // Whatever is due happens.
+        shared.with(|_| ());
+        let until = shared.state().deadline.and_then(|deadline| shared.started.checked_add(deadline));
         let woken = shared.wake.notified();
         match until {
             Some(until) => {
@@ -111,12 +115,27 @@ pub(super) async fn keep_time(shared: Arc<Shared>) {
     }
 }
 
+/// Whether a server's port is to be shut, and where its end is awaited.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) shut: bool,
+    pub(super) done: oneshot::Sender<std::io::Result<()>>,
+}
+
 /// Takes the connections to one server; dropping the future ends them.
-pub(super) async fn accept(shared: Arc<Shared>, server: usize, listener: TcpListener) {
+pub(super) async fn accept(
+    shared: Arc<Shared>,
+    server: usize,
+    mut door: Door,
+    mut turns: mpsc::UnboundedReceiver<Turn>,
+) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
+            Some(Turn { shut, done }) = turns.recv() => {
+                let _ = done.send(door.turn(shut));
+            }
+            accepted = door.accept() => match accepted {
                 Ok((stream, peer)) => {
                     connections.spawn(serve(Arc::clone(&shared), server, stream, peer));
                 }
@@ -132,40 +151,57 @@ async fn serve(shared: Arc<Shared>, server: usize, mut stream: TcpStream, peer: 
     let _ = stream.set_nodelay(true);
     let (connection, mut outputs) = shared.open(server, peer);
     let (mut reading, mut writing) = stream.split();
+    let room = Notify::new();
+    let written = |count| {
+        shared.with(|cluster| cluster.written(connection, count));
+        room.notify_one();
+    };
     let ending = tokio::select! {
-        () = read(&shared, connection, &mut reading) => None,
-        ending = write(&mut writing, &mut outputs) => ending,
+        () = read(&shared, connection, &room, &mut reading) => None,
+        ending = write(&mut writing, &mut outputs, written) => ending,
     };
     shared.hung_up(connection);
     // A client that has said its last word may still be listening.
     let ending = match ending {
         Some(ending) => ending,
-        None => write(&mut writing, &mut outputs).await.unwrap_or(Ending::Orderly),
+        None => write(&mut writing, &mut outputs, |_| ()).await.unwrap_or(Ending::Orderly),
     };
     match ending {
         Ending::Orderly => {
             let _ = stream.shutdown().await;
         }
-        Ending::Reset => reset(&stream),
+        Ending::Reset => {
+            // With no time to linger, closing sends a reset.
+            let _ = stream.set_zero_linger();
+        }
     }
 }
 
-/// To the end of what the client says.
-async fn read(shared: &Shared, connection: u64, stream: &mut ReadHalf<'_>) {
+/// To the end of what the client says. While too much is on its way to a client it is not heard,
+/// until there is `room`: else one that reads no replies could fill the memory with them.
+async fn read(shared: &Shared, connection: u64, room: &Notify, stream: &mut ReadHalf<'_>) {
     let mut buffer = vec![0; READ];
     loop {
         match stream.read(&mut buffer).await {
             Ok(0) | Err(_) => return,
             Ok(count) => {
-                shared.with(|cluster, now| cluster.receive(now, connection, &buffer[..count]));
+                shared.with(|cluster| cluster.receive(connection, &buffer[..count]));
+                while !shared.with(|cluster| cluster.has_room(connection)) {
+                    room.notified().await;
+                }
             }
         }
     }
 }
 
 /// To the end of what is to be said; `None` if the client no longer listens.
-async fn write(stream: &mut WriteHalf<'_>, outputs: &mut mpsc::UnboundedReceiver<Output>) -> Option<Ending> {
+async fn write(
+    stream: &mut WriteHalf<'_>,
+    outputs: &mut mpsc::UnboundedReceiver<Output>,
+    written: impl Fn(usize),
+) -> Option<Ending> {
     let mut pending = Vec::new();
+    let mut unreported = 0;
     while let Some(output) = outputs.recv().await {
         let mut next = Some(output);
         let mut ending = None;
@@ -179,15 +215,16 @@ async fn write(stream: &mut WriteHalf<'_>, outputs: &mut mpsc::UnboundedReceiver
         if stream.write_all(&pending).await.is_err() {
             return None;
         }
+        unreported += pending.len();
+        if unreported >= WRITE {
+            written(std::mem::take(&mut unreported));
+        }
         pending.clear();
+        // The room that a long reply has taken is not kept.
+        pending.shrink_to(WRITE);
         if ending.is_some() {
             return ending;
         }
     }
     None
-}
-
-fn reset(stream: &TcpStream) {
-    // With no time to linger, closing sends a reset.
-    let _ = stream.set_zero_linger();
 }

@@ -1,11 +1,11 @@
 //! Who takes a network away, however the test ends.
 
 use std::io::{Read as _, Write as _};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 
 use super::run::refusal;
 use crate::Error;
+use crate::warden::watching_shell;
 
 /// Takes the name first, so that there is no moment in which nobody would give it back. Waits
 /// for its standard input to end, and then removes everything of that name. If this process
@@ -39,15 +39,9 @@ impl Janitor {
     /// Makes the first namespace, of that name; `None` if there is one already.
     pub(super) fn of(network: &str) -> Result<Option<Self>, Error> {
         let what = || format!("`ip netns add {network}`");
-        let mut shell = Command::new("/bin/sh")
-            .args(["-c", SCRIPT, "zk-testkit-janitor"])
+        let mut shell = watching_shell("zk-testkit-janitor", SCRIPT)
             .env("NETWORK", network)
-            .current_dir("/")
-            // Neither Ctrl-C nor a runner that kills the test's group reaches it.
-            .process_group(0)
-            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .map_err(|error| refusal(&what(), &error.to_string()))?;
         let mut said = String::new();

@@ -66,18 +66,15 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_to_do() {
-        assert!(
-            advice("exec of \"iptables-restore\" failed: No such file or directory", true)
-                .contains("apt-get")
-        );
-        assert!(advice("sh: 1: ip: not found", false).contains("apt-get"));
-        assert!(
-            advice("mount --make-shared /run/netns failed: Operation not permitted", false).contains("sudo")
-        );
-        assert!(
-            advice("mount --make-shared /run/netns failed: Operation not permitted", true)
-                .contains("--cap-add")
-        );
+        let refused = "mount --make-shared /run/netns failed: Operation not permitted";
+        for (said, root, helps) in [
+            ("exec of \"iptables-restore\" failed: No such file or directory", true, "apt-get"),
+            ("sh: 1: ip: not found", false, "apt-get"),
+            (refused, false, "sudo"),
+            (refused, true, "--cap-add"),
+        ] {
+            assert!(advice(said, root).contains(helps), "{said}");
+        }
     }
 
     #[test]

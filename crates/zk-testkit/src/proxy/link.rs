@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
@@ -32,24 +32,31 @@ pub(crate) struct Shared {
     pub(crate) gate: watch::Sender<Gate>,
     pub(crate) rules: Rules,
     pub(crate) seen: Mutex<HashMap<Op, u64>>,
+    pub(crate) accepted: Mutex<Vec<std::time::Instant>>,
+    /// The task of each connection has another reference to it.
+    pub(crate) connected: Arc<()>,
     pub(crate) targets: Vec<SocketAddr>,
     /// Whether clients speak ZooKeeper's client protocol.
     pub(crate) framed: bool,
 }
 
 impl Shared {
+    pub(crate) fn connections(&self) -> usize {
+        Arc::strong_count(&self.connected) - 1
+    }
+
     async fn open(&self, closed: impl Fn(&Gate) -> bool) {
         // The sender lives in `self`, so this ends by the gate's opening only.
         let _ = self.gate.subscribe().wait_for(|gate| !closed(gate)).await;
     }
 }
 
-/// Why a connection is reset rather than closed.
-struct Reset;
+/// Why a connection is reset rather than closed: a fault has struck, or it is gone anyway.
+struct Reset(Option<Doom>);
 
 impl From<std::io::Error> for Reset {
     fn from(_: std::io::Error) -> Self {
-        Self
+        Self(None)
     }
 }
 
@@ -71,13 +78,10 @@ pub(crate) async fn run(client: TcpStream, shared: &Shared) {
             link.pass_replies(from_server, to_client, shared),
         )
     };
-    if ended.is_ok() {
-        client.ended_well = true;
-        server.ended_well = true;
-    }
-    // Otherwise the reset, and only then the news of it.
+    (client.ended_well, server.ended_well) = (ended.is_ok(), ended.is_ok());
+    // The reset, and only then the news of it.
     drop((client, server));
-    if let Some(doom) = link.struck() {
+    if let Err(Reset(Some(doom))) = ended {
         doom.tell();
     }
 }
@@ -110,7 +114,6 @@ impl Drop for Wire {
 struct Link {
     /// The request whose reply is not to come through.
     doom: Mutex<Option<Doom>>,
-    struck: Mutex<Option<Doom>>,
     /// The server has closed, and the client has been told.
     over: Notify,
 }
@@ -141,7 +144,7 @@ impl Link {
                 // A server that has closed may read no more for minutes, with its window shut.
                 () = self.over.notified() => {
                     while pieces.next().await?.is_some() {}
-                    return Err(Reset);
+                    return Err(Reset(None));
                 }
             }
         }
@@ -164,33 +167,26 @@ impl Link {
                     break;
                 }
             }
+            Ok::<_, Reset>(())
+        };
+        let leave = async {
+            let mut handshake = true;
+            while let Some((due, piece)) = delayed.recv().await {
+                sleep_until(due).await;
+                shared.open(|gate| gate.black_hole || gate.hold_replies).await;
+                match &piece {
+                    Piece::Frame(_) if handshake => handshake = false,
+                    Piece::Frame(frame) => self.strike(frame)?,
+                    Piece::Raw(_) => {}
+                }
+                to.write_all(piece.bytes()).await?;
+            }
             Ok(())
         };
-        let leave = async { self.pass_delayed(&mut delayed, &mut to, shared).await };
         tokio::try_join!(arrive, leave)?;
         shared.open(|gate| gate.black_hole || gate.hold_replies).await;
         to.shutdown().await?;
         self.over.notify_one();
-        Ok(())
-    }
-
-    async fn pass_delayed(
-        &self,
-        delayed: &mut mpsc::Receiver<(Instant, Piece)>,
-        to: &mut (impl AsyncWrite + Unpin),
-        shared: &Shared,
-    ) -> Result<(), Reset> {
-        let mut handshake = true;
-        while let Some((due, piece)) = delayed.recv().await {
-            sleep_until(due).await;
-            shared.open(|gate| gate.black_hole || gate.hold_replies).await;
-            match &piece {
-                Piece::Frame(_) if handshake => handshake = false,
-                Piece::Frame(frame) => self.strike(frame)?,
-                Piece::Raw(_) => {}
-            }
-            to.write_all(piece.bytes()).await?;
-        }
         Ok(())
     }
 
@@ -202,10 +198,7 @@ impl Link {
             return Ok(());
         }
         match shared.rules.judge(asked) {
-            Some(doom) if doom.way == Way::ToServer => {
-                *lock(&self.struck) = Some(doom);
-                Err(Reset)
-            }
+            Some(doom) if doom.way == Way::ToServer => Err(Reset(Some(doom))),
             doom => {
                 *lock(&self.doom) = doom;
                 Ok(())
@@ -219,12 +212,7 @@ impl Link {
         if doomed.is_none() || reply_xid(frame) != doomed {
             return Ok(());
         }
-        *lock(&self.struck) = doom.take();
-        Err(Reset)
-    }
-
-    fn struck(self) -> Option<Doom> {
-        self.struck.into_inner().unwrap_or_else(PoisonError::into_inner)
+        Err(Reset(doom.take()))
     }
 }
 

@@ -6,11 +6,9 @@ mod link;
 mod rule;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -18,13 +16,12 @@ pub(crate) use frame::Asked;
 pub use frame::Op;
 pub use rule::{Loss, Lost, Which};
 
+use crate::door::Door;
 use crate::error::Context as _;
 use crate::{Error, PortReservation};
 use link::{Gate, Shared};
 pub(crate) use rule::{Doom, Rules, Way};
 
-/// Connections that the kernel keeps until they are accepted.
-const BACKLOG: u32 = 1024;
 /// How often the count of connections is looked at while one is awaited.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -41,8 +38,6 @@ const LOOK: Duration = Duration::from_millis(2);
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
-    open: Arc<AtomicUsize>,
-    accepted: Arc<Mutex<Vec<Instant>>>,
     orders: mpsc::UnboundedSender<Order>,
     acceptor: JoinHandle<()>,
 }
@@ -80,33 +75,20 @@ impl Proxy {
     async fn start_with(targets: Vec<SocketAddr>, framed: bool) -> Result<Self, Error> {
         let ports = PortReservation::take(1)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.ports()[0]));
-        let listener = listen(address).context(|| format!("the proxy cannot listen on {address}"))?;
+        let door = Door::open(address).context(|| format!("the proxy cannot listen on {address}"))?;
         let shared = Arc::new(Shared {
             gate: watch::Sender::new(Gate::default()),
             rules: Rules::default(),
             seen: Mutex::default(),
+            accepted: Mutex::default(),
+            connected: Arc::default(),
             targets,
             framed,
         });
-        let open = Arc::new(AtomicUsize::new(0));
-        let accepted = Arc::new(Mutex::default());
         let (orders, receiver) = mpsc::unbounded_channel();
-        let acceptor = Acceptor {
-            address,
-            _ports: ports,
-            shared: Arc::clone(&shared),
-            open: Arc::clone(&open),
-            accepted: Arc::clone(&accepted),
-            links: JoinSet::new(),
-        };
-        Ok(Self {
-            address,
-            shared,
-            open,
-            accepted,
-            orders,
-            acceptor: tokio::spawn(acceptor.run(Door::Open(listener), receiver)),
-        })
+        let acceptor = Acceptor { door, _ports: ports, shared: Arc::clone(&shared), links: JoinSet::new() };
+        let acceptor = tokio::spawn(acceptor.run(receiver));
+        Ok(Self { address, shared, orders, acceptor })
     }
 
     /// Where clients connect to reach the server through the proxy.
@@ -118,13 +100,13 @@ impl Proxy {
     /// How many connections it has at the moment.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.open.load(Ordering::Acquire)
+        self.shared.connections()
     }
 
     /// When each connection was accepted, those that have ended included.
     #[must_use]
     pub fn accepted(&self) -> Vec<Instant> {
-        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until it has exactly that many connections.
@@ -203,13 +185,6 @@ impl Proxy {
         self.shared.gate.send_modify(|gate| gate.delay = by);
     }
 
-    /// The next request of an application is carried out by the server, but its
-    /// reply is dropped and the connection reset. Short for
-    /// [`lose_reply`](Self::lose_reply) of any request.
-    pub fn lose_next_reply(&self) -> Loss {
-        self.lose_reply(Which::any())
-    }
-
     /// The next request that fits passes; when its reply comes (which proves that
     /// the server has carried it out), that is dropped and the connection reset.
     /// Earlier replies pass. If the connection ends by other means before the
@@ -231,49 +206,30 @@ impl Drop for Proxy {
     }
 }
 
-/// The port, listening or merely kept.
-enum Door {
-    Open(TcpListener),
-    /// Bound without listening: who connects is refused, nobody else can take it.
-    Shut(TcpSocket),
-    /// Neither worked: refused as well, but somebody else could take the port.
-    Lost,
-}
-
 struct Acceptor {
-    address: SocketAddr,
+    door: Door,
     _ports: PortReservation,
     shared: Arc<Shared>,
-    open: Arc<AtomicUsize>,
-    accepted: Arc<Mutex<Vec<Instant>>>,
     links: JoinSet<()>,
 }
 
 impl Acceptor {
-    async fn run(mut self, mut door: Door, mut orders: mpsc::UnboundedReceiver<Order>) {
+    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
         loop {
-            let accept = async {
-                match &door {
-                    Door::Open(listener) => listener.accept().await,
-                    Door::Shut(_) | Door::Lost => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 order = orders.recv() => match order {
                     Some(Order::Cut(done)) => {
-                        let cut = self.open.load(Ordering::Acquire);
+                        let cut = self.shared.connections();
                         self.links.shutdown().await;
                         let _ = done.send(cut);
                     }
                     Some(Order::Refuse(refuse, done)) => {
-                        let (next, outcome) = self.turn(door, refuse);
-                        door = next;
-                        let _ = done.send(outcome);
+                        let _ = done.send(self.door.turn(refuse));
                     }
                     None => return,
                 },
                 // An error concerns one connection that is gone already.
-                Ok((client, _)) = accept => self.link(client),
+                Ok((client, _)) = self.door.accept() => self.link(client),
                 Some(_) = self.links.join_next() => {}
             }
         }
@@ -281,68 +237,11 @@ impl Acceptor {
 
     fn link(&mut self, client: tokio::net::TcpStream) {
         let shared = Arc::clone(&self.shared);
-        let counted = Counted::new(&self.open);
-        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+        let connected = Arc::clone(&shared.connected);
+        shared.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
         self.links.spawn(async move {
-            let _counted = counted;
+            let _connected = connected;
             link::run(client, &shared).await;
         });
     }
-
-    fn turn(&self, door: Door, refuse: bool) -> (Door, std::io::Result<()>) {
-        match (door, refuse) {
-            (Door::Open(listener), true) => {
-                // First: two sockets can't hold the port while one listens.
-                drop(listener);
-                match bind(self.address) {
-                    Ok(socket) => (Door::Shut(socket), Ok(())),
-                    Err(error) => (self.open_again(), Err(error)),
-                }
-            }
-            (Door::Shut(socket), false) => match socket.listen(BACKLOG) {
-                Ok(listener) => (Door::Open(listener), Ok(())),
-                Err(error) => (self.open_again(), Err(error)),
-            },
-            (Door::Lost, false) => match listen(self.address) {
-                Ok(listener) => (Door::Open(listener), Ok(())),
-                Err(error) => (Door::Lost, Err(error)),
-            },
-            (door, _) => (door, Ok(())),
-        }
-    }
-
-    fn open_again(&self) -> Door {
-        match listen(self.address) {
-            Ok(listener) => Door::Open(listener),
-            Err(_) => Door::Lost,
-        }
-    }
-}
-
-/// Counts a connection for as long as its task lives.
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn new(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(open))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
-    let socket = TcpSocket::new_v4()?;
-    // The port's earlier connections may still exist.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    Ok(socket)
-}
-
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    bind(address)?.listen(BACKLOG)
 }

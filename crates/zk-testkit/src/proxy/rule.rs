@@ -163,36 +163,13 @@ impl Rules {
 mod tests {
     use super::*;
 
-    fn request(op: Op, path: &str) -> Asked {
-        Asked { xid: 1, op, path: Some(path.to_owned()) }
-    }
-
-    #[test]
-    fn a_rule_strikes_once_and_only_what_fits() {
-        let rules = Rules::default();
-        let _loss = rules.add(Which::op(Op::Create).on_path_with("/x"), Way::ToClient);
-        assert!(rules.judge(&request(Op::Delete, "/x")).is_none());
-        assert!(rules.judge(&request(Op::Create, "/y")).is_none());
-        assert!(rules.judge(&request(Op::Create, "/a/x")).is_some());
-        assert!(rules.judge(&request(Op::Create, "/a/x")).is_none());
-    }
-
-    #[test]
-    fn skipping_counts_what_fits() {
-        let rules = Rules::default();
-        let _loss = rules.add(Which::write().skipping(1), Way::ToServer);
-        assert!(rules.judge(&request(Op::GetData, "/x")).is_none());
-        assert!(rules.judge(&request(Op::SetData, "/x")).is_none());
-        assert!(rules.judge(&request(Op::SetData, "/x")).is_some());
-    }
-
     #[test]
     fn two_rules_strike_one_request_each() {
+        let request = Asked { xid: 1, op: Op::GetData, path: None };
         let rules = Rules::default();
         let _first = rules.add(Which::any(), Way::ToServer);
         let _second = rules.add(Which::any(), Way::ToClient);
-        let ways: Vec<Way> =
-            (0..2).filter_map(|_| rules.judge(&request(Op::GetData, "/x"))).map(|doom| doom.way).collect();
+        let ways: Vec<Way> = (0..2).filter_map(|_| rules.judge(&request)).map(|doom| doom.way).collect();
         assert_eq!(ways, [Way::ToServer, Way::ToClient]);
     }
 }

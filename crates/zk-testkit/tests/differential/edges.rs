@@ -5,14 +5,18 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use zk_proto::{AclEntry, Create, OpCode, Reply, Request, RequestHeader, WatchMode};
+use zk_proto::{AclEntry, Create, OpCode, Reply, Request, RequestHeader, Stat, WatchEvent, WatchMode};
+use zk_testkit::{Ensemble, TestServer};
 
-use crate::both;
-use crate::wire::{Client, NO_PASSWORD, OK, PREFIX, body_of, hello, set, word};
+use crate::wire::{Client, Frame, NO_PASSWORD, OK, PREFIX, body_of, hello, set, word};
+use crate::{MOST_CONNECTIONS, SUPER_USER, both, is_3_9};
 
 const TICK: Duration = Duration::from_millis(200);
 /// `jute.maxbuffer`.
 const LONGEST: usize = 0xf_ffff;
+
+/// After which a server is said to have fallen silent: long, as a busy machine is slow.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// What is seen of one server.
 type Look = fn(SocketAddr) -> Vec<String>;
@@ -20,11 +24,12 @@ type Look = fn(SocketAddr) -> Vec<String>;
 #[test]
 fn the_edges_are_the_same() {
     let both = both(TICK);
-    let looks: [(&str, Look); 12] = [
+    let looks: [(&str, Look); 15] = [
         ("a check alone", a_check_alone),
         ("unknown requests", unknown_requests),
         ("identities that are refused", refused_identities),
         ("access lists without ids", missing_ids),
+        ("a super user", super_user),
         ("the timeouts that are granted", granted_timeouts),
         ("clients that have seen more", ahead),
         ("handshakes of old clients", old_handshake),
@@ -33,6 +38,8 @@ fn the_edges_are_the_same() {
         ("a session that expires", expiry),
         ("a long list of names", many_names),
         ("four-letter words", words),
+        ("watches in four-letter words", watches_in_words),
+        ("one connection too many", too_many_connections),
     ];
     for (what, look) in looks {
         assert_eq!(
@@ -64,6 +71,9 @@ fn seen_before_pong(client: &mut Client) -> Vec<String> {
 fn a_check_alone(address: SocketAddr) -> Vec<String> {
     let mut client = client(address);
     let check = |version: i32| Request::Check { path: "/zookeeper".into(), version };
+    if is_3_9(address) {
+        return frames_to_the_end(client, &check(-1));
+    }
     client.ask(&check(5)).unwrap();
     let mut seen = seen_before_pong(&mut client);
     client.ask(&check(-1)).unwrap();
@@ -74,15 +84,17 @@ fn a_check_alone(address: SocketAddr) -> Vec<String> {
     seen
 }
 
+/// What answers a request that ends its connection.
+fn frames_to_the_end(mut client: Client, request: &Request<'_>) -> Vec<String> {
+    client.ask(request).unwrap();
+    let frames = std::iter::from_fn(|| client.frame().ok());
+    frames.map(|frame| format!("{:?} {:?}", frame.header, frame.body())).collect()
+}
+
 fn unknown_requests(address: SocketAddr) -> Vec<String> {
     let asks = [0, 10, 23, 99, 108, -12, i32::MAX].map(|code| {
-        let mut client = client(address);
-        client.ask(&Request::Other { op: OpCode(code), body: [][..].into() }).unwrap();
-        let mut seen = vec![format!("code {code}")];
-        while let Ok(frame) = client.frame() {
-            seen.push(format!("{:?} {:?}", frame.header, frame.body()));
-        }
-        seen
+        let request = Request::Other { op: OpCode(code), body: [][..].into() };
+        [vec![format!("code {code}")], frames_to_the_end(client(address), &request)].concat()
     });
     asks.concat()
 }
@@ -107,6 +119,26 @@ fn missing_ids(address: SocketAddr) -> Vec<String> {
         [vec![scheme.to_owned()], seen_before_pong(&mut client)].concat()
     });
     asks.concat()
+}
+
+fn super_user(address: SocketAddr) -> Vec<String> {
+    let mut client = client(address);
+    let acl = vec![AclEntry::new(31, "digest", "ann:none")];
+    let path = "/closed";
+    let create = Create { op: OpCode::CREATE, path: path.into(), data: None, acl, flags: 0, ttl_ms: -1 };
+    assert_eq!(client.do_it(&Request::Create(create)).unwrap(), OK);
+    let mut said = Vec::new();
+    for proof in ["super:wrong", SUPER_USER] {
+        let credentials = Some(proof.as_bytes().into());
+        client.ask(&Request::Auth { kind: 0, scheme: Some("digest".into()), credentials }).unwrap();
+        said.push(format!("{:?}", client.frame().unwrap().header));
+        let read = client.do_it(&Request::GetData { path: path.into(), watch: false }).unwrap();
+        let list = client.reply(&Request::GetAcl { path: path.into() }).unwrap().header.error;
+        said.push(format!("{read:?} {list:?} {:?}", client.set(path, "x").unwrap()));
+        said.push(format!("{:?}", client.reply(&Request::WhoAmI).unwrap().reply(OpCode::WHO_AM_I)));
+    }
+    said.push(format!("{:?}", client.do_it(&Request::Delete { path: path.into(), version: -1 }).unwrap()));
+    said
 }
 
 fn granted_timeouts(address: SocketAddr) -> Vec<String> {
@@ -135,7 +167,7 @@ fn answer(address: SocketAddr, bytes: &[u8]) -> String {
 }
 
 fn answer_on(mut stream: TcpStream, bytes: &[u8]) -> String {
-    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    stream.set_read_timeout(Some(SILENCE)).unwrap();
     // The server may close before all is written.
     let _ = stream.write_all(bytes);
     let mut said: Vec<u8> = Vec::new();
@@ -215,7 +247,13 @@ fn expiry(address: SocketAddr) -> Vec<String> {
     let after = silent_since.elapsed();
     assert!(after >= TIMEOUT - Duration::from_millis(20), "{address} expired it after {after:?}");
     assert!(after < Duration::from_secs(10), "{address} expired it after {after:?}");
-    let mut seen: Vec<String> = seen.iter().map(|frame| format!("{:?}", frame.event())).collect();
+    let events: Vec<_> = seen.iter().map(Frame::event).collect();
+    // All are told the same transaction, whichever that is, or none.
+    let zxid = events[0].zxid;
+    let mut seen: Vec<String> = events
+        .into_iter()
+        .map(|event| format!("{} {:?}", zxid > 0, WatchEvent { zxid: event.zxid - zxid, ..event }))
+        .collect();
     seen.push(format!("closed {}", silent.is_closed()));
     seen
 }
@@ -240,7 +278,16 @@ fn words(address: SocketAddr) -> Vec<String> {
             said.lines().map(|line| line.split([':', '=', '\t']).next().unwrap_or_default().to_owned());
         labels.collect()
     };
-    let mut said = vec![word(address, "ruok").unwrap(), word(address, "isro").unwrap()];
+    // None of them is met with silence, or with another form.
+    const SHORT: [&str; 12] =
+        ["ruok", "isro", "crst", "srst", "gtmk", "stmk", "wchs", "wchc", "wchp", "lsnp", "obsr", "none"];
+    let mut said: Vec<String> = SHORT.map(|name| word(address, name).unwrap()).to_vec();
+    let set_trace_mask = [&b"stmk"[..], &0x7f_i64.to_be_bytes()].concat();
+    said.push(answer(address, &set_trace_mask));
+    said.push(word(address, "gtmk").unwrap());
+    for name in ["dirs", "cons", "envi", "stat"] {
+        said.extend(labels(&word(address, name).unwrap()).into_iter().take(2));
+    }
     said.extend(labels(&word(address, "srvr").unwrap()));
     let mode = word(address, "srvr").unwrap();
     said.extend(mode.lines().find(|line| line.starts_with("Mode")).map(str::to_owned));
@@ -254,4 +301,60 @@ fn words(address: SocketAddr) -> Vec<String> {
     let told = ["tickTime", "minSessionTimeout", "maxSessionTimeout", "maxClientCnxns"];
     said.extend(conf.lines().filter(|line| told.iter().any(|key| line.starts_with(key))).map(str::to_owned));
     said
+}
+
+fn watches_in_words(address: SocketAddr) -> Vec<String> {
+    let mut client = client(address);
+    for path in ["/zookeeper", "/zookeeper/quota"] {
+        assert_eq!(client.do_it(&Request::Exists { path: path.into(), watch: true }).unwrap(), OK);
+    }
+    let list = Request::GetChildren { path: "/zookeeper".into(), watch: true, with_stat: false };
+    assert_eq!(client.do_it(&list).unwrap(), OK);
+    let session = format!("{:x}", client.session);
+    let said = ["wchs", "wchc", "wchp"].map(|name| {
+        let mut lines: Vec<String> =
+            word(address, name).unwrap().lines().map(|line| line.replace(&session, "session")).collect();
+        // In the order of some table.
+        lines.sort_unstable();
+        lines.join("\n")
+    });
+    said.to_vec()
+}
+
+/// `both` allows so many.
+fn too_many_connections(address: SocketAddr) -> Vec<String> {
+    let mut clients: Vec<Client> = (0..MOST_CONNECTIONS).map(|_| client(address)).collect();
+    let mut said = vec![answer(address, b"ruok")];
+    // Whoever leaves makes room.
+    drop(clients.pop());
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while word(address, "ruok").is_ok_and(|said| said.is_empty()) && Instant::now() < deadline {}
+    said.push(answer(address, b"ruok"));
+    said
+}
+
+/// What is in `/zookeeper/config`. Ports differ, and Apache ZooKeeper tells its clients' where they are
+/// part of the ensemble's configuration, which they are not here.
+fn config(address: SocketAddr) -> String {
+    let mut client = client(address);
+    let get = Request::GetData { path: "/zookeeper/config".into(), watch: false };
+    let Reply::Data(data, stat) = client.reply(&get).unwrap().reply(get.op()) else { panic!("no data") };
+    let data = String::from_utf8(data.unwrap().to_vec()).unwrap();
+    let lines = data.split('\n').map(|line| line.split(';').next().unwrap_or_default());
+    let without_port = |part: &str| part.parse().map_or(part.to_owned(), |_: u16| "port".to_owned());
+    let lines = lines.map(|line| line.split(':').map(without_port).collect::<Vec<_>>().join(":"));
+    let stat = Stat { mtime_ms: 0, data_length: 0, ..stat };
+    format!("{} {stat:?}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn three_servers_tell_who_they_are() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let apache = runtime.block_on(Ensemble::start(3)).unwrap();
+    let ours = runtime.block_on(TestServer::builder().servers(3).start()).unwrap();
+    for (ours, apache) in ours.addresses().into_iter().zip(apache.addresses()) {
+        let ours = config(ours);
+        assert_eq!(ours, config(apache), "the test server left, Apache ZooKeeper right");
+        assert!(ours.contains("server.3=127.0.0.1:port:port:participant"), "{ours}");
+    }
 }

@@ -17,10 +17,16 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use zk_testkit::{Ensemble, TestServer};
+use zk_testkit::{Ensemble, Release, TestServer};
 
 /// Nothing ends by itself while programs run: when it does is another matter.
 const NEVER: Duration = Duration::from_secs(24 * 3600);
+
+/// Who may do everything, and what Apache ZooKeeper makes of it.
+const SUPER_USER: &str = "super:test";
+const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
+/// From one address.
+const MOST_CONNECTIONS: usize = 100;
 
 struct Both {
     apache: SocketAddr,
@@ -37,21 +43,28 @@ fn both(tick: Duration) -> Both {
             Ensemble::builder()
                 .servers(1)
                 .tick_time(tick)
+                .ttl_nodes(true)
+                .container_check(NEVER)
                 .setting("4lw.commands.whitelist", "*")
-                .jvm_flag("-Dzookeeper.extendedTypesEnabled=true")
-                .jvm_flag(format!("-Dznode.container.checkIntervalMs={}", NEVER.as_millis()))
+                .setting("maxClientCnxns", MOST_CONNECTIONS.to_string())
+                .jvm_flag(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}"))
                 .start(),
         )
         .unwrap();
-    let server =
-        runtime.block_on(TestServer::builder().tick_time(tick).container_check(NEVER).start()).unwrap();
-    Both {
-        apache: ensemble.addresses()[0],
-        ours: server.addresses()[0],
-        _runtime: runtime,
-        _ensemble: ensemble,
-        _server: server,
-    }
+    let apache = ensemble.addresses()[0];
+    let server = TestServer::builder()
+        .release(if is_3_9(apache) { Release::V3_9 } else { Release::V3_8 })
+        .tick_time(tick)
+        .container_check(NEVER)
+        .max_connections(MOST_CONNECTIONS)
+        .super_user(SUPER_USER);
+    let server = runtime.block_on(server.start()).unwrap();
+    Both { apache, ours: server.addresses()[0], _runtime: runtime, _ensemble: ensemble, _server: server }
+}
+
+/// Which of the two releases it is.
+fn is_3_9(address: SocketAddr) -> bool {
+    wire::word(address, "srvr").unwrap().contains("version: 3.9")
 }
 
 fn seed() -> u64 {

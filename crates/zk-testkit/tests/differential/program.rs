@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use zk_proto::{AclEntry, Create, OpCode, Request};
 
+use crate::SUPER_USER;
 use crate::wire::{OPEN, body_of};
 
 /// How many clients there are.
@@ -105,7 +106,7 @@ fn set_below(root: &str, path: &mut Cow<'static, str>) {
     *path = Cow::Owned(path.strip_prefix('!').map_or_else(|| format!("{root}{path}"), str::to_owned));
 }
 
-/// Stands for a string that is missing.
+/// Means a missing string.
 const NULL: &str = "(null)";
 
 fn entry((permissions, scheme, id): (i32, &'static str, &'static str)) -> AclEntry<'static> {
@@ -229,7 +230,7 @@ fn multi_part() -> BoxedStrategy<Request<'static>> {
 }
 
 fn read() -> BoxedStrategy<Request<'static>> {
-    let kind = prop_oneof![8 => 1..4, 1 => Just(4)];
+    let kind = prop_oneof![8 => 1..4, 2 => 4..7];
     let multi = prop::collection::vec(multi_read_part(), 0..4);
     prop_oneof![
         3 => (path(), any::<bool>()).prop_map(|(path, watch)| Request::Exists { path, watch }),
@@ -306,7 +307,10 @@ pub(crate) fn step() -> BoxedStrategy<Step> {
             .prop_map(|(path, data, version)| Request::SetData { path, data, version }),
         4 => read(),
     ];
-    let who = select(&[("digest", "ann:1"), ("digest", "bob:2"), ("digest", "noname"), ("ip", "")][..]);
+    let who = select(
+        &[("digest", "ann:1"), ("digest", "bob:2"), ("digest", "noname"), ("ip", ""), ("digest", SUPER_USER)]
+            [..],
+    );
     let back = prop_oneof![3 => Just(Password::Right), 1 => Just(Password::Wrong)];
     prop_oneof![
         30 => (client.clone(), ask()).prop_map(|(client, ask)| Step::Ask(client, ask)),

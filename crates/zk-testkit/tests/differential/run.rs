@@ -164,7 +164,11 @@ impl Run {
         let mut text = format!("  client {client}: ");
         let header = frame.header;
         if header.xid == xid::EVENT {
-            let _ = write!(text, "{:?}", frame.event());
+            let mut event = frame.event();
+            if event.zxid > 0 {
+                event.zxid = self.zxid(event.zxid);
+            }
+            let _ = write!(text, "{event:?}");
         } else {
             // What authentication is answered with has none.
             let zxid = if header.zxid == 0 { "none".to_owned() } else { self.zxid(header.zxid).to_string() };

@@ -22,6 +22,7 @@ const PING: i32 = 11;
 const PING_XID: i32 = -2;
 const ALL_PERMISSIONS: i32 = 31;
 const PERSISTENT: i32 = 0;
+const EPHEMERAL: i32 = 1;
 const SESSION_TIMEOUT_MS: i32 = 10_000;
 
 pub(crate) struct RawClient {
@@ -47,6 +48,7 @@ impl RawClient {
         hello.extend(SESSION_TIMEOUT_MS.to_be_bytes());
         hello.extend(0_i64.to_be_bytes()); // session id: a new one
         hello.extend(bytes(&[0; 16])); // password
+        hello.push(0); // not read-only
         client.send(&hello).await?;
         client.receive().await?;
         Ok(client)
@@ -54,6 +56,17 @@ impl RawClient {
 
     pub(crate) async fn create(&mut self, path: &str) -> io::Result<Reply> {
         let xid = self.send_create(path).await?;
+        self.reply_to(xid).await
+    }
+
+    pub(crate) async fn create_ephemeral(&mut self, path: &str) -> io::Result<Reply> {
+        let xid = self.request(CREATE, &create_body(path, EPHEMERAL)).await?;
+        self.reply_to(xid).await
+    }
+
+    /// A znode of which anybody may do so much.
+    pub(crate) async fn create_allowing(&mut self, path: &str, permissions: i32) -> io::Result<Reply> {
+        let xid = self.request(CREATE, &body_allowing(path, permissions, PERSISTENT)).await?;
         self.reply_to(xid).await
     }
 
@@ -132,10 +145,14 @@ impl RawClient {
 }
 
 fn create_body(path: &str, flags: i32) -> Vec<u8> {
+    body_allowing(path, ALL_PERMISSIONS, flags)
+}
+
+fn body_allowing(path: &str, permissions: i32, flags: i32) -> Vec<u8> {
     let mut body = bytes(path.as_bytes());
     body.extend(bytes(b"data"));
     body.extend(1_i32.to_be_bytes()); // one entry of the access list
-    body.extend(ALL_PERMISSIONS.to_be_bytes());
+    body.extend(permissions.to_be_bytes());
     body.extend(bytes(b"world"));
     body.extend(bytes(b"anyone"));
     body.extend(flags.to_be_bytes());

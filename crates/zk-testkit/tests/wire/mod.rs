@@ -31,6 +31,8 @@ pub(crate) struct Client {
     pub(crate) session: i64,
     pub(crate) password: Vec<u8>,
     pub(crate) timeout_ms: i32,
+    /// The server answers reads alone.
+    pub(crate) read_only: bool,
     xid: i32,
 }
 
@@ -78,17 +80,28 @@ impl Client {
         password: &[u8],
         seen: i64,
     ) -> io::Result<Self> {
+        Self::open(address, &hello(timeout_ms, session, password, seen, Some(false)))
+    }
+
+    /// As [`connect`](Self::connect), also with a server that answers reads alone.
+    pub(crate) fn to_read(address: SocketAddr, session: i64, password: &[u8]) -> io::Result<Self> {
+        Self::open(address, &hello(10_000, session, password, 0, Some(true)))
+    }
+
+    fn open(address: SocketAddr, hello: &[u8]) -> io::Result<Self> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(&hello(timeout_ms, session, password, seen, Some(false)))?;
-        let mut client = Self { stream, session, password: Vec::new(), timeout_ms, xid: 0 };
+        stream.write_all(hello)?;
+        let mut client =
+            Self { stream, session: 0, password: Vec::new(), timeout_ms: 0, read_only: false, xid: 0 };
         let answer = client.receive()?;
         assert_eq!(answer.len(), CONNECT_RESPONSE_LEN, "{answer:?}");
         let response = ConnectResponse::decode(&answer).unwrap();
         client.timeout_ms = response.timeout_ms;
         client.session = response.session_id;
         client.password = response.password;
+        client.read_only = response.read_only == Some(true);
         Ok(client)
     }
 
@@ -196,9 +209,10 @@ impl Client {
 
     /// The server closes the connection, and says nothing more.
     pub(crate) fn is_closed(&mut self) -> bool {
-        matches!(self.stream.read(&mut [0]), Ok(0))
-            || self.stream.take_error().is_ok_and(|error| error.is_some())
-            || self.stream.peek(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
+        match self.stream.read(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+        }
     }
 
     /// The bare connection.

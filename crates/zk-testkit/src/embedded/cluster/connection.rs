@@ -1,7 +1,7 @@
 //! One client's connection.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::proxy::Doom;
 pub(super) struct Connection {
     /// The index of the server.
     pub(super) at: usize,
-    pub(super) peer: IpAddr,
+    pub(super) peer: SocketAddr,
     /// Bytes that are no whole frame yet, or must wait.
     pub(super) input: BytesMut,
     pub(super) stage: Stage,
@@ -26,7 +26,9 @@ pub(super) struct Connection {
     /// A request that has been begun is not answered yet.
     pub(super) waiting: bool,
     /// What has been said and not been let out yet, with the time at which it may.
-    pub(super) output: VecDeque<(Duration, Outgoing)>,
+    pub(super) output: VecDeque<(Duration, Output)>,
+    /// How many bytes have been said to the client and not been written yet.
+    pub(super) unsent: usize,
     /// Nothing passes in either direction.
     pub(super) black_hole: bool,
     /// What the client sends is kept back.
@@ -67,17 +69,18 @@ pub(super) struct Queued {
     pub(super) who: Arc<[Id]>,
 }
 
+/// What is to be done to a connection.
 #[derive(Debug)]
-pub(super) enum Outgoing {
-    Frame(Bytes),
+pub(crate) enum Output {
+    Send(Bytes),
     Close(Ending),
 }
 
-impl Outgoing {
+impl Output {
     pub(super) fn frame(encode: impl FnOnce(&mut BytesMut)) -> Self {
         let mut frame = BytesMut::new();
         encode(&mut frame);
-        Self::Frame(frame.freeze())
+        Self::Send(frame.freeze())
     }
 }
 
@@ -91,7 +94,7 @@ pub(crate) enum Ending {
 }
 
 impl Connection {
-    pub(super) fn new(at: usize, peer: IpAddr) -> Self {
+    pub(super) fn new(at: usize, peer: SocketAddr) -> Self {
         let mut connection = Self {
             at,
             peer,
@@ -102,6 +105,7 @@ impl Connection {
             queue: VecDeque::new(),
             waiting: false,
             output: VecDeque::new(),
+            unsent: 0,
             black_hole: false,
             requests_held: false,
             mute: false,
@@ -111,7 +115,7 @@ impl Connection {
             received: 0,
             sent: 0,
         };
-        connection.identify(Id::new("ip", peer.to_string()));
+        connection.identify(Id::new("ip", peer.ip().to_string()));
         connection
     }
 

@@ -2,48 +2,12 @@
 
 use std::time::Duration;
 
-use super::connection::Ending;
-use super::{Cluster, millis};
-use crate::proxy::{Loss, Way, Which};
-
-/// A fault on which only one thing is known: whether it is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Switch {
-    /// Nothing passes between the clients of this session, or all clients, and the servers.
-    BlackHole(Option<i64>),
-    /// What the client of this session sends is kept back.
-    HoldRequests(i64),
-    /// The follower hears nothing of what is committed.
-    HoldCommits(usize),
-    /// Nothing passes between this server and the others.
-    Isolate(usize),
-    /// Time stands still.
-    FreezeTime,
-}
+use super::Cluster;
+use super::connection::{Ending, Output, Stage};
 
 impl Cluster {
-    pub(crate) fn switch(&mut self, now: Duration, what: Switch, on: bool) {
-        self.now = now;
-        self.keep_time();
-        match what {
-            Switch::BlackHole(session) => self.set_black_hole(session, on),
-            Switch::HoldRequests(session) => {
-                for connection in self.connections_of(session, None) {
-                    if let Some(held) = self.connections.get_mut(&connection) {
-                        held.requests_held = on;
-                        self.ready.push_back(connection);
-                    }
-                }
-            }
-            Switch::HoldCommits(server) => self.replicas[server].link.held = on,
-            Switch::Isolate(server) if on => self.isolate(server),
-            Switch::Isolate(server) => self.rejoin(server),
-            Switch::FreezeTime => self.clock.stop(self.now, on),
-        }
-        self.run();
-    }
-
-    fn set_black_hole(&mut self, session: Option<i64>, on: bool) {
+    /// Nothing passes between the client of that session, or all clients, and the servers.
+    pub(crate) fn black_hole(&mut self, session: Option<i64>, on: bool) {
         if session.is_none() {
             self.black_hole = on;
         }
@@ -58,7 +22,51 @@ impl Cluster {
         }
     }
 
-    fn isolate(&mut self, server: usize) {
+    /// What the client of that session sends is kept back.
+    pub(crate) fn hold_requests(&mut self, session: i64, on: bool) {
+        for connection in self.connections_of(session, None) {
+            if let Some(held) = self.connections.get_mut(&connection) {
+                held.requests_held = on;
+                self.ready.push_back(connection);
+            }
+        }
+    }
+
+    /// A follower hears nothing of what is committed.
+    pub(crate) fn hold_commits(&mut self, server: usize, on: bool) {
+        self.replicas[server].link.held = on && server != self.leader;
+    }
+
+    /// As if its process was killed.
+    pub(crate) fn stop(&mut self, server: usize) {
+        self.keep_time();
+        for connection in self.connections_at(server) {
+            self.reset(connection);
+        }
+        self.replicas[server].link.stopped = true;
+        self.stop_serving(server);
+        // Who is connected to a server that ends hears of it at once.
+        if server == self.leader || (self.replicas[self.leader].link.is_up() && !self.has_majority()) {
+            self.disband();
+        }
+    }
+
+    pub(crate) fn start(&mut self, server: usize) {
+        self.keep_time();
+        self.replicas[server].link.stopped = false;
+        self.regroup();
+        if !self.replicas[server].serving {
+            self.serve_reads(server);
+        }
+    }
+
+    /// Nothing passes between a server and the others, if there are any.
+    pub(crate) fn isolate(&mut self, server: usize) {
+        if self.replicas.len() == 1 {
+            return;
+        }
+        // What was due before has still passed.
+        self.keep_time();
         let shown = self.shown();
         self.replicas[server].link.cut_since.get_or_insert(shown);
         if !self.has_majority() {
@@ -66,38 +74,23 @@ impl Cluster {
         }
     }
 
-    fn rejoin(&mut self, server: usize) {
+    pub(crate) fn rejoin(&mut self, server: usize) {
+        self.keep_time();
         if self.replicas[server].link.cut_since.take().is_none() {
             return;
         }
-        let leader_served = self.replicas[self.leader].serving;
-        self.alone_since = None;
-        // A majority found itself again: it has a leader, who gives every session time to come back.
-        if !leader_served {
-            self.replicas[self.leader].serving = true;
-            self.sessions.start_anew(millis(self.shown()));
-        }
-        let tree = self.replicas[self.leader].tree.clone();
-        for (index, replica) in self.replicas.iter_mut().enumerate() {
-            if index != self.leader && replica.link.is_up() && !replica.serving {
-                replica.tree = tree.clone();
-                replica.serving = true;
-            }
-        }
+        self.regroup();
         self.hear_of_touches(true);
     }
 
     /// False if there is no such session.
-    pub(crate) fn expire_session(&mut self, now: Duration, session: i64) -> bool {
-        self.now = now;
-        let expired = self.sessions.end_now(session);
-        self.run();
-        expired
+    pub(crate) fn expire_session(&mut self, session: i64) -> bool {
+        let local = self.replicas.iter_mut().filter_map(|replica| replica.local.as_mut());
+        [&mut self.sessions].into_iter().chain(local).any(|sessions| sessions.end_now(session))
     }
 
     /// Resets the connections of a session, or all; gives how many there were.
-    pub(crate) fn drop_connections(&mut self, now: Duration, session: Option<i64>) -> usize {
-        self.now = now;
+    pub(crate) fn drop_connections(&mut self, session: Option<i64>) -> usize {
         let those = match session {
             Some(session) => self.connections_of(session, None),
             None => self.connections.keys().copied().collect(),
@@ -105,24 +98,25 @@ impl Cluster {
         for connection in &those {
             self.reset(*connection);
         }
-        self.run();
         those.len()
     }
 
     /// At once, whatever was still to be said.
     pub(super) fn reset(&mut self, connection: u64) {
-        if let Some(held) = self.connections.get_mut(&connection) {
-            held.output.clear();
-            held.black_hole = false;
-            held.delay = Duration::ZERO;
+        let Some(held) = self.connections.get_mut(&connection) else { return };
+        held.output.clear();
+        held.black_hole = false;
+        held.delay = Duration::ZERO;
+        if held.stage == Stage::Over {
+            // Its end was among what is not said any more.
+            return self.say(connection, Output::Close(Ending::Reset));
         }
         self.end(connection, Ending::Reset);
     }
 
     /// Lets a session be taken up by that server only, and cuts its connections to
     /// the others.
-    pub(crate) fn move_session(&mut self, now: Duration, session: i64, to: usize) {
-        self.now = now;
+    pub(crate) fn move_session(&mut self, session: i64, to: usize) {
         self.destined.insert(session, to);
         for connection in self.connections_of(session, None) {
             if self.connections.get(&connection).is_some_and(|held| held.at != to) {
@@ -131,53 +125,33 @@ impl Cluster {
                 self.destined.remove(&session);
             }
         }
-        self.run();
     }
 
-    pub(crate) fn set_delay(&mut self, now: Duration, delay: Duration) {
-        self.now = now;
-        self.delay = delay;
-        self.run();
+    pub(crate) fn set_lag(&mut self, server: usize, lag: Duration) {
+        self.replicas[server].link.lag = if server == self.leader { Duration::ZERO } else { lag };
     }
 
-    pub(crate) fn set_lag(&mut self, now: Duration, server: usize, lag: Duration) {
-        self.now = now;
-        self.replicas[server].link.lag = lag;
-        self.run();
-    }
-
-    pub(crate) fn set_reorder(&mut self, now: Duration, window: Option<Duration>) {
-        self.now = now;
+    pub(crate) fn set_reorder(&mut self, window: Option<Duration>) {
         self.reorder = window;
         if window.is_none() {
-            self.shuffle_at = self.shuffle_at.map(|_| now);
+            self.shuffle_at = self.shuffle_at.map(|_| self.now);
         }
-        self.run();
     }
 
-    pub(crate) fn set_space(&mut self, now: Duration, space: Option<u64>) {
-        self.now = now;
+    pub(crate) fn set_space(&mut self, space: Option<u64>) {
         self.space = space;
         if space.is_none() && !self.replicas[self.leader].serving {
-            let tree = self.replicas[self.leader].tree.clone();
-            for replica in self.replicas.iter_mut().filter(|replica| replica.link.is_up()) {
-                replica.tree = tree.clone();
-                replica.serving = true;
-            }
-            self.sessions.start_anew(millis(self.shown()));
+            self.regroup();
         }
-        self.run();
     }
 
-    pub(crate) fn put_clock_forward(&mut self, now: Duration, by: Duration) {
-        self.now = now;
+    pub(crate) fn stop_clock(&mut self, stop: bool) {
+        self.clock.stop(self.now, stop);
+    }
+
+    pub(crate) fn put_clock_forward(&mut self, by: Duration) {
         self.hear_of_touches(true);
-        self.clock.put_forward(now, by);
-        self.run();
-    }
-
-    pub(crate) fn doom(&mut self, which: Which, way: Way) -> Loss {
-        self.rules.add(which, way)
+        self.clock.put_forward(self.now, by);
     }
 
     /// Puts the requests of different connections into an order drawn by lot; those

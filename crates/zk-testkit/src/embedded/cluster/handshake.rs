@@ -6,9 +6,9 @@ use zk_proto::{
     cut_frame,
 };
 
-use super::connection::{Ending, Outgoing, Queued, Stage};
+use super::connection::{Ending, Output, Queued, Stage};
 use super::replica::{Ask, Forward, Origin};
-use super::{Cluster, millis, sessions, words};
+use super::{Cluster, millis, sessions};
 use crate::embedded::tree::{self, Owner};
 
 /// How much may wait for a connection that does not hear at the moment.
@@ -28,14 +28,16 @@ impl Cluster {
                 }
                 return;
             }
+            let at = held.at;
             if held.stage == Stage::Hello
                 && let Some(word) = held.input.first_chunk().copied()
-                && words::is_word(word)
+                && let argument = held.input[word.len()..].first_chunk().copied()
+                && self.answer_word(connection, at, word, argument)
             {
-                self.answer_word(connection, word);
                 return;
             }
-            let frame = match cut_frame(&mut held.input, self.settings.max_frame) {
+            let Some(held) = self.connections.get_mut(&connection) else { return };
+            let frame = match cut_frame(&mut held.input, self.settings.max_request) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return,
                 Err(_) => {
@@ -47,9 +49,8 @@ impl Cluster {
                 held.input = BytesMut::new();
             }
             held.received += 1;
-            let at = held.at;
             self.replicas[at].received += 1;
-            if !self.replicas[at].serving {
+            if !self.replicas[at].serves_reads() {
                 self.end(connection, Ending::Orderly);
                 return;
             }
@@ -87,6 +88,9 @@ impl Cluster {
     /// such a session; the others tell the leader later.
     fn touch(&mut self, at: usize, session: i64, timeout_ms: u64) -> bool {
         let shown = self.shown();
+        if let Some(local) = &mut self.replicas[at].local {
+            return local.touch(session, timeout_ms, millis(shown));
+        }
         if at == self.leader {
             return self.sessions.touch(session, timeout_ms, millis(shown));
         }
@@ -104,40 +108,40 @@ impl Cluster {
         let Some(held) = self.connections.get_mut(&connection) else { return };
         let at = held.at;
         let elsewhere = self.destined.get(&request.session_id).is_some_and(|server| *server != at);
+        // A session that others know, or may need to know, is not for a server without a quorum.
+        let is_local = self.replicas[at].local.is_some();
+        let too_much = is_local && (request.read_only != Some(true) || self.sessions.has(request.session_id));
         // It has seen what this server has not; with another it will be luckier.
-        if elsewhere || request.last_zxid > self.replicas[at].tree.zxid() {
+        if too_much || elsewhere || request.last_zxid > self.replicas[at].tree.zxid() {
             self.end(connection, Ending::Orderly);
             return;
         }
-        let (min, max) = (millis(self.settings.min_timeout), millis(self.settings.max_timeout));
-        let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0).clamp(min, max);
+        let (min, max) = self.settings.session_timeouts();
+        let timeout_ms = u64::try_from(request.timeout_ms).unwrap_or(0).clamp(millis(min), millis(max));
         let with_read_only = request.read_only.is_some();
-        let origin = Origin { connection, xid: 0 };
-        if request.session_id == 0 {
-            let session = self.new_session_id(at);
-            self.join(connection, Stage::Joining { session, timeout_ms, with_read_only });
-            let what = Ask::Open { timeout_ms };
-            self.replicas[at].outbox.push_back(Forward { origin, session, what });
-            return;
+        let is_new = request.session_id == 0;
+        let session = if is_new { self.new_session_id(at) } else { request.session_id };
+        if let Some(held) = self.connections.get_mut(&connection) {
+            held.stage = Stage::Joining { session, timeout_ms, with_read_only };
         }
-        let session = request.session_id;
         for old in self.connections_of(session, Some(at)) {
             if self.connections.get(&old).is_some_and(|old| !old.requests_held) {
                 self.end(old, Ending::Orderly);
             }
         }
-        self.join(connection, Stage::Joining { session, timeout_ms, with_read_only });
-        if request.password == sessions::password(session, self.settings.seed) {
-            let what = Ask::Reattach { timeout_ms };
-            self.replicas[at].outbox.push_back(Forward { origin, session, what });
-        } else {
+        if !is_new && request.password != sessions::password(session, self.start.secret) {
             self.joined(connection, false);
-        }
-    }
-
-    fn join(&mut self, connection: u64, stage: Stage) {
-        if let Some(held) = self.connections.get_mut(&connection) {
-            held.stage = stage;
+        } else if let Some(local) = &mut self.replicas[at].local {
+            let now_ms = millis(self.clock.read(self.now));
+            if is_new {
+                local.open(session, timeout_ms, at, now_ms);
+            }
+            let is_good = local.touch(session, timeout_ms, now_ms);
+            self.joined(connection, is_good);
+        } else {
+            let what = if is_new { Ask::Open { timeout_ms } } else { Ask::Reattach { timeout_ms } };
+            let origin = Origin { connection, xid: 0 };
+            self.replicas[at].outbox.push_back(Forward { origin, session, what });
         }
     }
 
@@ -147,26 +151,28 @@ impl Cluster {
         let Stage::Joining { session, timeout_ms, with_read_only } = held.stage else { return };
         if !is_good {
             let refusal = ConnectResponse::refusal(with_read_only);
-            self.say(connection, Outgoing::frame(|out| refusal.encode(out)));
+            self.say(connection, Output::frame(|out| refusal.encode(out)));
             self.end(connection, Ending::Orderly);
             return;
         }
         held.stage = Stage::Open { session, timeout_ms };
+        let read_only = self.replicas[held.at].local.is_some();
         self.destined.remove(&session);
         let response = ConnectResponse {
             timeout_ms: i32::try_from(timeout_ms).unwrap_or(i32::MAX),
             session_id: session,
-            password: sessions::password(session, self.settings.seed),
-            read_only: with_read_only.then_some(false),
+            password: sessions::password(session, self.start.secret),
+            read_only: with_read_only.then_some(read_only),
         };
-        self.say(connection, Outgoing::frame(|out| response.encode(out)));
+        self.say(connection, Output::frame(|out| response.encode(out)));
         self.ready.push_back(connection);
     }
 
     /// Apache ZooKeeper puts the server's number into the highest byte, and the time
-    /// below it; here the seed stands for the time.
+    /// below it; here it is by chance that those of two servers differ, which start at the
+    /// same time in tests.
     fn new_session_id(&mut self, at: usize) -> i64 {
-        let base = fastrand::Rng::with_seed(self.settings.seed).u64(..) & 0x00ff_ffff_ff00_0000;
+        let base = self.start.secret & 0x00ff_ffff_ff00_0000;
         loop {
             self.opened_sessions += 1;
             let number =
@@ -187,8 +193,13 @@ impl Cluster {
         };
         let Some(held) = self.connections.get_mut(&connection) else { return };
         let id = match (&*scheme, credentials) {
-            ("digest", Some(proof)) => tree::digest_id(&proof),
-            ("ip", _) => Id::new("ip", held.peer.to_string()),
+            ("digest", Some(proof)) => {
+                if self.settings.super_user.as_ref().is_some_and(|user| *user.as_bytes() == *proof) {
+                    held.identify(Id::new(tree::SUPER, ""));
+                }
+                tree::digest_id(&proof)
+            }
+            ("ip", _) => Id::new("ip", held.peer.ip().to_string()),
             _ => return self.refuse_identity(connection, xid),
         };
         held.identify(id);

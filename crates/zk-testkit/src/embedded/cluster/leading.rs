@@ -5,22 +5,78 @@ use std::sync::Arc;
 
 use zk_proto::OpCode;
 
-use super::connection::Ending;
+use super::connection::{Ending, Stage};
 use super::prepare::{self, Asking};
-use super::replica::{Ask, Delivery, Forward, Origin};
-use super::{Cluster, millis};
+use super::replica::{Ask, Delivery, Forward, Link, Origin};
+use super::sessions::Sessions;
+use super::{Cluster, Settings, millis};
 use crate::embedded::tree::{Change, Txn};
 
 /// What a transaction takes of the log besides its request.
 const TXN_OVERHEAD: usize = 64;
 
 impl Cluster {
+    /// How many servers serve and reach the leader, itself included.
+    pub(super) fn servers_up(&self) -> usize {
+        self.replicas.iter().filter(|replica| replica.link.is_up() && replica.serving).count()
+    }
+
     pub(super) fn has_majority(&self) -> bool {
-        let up =
-            self.replicas.iter().enumerate().filter(|(index, replica)| {
-                *index == self.leader || (replica.link.is_up() && replica.serving)
-            });
-        self.replicas[self.leader].serving && up.count() > self.replicas.len() / 2
+        let leader = &self.replicas[self.leader];
+        leader.serving && leader.link.is_up() && self.servers_up() > self.replicas.len() / 2
+    }
+
+    /// Those that run and reach each other, if they are a majority.
+    fn majority(&self) -> Option<Vec<usize>> {
+        let up: Vec<usize> =
+            (0..self.replicas.len()).filter(|index| self.replicas[*index].link.is_up()).collect();
+        (up.len() > self.replicas.len() / 2).then_some(up)
+    }
+
+    /// Servers have found each other: whoever reaches the leader serves, with what the leader has.
+    /// Without a leader they choose one, unless some still wait for theirs.
+    pub(super) fn regroup(&mut self) {
+        let Some(up) = self.majority() else { return };
+        if !up.contains(&self.leader) {
+            let (Some(chosen), false) = (up.last(), up.iter().any(|index| self.replicas[*index].serving))
+            else {
+                return;
+            };
+            // What was committed is with a majority, so with one of those who choose: the log is one.
+            let mut tree = self.replicas[self.leader].tree.clone();
+            tree.begin_epoch();
+            self.leader = *chosen;
+            let leader = &mut self.replicas[self.leader];
+            leader.tree = tree;
+            leader.link = Link::default();
+        }
+        self.alone_since = None;
+        // A majority found itself again: it has a leader, who gives every session time to come back.
+        if !self.replicas[self.leader].serving {
+            self.sessions.start_anew(millis(self.shown()));
+        }
+        let tree = self.replicas[self.leader].tree.clone();
+        for index in up {
+            let replica = &mut self.replicas[index];
+            if !replica.serving {
+                replica.tree = tree.clone();
+                replica.serving = true;
+                if replica.local.take().is_some() {
+                    self.drop_clients(index);
+                }
+            }
+        }
+    }
+
+    /// They have lost their leader or their majority, and know it.
+    pub(super) fn disband(&mut self) {
+        self.alone_since = None;
+        for index in 0..self.replicas.len() {
+            if self.replicas[index].link.is_up() {
+                self.lose_quorum(index);
+            }
+        }
+        self.regroup();
     }
 
     /// Does what the servers have passed on. False if there was nothing.
@@ -29,7 +85,7 @@ impl Cluster {
         for index in 0..self.replicas.len() {
             while self.has_majority() {
                 let replica = &mut self.replicas[index];
-                if index != self.leader && !replica.link.is_up() {
+                if !replica.link.is_up() {
                     break;
                 }
                 let Some(forward) = replica.outbox.pop_front() else { break };
@@ -54,12 +110,11 @@ impl Cluster {
                 self.joined(origin.connection, is_good);
             }
             Ask::Sync { path } => {
-                let synced = Delivery::Synced { origin, path };
-                let due = self.now + self.lag(from);
-                self.replicas[from].inbox.push_back((due, synced));
+                self.send(from, Delivery::Synced { origin, path });
             }
             Ask::Write { op, body, who } => {
-                let asking = Asking { session, who: &who, ttl_enabled: self.settings.ttl_enabled };
+                let Settings { ttl_nodes: ttl_enabled, release, .. } = self.settings;
+                let asking = Asking { session, who: &who, ttl_enabled, release };
                 let mut change = prepare::change(&self.replicas[self.leader].tree, asking, op, &body);
                 if op == OpCode::CLOSE_SESSION {
                     self.sessions.begin_to_close(session);
@@ -77,28 +132,27 @@ impl Cluster {
         if !self.take_space(size + TXN_OVERHEAD) {
             return;
         }
-        let elapsed = i64::try_from(self.shown().as_millis()).unwrap_or(i64::MAX);
-        let txn = Arc::new(Txn {
-            zxid: self.replicas[self.leader].tree.zxid() + 1,
-            time: self.settings.started_ms.saturating_add(elapsed),
-            session,
-            change,
-        });
+        let zxid = self.replicas[self.leader].tree.zxid() + 1;
+        let txn = Arc::new(Txn { zxid, time: self.date(), session, change });
         for index in 0..self.replicas.len() {
             let origin = from.filter(|(server, _)| *server == index).map(|(_, origin)| origin);
-            let due = self.now + self.lag(index);
             if self.replicas[index].serving {
-                self.replicas[index]
-                    .inbox
-                    .push_back((due, Delivery::Commit { txn: Arc::clone(&txn), origin }));
+                self.send(index, Delivery::Commit { txn: Arc::clone(&txn), origin });
             }
         }
         // It counts for what comes next: the next one is decided on the leader's view.
         self.deliver();
     }
 
-    fn lag(&self, server: usize) -> std::time::Duration {
-        if server == self.leader { std::time::Duration::ZERO } else { self.replicas[server].link.lag }
+    fn send(&mut self, server: usize, delivery: Delivery) {
+        let replica = &mut self.replicas[server];
+        replica.inbox.push_back((self.now + replica.link.lag, delivery));
+    }
+
+    /// In milliseconds since 1970.
+    fn date(&self) -> i64 {
+        let elapsed = i64::try_from(self.shown().as_millis()).unwrap_or(i64::MAX);
+        self.start.ms.saturating_add(elapsed)
     }
 
     /// A log that can't be written ends a server, as it does with Apache ZooKeeper.
@@ -118,7 +172,9 @@ impl Cluster {
     /// All that is done because its time has come.
     pub(super) fn keep_time(&mut self) {
         self.hear_of_touches(false);
+        self.end_the_silent();
         self.give_up_when_cut();
+        self.expire_local();
         if !self.has_majority() {
             return;
         }
@@ -144,33 +200,61 @@ impl Cluster {
         }
     }
 
+    /// Closes what has been connected for long and never was a client.
+    fn end_the_silent(&mut self) {
+        let shown = self.shown();
+        while let Some((by, connection)) = self.hello_by.front().copied() {
+            let held = self.connections.get(&connection).filter(|held| held.stage == Stage::Hello);
+            if held.is_some() && by > shown {
+                return;
+            }
+            self.hello_by.pop_front();
+            match held {
+                // Its bytes may be on their way.
+                Some(held) if held.black_hole => {
+                    self.hello_by.push_back((shown + self.settings.handshake_timeout, connection));
+                }
+                Some(_) => self.end(connection, Ending::Orderly),
+                None => {}
+            }
+        }
+    }
+
     /// Who has not heard of the others for too long serves nobody.
     fn give_up_when_cut(&mut self) {
         let shown = self.shown();
         let limit = self.settings.tick * self.settings.sync_limit;
         for index in 0..self.replicas.len() {
             if self.replicas[index].link.cut_since.is_some_and(|since| since + limit <= shown) {
-                self.stop_serving(index);
+                self.lose_quorum(index);
             }
         }
         if self.alone_since.is_some_and(|since| since + limit <= shown) {
-            self.alone_since = None;
-            for index in 0..self.replicas.len() {
-                if index == self.leader || self.replicas[index].link.is_up() {
-                    self.stop_serving(index);
-                }
-            }
+            self.disband();
+        }
+    }
+
+    fn lose_quorum(&mut self, server: usize) {
+        if self.replicas[server].serving {
+            self.stop_serving(server);
+            self.serve_reads(server);
+        }
+    }
+
+    /// It runs, and has no quorum.
+    pub(super) fn serve_reads(&mut self, server: usize) {
+        if self.settings.read_only_mode && self.replicas.len() > 1 {
+            self.replicas[server].local = Some(Sessions::new(millis(self.settings.tick)));
         }
     }
 
     pub(super) fn stop_serving(&mut self, server: usize) {
-        if !self.replicas[server].serving {
-            return;
-        }
         self.replicas[server].stop();
-        let its: Vec<u64> =
-            self.connections.iter().filter(|(_, held)| held.at == server).map(|(id, _)| *id).collect();
-        for connection in its {
+        self.drop_clients(server);
+    }
+
+    fn drop_clients(&mut self, server: usize) {
+        for connection in self.connections_at(server) {
             self.end(connection, Ending::Reset);
         }
     }
@@ -183,19 +267,34 @@ impl Cluster {
         }
     }
 
+    fn expire_local(&mut self) {
+        let now_ms = millis(self.shown());
+        for index in 0..self.replicas.len() {
+            let Some(local) = &self.replicas[index].local else { continue };
+            for session in local.over(now_ms) {
+                self.end_local(index, session);
+            }
+        }
+    }
+
+    /// Ends a session that only that server knows.
+    pub(super) fn end_local(&mut self, server: usize, session: i64) {
+        if let Some(local) = &mut self.replicas[server].local {
+            local.remove(session);
+        }
+        for connection in self.connections_of(session, Some(server)) {
+            self.end(connection, Ending::Orderly);
+        }
+    }
+
     fn end_mortals(&mut self) {
-        let shown = self.shown();
-        if !self.replicas[self.leader].tree.has_mortals() {
+        let (shown, tree) = (self.shown(), &self.replicas[self.leader].tree);
+        let is_due = self.next_container_check <= shown;
+        let over = if is_due { tree.ended(self.date()) } else { Vec::new() };
+        if is_due || !tree.has_mortals() {
             self.next_container_check = shown + self.settings.container_check;
-            return;
         }
-        if self.next_container_check > shown {
-            return;
-        }
-        self.next_container_check = shown + self.settings.container_check;
-        let elapsed = i64::try_from(shown.as_millis()).unwrap_or(i64::MAX);
-        let time = self.settings.started_ms.saturating_add(elapsed);
-        for path in self.replicas[self.leader].tree.ended(time) {
+        for path in over {
             self.log(0, Change::Delete(path), None, 0);
         }
     }

@@ -9,7 +9,7 @@
 //!
 //! One server leads and decides on its own view (`prepare`); every server, it
 //! included, carries out the log in its order (`Tree::apply`). A link between a
-//! follower and the leader can be slow, held or cut. Everything that happens,
+//! server and the others can be slow, held or cut. Everything that happens,
 //! happens in [`Cluster::run`], until there is nothing left to be done now.
 
 mod clock;
@@ -25,69 +25,117 @@ mod sessions;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use clock::Clock;
-pub(crate) use connection::Ending;
-use connection::{Connection, Outgoing, Queued, Stage};
-pub(crate) use faults::Switch;
+use connection::{Connection, Queued, Stage};
+pub(crate) use connection::{Ending, Output};
 use replica::{Delivery, Replica};
 use sessions::Sessions;
+use zk_proto::Reply;
 
 use super::tree::Tree;
 use crate::proxy::Rules;
 
-/// What a cluster is made with; checked by the builder.
+/// What a cluster is made with. [`TestServerBuilder`](crate::TestServerBuilder) explains and checks it.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) servers: usize,
+    pub(crate) release: Release,
     pub(crate) tick: Duration,
-    /// In ticks.
     pub(crate) sync_limit: u32,
-    pub(crate) min_timeout: Duration,
-    pub(crate) max_timeout: Duration,
-    pub(crate) max_frame: usize,
-    pub(crate) ttl_enabled: bool,
-    /// How often what ends by itself is looked for.
+    pub(crate) session_timeouts: Option<(Duration, Duration)>,
+    pub(crate) max_request: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) ttl_nodes: bool,
+    pub(crate) super_user: Option<String>,
+    pub(crate) read_only_mode: bool,
     pub(crate) container_check: Duration,
+}
+
+/// A release of Apache ZooKeeper, where clients can tell one from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[non_exhaustive]
+pub enum Release {
+    /// 3.8.0.
+    #[default]
+    V3_8,
+    /// 3.9.3: events name their transaction, a group tells the stat of what it creates,
+    /// `exists` asks for the permission to read, and a connection may watch a path in
+    /// several modes.
+    V3_9,
+}
+
+/// What one start of the servers has for itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Start {
+    /// The date, in milliseconds since 1970.
+    pub(crate) ms: i64,
+    /// What faults draw from.
     pub(crate) seed: u64,
-    /// The date at the beginning, in milliseconds since 1970.
-    pub(crate) started_ms: i64,
-    /// For `conf` and `srvr`.
-    pub(crate) ports: Vec<u16>,
+    /// What makes session ids and passwords.
+    pub(crate) secret: u64,
 }
 
-/// What is to be done to a connection.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Output {
-    Send(Bytes),
-    Close(Ending),
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            servers: 1,
+            release: Release::default(),
+            tick: Duration::from_millis(500),
+            sync_limit: 10,
+            session_timeouts: None,
+            max_request: 0xf_ffff,
+            max_connections: 0,
+            handshake_timeout: Duration::from_secs(10),
+            ttl_nodes: true,
+            super_user: None,
+            read_only_mode: false,
+            container_check: Duration::from_secs(60),
+        }
+    }
 }
 
-/// Sessions, as they are told.
+impl Settings {
+    pub(crate) fn session_timeouts(&self) -> (Duration, Duration) {
+        self.session_timeouts.unwrap_or((self.tick * 2, self.tick * 20))
+    }
+}
+
+/// A session of a [`TestServer`](crate::TestServer).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SessionView {
-    pub(crate) id: i64,
-    pub(crate) timeout: Duration,
-    pub(crate) server: usize,
-    pub(crate) connected: bool,
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// Its id, as its client knows it.
+    pub id: i64,
+    /// The timeout that was granted.
+    pub timeout: Duration,
+    /// The index of the server that its client came to last.
+    pub server: usize,
+    /// Whether its client is connected.
+    pub connected: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Cluster {
     settings: Settings,
+    addresses: Vec<SocketAddr>,
+    start: Start,
     now: Duration,
     clock: Clock,
     random: fastrand::Rng,
-    /// The server that leads. It stays the same.
+    /// The server that leads, or that led last. It has all that was committed.
     leader: usize,
     replicas: Vec<Replica>,
     sessions: Sessions,
     opened_sessions: u64,
     connections: BTreeMap<u64, Connection>,
     opened_connections: u64,
+    /// Until when connections have to say who they are, in their order. Most have done so.
+    hello_by: VecDeque<(Duration, u64)>,
     /// Connections that may have something to be done.
     ready: VecDeque<u64>,
     outputs: Vec<(u64, Output)>,
@@ -96,11 +144,12 @@ pub(crate) struct Cluster {
     next_container_check: Duration,
     /// By the servers' clock, since when there is no majority.
     alone_since: Option<Duration>,
-    rules: Rules,
+    /// Faults that wait for a request.
+    pub(crate) rules: Rules,
     /// Whether new connections are black holes as well.
     black_hole: bool,
     /// Every reply comes so much later.
-    delay: Duration,
+    pub(crate) delay: Duration,
     reorder: Option<Duration>,
     shuffled: Vec<(u64, Queued)>,
     shuffle_at: Option<Duration>,
@@ -108,83 +157,93 @@ pub(crate) struct Cluster {
     destined: BTreeMap<i64, usize>,
     /// How many bytes of log there is room for.
     space: Option<u64>,
+    /// What `stmk` has set, for `gtmk`.
+    trace_mask: i64,
 }
 
+/// Apache ZooKeeper's default.
+const TRACE_MASK: i64 = 306;
+/// How many bytes may be on their way to a client before nothing more is taken from it.
+const MOST_UNSENT: usize = 4 << 20;
+
 impl Cluster {
-    pub(crate) fn new(settings: Settings) -> Self {
-        let replicas = (0..settings.servers).map(|_| Replica::new(Tree::new())).collect();
+    pub(crate) fn new(settings: Settings, addresses: Vec<SocketAddr>, start: Start) -> Self {
+        let tree = Tree::new(config(&addresses));
+        let replicas = (0..settings.servers).map(|_| Replica::new(tree.clone(), settings.release)).collect();
         Self {
-            now: Duration::ZERO,
-            clock: Clock::default(),
-            random: fastrand::Rng::with_seed(settings.seed),
-            leader: 0,
+            addresses,
+            start,
+            random: fastrand::Rng::with_seed(start.seed),
             replicas,
             sessions: Sessions::new(millis(settings.tick)),
-            opened_sessions: 0,
-            connections: BTreeMap::new(),
-            opened_connections: 0,
-            ready: VecDeque::new(),
-            outputs: Vec::new(),
-            delayed: BTreeSet::new(),
+            trace_mask: TRACE_MASK,
             next_container_check: settings.container_check,
-            alone_since: None,
-            rules: Rules::default(),
-            black_hole: false,
-            delay: Duration::ZERO,
-            reorder: None,
-            shuffled: Vec::new(),
-            shuffle_at: None,
-            destined: BTreeMap::new(),
-            space: None,
             settings,
+            ..Self::default()
         }
     }
 
-    // What happens to it. `now` is the time since the beginning.
+    /// Does something to the servers, and then all that can be done. `now` is the time since the beginning.
+    pub(crate) fn act<T>(&mut self, now: Duration, act: impl FnOnce(&mut Self) -> T) -> T {
+        self.now = now;
+        let result = act(self);
+        self.run();
+        result
+    }
+
+    // What happens to it, within `act`.
 
     /// A client has connected to a server.
-    pub(crate) fn open(&mut self, now: Duration, server: usize, peer: IpAddr) -> u64 {
-        self.now = now;
+    pub(crate) fn open(&mut self, server: usize, peer: SocketAddr) -> u64 {
         self.opened_connections += 1;
+        let id = self.opened_connections;
+        let like_it =
+            self.connections.values().filter(|held| held.at == server && held.peer.ip() == peer.ip());
+        let is_one_too_many =
+            self.settings.max_connections.checked_sub(1).is_some_and(|most| like_it.count() > most);
         let mut connection = Connection::new(server, peer);
         connection.black_hole = self.black_hole;
-        self.connections.insert(self.opened_connections, connection);
-        self.opened_connections
+        self.connections.insert(id, connection);
+        self.hello_by.push_back((self.shown() + self.settings.handshake_timeout, id));
+        if is_one_too_many || !self.is_running(server) {
+            self.reset(id);
+        }
+        id
     }
 
     /// Bytes have come from a client.
-    pub(crate) fn receive(&mut self, now: Duration, connection: u64, bytes: &[u8]) {
-        self.now = now;
+    pub(crate) fn receive(&mut self, connection: u64, bytes: &[u8]) {
         if let Some(held) = self.connections.get_mut(&connection) {
             held.input.extend_from_slice(bytes);
             self.read_input(connection);
         }
-        self.run();
+    }
+
+    /// Whether more is to be read from a client: not from one that does not read its replies.
+    pub(crate) fn has_room(&self, connection: u64) -> bool {
+        self.connections.get(&connection).is_none_or(|held| held.unsent < MOST_UNSENT)
+    }
+
+    /// So many bytes have gone out to a client.
+    pub(crate) fn written(&mut self, connection: u64, count: usize) {
+        if let Some(held) = self.connections.get_mut(&connection) {
+            held.unsent = held.unsent.saturating_sub(count);
+            self.ready.push_back(connection);
+        }
     }
 
     /// A client has hung up.
-    pub(crate) fn hung_up(&mut self, now: Duration, connection: u64) {
-        self.now = now;
+    pub(crate) fn hung_up(&mut self, connection: u64) {
         match self.connections.get_mut(&connection) {
             Some(held) if held.requests_held => held.peer_gone = true,
             _ => self.forget(connection),
         }
-        self.run();
-    }
-
-    /// The time has come that [`next_deadline`](Self::next_deadline) gave.
-    pub(crate) fn tick(&mut self, now: Duration) {
-        self.now = now;
-        self.run();
     }
 
     /// Until when nothing happens by itself.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let delayed = self.delayed.first().map(|(at, _)| *at);
-        let arriving = self.replicas.iter().enumerate().filter_map(|(index, replica)| {
-            let held = index != self.leader && (!replica.link.is_up() || replica.link.held);
-            replica.inbox.front().filter(|_| !held).map(|(at, _)| *at)
-        });
+        let arriving = self.replicas.iter().filter_map(Replica::next_delivery);
         let by_clock = self.next_by_clock().and_then(|shows| self.clock.when(shows));
         [delayed, self.shuffle_at, by_clock].into_iter().flatten().chain(arriving).min()
     }
@@ -200,22 +259,26 @@ impl Cluster {
         self.connections.len()
     }
 
-    pub(crate) fn leader(&self) -> usize {
-        self.leader
+    pub(crate) fn leader(&self) -> Option<usize> {
+        self.has_majority().then_some(self.leader)
+    }
+
+    pub(crate) fn is_running(&self, server: usize) -> bool {
+        !self.replicas[server].link.stopped
     }
 
     pub(crate) fn zxid(&self, server: usize) -> i64 {
         self.replicas[server].tree.zxid()
     }
 
-    pub(crate) fn sessions(&self) -> Vec<SessionView> {
-        let view = |(id, timeout_ms, server)| SessionView {
+    pub(crate) fn sessions(&self) -> Vec<SessionInfo> {
+        let info = |(id, timeout_ms, server)| SessionInfo {
             id,
             timeout: Duration::from_millis(timeout_ms),
             server,
             connected: self.connections.values().any(|held| held.session() == Some(id)),
         };
-        self.sessions.list().into_iter().map(view).collect()
+        self.sessions.list().into_iter().map(info).collect()
     }
 
     pub(crate) fn data(&self, server: usize, path: &str) -> Option<Vec<u8>> {
@@ -230,16 +293,19 @@ impl Cluster {
     fn next_by_clock(&self) -> Option<Duration> {
         // Without a majority neither can be done, however long ago its time came.
         let can_log = self.has_majority();
-        let ends = self.sessions.next_end().filter(|_| can_log);
+        let ends = self.sessions.next_end().filter(|_| can_log).map(Duration::from_millis);
         let mortals = can_log && self.replicas[self.leader].tree.has_mortals();
         let checks = mortals.then_some(self.next_container_check);
+        let hello = self.hello_by.front().map(|(by, _)| *by);
         let limit = self.settings.tick * self.settings.sync_limit;
-        let cut = self.replicas.iter().filter(|replica| replica.serving);
-        let cut = cut.filter_map(|replica| replica.link.cut_since);
-        let told = self.replicas.iter().filter(|replica| replica.link.is_up());
-        let told = told.filter_map(|replica| replica.tell_at);
-        let single = [ends.map(Duration::from_millis), checks, self.alone_since.map(|since| since + limit)];
-        single.into_iter().flatten().chain(cut.map(|since| since + limit)).chain(told).min()
+        let of_replicas = self.replicas.iter().flat_map(|replica| {
+            let cut = replica.link.cut_since.filter(|_| replica.serving).map(|since| since + limit);
+            let told = replica.tell_at.filter(|_| replica.link.is_up());
+            let local_ends = replica.local.as_ref().and_then(Sessions::next_end);
+            [cut, told, local_ends.map(Duration::from_millis)]
+        });
+        let alone = self.alone_since.map(|since| since + limit);
+        [ends, checks, hello, alone].into_iter().chain(of_replicas).flatten().min()
     }
 
     /// Does all that can be done now.
@@ -265,11 +331,11 @@ impl Cluster {
     fn deliver(&mut self) -> bool {
         let mut any = false;
         for index in 0..self.replicas.len() {
-            while let Some(delivery) = self.replicas[index].take_delivery(self.now, index == self.leader) {
+            while let Some(delivery) = self.replicas[index].take_delivery(self.now) {
                 any = true;
                 match delivery {
                     Delivery::Commit { txn, origin } => self.apply(index, &txn, origin),
-                    Delivery::Synced { origin, path } => self.synced(origin, path),
+                    Delivery::Synced { origin, path } => self.answered(origin, Ok(Reply::Path(path))),
                 }
             }
         }
@@ -277,10 +343,13 @@ impl Cluster {
     }
 
     /// Puts something on its way to a client.
-    fn say(&mut self, connection: u64, what: Outgoing) {
+    fn say(&mut self, connection: u64, what: Output) {
         let Some(held) = self.connections.get_mut(&connection) else { return };
-        if held.mute && matches!(what, Outgoing::Frame(_)) {
+        if held.mute && matches!(what, Output::Send(_)) {
             return;
+        }
+        if let Output::Send(bytes) = &what {
+            held.unsent += bytes.len();
         }
         let due = self.now + self.delay + held.delay;
         // One thing after the other, whatever the delays were.
@@ -300,7 +369,7 @@ impl Cluster {
         held.input = BytesMut::new();
         let at = held.at;
         self.replicas[at].watches.forget(connection);
-        self.say(connection, Outgoing::Close(ending));
+        self.say(connection, Output::Close(ending));
     }
 
     fn let_out(&mut self) {
@@ -318,19 +387,15 @@ impl Cluster {
             return;
         };
         while held.output.front().is_some_and(|(due, _)| *due <= self.now) {
-            match held.output.pop_front() {
-                Some((_, Outgoing::Frame(frame))) => {
-                    held.sent += 1;
-                    self.replicas[held.at].sent += 1;
-                    self.outputs.push((connection, Output::Send(frame)));
-                }
-                Some((_, Outgoing::Close(ending))) => {
-                    self.outputs.push((connection, Output::Close(ending)));
-                    self.forget(connection);
-                    return;
-                }
-                None => return,
+            let Some((_, output)) = held.output.pop_front() else { return };
+            let is_last = matches!(output, Output::Close(_));
+            self.outputs.push((connection, output));
+            if is_last {
+                self.forget(connection);
+                return;
             }
+            held.sent += 1;
+            self.replicas[held.at].sent += 1;
         }
     }
 
@@ -341,11 +406,27 @@ impl Cluster {
         }
     }
 
+    fn connections_at(&self, server: usize) -> Vec<u64> {
+        self.connections.iter().filter(|(_, held)| held.at == server).map(|(id, _)| *id).collect()
+    }
+
     /// The connections of a session, at one server or at any.
     fn connections_of(&self, session: i64, at: Option<usize>) -> Vec<u64> {
         let of = self.connections.iter().filter(|(_, held)| held.session() == Some(session));
         of.filter(|(_, held)| at.is_none_or(|at| at == held.at)).map(|(id, _)| *id).collect()
     }
+}
+
+/// What Apache ZooKeeper tells of its ensemble. Between these servers there are no ports, so the clients' stand
+/// where others would.
+fn config(addresses: &[SocketAddr]) -> String {
+    if addresses.len() == 1 {
+        return String::new();
+    }
+    let line = |(number, address): (usize, &SocketAddr)| {
+        format!("server.{number}={address}:{port}:participant;{address}\n", port = address.port())
+    };
+    (1..).zip(addresses).map(line).collect::<String>() + "version=0"
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -362,19 +443,9 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_not_due() {
         let hour = Duration::from_secs(3600);
-        let mut cluster = Cluster::new(Settings {
-            servers: 3,
-            tick: Duration::from_millis(500),
-            sync_limit: 10,
-            min_timeout: Duration::from_secs(1),
-            max_timeout: Duration::from_secs(10),
-            max_frame: 1000,
-            ttl_enabled: true,
-            container_check: Duration::from_secs(60),
-            seed: 1,
-            started_ms: 0,
-            ports: vec![1, 2, 3],
-        });
+        let settings = Settings { servers: 3, ..Settings::default() };
+        let start = Start { ms: 0, seed: 1, secret: 1 };
+        let mut cluster = Cluster::new(settings, vec![([127, 0, 0, 1], 1).into(); 3], start);
         let change = Change::Create {
             path: "/box".to_owned(),
             data: None,
@@ -387,15 +458,15 @@ mod tests {
         cluster.sessions.open(7, 1000, 0, 0);
         assert!(cluster.next_deadline().is_some());
         for server in [1, 2] {
-            cluster.switch(Duration::ZERO, Switch::Isolate(server), true);
+            cluster.act(Duration::ZERO, |cluster| cluster.isolate(server));
         }
         // They give up, and then wait for the others for however long it takes.
         for now in [hour / 2, hour] {
-            cluster.tick(now);
+            cluster.act(now, |_| ());
             assert!(cluster.next_deadline().is_none_or(|at| at > now));
         }
         assert_eq!(cluster.sessions().len(), 1);
-        cluster.switch(hour, Switch::Isolate(1), false);
+        cluster.act(hour, |cluster| cluster.rejoin(1));
         assert!(cluster.next_deadline().is_some_and(|at| at > hour), "it has its timeout anew");
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zk_proto::{Acl, AclEntry, Create, ErrorCode, Id, OpCode, Request, permission};
 
+use super::Release;
 use crate::embedded::tree::{self, Change, LONGEST_TTL, Owner, Tree, path};
 
 /// Who asks.
@@ -17,6 +18,7 @@ pub(super) struct Asking<'a> {
     pub(super) who: &'a [Id],
     /// Whether znodes with a time to live are enabled.
     pub(super) ttl_enabled: bool,
+    pub(super) release: Release,
 }
 
 /// What is to be done for a request that goes through the log, or why nothing is.
@@ -139,7 +141,7 @@ impl Draft<'_> {
 
     fn delete(&mut self, path: &str, version: i32) -> Result<Change, ErrorCode> {
         let parent_path = path::parent(path)?;
-        if Tree::is_reserved(path) {
+        if self.tree.is_reserved(path) {
             return Err(ErrorCode::BAD_ARGUMENTS);
         }
         let mut parent = self.find(parent_path)?;
@@ -183,6 +185,12 @@ impl Draft<'_> {
     }
 
     fn multi(&mut self, parts: &[Request<'_>]) -> Result<Change, ErrorCode> {
+        // 3.9 reads what kind of znode each is to make before it looks at any part.
+        let is_odd =
+            |part: &Request<'_>| matches!(part, Request::Create(it) if Mode::from_flags(it.flags).is_err());
+        if self.asking.release >= Release::V3_9 && parts.iter().any(is_odd) {
+            return Err(ErrorCode::MARSHALLING_ERROR);
+        }
         let mut failed = false;
         let mut changes = Vec::new();
         for part in parts {
@@ -191,7 +199,7 @@ impl Draft<'_> {
                 continue;
             }
             let change = match part {
-                Request::Create(create) => self.create(part_op(create), create),
+                Request::Create(create) => self.create(part_op(create, self.asking.release), create),
                 Request::Delete { path, version } => self.delete(path, *version),
                 Request::SetData { path, data, version } => self.set_data(path, data.as_deref(), *version),
                 Request::Check { path, version } => self.check(path, *version),
@@ -209,9 +217,10 @@ impl Draft<'_> {
 }
 
 /// In a group the flags decide, not the code: all but containers and znodes with a time to live
-/// are answered with the path alone.
-fn part_op(create: &Create<'_>) -> OpCode {
+/// are answered with the path alone. From 3.9 on only a plain `create` is.
+fn part_op(create: &Create<'_>, release: Release) -> OpCode {
     match (create.op, create.flags) {
+        (OpCode::CREATE2 | OpCode::CREATE_CONTAINER, 0..=3) if release >= Release::V3_9 => OpCode::CREATE2,
         (OpCode::CREATE_TTL, 5 | 6) => OpCode::CREATE_TTL,
         (OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER, 4) => OpCode::CREATE_CONTAINER,
         _ => OpCode::CREATE,

@@ -7,14 +7,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use zk_proto::{Id, OpCode};
 
+use super::Release;
+use super::sessions::Sessions;
 use crate::embedded::tree::{Tree, Txn, Watches};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Replica {
     pub(super) tree: Tree,
     pub(super) watches: Watches,
-    /// Whether it serves clients.
+    /// Whether it serves clients, as a part of a quorum.
     pub(super) serving: bool,
+    /// While it answers reads without a quorum: the sessions of its clients, known to nobody else.
+    pub(super) local: Option<Sessions>,
     pub(super) link: Link,
     /// From the leader, in order.
     pub(super) inbox: VecDeque<(Duration, Delivery)>,
@@ -28,9 +32,11 @@ pub(super) struct Replica {
     pub(super) sent: u64,
 }
 
-/// How what the leader says reaches a follower, and the other way round.
+/// How what the leader says reaches a server, and the other way round; itself always and at once.
 #[derive(Debug, Default)]
 pub(super) struct Link {
+    /// The server does not run.
+    pub(super) stopped: bool,
     /// By the servers' clock, since when nothing passes.
     pub(super) cut_since: Option<Duration>,
     /// Whether what is committed waits until it is let through.
@@ -41,7 +47,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn is_up(&self) -> bool {
-        self.cut_since.is_none()
+        self.cut_since.is_none() && !self.stopped
     }
 }
 
@@ -94,38 +100,34 @@ pub(super) enum Ask {
 }
 
 impl Replica {
-    pub(super) fn new(tree: Tree) -> Self {
-        Self {
-            tree,
-            watches: Watches::default(),
-            serving: true,
-            link: Link::default(),
-            inbox: VecDeque::new(),
-            outbox: VecDeque::new(),
-            touched: BTreeMap::new(),
-            tell_at: None,
-            received: 0,
-            sent: 0,
-        }
+    pub(super) fn new(tree: Tree, release: Release) -> Self {
+        let watches = Watches::new(release >= Release::V3_9);
+        Self { tree, watches, serving: true, ..Self::default() }
     }
 
     /// It is without a leader: nothing that it was about to say or hear counts.
     pub(super) fn stop(&mut self) {
         self.serving = false;
+        self.local = None;
         self.inbox.clear();
         self.outbox.clear();
         self.touched.clear();
         self.tell_at = None;
     }
 
+    pub(super) fn serves_reads(&self) -> bool {
+        self.serving || self.local.is_some()
+    }
+
+    /// When the next delivery is due, if it may pass.
+    pub(super) fn next_delivery(&self) -> Option<Duration> {
+        let passes = self.link.is_up() && !self.link.held;
+        self.inbox.front().filter(|_| passes).map(|(due, _)| *due)
+    }
+
     /// The next delivery whose time has come.
-    pub(super) fn take_delivery(&mut self, now: Duration, leads: bool) -> Option<Delivery> {
-        if !leads && (!self.link.is_up() || self.link.held) {
-            return None;
-        }
-        if self.inbox.front()?.0 > now {
-            return None;
-        }
+    pub(super) fn take_delivery(&mut self, now: Duration) -> Option<Delivery> {
+        self.next_delivery().filter(|due| *due <= now)?;
         self.inbox.pop_front().map(|(_, delivery)| delivery)
     }
 }

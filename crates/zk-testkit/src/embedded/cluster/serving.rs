@@ -1,16 +1,17 @@
 //! What a server does for its clients: it takes their requests one after the other,
 //! answers reads, passes writes on, and tells what has come of them.
 
-use zk_proto::{
-    ErrorCode, EventKind, Id, OpCode, PartReply, Reply, ReplyHeader, Request, WatchEvent, permission, xid,
-};
+use zk_proto::{ErrorCode, Id, OpCode, Reply, ReplyHeader, Request, WatchEvent, permission, xid};
 
-use super::Cluster;
-use super::connection::{Ending, Outgoing, Queued, Stage};
-use super::reads::{self, View};
+use super::connection::{Ending, Output, Queued, Stage};
+use super::reads::Reader;
 use super::replica::{Ask, Forward, Origin};
-use crate::embedded::tree::{self, Change, Notice, Outcome, Txn};
+use super::{Cluster, MOST_UNSENT, Release};
+use crate::embedded::tree::{self, Change, Notice, Txn};
 use crate::proxy::{Asked, Way};
+
+/// Of an event that no transaction has caused, or that is not told which.
+const NO_ZXID: i64 = -1;
 
 impl Cluster {
     pub(super) fn enqueue(&mut self, connection: u64, queued: Queued) {
@@ -28,7 +29,7 @@ impl Cluster {
         loop {
             let Some(held) = self.connections.get_mut(&connection) else { return };
             let Stage::Open { session, .. } = held.stage else { return };
-            if held.waiting || held.black_hole {
+            if held.waiting || held.black_hole || held.unsent >= MOST_UNSENT {
                 return;
             }
             let Some(queued) = held.queue.pop_front() else {
@@ -44,7 +45,10 @@ impl Cluster {
     fn begin(&mut self, connection: u64, session: i64, queued: Queued) {
         let Queued { header, body, who } = queued;
         let origin = Origin { connection, xid: header.xid };
-        if !is_known(header.op) {
+        let request = Request::decode(header.op, &body);
+        // As Apache ZooKeeper does with a kind that it does not know. To 3.9 a `check` is one, outside of a group.
+        let is_newer = self.settings.release >= Release::V3_9;
+        if matches!(request, Ok(Request::Other { .. })) || (header.op == OpCode::CHECK && is_newer) {
             let header = ReplyHeader { xid: header.xid, zxid: -1, error: ErrorCode::UNIMPLEMENTED };
             self.say_reply(connection, header, &Reply::Empty);
             self.end(connection, Ending::Orderly);
@@ -52,7 +56,6 @@ impl Cluster {
         }
         let Some(held) = self.connections.get_mut(&connection) else { return };
         let at = held.at;
-        let request = Request::decode(header.op, &body);
         if let Ok(request) = &request
             && let Some(asked) = Asked::new(header, Some(request))
         {
@@ -62,8 +65,19 @@ impl Cluster {
                 return;
             }
         }
-        // What can't be read has its place in the log all the same; but 3.8 reads a `reconfig` before it gives it one.
-        let is_logged = is_write(header.op) && (request.is_ok() || header.op != OpCode::RECONFIG);
+        if self.replicas[at].local.is_some() {
+            if header.op == OpCode::CLOSE_SESSION {
+                self.reply(origin, Ok(Reply::Empty));
+                return self.end_local(at, session);
+            }
+            if is_write(header.op) || header.op == OpCode::SYNC {
+                return self.reply(origin, Err(ErrorCode::NOT_READ_ONLY));
+            }
+        }
+        // What can't be read has its place in the log all the same; but 3.9 reads it before it gives it one, and 3.8
+        // a `reconfig`.
+        let reads_first = header.op == OpCode::RECONFIG || is_newer;
+        let is_logged = is_write(header.op) && (request.is_ok() || !reads_first);
         match request {
             _ if is_logged => {
                 let what = Ask::Write { op: header.op, body: body.clone(), who };
@@ -80,8 +94,9 @@ impl Cluster {
 
     fn read(&mut self, origin: Origin, session: i64, at: usize, who: &[Id], request: &Request<'_>) {
         // A follower knows nothing of sessions but what it hears.
-        if at == self.leader
-            && let Err(error) = self.sessions.check(session, at)
+        let known = (at == self.leader).then_some(&self.sessions);
+        if let Some(sessions) = self.replicas[at].local.as_ref().or(known)
+            && let Err(error) = sessions.check(session, at)
         {
             self.reply(origin, Err(error));
             return;
@@ -91,13 +106,10 @@ impl Cluster {
             return;
         }
         let replica = &mut self.replicas[at];
-        let mut view = View { tree: &replica.tree, watches: &mut replica.watches };
-        let reader = reads::Reader { watcher: origin.connection, session, who };
-        let read = view.read(&reader, request);
-        for (kind, path) in read.missed {
-            self.say_event(origin.connection, kind, path);
-        }
-        self.reply(origin, read.reply);
+        let reader = Reader { watcher: origin.connection, session, who, release: self.settings.release };
+        let reply = replica.read(&reader, request);
+        self.tell_watchers(at, NO_ZXID);
+        self.reply(origin, reply);
     }
 
     fn pass_on(&mut self, at: usize, forward: Forward) {
@@ -111,66 +123,38 @@ impl Cluster {
     /// they watch, and then the one that asked what has come of it.
     pub(super) fn apply(&mut self, at: usize, txn: &Txn, origin: Option<Origin>) {
         let replica = &mut self.replicas[at];
-        let mut notices = Vec::new();
-        let outcome = replica.tree.apply(txn, &mut replica.watches, &mut notices);
-        for notice in notices {
-            self.tell(notice);
-        }
-        match &txn.change {
-            Change::OpenSession => {
-                if let Some(origin) = origin {
-                    self.joined(origin.connection, true);
-                }
-            }
-            Change::CloseSession(_) => {
-                if at == self.leader {
-                    self.sessions.remove(txn.session);
-                }
-                if let Some(origin) = origin {
-                    self.outcome(origin, outcome);
-                }
-                for connection in self.connections_of(txn.session, Some(at)) {
-                    self.end(connection, Ending::Orderly);
-                }
-            }
-            _ => {
-                if let Some(origin) = origin {
-                    self.outcome(origin, outcome);
-                }
-            }
-        }
-    }
-
-    pub(super) fn synced(&mut self, origin: Origin, path: String) {
-        self.answered(origin, Ok(Reply::Path(path)));
-    }
-
-    fn tell(&mut self, notice: Notice) {
-        let Some(held) = self.connections.get(&notice.watcher) else { return };
-        if tree::check(&notice.acl, permission::READ, &held.who()).is_ok() {
-            self.say_event(notice.watcher, notice.kind, notice.path);
-        }
-    }
-
-    fn outcome(&mut self, origin: Origin, outcome: Outcome) {
-        let reply = match outcome {
-            Outcome::Failed(error) => Err(error),
-            Outcome::Done | Outcome::Deleted => Ok(Reply::Empty),
-            Outcome::Created(path) => Ok(Reply::Path(path)),
-            Outcome::CreatedWithStat(path, stat) => Ok(Reply::PathAndStat(path, stat)),
-            Outcome::Set(stat) => Ok(Reply::Stat(stat)),
-            Outcome::Checked => {
+        let reply = replica.tree.apply(txn, &mut replica.watches);
+        self.tell_watchers(at, if self.settings.release >= Release::V3_9 { txn.zxid } else { NO_ZXID });
+        if let Some(origin) = origin {
+            match txn.change {
+                Change::OpenSession => self.joined(origin.connection, true),
                 // 3.8 has no answer to a `check` that is not part of a `multi`: it fails to write one.
-                self.go_on(origin.connection);
-                return;
+                Change::Checked => self.go_on(origin.connection),
+                _ => self.answered(origin, reply),
             }
-            Outcome::Multi(parts) => Ok(Reply::Multi(parts.into_iter().map(part).collect())),
-        };
-        self.answered(origin, reply);
+        }
+        if let Change::CloseSession(_) = txn.change {
+            if at == self.leader {
+                self.sessions.remove(txn.session);
+            }
+            for connection in self.connections_of(txn.session, Some(at)) {
+                self.end(connection, Ending::Orderly);
+            }
+        }
+    }
+
+    fn tell_watchers(&mut self, at: usize, zxid: i64) {
+        for Notice { watcher, kind, path, acl } in self.replicas[at].watches.take_notices() {
+            let Some(held) = self.connections.get(&watcher) else { continue };
+            if tree::check(&acl, permission::READ, &held.who()).is_ok() {
+                let event = WatchEvent { kind, state: WatchEvent::CONNECTED, path, zxid };
+                self.say(watcher, Output::frame(|out| event.encode(out)));
+            }
+        }
     }
 
     /// The reply to a request that had to wait.
-    fn answered(&mut self, origin: Origin, reply: Result<Reply, ErrorCode>) {
+    pub(super) fn answered(&mut self, origin: Origin, reply: Result<Reply, ErrorCode>) {
         self.reply(origin, reply);
         self.go_on(origin.connection);
     }
@@ -197,12 +181,7 @@ impl Cluster {
     }
 
     pub(super) fn say_reply(&mut self, connection: u64, header: ReplyHeader, reply: &Reply) {
-        self.say(connection, Outgoing::frame(|out| reply.encode(header, out)));
-    }
-
-    fn say_event(&mut self, connection: u64, kind: EventKind, path: String) {
-        let event = WatchEvent { kind, state: WatchEvent::CONNECTED, path, zxid: -1 };
-        self.say(connection, Outgoing::frame(|out| event.encode(out)));
+        self.say(connection, Output::frame(|out| reply.encode(header, out)));
     }
 
     /// A fault that was waiting for this request, or for its reply.
@@ -215,17 +194,6 @@ impl Cluster {
             Way::Late(delay) => held.delay = delay,
         }
         doom.tell();
-    }
-}
-
-fn part(outcome: Outcome) -> PartReply {
-    match outcome {
-        Outcome::Created(path) => (OpCode::CREATE, Ok(Reply::Path(path))),
-        Outcome::CreatedWithStat(path, stat) => (OpCode::CREATE2, Ok(Reply::PathAndStat(path, stat))),
-        Outcome::Deleted => (OpCode::DELETE, Ok(Reply::Empty)),
-        Outcome::Set(stat) => (OpCode::SET_DATA, Ok(Reply::Stat(stat))),
-        Outcome::Failed(error) => (OpCode::ERROR, Err(error)),
-        Outcome::Checked | Outcome::Done | Outcome::Multi(_) => (OpCode::CHECK, Ok(Reply::Empty)),
     }
 }
 
@@ -245,28 +213,4 @@ fn is_write(op: OpCode) -> bool {
             | OpCode::RECONFIG
             | OpCode::CLOSE_SESSION
     )
-}
-
-/// What Apache ZooKeeper 3.8 knows. The rest is answered 'unimplemented', and the connection is closed.
-fn is_known(op: OpCode) -> bool {
-    is_write(op)
-        || matches!(
-            op,
-            OpCode::EXISTS
-                | OpCode::GET_DATA
-                | OpCode::GET_ACL
-                | OpCode::GET_CHILDREN
-                | OpCode::SYNC
-                | OpCode::PING
-                | OpCode::GET_CHILDREN2
-                | OpCode::CHECK_WATCHES
-                | OpCode::REMOVE_WATCHES
-                | OpCode::MULTI_READ
-                | OpCode::SET_WATCHES
-                | OpCode::GET_EPHEMERALS
-                | OpCode::GET_ALL_CHILDREN_NUMBER
-                | OpCode::SET_WATCHES2
-                | OpCode::ADD_WATCH
-                | OpCode::WHO_AM_I
-        )
 }

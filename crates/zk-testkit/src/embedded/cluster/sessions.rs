@@ -3,16 +3,16 @@
 //! A session ends with the tick that follows its timeout: times are rounded up to
 //! whole ticks, so that sessions end in groups and a touch is cheap.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use zk_proto::{ErrorCode, PASSWORD_LEN};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sessions {
     tick_ms: u64,
     by_id: HashMap<i64, Session>,
-    /// By the time, in milliseconds of the server's clock, at which they end.
-    ending: BTreeMap<u64, BTreeSet<i64>>,
+    /// When each ends that is not closing, in milliseconds of the server's clock, and its id.
+    ending: BTreeSet<(u64, i64)>,
 }
 
 #[derive(Debug)]
@@ -26,28 +26,35 @@ struct Session {
 
 impl Sessions {
     pub(super) fn new(tick_ms: u64) -> Self {
-        Self { tick_ms: tick_ms.max(1), by_id: HashMap::new(), ending: BTreeMap::new() }
+        Self { tick_ms: tick_ms.max(1), ..Self::default() }
     }
 
     pub(super) fn open(&mut self, id: i64, timeout_ms: u64, at: usize, now_ms: u64) {
         let ends = end_after(self.tick_ms, now_ms, timeout_ms);
         self.by_id.insert(id, Session { timeout_ms, ends, closing: false, at });
-        self.ending.entry(ends).or_default().insert(id);
+        self.ending.insert((ends, id));
+    }
+
+    /// False if there is no such session, or no longer.
+    fn change(&mut self, id: i64, change: impl FnOnce(&mut Session)) -> bool {
+        let Some(session) = self.by_id.get_mut(&id).filter(|session| !session.closing) else {
+            return false;
+        };
+        let before = session.ends;
+        change(session);
+        if session.closing {
+            self.ending.remove(&(before, id));
+        } else if session.ends != before {
+            self.ending.remove(&(before, id));
+            self.ending.insert((session.ends, id));
+        }
+        true
     }
 
     /// Its client was heard of. False if there is no such session, or no longer.
     pub(super) fn touch(&mut self, id: i64, timeout_ms: u64, now_ms: u64) -> bool {
         let ends = end_after(self.tick_ms, now_ms, timeout_ms);
-        let Some(session) = self.by_id.get_mut(&id).filter(|session| !session.closing) else {
-            return false;
-        };
-        session.timeout_ms = timeout_ms;
-        if session.ends != ends {
-            leave(&mut self.ending, session.ends, id);
-            session.ends = ends;
-            self.ending.entry(ends).or_default().insert(id);
-        }
-        true
+        self.change(id, |session| (session.timeout_ms, session.ends) = (timeout_ms, ends))
     }
 
     /// Somebody leads anew, and knows of sessions what is in the log: everyone was heard
@@ -57,30 +64,18 @@ impl Sessions {
         for (id, session) in &mut self.by_id {
             session.closing = false;
             session.ends = end_after(self.tick_ms, now_ms, session.timeout_ms);
-            self.ending.entry(session.ends).or_default().insert(*id);
+            self.ending.insert((session.ends, *id));
         }
     }
 
     /// Its time is over now, if there is such a session.
     pub(super) fn end_now(&mut self, id: i64) -> bool {
-        let Some(session) = self.by_id.get_mut(&id).filter(|session| !session.closing) else {
-            return false;
-        };
-        leave(&mut self.ending, session.ends, id);
-        session.ends = 0;
-        self.ending.entry(0).or_default().insert(id);
-        true
+        self.change(id, |session| session.ends = 0)
     }
 
     /// Its client has come to that server. False as with [`touch`](Self::touch).
     pub(super) fn move_to(&mut self, id: i64, at: usize, timeout_ms: u64, now_ms: u64) -> bool {
-        if !self.touch(id, timeout_ms, now_ms) {
-            return false;
-        }
-        if let Some(session) = self.by_id.get_mut(&id) {
-            session.at = at;
-        }
-        true
+        self.touch(id, timeout_ms, now_ms) && self.change(id, |session| session.at = at)
     }
 
     /// Whether requests that come through that server are still to be carried out.
@@ -94,27 +89,26 @@ impl Sessions {
 
     /// From now on nothing is done for it. False if that was so before.
     pub(super) fn begin_to_close(&mut self, id: i64) -> bool {
-        let Some(session) = self.by_id.get_mut(&id).filter(|session| !session.closing) else {
-            return false;
-        };
-        session.closing = true;
-        leave(&mut self.ending, session.ends, id);
-        true
+        self.change(id, |session| session.closing = true)
     }
 
     pub(super) fn remove(&mut self, id: i64) {
         if let Some(session) = self.by_id.remove(&id) {
-            leave(&mut self.ending, session.ends, id);
+            self.ending.remove(&(session.ends, id));
         }
     }
 
     /// Those whose time is over, in a certain order.
     pub(super) fn over(&self, now_ms: u64) -> Vec<i64> {
-        self.ending.range(..=now_ms).flat_map(|(_, ids)| ids).copied().collect()
+        self.ending.range(..=(now_ms, i64::MAX)).map(|(_, id)| *id).collect()
     }
 
     pub(super) fn next_end(&self) -> Option<u64> {
-        self.ending.first_key_value().map(|(ends, _)| *ends)
+        self.ending.first().map(|(ends, _)| *ends)
+    }
+
+    pub(super) fn has(&self, id: i64) -> bool {
+        self.by_id.contains_key(&id)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -132,15 +126,6 @@ impl Sessions {
 
 fn end_after(tick_ms: u64, now_ms: u64, timeout_ms: u64) -> u64 {
     ((now_ms + timeout_ms) / tick_ms + 1) * tick_ms
-}
-
-fn leave(ending: &mut BTreeMap<u64, BTreeSet<i64>>, ends: u64, id: i64) {
-    if let Some(ids) = ending.get_mut(&ends) {
-        ids.remove(&id);
-        if ids.is_empty() {
-            ending.remove(&ends);
-        }
-    }
 }
 
 /// What a client must show to come back to its session: made of the id, so that any

@@ -1,63 +1,91 @@
 //! Four-letter words.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
-use super::connection::{Ending, Outgoing};
-use super::{Cluster, millis};
+use zk_proto::SessionId;
 
-const WORDS: [&[u8; 4]; 10] =
-    [b"ruok", b"srvr", b"stat", b"mntr", b"cons", b"conf", b"isro", b"wchs", b"dump", b"envi"];
-/// The release whose behaviour this is, and what it really is.
-const VERSION: &str = concat!("3.8.0-zk-testkit-", env!("CARGO_PKG_VERSION"), ", built on no particular day");
+use super::connection::{Ending, Output};
+use super::{Cluster, Release, millis};
+
+/// What follows the release whose behaviour this is: what it really is.
+const SUFFIX: &str = concat!("-zk-testkit-", env!("CARGO_PKG_VERSION"), ", built on no particular day");
 const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
 
-pub(super) fn is_word(prefix: [u8; 4]) -> bool {
-    WORDS.contains(&&prefix)
-}
-
 impl Cluster {
-    pub(super) fn answer_word(&mut self, connection: u64, word: [u8; 4]) {
-        let Some(held) = self.connections.get(&connection) else { return };
-        let at = held.at;
-        let answer = match &word {
+    /// False if that is no word.
+    pub(super) fn answer_word(
+        &mut self,
+        connection: u64,
+        at: usize,
+        word: [u8; 4],
+        argument: Option<[u8; 8]>,
+    ) -> bool {
+        let mut answer = match &word {
             b"ruok" => "imok".to_owned(),
-            _ if !self.replicas[at].serving => NOT_SERVING.to_owned(),
+            b"gtmk" => self.trace_mask.to_string(),
+            b"stmk" => self.set_trace_mask(argument),
             b"srvr" => self.srvr(at, ""),
             b"stat" => self.srvr(at, &format!("Clients:\n{}\n", self.cons(at, connection))),
             b"mntr" => self.mntr(at),
             b"cons" => format!("{}\n", self.cons(at, connection)),
             b"conf" => self.conf(at),
-            b"isro" => "rw".to_owned(),
+            b"isro" => if self.replicas[at].local.is_some() { "ro" } else { "rw" }.to_owned(),
             // kazoo asks it for the version.
-            b"envi" => format!("Environment:\nzookeeper.version={VERSION}\nhost.name=localhost\n"),
-            b"wchs" => format!("Total watches:{}\n", self.replicas[at].watches.count()),
-            _ => self.dump(),
+            b"envi" => format!("Environment:\nzookeeper.version={}\nhost.name=localhost\n", self.version()),
+            b"wchs" => self.wchs(at),
+            b"wchc" => self.watches_by_session(at),
+            b"wchp" => self.watches_by_path(at),
+            b"dump" => self.dump(),
+            b"dirs" => "datadir_size: 0\nlogdir_size: 0\n".to_owned(),
+            b"crst" => "Connection stats reset.\n".to_owned(),
+            b"srst" => "Server stats reset.\n".to_owned(),
+            _ => return false,
         };
+        let serving = self.replicas[at].serves_reads();
+        match &word {
+            b"ruok" | b"gtmk" | b"stmk" | b"envi" => {}
+            b"isro" if !serving => answer = "null".to_owned(),
+            _ if !serving => answer = NOT_SERVING.to_owned(),
+            b"crst" => {
+                for held in self.connections.values_mut().filter(|held| held.at == at) {
+                    (held.received, held.sent) = (0, 0);
+                }
+            }
+            b"srst" => (self.replicas[at].received, self.replicas[at].sent) = (0, 0),
+            _ => {}
+        }
         // Not a frame: the bytes go out as they are.
-        self.say(connection, Outgoing::Frame(answer.into()));
+        self.say(connection, Output::Send(answer.into()));
         self.end(connection, Ending::Orderly);
+        true
+    }
+
+    fn version(&self) -> String {
+        let release = match self.settings.release {
+            Release::V3_8 => "3.8.0",
+            Release::V3_9 => "3.9.3",
+        };
+        format!("{release}{SUFFIX}")
     }
 
     fn mode(&self, at: usize) -> &'static str {
         match self.replicas.len() {
             1 => "standalone",
+            _ if self.replicas[at].local.is_some() => "read-only",
             _ if at == self.leader => "leader",
             _ => "follower",
         }
     }
 
-    fn connections_at(&self, at: usize) -> usize {
-        self.connections.values().filter(|held| held.at == at).count()
-    }
-
     fn srvr(&self, at: usize, clients: &str) -> String {
         let replica = &self.replicas[at];
         format!(
-            "Zookeeper version: {VERSION}\n{clients}Latency min/avg/max: 0/0.0/0\nReceived: {}\nSent: {}\n\
+            "Zookeeper version: {}\n{clients}Latency min/avg/max: 0/0.0/0\nReceived: {}\nSent: {}\n\
              Connections: {}\nOutstanding: {}\nZxid: 0x{:x}\nMode: {}\nNode count: {}\n",
+            self.version(),
             replica.received,
             replica.sent,
-            self.connections_at(at),
+            self.connections_at(at).len(),
             replica.outbox.len(),
             replica.tree.zxid(),
             self.mode(at),
@@ -67,14 +95,14 @@ impl Cluster {
 
     fn mntr(&self, at: usize) -> String {
         let replica = &self.replicas[at];
-        let mut text = format!("zk_version\t{VERSION}\nzk_server_state\t{}\n", self.mode(at));
+        let mut text = format!("zk_version\t{}\nzk_server_state\t{}\n", self.version(), self.mode(at));
         let mut line = |key: &str, value: usize| {
             // Writing to a String does not fail.
             let _ = writeln!(text, "zk_{key}\t{value}");
         };
         line("packets_received", usize::try_from(replica.received).unwrap_or(usize::MAX));
         line("packets_sent", usize::try_from(replica.sent).unwrap_or(usize::MAX));
-        line("num_alive_connections", self.connections_at(at));
+        line("num_alive_connections", self.connections_at(at).len());
         line("outstanding_requests", replica.outbox.len());
         line("znode_count", replica.tree.len());
         line("watch_count", replica.watches.count());
@@ -82,11 +110,7 @@ impl Cluster {
         line("approximate_data_size", replica.tree.data_size());
         line("global_sessions", self.sessions.len());
         if at == self.leader && self.replicas.len() > 1 {
-            let synced =
-                self.replicas.iter().enumerate().filter(|(index, replica)| {
-                    *index != self.leader && replica.serving && replica.link.is_up()
-                });
-            line("synced_followers", synced.count());
+            line("synced_followers", self.servers_up().saturating_sub(1));
         }
         text
     }
@@ -103,23 +127,57 @@ impl Cluster {
                 held.received,
                 held.sent
             );
-            if let Some(session) = held.session() {
-                let _ = write!(text, ",sid=0x{session:x}");
-            }
-            text.push_str(")\n");
+            let session = held.session().map(|session| format!(",sid=0x{session:x}"));
+            let _ = writeln!(text, "{})", session.unwrap_or_default());
         }
         text
     }
 
+    fn set_trace_mask(&mut self, mask: Option<[u8; 8]>) -> String {
+        let Some(mask) = mask else { return String::new() };
+        self.trace_mask = i64::from_be_bytes(mask);
+        self.trace_mask.to_string()
+    }
+
+    /// Of the watches of data alone, as Apache ZooKeeper tells; `mntr` counts all.
+    fn wchs(&self, at: usize) -> String {
+        let data = &self.replicas[at].watches.data;
+        format!(
+            "{} connections watching {} paths\nTotal watches:{}\n",
+            data.watchers().count(),
+            data.paths().count(),
+            data.count()
+        )
+    }
+
+    fn watches_by_session(&self, at: usize) -> String {
+        let watchers = self.replicas[at].watches.data.watchers();
+        let blocks = watchers.map(|(watcher, paths)| block(self.session_of(watcher), paths));
+        blocks.collect::<String>() + "\n"
+    }
+
+    fn watches_by_path(&self, at: usize) -> String {
+        let paths = self.replicas[at].watches.data.paths();
+        let blocks = paths.map(|(path, held)| block(path, held.map(|watcher| self.session_of(watcher))));
+        blocks.collect::<String>() + "\n"
+    }
+
+    /// As it is told.
+    fn session_of(&self, connection: u64) -> SessionId {
+        SessionId(self.connections.get(&connection).and_then(|held| held.session()).unwrap_or(0))
+    }
+
     fn conf(&self, at: usize) -> String {
         let settings = &self.settings;
+        let (min_timeout, max_timeout) = settings.session_timeouts();
         format!(
-            "clientPort={}\ntickTime={}\nmaxClientCnxns=0\nminSessionTimeout={}\nmaxSessionTimeout={}\n\
+            "clientPort={}\ntickTime={}\nmaxClientCnxns={}\nminSessionTimeout={}\nmaxSessionTimeout={}\n\
              serverId={}\ninitLimit={}\nsyncLimit={}\n",
-            settings.ports.get(at).copied().unwrap_or_default(),
+            self.addresses[at].port(),
             millis(settings.tick),
-            millis(settings.min_timeout),
-            millis(settings.max_timeout),
+            settings.max_connections,
+            millis(min_timeout),
+            millis(max_timeout),
             at + 1,
             settings.sync_limit,
             settings.sync_limit,
@@ -133,16 +191,17 @@ impl Cluster {
             let _ = writeln!(text, "0x{session:x}\t{timeout_ms}ms");
         }
         text.push_str("ephemeral nodes dump:\n");
-        let tree = &self.replicas[self.leader].tree;
-        for (session, _, _) in &sessions {
-            let paths = tree.ephemerals(*session);
+        for (session, _, _) in sessions {
+            let paths = self.replicas[self.leader].tree.ephemerals(session);
             if !paths.is_empty() {
-                let _ = writeln!(text, "0x{session:x}:");
-            }
-            for path in paths {
-                let _ = writeln!(text, "\t{path}");
+                text += &block(format!("0x{session:x}:"), paths);
             }
         }
         text
     }
+}
+
+/// A heading, and what belongs to it.
+fn block(heading: impl Display, lines: impl IntoIterator<Item: Display>) -> String {
+    lines.into_iter().fold(format!("{heading}\n"), |text, line| text + &format!("\t{line}\n"))
 }

@@ -14,15 +14,9 @@ pub(crate) trait JavaHash {
     fn java_hash(&self) -> i32;
 }
 
-impl JavaHash for str {
-    fn java_hash(&self) -> i32 {
-        self.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
-    }
-}
-
 impl JavaHash for String {
     fn java_hash(&self) -> i32 {
-        self.as_str().java_hash()
+        self.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
     }
 }
 
@@ -121,9 +115,9 @@ mod tests {
 
     #[test]
     fn hashes_are_javas() {
-        assert_eq!("".java_hash(), 0);
-        assert_eq!("/zookeeper".java_hash(), 954_481_661);
-        assert_eq!("polygenelubricants".java_hash(), i32::MIN);
+        for (text, hash) in [("", 0), ("/zookeeper", 954_481_661), ("polygenelubricants", i32::MIN)] {
+            assert_eq!(text.to_owned().java_hash(), hash, "{text}");
+        }
     }
 
     #[test]

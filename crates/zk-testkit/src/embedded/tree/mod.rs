@@ -11,18 +11,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use zk_proto::{ErrorCode, permission};
+use zk_proto::{ErrorCode, OpCode, PartReply, Reply, permission};
 
-pub(crate) use acl::{check, digest_id, for_anyone, settle, user, without_hashes};
+pub(crate) use acl::{SUPER, check, digest_id, for_anyone, settle, user, without_hashes};
 pub(crate) use hash_order::HashOrder;
 pub(crate) use node::{LONGEST_TTL, Node, Owner};
-pub(crate) use txn::{Change, Outcome, Txn};
+pub(crate) use txn::{Change, Txn};
 pub(crate) use watches::{Mode, Notice, Watcher, Watches};
 
-/// The znodes that are always there.
-const RESERVED: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
-
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Tree {
     /// The root has the empty path here; `/` is another name of it.
     nodes: HashMap<String, Node>,
@@ -33,9 +30,9 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    pub(crate) fn new() -> Self {
-        let mut tree =
-            Self { nodes: HashMap::new(), ephemerals: HashMap::new(), mortal: BTreeSet::new(), zxid: 0 };
+    /// With what is in `/zookeeper/config`: who belongs to the ensemble, nothing for a server alone.
+    pub(crate) fn new(config: String) -> Self {
+        let mut tree = Self::default();
         for (path, acl, children) in [
             ("", for_anyone(permission::ALL), &["zookeeper"][..]),
             // In the order in which Apache ZooKeeper makes them.
@@ -47,6 +44,9 @@ impl Tree {
             if path == "/zookeeper/config" {
                 // Apache ZooKeeper sets its access list without saying which version that makes.
                 node.aversion = -1;
+                // Nor does it with the configuration.
+                node.version = if config.is_empty() { 0 } else { -1 };
+                node.data = Some(Bytes::from(config.clone()));
             }
             for child in children {
                 node.children.insert((*child).to_owned());
@@ -61,6 +61,11 @@ impl Tree {
         self.zxid
     }
 
+    /// Another server leads from now on: the upper half of a zxid counts that.
+    pub(crate) fn begin_epoch(&mut self) {
+        self.zxid = ((self.zxid >> 32) + 1) << 32;
+    }
+
     pub(crate) fn get(&self, path: &str) -> Option<&Node> {
         self.nodes.get(if path == "/" { "" } else { path })
     }
@@ -69,8 +74,9 @@ impl Tree {
         self.get(path).ok_or(ErrorCode::NO_NODE)
     }
 
-    pub(crate) fn is_reserved(path: &str) -> bool {
-        RESERVED.contains(&path)
+    /// Whether it was there before the first transaction: such a znode is always there.
+    pub(crate) fn is_reserved(&self, path: &str) -> bool {
+        self.get(path).is_some_and(|node| node.czxid == 0)
     }
 
     /// Counted as Apache ZooKeeper does, the root twice.
@@ -128,11 +134,11 @@ impl Tree {
         !self.mortal.is_empty()
     }
 
-    /// Carries a transaction out. What watches are to tell is added to `notices`.
-    pub(crate) fn apply(&mut self, txn: &Txn, watches: &mut Watches, notices: &mut Vec<Notice>) -> Outcome {
-        let outcome = self.apply_change(txn, &txn.change, watches, notices);
+    /// Carries a transaction out, and gives the reply to who asked for it.
+    pub(crate) fn apply(&mut self, txn: &Txn, watches: &mut Watches) -> Result<Reply, ErrorCode> {
+        let reply = self.apply_change(txn, &txn.change, watches);
         self.zxid = txn.zxid;
-        outcome
+        reply
     }
 
     fn apply_change(
@@ -140,88 +146,68 @@ impl Tree {
         txn: &Txn,
         change: &Change,
         watches: &mut Watches,
-        notices: &mut Vec<Notice>,
-    ) -> Outcome {
-        match change {
-            Change::OpenSession => Outcome::Done,
+    ) -> Result<Reply, ErrorCode> {
+        Ok(match change {
+            Change::OpenSession | Change::Checked => Reply::Empty,
             Change::CloseSession(paths) => {
                 for path in paths {
-                    self.delete(path, txn.zxid, watches, notices);
+                    self.delete(path, txn.zxid, watches);
                 }
                 self.ephemerals.remove(&txn.session);
-                Outcome::Done
+                Reply::Empty
             }
             Change::Create { path, data, acl, owner, created_children, with_stat } => {
                 let node = Node::new(data.clone(), Arc::clone(acl), *owner, txn.zxid, txn.time);
                 let stat = node.stat();
-                self.create(path, node, *created_children, watches, notices);
-                if *with_stat {
-                    Outcome::CreatedWithStat(path.clone(), stat)
-                } else {
-                    Outcome::Created(path.clone())
-                }
+                self.create(path, node, *created_children, watches);
+                if *with_stat { Reply::PathAndStat(path.clone(), stat) } else { Reply::Path(path.clone()) }
             }
             Change::Delete(path) => {
-                self.delete(path, txn.zxid, watches, notices);
-                Outcome::Deleted
+                self.delete(path, txn.zxid, watches);
+                Reply::Empty
             }
             Change::SetData { path, data, version } => {
-                let Some(node) = self.get_mut(path) else {
-                    return Outcome::Failed(ErrorCode::NO_NODE);
-                };
+                let node = self.get_mut(path).ok_or(ErrorCode::NO_NODE)?;
                 node.data.clone_from(data);
                 node.version = *version;
                 node.mzxid = txn.zxid;
                 node.mtime = txn.time;
                 let (stat, acl) = (node.stat(), Arc::clone(&node.acl));
-                watches.data_changed(path, &acl, notices);
-                Outcome::Set(stat)
+                watches.data_changed(path, &acl);
+                Reply::Stat(stat)
             }
             Change::SetAcl { path, acl, version } => {
-                let Some(node) = self.get_mut(path) else {
-                    return Outcome::Failed(ErrorCode::NO_NODE);
-                };
+                let node = self.get_mut(path).ok_or(ErrorCode::NO_NODE)?;
                 node.acl = Arc::clone(acl);
                 node.aversion = *version;
-                Outcome::Set(node.stat())
+                Reply::Stat(node.stat())
             }
-            Change::Checked => Outcome::Checked,
-            Change::Nothing(code) => Outcome::Failed(*code),
-            Change::Multi(changes) => Outcome::Multi(self.apply_multi(txn, changes, watches, notices)),
-        }
+            Change::Nothing(code) => return Err(*code),
+            Change::Multi(changes) => Reply::Multi(self.apply_multi(txn, changes, watches)),
+        })
     }
 
-    fn apply_multi(
-        &mut self,
-        txn: &Txn,
-        changes: &[Change],
-        watches: &mut Watches,
-        notices: &mut Vec<Notice>,
-    ) -> Vec<Outcome> {
+    fn apply_multi(&mut self, txn: &Txn, changes: &[Change], watches: &mut Watches) -> Vec<PartReply> {
         let failed = changes.iter().position(|change| matches!(change, Change::Nothing(_)));
         let Some(failed) = failed else {
-            return changes.iter().map(|change| self.apply_change(txn, change, watches, notices)).collect();
+            return changes
+                .iter()
+                .map(|change| (change.part_op(), self.apply_change(txn, change, watches)))
+                .collect();
         };
-        let outcome = |(index, change): (usize, &Change)| match change {
-            Change::Nothing(code) => Outcome::Failed(*code),
-            _ if index < failed => Outcome::Failed(ErrorCode::OK),
-            _ => Outcome::Failed(ErrorCode::RUNTIME_INCONSISTENCY),
+        let error = |(index, change): (usize, &Change)| match change {
+            Change::Nothing(code) => *code,
+            _ if index < failed => ErrorCode::OK,
+            _ => ErrorCode::RUNTIME_INCONSISTENCY,
         };
-        changes.iter().enumerate().map(outcome).collect()
+        changes.iter().enumerate().map(error).map(|error| (OpCode::ERROR, Err(error))).collect()
     }
 
     fn get_mut(&mut self, path: &str) -> Option<&mut Node> {
         self.nodes.get_mut(if path == "/" { "" } else { path })
     }
 
-    fn create(
-        &mut self,
-        path: &str,
-        node: Node,
-        created_children: i32,
-        watches: &mut Watches,
-        notices: &mut Vec<Notice>,
-    ) {
+    fn create(&mut self, path: &str, node: Node, created_children: i32, watches: &mut Watches) {
         let Ok(parent) = path::parent(path) else { return };
         let Some(above) = self.get_mut(parent) else { return };
         above.created_children = created_children;
@@ -240,10 +226,10 @@ impl Tree {
             }
         }
         self.nodes.insert(path.to_owned(), node);
-        watches.created(path, &acl, parent, &parent_acl, notices);
+        watches.created(path, &acl, parent, &parent_acl);
     }
 
-    fn delete(&mut self, path: &str, zxid: i64, watches: &mut Watches, notices: &mut Vec<Notice>) {
+    fn delete(&mut self, path: &str, zxid: i64, watches: &mut Watches) {
         let Ok(parent) = path::parent(path) else { return };
         let Some(node) = self.nodes.remove(path) else { return };
         match node.owner {
@@ -261,9 +247,6 @@ impl Tree {
         above.children.remove(&path::name(path).to_owned());
         above.pzxid = zxid;
         let parent_acl = Arc::clone(&above.acl);
-        watches.deleted(path, &node.acl, parent, &parent_acl, notices);
+        watches.deleted(path, &node.acl, parent, &parent_acl);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use zk_proto::{Acl, ErrorCode, Stat};
+use zk_proto::{Acl, ErrorCode, OpCode};
 
 use super::node::Owner;
 
@@ -49,15 +49,15 @@ pub(crate) enum Change {
     Multi(Vec<Change>),
 }
 
-/// What a transaction came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Done,
-    Created(String),
-    CreatedWithStat(String, Stat),
-    Deleted,
-    Set(Stat),
-    Checked,
-    Failed(ErrorCode),
-    Multi(Vec<Outcome>),
+impl Change {
+    /// As which kind of request it is answered as a part of a group.
+    pub(super) fn part_op(&self) -> OpCode {
+        match self {
+            Self::Create { with_stat: false, .. } => OpCode::CREATE,
+            Self::Create { with_stat: true, .. } => OpCode::CREATE2,
+            Self::Delete(_) => OpCode::DELETE,
+            Self::SetData { .. } => OpCode::SET_DATA,
+            _ => OpCode::CHECK,
+        }
+    }
 }
