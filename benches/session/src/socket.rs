@@ -128,7 +128,7 @@ impl Socket {
         self.replies().await.map(drop)
     }
 
-    /// Its reply is met by whoever reads next.
+    /// The next read takes its reply.
     async fn ping(&mut self) -> Result<(), String> {
         Frame::default().int(PING_XID).int(PING).write(&mut self.output);
         self.flush().await

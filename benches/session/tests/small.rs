@@ -100,6 +100,7 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
+        // Between two looks.
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -134,7 +135,7 @@ fn parent(pid: u32) -> Option<u32> {
     stat(pid)?.get(1)?.parse().ok()
 }
 
-/// What stands in /proc/PID/stat behind the program's name.
+/// The fields of /proc/PID/stat after the program's name.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())

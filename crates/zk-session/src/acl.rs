@@ -38,24 +38,13 @@ pub enum Acl {
 }
 
 impl Acl {
-    /// Whether such a znode can only be created by somebody who has said who he is.
-    pub(crate) const fn needs_identity(self) -> bool {
-        match self {
-            Self::Open => false,
-            Self::CreatorAll | Self::CreatorAllWorldRead => true,
-        }
-    }
-
     /// As it is sent.
     pub(crate) const fn entries(self) -> &'static [Wire<'static>] {
-        const OPEN: &[Wire<'static>] = &[Wire::new(permission::ALL, "world", "anyone")];
-        const CREATOR: &[Wire<'static>] = &[Wire::new(permission::ALL, "auth", "")];
-        const CREATOR_WORLD_READ: &[Wire<'static>] =
-            &[Wire::new(permission::ALL, "auth", ""), Wire::new(permission::READ, "world", "anyone")];
+        const CREATOR: Wire<'static> = Wire::new(permission::ALL, "auth", "");
         match self {
-            Self::Open => OPEN,
-            Self::CreatorAll => CREATOR,
-            Self::CreatorAllWorldRead => CREATOR_WORLD_READ,
+            Self::Open => const { &[Wire::new(permission::ALL, "world", "anyone")] },
+            Self::CreatorAll => const { &[CREATOR] },
+            Self::CreatorAllWorldRead => const { &[CREATOR, Wire::new(permission::READ, "world", "anyone")] },
         }
     }
 }

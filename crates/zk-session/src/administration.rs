@@ -4,11 +4,12 @@
 use zk_proto::{AclEntry as Wire, ErrorCode, Id, Reply, Request};
 
 use crate::acl::{AccessList, AclEntry};
-use crate::attempts::{Attempts, Write};
+use crate::attempts::{Attempts, Write, of_kind};
 use crate::error::OpError;
 use crate::incarnation::Incarnation;
 use crate::node::{Children, Node, Stat};
-use crate::operations::{any_without, check, observe};
+use crate::operations::{any_without, observe};
+use crate::path::check;
 
 /// One read of a group for [`Incarnation::multi_read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,8 +80,8 @@ impl Incarnation {
     /// Cancel safe.
     pub async fn exists(&self, path: &str) -> Result<Option<Stat>, OpError> {
         observe("exists", async {
-            check(path)?;
-            Attempts::new(&self.inner, path).exists(&self.inner.absolute(path)).await
+            let (absolute, mut attempts) = self.begin(path)?;
+            attempts.exists(&absolute).await
         })
         .await
     }
@@ -95,12 +96,8 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn sync(&self, path: &str) -> Result<(), OpError> {
-        let request = |absolute| Request::Sync { path: absolute };
-        self.ask("sync", path, request, |reply| match reply {
-            Reply::Path(_) => Ok(()),
-            other => Err(other),
-        })
-        .await
+        let take = |reply| of_kind!(reply, Reply::Path(_) => ());
+        self.ask("sync", path, |path| Request::Sync { path }, take).await
     }
 
     /// The access list of a znode. Who may not change it sees it without the hashes of passwords.
@@ -111,19 +108,15 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn acl(&self, path: &str) -> Result<AccessList, OpError> {
-        let request = |absolute| Request::GetAcl { path: absolute };
-        let take = |reply| match reply {
-            Reply::Acl(entries, stat) => Ok(AccessList { entries, stat }),
-            other => Err(other),
-        };
-        self.ask("acl", path, request, take).await
+        let take = |reply| of_kind!(reply, Reply::Acl(entries, stat) => AccessList { entries, stat });
+        self.ask("acl", path, |path| Request::GetAcl { path }, take).await
     }
 
     /// Replaces the access list of a znode; with `version`, only if the list still has that version
     /// ([`Stat::aversion`](crate::Stat)).
     ///
-    /// After a lost answer it is repeated without a `version`; with one, the same list at the next version counts as
-    /// written here.
+    /// After a lost answer it is repeated without a `version`; with one, the same list at the next version of the
+    /// same znode counts as written here, as for [`set`](Self::set).
     ///
     /// # Errors
     /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Invalid`] for an entry that the servers do not accept,
@@ -138,9 +131,7 @@ impl Incarnation {
         version: Option<i32>,
     ) -> Result<Stat, OpError> {
         observe("set_acl", async {
-            check(path)?;
-            let absolute = self.inner.absolute(path);
-            let mut attempts = Attempts::new(&self.inner, path);
+            let (absolute, mut attempts) = self.begin(path)?;
             let request = Request::SetAcl {
                 path: absolute.as_str().into(),
                 acl: entries.iter().map(Wire::from).collect(),
@@ -151,15 +142,14 @@ impl Incarnation {
                     Write::Done(reply) => return attempts.stat(reply),
                     Write::Lost => {}
                     Write::Refused(ErrorCode::BAD_VERSION) if attempts.in_doubt() => {
-                        let now = self.acl(path).await?;
-                        let next = version.map(|version| version.wrapping_add(1));
-                        return match (next == Some(now.stat.aversion), now.entries == entries) {
-                            (true, true) => Ok(now.stat),
-                            (true, false) => Err(OpError::BadVersion { path: path.to_owned() }),
-                            (false, _) => {
-                                let version = now.stat.aversion;
-                                Err(attempts.changed(format!("the access list has version {version} by now")))
+                        // With the same attempts: that it may not be read any more does not say that nothing was done.
+                        let request = Request::GetAcl { path: absolute.as_str().into() };
+                        return match attempts.read(&request).await? {
+                            Ok(Reply::Acl(now, stat)) => {
+                                attempts.explain_version(version, (stat.aversion, stat), now == entries)
                             }
+                            Ok(other) => Err(attempts.unexpected(other)),
+                            Err(code) => Err(attempts.refused(code)),
                         };
                     }
                     Write::Refused(code) => return Err(attempts.refused(code)),
@@ -179,10 +169,7 @@ impl Incarnation {
     /// Cancel safe.
     pub async fn ephemerals(&self, prefix: &str) -> Result<Vec<String>, OpError> {
         let request = |absolute| Request::GetEphemerals { prefix: Some(absolute) };
-        let take = |reply| match reply {
-            Reply::Names(paths) => Ok(paths),
-            other => Err(other),
-        };
+        let take = |reply| of_kind!(reply, Reply::Names(paths) => paths);
         let mut paths = self.ask("ephemerals", prefix, request, take).await?;
         paths.sort_unstable();
         // The servers compare the beginnings of paths, so there are some beside the root of the session.
@@ -197,12 +184,8 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn count_below(&self, path: &str) -> Result<u32, OpError> {
-        let request = |absolute| Request::GetAllChildrenNumber { path: absolute };
-        let take = |reply| match reply {
-            Reply::Int(count) => u32::try_from(count).map_err(|_| Reply::Int(count)),
-            other => Err(other),
-        };
-        self.ask("count_below", path, request, take).await
+        let take = |reply| of_kind!(reply, Reply::Int(count @ 0..) => count.unsigned_abs());
+        self.ask("count_below", path, |path| Request::GetAllChildrenNumber { path }, take).await
     }
 
     /// Whom the servers take this session for: its address, and what its credentials have proved (servers from 3.7 on).
@@ -213,10 +196,7 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn whoami(&self) -> Result<Vec<Id>, OpError> {
-        let take = |reply| match reply {
-            Reply::Identities(ids) => Ok(ids),
-            other => Err(other),
-        };
+        let take = |reply| of_kind!(reply, Reply::Identities(ids) => ids);
         self.ask("whoami", "/", |_| Request::WhoAmI, take).await
     }
 
@@ -248,7 +228,7 @@ impl Incarnation {
             let mut attempts = Attempts::new(&self.inner, first.path());
             let replies = match attempts.read(&request).await? {
                 Ok(Reply::Multi(replies)) if replies.len() == reads.len() => replies,
-                Ok(other) => return Err(attempts.unexpected(&other)),
+                Ok(other) => return Err(attempts.unexpected(other)),
                 Err(code) => return Err(attempts.refused(code)),
             };
             let results = replies.into_iter().zip(&reads).map(|((_, reply), read)| {
@@ -262,7 +242,7 @@ impl Incarnation {
                     (Err(ErrorCode::NO_NODE), ReadOp::Get { .. }) => ReadResult::Node(None),
                     (Err(ErrorCode::NO_NODE), ReadOp::Children { .. }) => ReadResult::Children(None),
                     (Err(code), read) => return Err(attempts.refused_at(read.path(), code)),
-                    (Ok(other), _) => return Err(attempts.unexpected(&other)),
+                    (Ok(other), _) => return Err(attempts.unexpected(other)),
                 })
             });
             results.collect()
@@ -292,7 +272,7 @@ impl Incarnation {
             };
             let mut attempts = Attempts::new(&self.inner, "/zookeeper/config");
             match attempts.write(&request).await? {
-                Write::Done(reply) => attempts.data(reply).map(|(data, stat)| Node::new(data, stat)),
+                Write::Done(reply) => attempts.node(reply),
                 Write::Refused(code) => Err(attempts.refused(code)),
                 Write::Lost => Err(attempts.changed("the configuration may have been changed".to_owned())),
             }
@@ -309,11 +289,9 @@ impl Incarnation {
         take: impl FnOnce(Reply) -> Result<T, Reply>,
     ) -> Result<T, OpError> {
         observe(op, async {
-            check(path)?;
-            let request = request(self.inner.absolute(path).into());
-            let mut attempts = Attempts::new(&self.inner, path);
-            match attempts.read(&request).await? {
-                Ok(reply) => take(reply).map_err(|reply| attempts.unexpected(&reply)),
+            let (absolute, mut attempts) = self.begin(path)?;
+            match attempts.read(&request(absolute.into())).await? {
+                Ok(reply) => take(reply).map_err(|reply| attempts.unexpected(reply)),
                 Err(code) => Err(attempts.refused(code)),
             }
         })

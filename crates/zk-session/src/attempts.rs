@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use zk_proto::{ErrorCode, Reply, Request, Stat, WatchId};
+use zk_proto::{ErrorCode, Reply, Request, WatchId};
 
 use crate::backoff::Backoff;
 use crate::driver::{self, Along, DriverError, DriverResult, Place, answered};
 use crate::error::{OpError, UnknownCause};
-use crate::incarnation::{ArmedWatch, Inner, PLACES};
+use crate::incarnation::{Armed, Incarnation, Inner, PLACES};
+use crate::node::{Children, Node, Stat};
+use crate::path;
 use crate::state::InactiveReason;
 use crate::time::{BootTime, sleep_until};
 
@@ -26,6 +28,17 @@ pub(crate) enum Write<T> {
     Lost,
 }
 
+/// What a reply of that kind holds; `Err` with a reply of any other kind.
+macro_rules! of_kind {
+    ($reply:expr, $kind:pat => $holds:expr) => {
+        match $reply {
+            $kind => Ok($holds),
+            other => Err(other),
+        }
+    };
+}
+pub(crate) use of_kind;
+
 /// Why an attempt was not answered with what it asked for.
 enum Failed {
     Refused(ErrorCode),
@@ -41,8 +54,18 @@ pub(crate) struct Attempts<'a> {
     backoff: Backoff,
     /// Whether a write was sent whose outcome is not known.
     in_doubt: bool,
+    /// The newest change that the session had seen when the first of those was sent.
+    seen: i64,
     /// What went wrong last.
     last: String,
+}
+
+impl Incarnation {
+    /// An operation on a path, and the path as the server knows it.
+    pub(crate) fn begin<'a>(&'a self, path: &'a str) -> Result<(String, Attempts<'a>), OpError> {
+        path::check(path)?;
+        Ok((self.inner.absolute(path), Attempts::new(&self.inner, path)))
+    }
 }
 
 impl<'a> Attempts<'a> {
@@ -52,9 +75,10 @@ impl<'a> Attempts<'a> {
             inner,
             path,
             started,
-            deadline: started + inner.operation_timeout(),
+            deadline: started + inner.settings.operation_timeout(),
             backoff: BACKOFF,
             in_doubt: false,
+            seen: 0,
             last: "ZooKeeper is not connected".to_owned(),
         }
     }
@@ -71,35 +95,34 @@ impl<'a> Attempts<'a> {
     /// Sends a request that changes nothing until it is answered.
     pub(crate) async fn read(&mut self, request: &Request<'_>) -> Result<Result<Reply, ErrorCode>, OpError> {
         loop {
-            match self.send(request, None).await? {
-                Ok(reply) => return Ok(Ok(reply)),
-                Err(Failed::Refused(code)) => return Ok(Err(code)),
-                Err(Failed::Ambiguous(reason) | Failed::NotSent(reason)) => self.pause(reason).await?,
+            if let Some(answer) = self.read_once(request, None).await? {
+                return Ok(answer);
             }
         }
     }
 
     /// As [`read`](Self::read), with a request that arms a watch.
-    pub(crate) async fn read_and_watch(
+    pub(crate) async fn read_and_watch<T>(
         &mut self,
         request: &Request<'_>,
-    ) -> Result<(Result<Reply, ErrorCode>, ArmedWatch), OpError> {
+        prepare: impl Fn(&Arc<Inner>) -> Armed<T>,
+    ) -> Result<(Result<Reply, ErrorCode>, Armed<T>), OpError> {
         loop {
             // A new one each time: the one before may be armed.
-            let armed = self.inner.prepare_watch();
-            if let Some(answer) = self.read_armed(request, armed.id).await? {
+            let armed = prepare(self.inner);
+            if let Some(answer) = self.read_once(request, Some(armed.id)).await? {
                 return Ok((answer, armed));
             }
         }
     }
 
     /// One attempt at it; `None` where another one is due.
-    pub(crate) async fn read_armed(
+    async fn read_once(
         &mut self,
         request: &Request<'_>,
-        watch: WatchId,
+        watch: Option<WatchId>,
     ) -> Result<Option<Result<Reply, ErrorCode>>, OpError> {
-        match self.send(request, Some(watch)).await? {
+        match self.send(request, watch).await? {
             Ok(reply) => Ok(Some(Ok(reply))),
             Err(Failed::Refused(code)) => Ok(Some(Err(code))),
             Err(Failed::Ambiguous(reason) | Failed::NotSent(reason)) => {
@@ -109,9 +132,18 @@ impl<'a> Attempts<'a> {
         }
     }
 
+    /// Whether that znode, in that life, is older than the writes whose outcomes are not known. Data versions and names
+    /// come again in every life of a znode; so of one that is not older nobody can tell what became of the one before.
+    pub(crate) fn is_older(&self, stat: &Stat) -> bool {
+        stat.czxid <= self.seen
+    }
+
     /// Sends a request that changes something, once.
     pub(crate) async fn write(&mut self, request: &Request<'_>) -> Result<Write<Reply>, OpError> {
         loop {
+            if !self.in_doubt {
+                self.seen = self.inner.driver.ticket().last_zxid;
+            }
             match self.send(request, None).await? {
                 Ok(reply) => return Ok(Write::Done(reply)),
                 Err(Failed::Refused(code)) => return Ok(Write::Refused(code)),
@@ -125,50 +157,30 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Data and stat of a znode.
-    pub(crate) async fn get(
-        &mut self,
-        absolute: &str,
-    ) -> Result<Result<(Vec<u8>, Stat), ErrorCode>, OpError> {
+    /// A znode, `None` if there is none.
+    pub(crate) async fn get(&mut self, absolute: &str) -> Result<Option<Node>, OpError> {
         let request = Request::GetData { path: absolute.into(), watch: false };
-        Ok(match self.read(&request).await? {
-            Ok(reply) => Ok(self.data(reply)?),
-            Err(code) => Err(code),
-        })
+        self.read_if_there(&request).await?.map(|reply| self.node(reply)).transpose()
     }
 
     /// The stat of a znode, `None` if there is none.
     pub(crate) async fn exists(&mut self, absolute: &str) -> Result<Option<Stat>, OpError> {
         let request = Request::Exists { path: absolute.into(), watch: false };
-        match self.read(&request).await? {
-            Ok(reply) => self.stat(reply).map(Some),
+        self.read_if_there(&request).await?.map(|reply| self.stat(reply)).transpose()
+    }
+
+    /// The children of a znode, `None` if there is none.
+    pub(crate) async fn children(&mut self, absolute: &str) -> Result<Option<Children>, OpError> {
+        let request = Request::GetChildren { path: absolute.into(), watch: false, with_stat: true };
+        self.read_if_there(&request).await?.map(|reply| self.names(reply)).transpose()
+    }
+
+    async fn read_if_there(&mut self, request: &Request<'_>) -> Result<Option<Reply>, OpError> {
+        match self.read(request).await? {
+            Ok(reply) => Ok(Some(reply)),
             Err(ErrorCode::NO_NODE) => Ok(None),
             Err(code) => Err(self.refused(code)),
         }
-    }
-
-    /// As [`exists`](Self::exists), and `None` where that may not be known.
-    pub(crate) async fn exists_if_readable(
-        &mut self,
-        absolute: &str,
-    ) -> Result<Option<Option<Stat>>, OpError> {
-        match self.exists(absolute).await {
-            Ok(found) => Ok(Some(found)),
-            Err(OpError::NoAuth { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The names of a znode's children, in any order, and its stat.
-    pub(crate) async fn children(
-        &mut self,
-        absolute: &str,
-    ) -> Result<Result<(Vec<String>, Stat), ErrorCode>, OpError> {
-        let request = Request::GetChildren { path: absolute.into(), watch: false, with_stat: true };
-        Ok(match self.read(&request).await? {
-            Ok(reply) => Ok(self.names(reply)?),
-            Err(code) => Err(code),
-        })
     }
 
     /// A quorum round trip. Needs no place: see [`driver::barrier`].
@@ -176,11 +188,11 @@ impl<'a> Attempts<'a> {
         loop {
             self.wait_until_open().await?;
             let sent = BootTime::now();
-            let barrier = driver::barrier(&**self.inner.driver(), self.deadline);
+            let barrier = driver::barrier(&*self.inner.driver, self.deadline);
             let answer = tokio::select! {
                 biased;
                 answer = barrier => answer,
-                () = self.inner.over_token().cancelled() => Err(session_ended()),
+                () = self.inner.over.cancelled() => Err(session_ended()),
             };
             match self.classify(sent, answer)? {
                 Ok(()) => return Ok(()),
@@ -192,28 +204,21 @@ impl<'a> Attempts<'a> {
 
     // A reply is read by the kind of its request, so it is of no other kind.
 
-    pub(crate) fn data(&self, reply: Reply) -> Result<(Vec<u8>, Stat), OpError> {
-        match reply {
-            Reply::Data(data, stat) => Ok((data.unwrap_or_default().to_vec(), stat)),
-            other => Err(self.unexpected(&other)),
-        }
+    pub(crate) fn node(&self, reply: Reply) -> Result<Node, OpError> {
+        let node = of_kind!(reply, Reply::Data(data, stat) => Node::new(data.unwrap_or_default(), stat));
+        node.map_err(|other| self.unexpected(other))
     }
 
     pub(crate) fn stat(&self, reply: Reply) -> Result<Stat, OpError> {
-        match reply {
-            Reply::Stat(stat) => Ok(stat),
-            other => Err(self.unexpected(&other)),
-        }
+        of_kind!(reply, Reply::Stat(stat) => stat).map_err(|other| self.unexpected(other))
     }
 
-    pub(crate) fn names(&self, reply: Reply) -> Result<(Vec<String>, Stat), OpError> {
-        match reply {
-            Reply::NamesAndStat(names, stat) => Ok((names, stat)),
-            other => Err(self.unexpected(&other)),
-        }
+    pub(crate) fn names(&self, reply: Reply) -> Result<Children, OpError> {
+        let names = of_kind!(reply, Reply::NamesAndStat(names, stat) => Children::new(names, stat));
+        names.map_err(|other| self.unexpected(other))
     }
 
-    pub(crate) fn unexpected(&self, reply: &Reply) -> OpError {
+    pub(crate) fn unexpected(&self, reply: Reply) -> OpError {
         self.distrust(format!("it took a reply for another kind: {reply:?}"))
     }
 
@@ -243,6 +248,23 @@ impl<'a> Attempts<'a> {
         OpError::Unknown { path: self.path.to_owned(), cause: UnknownCause::Changed { now } }
     }
 
+    /// A write was refused for its version after an earlier attempt whose answer was lost: was it that one? It was if the
+    /// next version is there `now`, in the same life, and what is there is what was to be written.
+    pub(crate) fn explain_version(
+        &self,
+        expected: Option<i32>,
+        (now, stat): (i32, Stat),
+        is_same: bool,
+    ) -> Result<Stat, OpError> {
+        let next = expected.map(|version| version.wrapping_add(1));
+        match (self.is_older(&stat), next == Some(now), is_same) {
+            (true, true, true) => Ok(stat),
+            (true, true, false) => Err(OpError::BadVersion { path: self.path.to_owned() }),
+            (true, false, _) => Err(self.changed(format!("version {now} is there by now"))),
+            (false, ..) => Err(self.changed("another znode is there by now".to_owned())),
+        }
+    }
+
     /// The error of an operation on a session that has ended.
     pub(crate) fn over(&self) -> OpError {
         if self.in_doubt {
@@ -259,11 +281,11 @@ impl<'a> Attempts<'a> {
     ) -> Result<Result<Reply, Failed>, OpError> {
         let place = self.wait_for_place().await?;
         let sent = BootTime::now();
-        let answer = self.inner.driver().send(request, Along { watch, heartbeat: false, place: Some(place) });
+        let answer = self.inner.driver.send(request, Along { watch, heartbeat: false, place: Some(place) });
         let answer = tokio::select! {
             biased;
             answer = answered(answer, self.deadline) => answer,
-            () = self.inner.over_token().cancelled() => Err(session_ended()),
+            () = self.inner.over.cancelled() => Err(session_ended()),
         };
         self.classify(sent, answer)
     }
@@ -289,15 +311,15 @@ impl<'a> Attempts<'a> {
         let inner = self.inner;
         loop {
             self.wait_until_open().await?;
-            if let Ok(place) = Arc::clone(inner.places()).try_acquire_owned() {
+            if let Ok(place) = Arc::clone(&inner.places).try_acquire_owned() {
                 return Ok(place);
             }
             let next = self.deadline.min(inner.deadline());
             let place = tokio::select! {
                 biased;
                 // Never closed.
-                place = Arc::clone(inner.places()).acquire_owned() => place.ok(),
-                () = inner.over_token().cancelled() => None,
+                place = Arc::clone(&inner.places).acquire_owned() => place.ok(),
+                () = inner.over.cancelled() => None,
                 () = sleep_until(next) => None,
             };
             match place {
@@ -322,7 +344,7 @@ impl<'a> Attempts<'a> {
             if self.inner.is_open() {
                 return Ok(());
             }
-            let mut open = self.inner.open();
+            let mut open = self.inner.open.subscribe();
             if *open.borrow_and_update() {
                 continue;
             }
@@ -333,7 +355,7 @@ impl<'a> Attempts<'a> {
             tokio::select! {
                 // The sender lives as long as the incarnation.
                 _ = open.changed() => {}
-                () = self.inner.over_token().cancelled() => {}
+                () = self.inner.over.cancelled() => {}
                 () = sleep_until(next) => {}
             }
         }
@@ -350,7 +372,7 @@ impl<'a> Attempts<'a> {
             return Err(self.out_of_time());
         }
         tokio::select! {
-            () = self.inner.over_token().cancelled() => Err(self.over()),
+            () = self.inner.over.cancelled() => Err(self.over()),
             () = sleep_until(until) => Ok(()),
         }
     }

@@ -1,8 +1,8 @@
 //! Settings of a session, checked before anything is done.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use zk_proto::Limits;
@@ -11,7 +11,7 @@ use crate::acl::Acl;
 use crate::driver::Auth;
 use crate::error::ConnectError;
 use crate::hosts::ConnectString;
-use crate::secure::Secure;
+use crate::secret::Secret;
 
 /// What carries a session. The crate's documentation says what tells them apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -55,7 +55,30 @@ impl FromStr for DriverKind {
     }
 }
 
-/// Settings as given.
+/// How to speak TLS with the servers. The server's certificate must always be valid, for the name by which the connect
+/// string calls it: there is no way to turn that off.
+///
+/// All files are PEM. They are read anew for each new session, so that a renewed certificate is taken up then; within a
+/// session, reconnects use what was read at its beginning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// Certificates of the authorities that may have signed the servers' certificates. The system's own authorities do
+    /// not count.
+    pub ca_file: PathBuf,
+    /// This client's certificate, and those that lead from it to an authority that the servers accept.
+    pub cert_file: Option<PathBuf>,
+    /// The private key of that certificate, not encrypted.
+    pub key_file: Option<PathBuf>,
+}
+
+/// A user of SASL DIGEST-MD5.
+#[derive(Clone, Debug)]
+pub(crate) struct SaslDigest {
+    pub(crate) user: String,
+    pub(crate) password: Secret,
+}
+
+/// Settings as given: [`check`](Self::check) says whether they hold together.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) connect: String,
@@ -66,7 +89,8 @@ pub(crate) struct Settings {
     pub(crate) driver: DriverKind,
     pub(crate) auth: Vec<Auth>,
     pub(crate) acl: Acl,
-    pub(crate) secure: Secure,
+    pub(crate) tls: Option<TlsOptions>,
+    pub(crate) sasl: Option<SaslDigest>,
     pub(crate) max_request: usize,
 }
 
@@ -81,54 +105,72 @@ impl Settings {
             driver: DriverKind::default(),
             auth: Vec::new(),
             acl: Acl::default(),
-            secure: Secure::default(),
+            tls: None,
+            sasl: None,
             max_request: Limits::default().request,
         }
     }
 
-    pub(crate) fn check(self) -> Result<Config, ConnectError> {
+    pub(crate) fn operation_timeout(&self) -> Duration {
+        self.operation_timeout.unwrap_or(self.session_timeout)
+    }
+
+    pub(crate) fn check(&self) -> Result<ConnectString, ConnectError> {
         let connect = ConnectString::parse(&self.connect)?;
-        let operation_timeout = self.operation_timeout.unwrap_or(self.session_timeout);
         for (name, value) in [
             ("session_timeout", self.session_timeout),
             ("connect_timeout", self.connect_timeout),
-            ("operation_timeout", operation_timeout),
+            ("operation_timeout", self.operation_timeout()),
             ("tick_time", self.tick_time),
         ] {
             if value < MIN || value > MAX {
-                let reason = format!("{name} is {value:?}: it must be from {MIN:?} to {MAX:?}");
-                return Err(ConnectError::InvalidSetting { reason });
+                return invalid(format!("{name} is {value:?}: it must be from {MIN:?} to {MAX:?}"));
             }
         }
         if !(MIN_REQUEST..=MAX_REQUEST).contains(&self.max_request) {
-            let reason = format!(
+            return invalid(format!(
                 "max_request is {}: it must be from {MIN_REQUEST} to {MAX_REQUEST} bytes, as the servers' jute.maxbuffer",
                 self.max_request
-            );
-            return Err(ConnectError::InvalidSetting { reason });
+            ));
         }
-        self.secure.check()?;
-        if self.acl.needs_identity() && self.auth.is_empty() && !self.secure.has_identity() {
-            let reason = format!(
+        for (wanted, what, built, feature) in [
+            (self.tls.is_some(), "TLS", cfg!(feature = "tls"), "tls"),
+            (self.sasl.is_some(), "SASL", cfg!(feature = "sasl"), "sasl"),
+        ] {
+            if wanted && !built {
+                return Err(ConnectError::Unsupported { what, feature });
+            }
+        }
+        if let Some(tls) = &self.tls {
+            if tls.cert_file.is_some() != tls.key_file.is_some() {
+                return invalid("tls: cert_file and key_file belong together, and only one of them is given");
+            }
+            if tls.ca_file.as_os_str().is_empty() {
+                return invalid("tls: ca_file is missing; nothing else can tell a server from a stranger");
+            }
+        }
+        if let Some(sasl) = &self.sasl {
+            if sasl.user.is_empty() {
+                return invalid("sasl_digest: the user is empty");
+            }
+            if std::str::from_utf8(sasl.password.expose()).is_err() {
+                return invalid("sasl_digest: the password is not UTF-8");
+            }
+        }
+        let has_certificate = self.tls.as_ref().is_some_and(|tls| tls.cert_file.is_some());
+        if self.acl != Acl::Open && self.auth.is_empty() && self.sasl.is_none() && !has_certificate {
+            return invalid(format!(
                 "acl is {:?}, and the session has no credentials by which ZooKeeper could know the creator: add some, \
                  say by auth",
                 self.acl
-            );
-            return Err(ConnectError::InvalidSetting { reason });
+            ));
         }
-        Ok(Config {
-            connect,
-            session_timeout: self.session_timeout,
-            connect_timeout: self.connect_timeout,
-            operation_timeout,
-            tick_time: self.tick_time,
-            driver: self.driver,
-            auth: self.auth.into(),
-            acl: self.acl,
-            secure: self.secure,
-            max_request: self.max_request,
-        })
+        Ok(connect)
     }
+}
+
+fn invalid<T>(reason: impl Into<String>) -> Result<T, ConnectError> {
+    Err(ConnectError::InvalidSetting { reason: reason.into() })
 }
 
 /// Shorter durations are slips of the pen: a server's tick, the smallest of them, is some hundred milliseconds.
@@ -139,25 +181,9 @@ const MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const MIN_REQUEST: usize = 64 << 10;
 const MAX_REQUEST: usize = 1 << 30;
 
-/// Settings that hold together.
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
-    pub(crate) connect: ConnectString,
-    pub(crate) session_timeout: Duration,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) operation_timeout: Duration,
-    pub(crate) tick_time: Duration,
-    pub(crate) driver: DriverKind,
-    pub(crate) auth: Arc<[Auth]>,
-    pub(crate) acl: Acl,
-    pub(crate) secure: Secure,
-    pub(crate) max_request: usize,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::Secret;
 
     #[test]
     fn driver_names_go_both_ways() {
@@ -169,18 +195,22 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_does_not_print_itself() {
-        let mut settings = Settings::new("localhost".to_owned());
-        settings.auth.push(Auth { scheme: "digest".to_owned(), secret: Secret::from("user:hunter2") });
-        assert!(!format!("{settings:?}").contains("hunter2"));
-    }
-
-    #[test]
     fn a_setting_out_of_range_is_named() {
-        let mut settings = Settings::new("localhost".to_owned());
-        settings.tick_time = Duration::ZERO;
+        let settings = Settings { tick_time: Duration::ZERO, ..Settings::new("localhost".to_owned()) };
         let error = settings.check().unwrap_err();
         assert!(error.to_string().contains("tick_time"), "{error}");
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn halves_are_refused() {
+        let (ca_file, key_file) = ("/ca.pem".into(), Some("/key.pem".into()));
+        let half = TlsOptions { ca_file, key_file, cert_file: None };
+        for tls in [half, TlsOptions::default()] {
+            let settings = Settings { tls: Some(tls), ..Settings::new("localhost".to_owned()) };
+            let error = settings.check().unwrap_err();
+            assert!(matches!(error, ConnectError::InvalidSetting { .. }), "{error}");
+        }
     }
 
     #[test]
@@ -188,10 +218,10 @@ mod tests {
         for acl in [Acl::CreatorAll, Acl::CreatorAllWorldRead] {
             let mut settings = Settings::new("localhost".to_owned());
             settings.acl = acl;
-            let error = settings.clone().check().unwrap_err();
+            let error = settings.check().unwrap_err();
             assert!(error.to_string().contains("credentials"), "{error}");
             settings.auth.push(Auth { scheme: "digest".to_owned(), secret: Secret::from("user:hunter2") });
-            assert_eq!(settings.check().unwrap().acl, acl);
+            assert!(settings.check().is_ok());
         }
     }
 }

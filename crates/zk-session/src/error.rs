@@ -1,6 +1,5 @@
 //! Errors, each telling what has become of the request.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::config::DriverKind;
@@ -9,6 +8,15 @@ use crate::config::DriverKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ZooKeeper session has been closed by this process")]
 pub struct Closed;
+
+/// No lease can be given on a session: its server ends it with its connection, so that it can be over at any moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no lease can be given here: this server ends a session with its connection, as ClickHouse Keeper does; \
+     leases and elections need Apache ZooKeeper"
+)]
+#[non_exhaustive]
+pub struct NoLease;
 
 /// Why [`SessionBuilder::connect`](crate::SessionBuilder::connect) made no session. Nothing is left running.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +37,7 @@ pub enum ConnectError {
         reason: String,
     },
     /// No server made a session within the connect timeout.
-    #[error("no ZooKeeper session within {within:?}: {}", list(.hosts))]
+    #[error("ZooKeeper is not reachable: no session within {:.0?}: {}", .within, list(.hosts))]
     Unreachable {
         /// The connect timeout.
         within: Duration,
@@ -177,15 +185,17 @@ pub enum OpError {
 }
 
 /// Why the outcome of an operation is not known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnknownCause {
     /// No answer in the time that the operation had.
+    #[error("no answer came in time: {last}")]
     NoAnswer {
         /// What was seen last.
         last: String,
     },
     /// Part of it was done, and then something stood in the way.
+    #[error("part of it was done: {deleted} deleted, then {error}")]
     Partly {
         /// Znodes that are gone.
         deleted: u64,
@@ -193,28 +203,17 @@ pub enum UnknownCause {
         error: Box<OpError>,
     },
     /// The session ended before the outcome could be found out.
+    #[error("the answer was lost and the ZooKeeper session is over")]
     SessionOver,
     /// The answer was lost, and what stands there now does not tell whether the request was applied.
+    #[error("the answer was lost and {now}")]
     Changed {
         /// What stands there now.
         now: String,
     },
 }
 
-impl fmt::Display for UnknownCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoAnswer { last } => write!(f, "no answer came in time: {last}"),
-            Self::Partly { deleted, error } => {
-                write!(f, "part of it was done: {deleted} deleted, then {error}")
-            }
-            Self::SessionOver => f.write_str("the answer was lost and the ZooKeeper session is over"),
-            Self::Changed { now } => write!(f, "the answer was lost and {now}"),
-        }
-    }
-}
-
-fn owned_by(owner: Option<i64>) -> String {
+pub(crate) fn owned_by(owner: Option<i64>) -> String {
     owner.map(|id| format!(" and belongs to session {id:#x}")).unwrap_or_default()
 }
 

@@ -18,19 +18,20 @@ use crate::hosts::Server;
 use crate::incarnation::Incarnation;
 use crate::node::Epoch;
 use crate::shared::Shared;
-use crate::time::{BootTime, sleep_until, within};
+use crate::time::{BootTime, Moment, sleep_until, within};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
 
 /// Below this nothing is left of a session timeout once the lease's margin and a heartbeat are taken from it.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(300);
+
 /// A session that has just been made.
 pub(crate) struct Made {
     pub(crate) incarnation: Incarnation,
     pub(crate) events: mpsc::UnboundedReceiver<DriverEvent>,
-    /// When the request was sent whose answer proved it.
-    pub(crate) contact: BootTime,
+    /// When the connect request was sent that made or re-attached it: it is proved to have been alive then.
+    pub(crate) alive: Moment,
 }
 
 /// Tries until `deadline`. Cancel safe: what was begun is ended.
@@ -44,10 +45,13 @@ pub(crate) async fn establish(
     let mut backoff = BACKOFF;
     let mut said: HashMap<Server, String> = HashMap::new();
     loop {
-        match attempt(shared, purpose.clone(), epoch, deadline, &mut said).await {
+        match attempt(shared, purpose.clone(), epoch, deadline).await {
             Ok(made) => return Ok(made),
-            Err(Some(fatal)) => return Err(fatal),
-            Err(None) => {}
+            Err(ConnectFailure::Final(error)) => return Err(error),
+            Err(ConnectFailure::Unavailable(reasons)) => {
+                debug!(?reasons, "no session yet");
+                said.extend(reasons);
+            }
         }
         let pause = backoff.next();
         // An attempt without time to speak of would only say that of a server of which more is known by now.
@@ -59,63 +63,39 @@ pub(crate) async fn establish(
     }
 }
 
-/// One attempt; `Err(None)` where another one may succeed, with what each server said in `said`.
 async fn attempt(
     shared: &Shared,
     purpose: Purpose,
     epoch: Epoch,
     deadline: BootTime,
-    said: &mut HashMap<Server, String>,
-) -> Result<Made, Option<ConnectError>> {
-    let config = &shared.config;
+) -> Result<Made, ConnectFailure> {
     let is_new = matches!(purpose, Purpose::New(_));
-    let spec = ConnectSpec {
-        purpose,
-        resolver: Arc::clone(&shared.resolver),
-        auth: Arc::clone(&config.auth),
-        secure: config.secure.clone(),
-        max_request: config.max_request,
-        deadline,
-    };
+    let (resolver, settings) = (Arc::clone(&shared.resolver), Arc::clone(&shared.settings));
     // On the heap: whoever connects would otherwise be as large as this.
-    let connecting = Box::pin(driver::connect(config.driver, spec));
-    let Connected { driver, events, sent } = match within(deadline, connecting).await {
-        Some(Ok(connected)) => connected,
-        Some(Err(ConnectFailure::Unavailable(reasons))) => {
-            debug!(?reasons, "no session yet");
-            said.extend(reasons);
-            return Err(None);
-        }
-        Some(Err(ConnectFailure::Expired)) => return Err(Some(ConnectError::Expired)),
-        Some(Err(ConnectFailure::AuthFailed(reason))) => {
-            return Err(Some(ConnectError::AuthFailed { reason }));
-        }
-        Some(Err(ConnectFailure::Tls(reason))) => return Err(Some(ConnectError::Tls { reason })),
-        Some(Err(ConnectFailure::NotBuilt { kind })) => {
-            return Err(Some(ConnectError::DriverNotBuilt { driver: kind }));
-        }
-        None => return Err(None),
-    };
-    let guard = AbortOnDrop(Some(Arc::clone(&driver)));
-    let granted = driver::granted_timeout(&*driver);
+    let connecting = Box::pin(driver::connect(ConnectSpec { purpose, resolver, settings, deadline }));
+    let silent = || ConnectFailure::Unavailable(Vec::new());
+    let Connected { driver, events, sent } = within(deadline, connecting).await.ok_or_else(silent)??;
+    let granted = driver.ticket().timeout;
     if granted < SHORTEST {
-        return Err(Some(ConnectError::TimeoutTooShort { granted, needed: SHORTEST, driver: config.driver }));
+        let driver = shared.settings.driver;
+        let too_short = ConnectError::TimeoutTooShort { granted, needed: SHORTEST, driver };
+        return Err(ConnectFailure::Final(too_short));
     }
-    let contact = if is_new {
-        sent
+    let (contact, alive) = if is_new {
+        (sent.boot, sent)
     } else {
         // That a session is taken over a deposed leader may say, too.
+        let alive = driver.attached();
         let contact = BootTime::now();
         if let Err(error) = driver::barrier(&*driver, deadline.min(contact + granted)).await {
             debug!(%error, "the session was taken over, but no quorum answered on it");
-            return Err(None);
+            return Err(silent());
         }
-        contact
+        (contact, alive)
     };
-    guard.disarm();
-    let (chroot, timeout) = (config.connect.chroot.clone(), config.operation_timeout);
-    let incarnation = Incarnation::new(epoch, driver, chroot, timeout, config.acl, contact);
-    Ok(Made { incarnation, events, contact })
+    let (settings, chroot) = (Arc::clone(&shared.settings), shared.chroot.clone());
+    let incarnation = Incarnation::new(epoch, driver, settings, chroot, contact);
+    Ok(Made { incarnation, events, alive })
 }
 
 fn unreachable_hosts(shared: &Shared, within: Duration, said: &HashMap<Server, String>) -> ConnectError {
@@ -125,20 +105,4 @@ fn unreachable_hosts(shared: &Shared, within: Duration, said: &HashMap<Server, S
         host: server.to_string(),
     });
     ConnectError::Unreachable { within, hosts: hosts.collect() }
-}
-
-struct AbortOnDrop(Option<Arc<dyn driver::Driver>>);
-
-impl AbortOnDrop {
-    fn disarm(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        if let Some(driver) = &self.0 {
-            driver.abort();
-        }
-    }
 }

@@ -26,7 +26,7 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_
 #[derive(Debug)]
 pub struct HeldEphemeral {
     path: String,
-    wish: watch::Sender<Wish>,
+    wish: watch::Sender<Vec<u8>>,
     status: watch::Receiver<HeldStatus>,
 }
 
@@ -57,15 +57,9 @@ pub enum HeldStatus {
     Released,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Wish {
-    data: Vec<u8>,
-    released: bool,
-}
-
 impl HeldEphemeral {
     pub(crate) fn new(shared: &Arc<Shared>, path: String, data: Vec<u8>) -> Self {
-        let (wish, wishes) = watch::channel(Wish { data, released: false });
+        let (wish, wishes) = watch::channel(data);
         let (sender, status) = watch::channel(HeldStatus::Pending);
         let watch = DataWatch::new(Arc::clone(shared), path.clone());
         let keeper = Keeper { shared: Arc::clone(shared), path: path.clone(), status: sender };
@@ -82,8 +76,8 @@ impl HeldEphemeral {
     pub fn set_data(&self, data: impl Into<Vec<u8>>) {
         let data = data.into();
         self.wish.send_if_modified(|wish| {
-            let news = wish.data != data;
-            wish.data = data;
+            let news = *wish != data;
+            *wish = data;
             news
         });
     }
@@ -104,8 +98,8 @@ impl HeldEphemeral {
     /// # Cancel safety
     /// Cancel safe: once begun, releasing goes on.
     pub async fn release(self) {
-        self.wish.send_modify(|wish| wish.released = true);
-        let mut status = self.status.clone();
+        let Self { wish, mut status, .. } = self;
+        drop(wish);
         // An error means that the keeper has gone: released as well.
         let _ = status.wait_for(|status| *status == HeldStatus::Released).await;
     }
@@ -117,15 +111,9 @@ struct Keeper {
     status: watch::Sender<HeldStatus>,
 }
 
-/// What the keeper saw last.
-struct Seen {
-    epoch: Epoch,
-    node: Option<Node>,
-}
-
 impl Keeper {
-    async fn run(self, mut watch: DataWatch, mut wishes: watch::Receiver<Wish>) {
-        let mut seen: Option<Seen> = None;
+    async fn run(self, mut watch: DataWatch, mut wishes: watch::Receiver<Vec<u8>>) {
+        let mut seen: Option<Observed<Option<Node>>> = None;
         let mut backoff = BACKOFF;
         // When to try again what has failed.
         let mut again: Option<BootTime> = None;
@@ -141,7 +129,7 @@ impl Keeper {
                     continue;
                 }
                 observed = watch.next() => match observed {
-                    Ok(Observed { epoch, value }) => seen = Some(Seen { epoch, node: value }),
+                    Ok(observed) => seen = Some(observed),
                     Err(Closed) => break,
                 },
                 changed = wishes.changed() => if changed.is_err() { break },
@@ -149,14 +137,14 @@ impl Keeper {
             }
             again = None;
             let wish = wishes.borrow_and_update().clone();
-            if wish.released {
+            if wishes.has_changed().is_err() {
                 break;
             }
             let Some(current) = &mut seen else { continue };
-            let status = self.reconcile(current, &wish.data).await;
+            let status = self.reconcile(current, &wish).await;
             // Pending: something else stands there by now than what was seen.
             let certain = !matches!(status, Ok(HeldStatus::Pending));
-            watch.knows(certain.then_some((current.epoch, current.node.as_ref())));
+            watch.knows(certain.then_some((current.epoch, current.value.as_ref())));
             match status {
                 Ok(status) => {
                     backoff = BACKOFF;
@@ -171,7 +159,7 @@ impl Keeper {
                 }
             }
         }
-        if let Some(Seen { epoch, .. }) = seen {
+        if let Some(Observed { epoch, .. }) = seen {
             self.delete(epoch).await;
         }
         self.status.send_replace(HeldStatus::Released);
@@ -196,9 +184,9 @@ impl Keeper {
     }
 
     /// Makes what stands there what it should be, on the session on which it was seen and on no other.
-    async fn reconcile(&self, seen: &mut Seen, data: &[u8]) -> Result<HeldStatus, OpError> {
+    async fn reconcile(&self, seen: &mut Observed<Option<Node>>, data: &[u8]) -> Result<HeldStatus, OpError> {
         let Some(session) = self.session(seen.epoch) else { return Ok(HeldStatus::Pending) };
-        match &seen.node {
+        match &seen.value {
             None => self.create(&session, seen, data).await,
             Some(node) if !node.stat.is_owned_by(session.session_id()) => {
                 let owner = node.stat.ephemeral_owner;
@@ -207,7 +195,7 @@ impl Keeper {
             Some(node) if node.data == data => Ok(HeldStatus::Held { epoch: seen.epoch, stat: node.stat }),
             Some(node) => match session.set(&self.path, data, Some(node.stat.version)).await {
                 Ok(stat) => {
-                    seen.node = Some(Node::new(data, stat));
+                    seen.value = Some(Node::new(data, stat));
                     Ok(HeldStatus::Held { epoch: seen.epoch, stat })
                 }
                 // Somebody was faster: the watch tells what stands there now.
@@ -220,7 +208,7 @@ impl Keeper {
     async fn create(
         &self,
         session: &Incarnation,
-        seen: &mut Seen,
+        seen: &mut Observed<Option<Node>>,
         data: &[u8],
     ) -> Result<HeldStatus, OpError> {
         let mut created = session.create(&self.path, data, CreateMode::Ephemeral).await;
@@ -230,7 +218,7 @@ impl Keeper {
         }
         match created {
             Ok(created) => {
-                seen.node = Some(Node::new(data, created.stat));
+                seen.value = Some(Node::new(data, created.stat));
                 Ok(HeldStatus::Held { epoch: seen.epoch, stat: created.stat })
             }
             // The watch tells what stands there now.

@@ -1,7 +1,7 @@
 //! The connect string: hosts with ports, and a root that all paths are taken from.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::Ipv6Addr;
 
 use crate::error::ConnectError;
 
@@ -24,13 +24,6 @@ pub(crate) struct Server {
     pub(crate) port: u16,
 }
 
-impl Server {
-    /// The address, if the name is one.
-    pub(crate) fn literal(&self) -> Option<IpAddr> {
-        self.name.parse().ok()
-    }
-}
-
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.name.contains(':') {
@@ -51,7 +44,7 @@ impl ConnectString {
         };
         let chroot = if chroot == "/" { "" } else { chroot };
         if !chroot.is_empty() {
-            crate::path::check(chroot).map_err(|reason| fail(format!("the root {chroot:?}: {reason}")))?;
+            crate::path::judge(chroot).map_err(|reason| fail(format!("the root {chroot:?}: {reason}")))?;
         }
         let mut servers = Vec::new();
         for part in hosts.split(',') {
@@ -70,25 +63,18 @@ fn parse_server(part: &str) -> Result<Server, String> {
         return Err("a host is missing; write host:port,host:port".to_owned());
     }
     let (name, port) = if let Some(rest) = part.strip_prefix('[') {
-        let Some((name, rest)) = rest.split_once(']') else {
-            return Err("no ']' after '['".to_owned());
-        };
-        if name.parse::<std::net::Ipv6Addr>().is_err() {
-            return Err("no IPv6 address between '[' and ']'".to_owned());
+        let (name, rest) = rest.split_once(']').ok_or("no ']' after '['")?;
+        name.parse::<Ipv6Addr>().map_err(|_| "no IPv6 address between '[' and ']'")?;
+        if !rest.is_empty() && !rest.starts_with(':') {
+            return Err("only ':port' may follow ']'".to_owned());
         }
-        match rest.strip_prefix(':') {
-            Some(port) => (name, Some(port)),
-            None if rest.is_empty() => (name, None),
-            None => return Err("only ':port' may follow ']'".to_owned()),
-        }
+        (name, rest.strip_prefix(':'))
     } else {
-        match part.split_once(':') {
-            Some((_, port)) if port.contains(':') => {
-                return Err("more than one ':'; write an IPv6 address as [address]:port".to_owned());
-            }
-            Some((name, port)) => (name, Some(port)),
-            None => (part, None),
+        let (name, port) = part.split_once(':').map_or((part, None), |(name, port)| (name, Some(port)));
+        if port.is_some_and(|port| port.contains(':')) {
+            return Err("more than one ':'; write an IPv6 address as [address]:port".to_owned());
         }
+        (name, port)
     };
     if name.is_empty() {
         return Err("the host name is empty".to_owned());
@@ -96,14 +82,10 @@ fn parse_server(part: &str) -> Result<Server, String> {
     if name.chars().any(|c| c.is_whitespace() || c.is_control() || c == '@') {
         return Err("the host name has a character that no host name has".to_owned());
     }
-    let port = match port {
+    let port = match port.map(|port| (port, port.parse())) {
         None => DEFAULT_PORT,
-        Some(port) => match port.parse() {
-            Ok(0) | Err(_) => {
-                return Err(format!("{port:?} is no port, which is a number from 1 to 65535"));
-            }
-            Ok(port) => port,
-        },
+        Some((_, Ok(port @ 1..))) => port,
+        Some((port, _)) => return Err(format!("{port:?} is no port, which is a number from 1 to 65535")),
     };
     Ok(Server { name: name.to_owned(), port })
 }

@@ -10,9 +10,11 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use zk_proto::{Ticket, WatchId, WatchKind};
 
-use crate::acl::Acl;
+use crate::config::Settings;
 use crate::driver::Driver;
-use crate::lasting::Sink;
+use crate::error::NoLease;
+use crate::lasting::Queue;
+use crate::lease::LeaseTiming;
 use crate::node::{Epoch, SessionId};
 use crate::state::{Deadline, InactiveReason};
 use crate::time::{BootTime, sleep_until};
@@ -36,24 +38,23 @@ pub struct Incarnation {
 }
 
 pub(crate) struct Inner {
-    epoch: Epoch,
+    pub(crate) epoch: Epoch,
     session_id: SessionId,
-    granted: Duration,
-    driver: Arc<dyn Driver>,
+    timing: LeaseTiming,
+    pub(crate) driver: Arc<dyn Driver>,
     /// Put before each path that is sent.
     chroot: String,
-    operation_timeout: Duration,
-    /// Of what is created.
-    acl: Acl,
+    pub(crate) settings: Arc<Settings>,
     deadline: Mutex<Deadline>,
     /// Cancelled at the end, never reset.
-    over: CancellationToken,
+    pub(crate) over: CancellationToken,
     /// Why it ended, where this side found out first.
     fault: Mutex<Option<InactiveReason>>,
     /// Whether operations may be sent: the session's state is active.
-    open: watch::Sender<bool>,
-    tethers: watch::Sender<usize>,
-    places: Arc<Semaphore>,
+    pub(crate) open: watch::Sender<bool>,
+    pub(crate) tethers: watch::Sender<usize>,
+    /// For the requests of operations: as many as may be under way at one time.
+    pub(crate) places: Arc<Semaphore>,
     watches: Mutex<HashMap<WatchId, Waiter>>,
     next_watch: AtomicU64,
 }
@@ -61,16 +62,15 @@ pub(crate) struct Inner {
 /// Who waits for a watch.
 enum Waiter {
     Once(oneshot::Sender<WatchKind>),
-    Lasting(Sink),
+    Lasting(Arc<Queue>),
 }
 
 impl Incarnation {
     pub(crate) fn new(
         epoch: Epoch,
         driver: Arc<dyn Driver>,
+        settings: Arc<Settings>,
         chroot: String,
-        operation_timeout: Duration,
-        acl: Acl,
         contact: BootTime,
     ) -> Self {
         let ticket = driver.ticket();
@@ -78,11 +78,10 @@ impl Incarnation {
         let inner = Inner {
             epoch,
             session_id: ticket.session_id,
-            granted: ticket.timeout,
+            timing: LeaseTiming { session_timeout: ticket.timeout, tick_time: settings.tick_time },
             driver,
+            settings,
             chroot,
-            operation_timeout,
-            acl,
             deadline: Mutex::new(deadline),
             over: CancellationToken::new(),
             fault: Mutex::new(None),
@@ -111,9 +110,23 @@ impl Incarnation {
         self.inner.session_id
     }
 
+    /// Whether leases can be given on it: not on servers of another make that end a session with its connection.
+    ///
+    /// # Errors
+    /// [`NoLease`]: a [`LeaseKeeper`](crate::LeaseKeeper) gets none while this is the session.
+    pub fn leases(&self) -> Result<(), NoLease> {
+        if self.ticket().outlives_its_connection() { Ok(()) } else { Err(NoLease) }
+    }
+
     /// The session timeout that the server granted, which may be longer or shorter than the one asked for.
     pub fn granted_timeout(&self) -> Duration {
-        self.inner.granted
+        self.inner.timing.session_timeout
+    }
+
+    /// How often it beats, and how long its leases last: by what was granted, and by
+    /// [`SessionBuilder::tick_time`](crate::SessionBuilder::tick_time).
+    pub fn lease_timing(&self) -> LeaseTiming {
+        self.inner.timing
     }
 
     /// Whether it has ended, by what the server said or by the local clock. Once true it stays true.
@@ -155,22 +168,6 @@ impl PartialEq for Incarnation {
 impl Eq for Incarnation {}
 
 impl Inner {
-    pub(crate) fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
-        &self.driver
-    }
-
-    pub(crate) fn acl(&self) -> Acl {
-        self.acl
-    }
-
-    pub(crate) fn operation_timeout(&self) -> Duration {
-        self.operation_timeout
-    }
-
     /// The path as the server knows it.
     pub(crate) fn absolute(&self, path: &str) -> String {
         match (self.chroot.as_str(), path) {
@@ -215,10 +212,6 @@ impl Inner {
         lock(&self.deadline).last_contact()
     }
 
-    pub(crate) fn over_token(&self) -> &CancellationToken {
-        &self.over
-    }
-
     /// A request that was sent at `sent` has been answered just now.
     pub(crate) fn contact(&self, sent: BootTime) {
         lock(&self.deadline).contact(sent, BootTime::now());
@@ -251,51 +244,32 @@ impl Inner {
         *self.open.borrow()
     }
 
-    pub(crate) fn open(&self) -> watch::Receiver<bool> {
-        self.open.subscribe()
-    }
-
-    /// For the requests of operations: as many as may be under way at one time.
-    pub(crate) fn places(&self) -> &Arc<Semaphore> {
-        &self.places
-    }
-
-    pub(crate) fn tethers(&self) -> watch::Receiver<usize> {
-        self.tethers.subscribe()
-    }
-
     /// A watch that is about to be armed.
-    pub(crate) fn prepare_watch(self: &Arc<Self>) -> ArmedWatch {
-        let (sender, receiver) = oneshot::channel();
-        ArmedWatch { id: self.prepare(Waiter::Once(sender)), receiver, inner: Arc::clone(self) }
+    pub(crate) fn prepare_watch(self: &Arc<Self>) -> ArmedOnce {
+        let (sender, news) = oneshot::channel();
+        self.prepare(Waiter::Once(sender), news)
     }
 
-    /// The same for one that stays; to be given up by [`forget`](Self::forget).
-    pub(crate) fn prepare_lasting(&self, sink: Sink) -> WatchId {
-        self.prepare(Waiter::Lasting(sink))
+    /// The same for one that stays.
+    pub(crate) fn prepare_lasting(self: &Arc<Self>) -> Armed<Arc<Queue>> {
+        let news = Arc::<Queue>::default();
+        self.prepare(Waiter::Lasting(Arc::clone(&news)), news)
     }
 
-    fn prepare(&self, waiter: Waiter) -> WatchId {
+    fn prepare<T>(self: &Arc<Self>, waiter: Waiter, news: T) -> Armed<T> {
         let id = WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed));
         lock(&self.watches).insert(id, waiter);
         if self.over.is_cancelled() {
             // The end has cleared the table, perhaps before the insertion.
             lock(&self.watches).remove(&id);
         }
-        id
-    }
-
-    /// Nobody waits for it any more.
-    pub(crate) fn forget(&self, id: WatchId) {
-        if lock(&self.watches).remove(&id).is_some() {
-            self.driver.forget(id);
-        }
+        Armed { id, news, inner: Arc::clone(self) }
     }
 
     pub(crate) fn fire_watch(&self, id: WatchId, kind: WatchKind, absolute: String) {
         let mut watches = lock(&self.watches);
         match watches.get(&id) {
-            Some(Waiter::Lasting(sink)) => sink.put(kind, absolute),
+            Some(Waiter::Lasting(queue)) => queue.put(kind, absolute),
             Some(Waiter::Once(_)) => {
                 if let Some(Waiter::Once(sender)) = watches.remove(&id) {
                     // The watch may be dropped at this very moment: then nobody wants to know.
@@ -308,30 +282,38 @@ impl Inner {
 }
 
 /// A watch on the server, given up when this is dropped.
-pub(crate) struct ArmedWatch {
+pub(crate) struct Armed<T> {
     pub(crate) id: WatchId,
-    receiver: oneshot::Receiver<WatchKind>,
-    inner: Arc<Inner>,
+    /// Where it is told what the watch has seen.
+    pub(crate) news: T,
+    pub(crate) inner: Arc<Inner>,
 }
 
-impl ArmedWatch {
-    pub(crate) fn epoch(&self) -> Epoch {
-        self.inner.epoch
-    }
+/// A watch that fires once.
+pub(crate) type ArmedOnce = Armed<oneshot::Receiver<WatchKind>>;
 
+impl ArmedOnce {
     /// Returns when the watch has fired, or when its session is over. Cancel safe; not to be called again after it has
     /// returned.
     pub(crate) async fn fired(&mut self) {
         tokio::select! {
-            _ = &mut self.receiver => {}
+            _ = &mut self.news => {}
             () = self.inner.over.cancelled() => {}
         }
     }
 }
 
-impl Drop for ArmedWatch {
+impl<T> fmt::Debug for Armed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
+}
+
+impl<T> Drop for Armed<T> {
     fn drop(&mut self) {
-        self.inner.forget(self.id);
+        if lock(&self.inner.watches).remove(&self.id).is_some() {
+            self.inner.driver.forget(self.id);
+        }
     }
 }
 

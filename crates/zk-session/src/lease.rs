@@ -5,26 +5,37 @@
 //! leader, which alone expires sessions, hears nothing of them. So a lease is computed from *beats*, quorum round trips,
 //! and even the answer to a beat proves nothing about the time of that beat itself: the write is forwarded to the
 //! ensemble's leader at once, while the note that the session was heard of ('touch') travels separately, with the
-//! server's next answer to the leader's ping, half a tick later at most.
+//! server's next answer to a ping of the leader, which pings every half a tick.
 //!
-//! # The rule
-//! When beat *n* is acknowledged, the leader has processed the touch of every beat *m* that
-//! 1. was **sent** at least one tick before *n* was sent, and
-//! 2. was **acknowledged** at least half a tick before *n* was sent.
+//! # The rules
+//! The session was alive at the leader, and its timeout began anew, no earlier than
+//! 1. the sending of the connect request that **made** it: the leader tracks a session from the moment at which it
+//!    prepares its creation, and the answer comes only once a quorum has agreed;
+//! 2. the sending of the connect request that **re-attached** it, once a beat is acknowledged over that connection: the
+//!    leader touches the session before it answers the server that asks for it. That answer alone proves nothing, for a
+//!    deposed leader may give it; nor does a beat over another connection, for a leader elected meanwhile may have begun
+//!    its timers before;
+//! 3. the sending of beat *m*, once beat *n* is acknowledged that went over the same connection and was sent at least
+//!    **one tick after *m* had been acknowledged**. Between the arrival of *m* and that of *n* at the server lies an answer
+//!    to the leader's ping, which went ahead of *n* on the same ordered connection. Half a tick would do if pings were
+//!    never late. Over another connection *n* proves nothing of *m*: a session that moves has asked the next server
+//!    before it leaves the last one, so *m* may be later than that, and its touch may have got stuck with the last one.
 //!
-//! The second condition is about a beat that was long on its way: sent early, it may have reached the server together
-//! with *n*, and then its touch has not travelled yet. Between the arrival of *m* and that of *n* lies a ping of the
-//! leader, whose answer went ahead of *n* on the same ordered connection. Where *n* went by another server than *m*,
-//! moving the session there has touched it at the leader, later than *m*.
+//! Hence, with the latest such moment: `valid_until = moment + granted timeout − margin`.
 //!
-//! Hence, with the latest such *m*: `valid_until = (time m was sent) + granted timeout − margin`. The time is taken
-//! before the beat is sent, so the touch can only be later. The margin covers clocks that do not run alike.
+//! # Clocks
+//! The margin covers clocks that drift. Where this machine's clock is slewed while the lease runs, which is looked at
+//! sixteen times in a session timeout, the lease is shortened by as much. What is assumed: the servers' clocks run no more
+//! than 0.5 % too fast, and no hypervisor stops this machine, which its clocks need not show.
+//!
+//! # Not covered
+//! Servers behind an observer master (`zookeeper.observerMasterPort`): a touch takes two hops there, each with a ping.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::node::Epoch;
-use crate::time::BootTime;
+use crate::time::{BootTime, Moment};
 
 /// Until when the session of an epoch is known to be alive.
 ///
@@ -49,73 +60,124 @@ impl Lease {
     pub fn is_valid_at(&self, now: BootTime) -> bool {
         now < self.valid_until
     }
-
-    /// How much longer it is known to be alive, zero once that is not known any more.
-    pub fn remaining_at(&self, now: BootTime) -> Duration {
-        self.valid_until.duration_since(now)
-    }
 }
 
 /// What covers the drift of this machine's clock against the servers': 1 % of the session timeout, at least 100 ms.
+/// Clocks that are slewed further are looked at.
 pub fn lease_margin(granted_timeout: Duration) -> Duration {
     (granted_timeout / 100).max(Duration::from_millis(100))
 }
 
-/// How often the session beats while somebody needs a lease: four times in a session timeout.
-pub fn beat_interval(granted_timeout: Duration) -> Duration {
+/// What the rules above come to for a session: for whoever must have ended before its lease does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTiming {
+    /// Asked for or granted.
+    pub session_timeout: Duration,
+    /// The servers' tickTime.
+    pub tick_time: Duration,
+}
+
+impl LeaseTiming {
+    /// What a quorum round trip is taken to last.
+    pub const ROUND_TRIP: Duration = Duration::from_millis(100);
+
+    /// How often the session beats while somebody needs a lease: four times in a session timeout. Eight times where two
+    /// of those lie within a tick and a round trip, for then each beat proves one that is several intervals older.
+    pub fn beat_interval(&self) -> Duration {
+        let quarter = self.session_timeout / 4;
+        if quarter < self.tick_time + Self::ROUND_TRIP { quarter / 2 } else { quarter }
+    }
+
+    /// How much older than the latest beat the one is that it proves: as many intervals as a tick and a round trip take.
+    pub fn proving_time(&self) -> Duration {
+        let beat = self.beat_interval();
+        let beats = (self.tick_time + Self::ROUND_TRIP).as_nanos().div_ceil(beat.as_nanos().max(1));
+        beat.saturating_mul(u32::try_from(beats).unwrap_or(u32::MAX))
+    }
+
+    /// How much is left of a lease at least while every beat is answered within a round trip: what work that has to end
+    /// with the lease may need for that. Zero where the session timeout is too short for the servers' ticks.
+    pub fn shortest_lease(&self) -> Duration {
+        let spent = self.beat_interval().saturating_add(self.proving_time()) + Self::ROUND_TRIP;
+        self.session_timeout.saturating_sub(lease_margin(self.session_timeout)).saturating_sub(spent)
+    }
+}
+
+/// How often a session that nobody needs a lease of is looked at: a server that stops answering is noticed in time.
+pub(crate) fn probe_interval(granted_timeout: Duration) -> Duration {
     granted_timeout / 4
+}
+
+/// How often the clocks are compared while somebody needs a lease.
+pub(crate) fn clock_interval(granted_timeout: Duration) -> Duration {
+    granted_timeout / 16
 }
 
 /// A beat that was acknowledged.
 #[derive(Clone, Copy, Debug)]
-struct Beat {
-    sent: BootTime,
-    acknowledged: BootTime,
+pub(crate) struct Beat {
+    pub(crate) sent: Moment,
+    pub(crate) acknowledged: BootTime,
+    /// When the connect request was sent of the connection that it went over, or of an earlier one.
+    pub(crate) attached: Moment,
+    /// The session may have moved to another connection between the sending and the acknowledgement.
+    pub(crate) moved: bool,
 }
 
-/// The history of beats of one session, as far as it can still matter.
+/// What is known of one session's life, as far as it can still matter.
 #[derive(Debug)]
 pub(crate) struct LeaseHistory {
-    granted: Duration,
-    tick: Duration,
-    /// In the order of sending; the ages differ by at least a part of the beat interval, so there are few.
+    timing: LeaseTiming,
+    /// The latest moment at which the session is proved to have been alive.
+    alive: Moment,
+    /// Those over the present connection that prove nothing yet, in the order of sending: of about one tick.
     beats: VecDeque<Beat>,
-    valid_until: Option<BootTime>,
 }
 
 impl LeaseHistory {
-    pub(crate) fn new(granted: Duration, tick: Duration) -> Self {
-        Self { granted, tick, beats: VecDeque::new(), valid_until: None }
+    /// Of a session that is proved to have been alive at that moment: it was made or re-attached then.
+    pub(crate) fn new(timing: LeaseTiming, alive: Moment) -> Self {
+        Self { timing, alive, beats: VecDeque::new() }
     }
 
-    /// Beat *n*, sent at `sent`, has been acknowledged at `acknowledged`. Answers until when the session is known to be
-    /// alive, which never goes back. Beats are told in the order in which they were sent.
-    pub(crate) fn acknowledged(&mut self, sent: BootTime, acknowledged: BootTime) -> Option<BootTime> {
-        let proved = |beat: &Beat| beat.sent + self.tick <= sent && beat.acknowledged + self.tick / 2 <= sent;
-        if let Some(latest) = self.beats.iter().rposition(proved) {
-            // Older ones can prove nothing more: whatever comes next proves this one too.
-            self.beats.drain(..latest);
-            let margin = lease_margin(self.granted);
-            // A session timeout below the margin proves nothing.
-            let until = self.beats[0].sent + self.granted.saturating_sub(margin);
-            self.valid_until = self.valid_until.max(Some(until));
+    /// Takes note of beats in the order in which they were sent.
+    pub(crate) fn acknowledged(&mut self, beat: Beat) {
+        if beat.moved || self.beats.back().is_some_and(|last| last.attached != beat.attached) {
+            self.beats.clear();
         }
-        self.beats.push_back(Beat { sent, acknowledged });
-        self.valid_until
+        let proved = |earlier: &Beat| earlier.acknowledged + self.timing.tick_time <= beat.sent.boot;
+        let mut alive = beat.attached;
+        if let Some(latest) = self.beats.iter().rposition(proved) {
+            alive = later(alive, self.beats[latest].sent);
+            self.beats.drain(..=latest);
+        }
+        self.alive = later(self.alive, alive);
+        if !beat.moved {
+            self.beats.push_back(beat);
+        }
     }
 
-    /// When the next beat is due that follows one sent at `last_sent`: after a beat interval, or earlier if an earlier
-    /// one gives the first lease.
-    pub(crate) fn next_beat(&self, last_sent: BootTime) -> BootTime {
-        let regular = last_sent + beat_interval(self.granted);
-        match (self.valid_until, self.beats.front()) {
-            (None, Some(first)) => {
-                let proves = (first.sent + self.tick).max(first.acknowledged + self.tick / 2);
-                if proves > last_sent { regular.min(proves) } else { regular }
-            }
+    /// Until when the session is known to be alive, as the clocks have run so far.
+    pub(crate) fn valid_until(&self, now: Moment) -> BootTime {
+        // A session timeout below the margin proves nothing.
+        let span = self.timing.session_timeout.saturating_sub(lease_margin(self.timing.session_timeout));
+        self.alive.boot + span.saturating_sub(now.slewed_since(self.alive))
+    }
+
+    /// When the next beat is due that follows one sent at `last_sent`: after a beat interval, or earlier if that is what
+    /// gives a lease again.
+    pub(crate) fn next_beat(&self, last_sent: BootTime, now: Moment) -> BootTime {
+        let regular = last_sent + self.timing.beat_interval();
+        let proves = self.beats.front().map(|first| first.acknowledged + self.timing.tick_time);
+        match proves {
+            Some(proves) if self.valid_until(now) <= now.boot && proves > last_sent => regular.min(proves),
             _ => regular,
         }
     }
+}
+
+fn later(one: Moment, other: Moment) -> Moment {
+    if other.boot > one.boot { other } else { one }
 }
 
 #[cfg(test)]
@@ -126,61 +188,66 @@ mod tests {
 
     const GRANTED: Duration = Duration::from_secs(10);
     const TICK: Duration = Duration::from_secs(2);
+    /// Of the leases; their margin is 100 ms.
+    const SPAN: u64 = 9900;
 
     fn at(ms: u64) -> BootTime {
         BootTime::from_duration(Duration::from_millis(ms))
     }
 
+    /// Both clocks run alike.
+    fn moment(ms: u64) -> Moment {
+        Moment::at(at(ms), Duration::from_millis(ms))
+    }
+
+    fn beat(sent: u64, acknowledged: u64) -> Beat {
+        Beat { sent: moment(sent), acknowledged: at(acknowledged), attached: moment(0), moved: false }
+    }
+
     fn history() -> LeaseHistory {
-        LeaseHistory::new(GRANTED, TICK)
+        LeaseHistory::new(LeaseTiming { session_timeout: GRANTED, tick_time: TICK }, moment(0))
     }
 
     #[test]
-    fn one_beat_proves_nothing() {
-        assert_eq!(history().acknowledged(at(1000), at(1001)), None);
-    }
-
-    #[test]
-    fn a_pair_less_than_a_tick_apart_proves_nothing() {
-        let mut history = history();
-        history.acknowledged(at(1000), at(1001));
-        assert_eq!(history.acknowledged(at(2999), at(3000)), None);
-    }
-
-    #[test]
-    fn a_pair_a_tick_apart_proves_the_earlier_beat_from_its_sending() {
-        let mut history = history();
-        history.acknowledged(at(1000), at(1001));
-        let margin = 100;
-        assert_eq!(history.acknowledged(at(3000), at(3001)), Some(at(1000 + 10_000 - margin)));
-    }
-
-    #[test]
-    fn the_latest_beat_that_is_old_enough_counts() {
-        let mut history = history();
-        for sent in [0, 1000, 2500] {
-            history.acknowledged(at(sent), at(sent + 1));
+    fn what_the_last_of_several_beats_proves() {
+        // When each was sent and acknowledged, and at which moment the session is proved to have been alive. It was made
+        // at 0.
+        for (beats, alive) in [
+            // Alone, or less than a tick after the one before, it proves nothing new.
+            (&[][..], 0),
+            (&[(1000, 1001)], 0),
+            (&[(1000, 1001), (3000, 3001)], 0),
+            // A tick after the earlier one was acknowledged it proves that, from its sending.
+            (&[(1000, 1001), (3001, 3002)], 1000),
+            // The latest that is old enough counts.
+            (&[(10, 11), (1000, 1001), (2500, 2501), (4500, 4501)], 1000),
+            (&[(10, 11), (1000, 1001), (2500, 2501), (4500, 4501), (4501, 4502)], 2500),
+            // Held up on its way for 1.9 s: its touch may not have travelled when the next beat went out.
+            (&[(100, 2000), (2101, 2102)], 0),
+            (&[(100, 2000), (2101, 2102), (3999, 4000)], 0),
+            (&[(100, 2000), (2101, 2102), (4000, 4001)], 100),
+            // It never goes back.
+            (&[(1000, 1001), (3001, 3002), (3100, 9000)], 1000),
+        ] {
+            let mut history = history();
+            for (sent, acknowledged) in beats {
+                history.acknowledged(beat(*sent, *acknowledged));
+            }
+            assert_eq!(history.valid_until(moment(9000)), at(alive + SPAN), "{beats:?}");
         }
-        assert_eq!(history.acknowledged(at(4499), at(4500)), Some(at(1000 + 9900)));
-        assert_eq!(history.acknowledged(at(4500), at(4501)), Some(at(2500 + 9900)));
     }
 
+    /// The session has asked the next server at 5 s, and moves there after a beat that it sent at 6 s by the last one, which
+    /// is cut off by then.
     #[test]
-    fn a_beat_that_arrived_with_the_next_one_proves_nothing() {
+    fn a_beat_over_another_connection_proves_its_connect_request_and_nothing_of_those_before() {
         let mut history = history();
-        // Held up on its way for 1.9 s: its touch may not have travelled when the next beat went out.
-        history.acknowledged(at(0), at(1900));
-        assert_eq!(history.acknowledged(at(2000), at(2001)), None);
-        // Half a tick after its answer it has.
-        assert_eq!(history.acknowledged(at(2900), at(2901)), Some(at(9900)));
-    }
-
-    #[test]
-    fn a_lease_never_shrinks() {
-        let mut history = history();
-        history.acknowledged(at(0), at(1));
-        let first = history.acknowledged(at(2000), at(2001));
-        assert_eq!(history.acknowledged(at(2100), at(9000)), first);
+        history.acknowledged(beat(6000, 6001));
+        history.acknowledged(Beat { attached: moment(5000), ..beat(9000, 9001) });
+        assert_eq!(history.valid_until(moment(9001)), at(5000 + SPAN));
+        // It went over this connection or a later one.
+        history.acknowledged(Beat { attached: moment(7000), moved: true, ..beat(12_000, 12_001) });
+        assert_eq!(history.valid_until(moment(12_001)), at(7000 + SPAN));
     }
 
     #[test]
@@ -191,47 +258,100 @@ mod tests {
 
     #[test]
     fn a_timeout_below_the_margin_gives_a_lease_that_is_never_valid() {
-        let mut history = LeaseHistory::new(Duration::from_millis(50), Duration::from_millis(10));
-        history.acknowledged(at(1000), at(1001));
-        let until = history.acknowledged(at(1020), at(1021)).unwrap();
-        assert!(!Lease::new(Epoch(1), until).is_valid_at(at(1021)));
+        let timing =
+            LeaseTiming { session_timeout: Duration::from_millis(50), tick_time: Duration::from_millis(10) };
+        let history = LeaseHistory::new(timing, moment(1000));
+        assert!(!Lease::new(Epoch(1), history.valid_until(moment(1000))).is_valid_at(at(1000)));
     }
 
     #[test]
-    fn the_first_lease_is_not_kept_waiting_for_a_whole_interval() {
+    fn a_clock_that_is_slewed_shortens_the_lease_and_a_suspended_machine_does_not_lengthen_it() {
+        let history = history();
+        // 4.6 s have passed, and the clock says 4.2.
+        let slow = Moment::at(at(4200), Duration::from_millis(4600));
+        assert_eq!(history.valid_until(slow), at(SPAN - 400));
+        // It ran too fast, or the machine was suspended for a second: what it says has passed.
+        let fast = Moment::at(at(5000), Duration::from_millis(4000));
+        assert_eq!(history.valid_until(fast), at(SPAN));
+    }
+
+    #[test]
+    fn a_lease_that_has_run_out_is_not_kept_waiting_for_a_whole_interval() {
         let mut history = history();
-        history.acknowledged(at(0), at(1));
-        assert_eq!(history.next_beat(at(0)), at(2000));
-        history.acknowledged(at(2000), at(2001));
-        assert_eq!(history.next_beat(at(2000)), at(4500));
+        history.acknowledged(beat(20_000, 20_001));
+        assert_eq!(history.next_beat(at(20_000), moment(20_001)), at(22_001));
+        history.acknowledged(beat(22_001, 22_002));
+        assert_eq!(history.next_beat(at(22_001), moment(22_002)), at(24_501));
     }
 
     #[test]
-    fn where_a_tick_is_longer_than_the_interval_beats_stay_regular() {
-        let mut history = LeaseHistory::new(Duration::from_secs(4), TICK);
-        history.acknowledged(at(0), at(1));
-        assert_eq!(history.next_beat(at(0)), at(1000));
-        history.acknowledged(at(1000), at(1001));
-        assert_eq!(history.next_beat(at(1000)), at(2000));
-        assert_eq!(history.acknowledged(at(2000), at(2001)), Some(at(3900)));
+    fn the_shortest_session_that_servers_grant_by_default_leaves_a_lease() {
+        let shortest = |session_timeout| LeaseTiming { session_timeout, tick_time: TICK }.shortest_lease();
+        assert_eq!(shortest(TICK * 2), Duration::from_millis(800));
+        assert_eq!(shortest(GRANTED), Duration::from_millis(4800));
+        assert_eq!(shortest(TICK), Duration::ZERO);
     }
 
     proptest! {
-        /// Against the rule, written down naively over the whole history.
         #[test]
-        fn the_history_forgets_nothing_that_matters(steps in prop::collection::vec((1u64..3000, 0u64..3000), 1..40)) {
+        fn a_lease_is_never_shorter_than_said_while_beats_are_answered_in_time(
+            session_timeout in 1000u64..60_000,
+            tick_time in 100u64..3000,
+            round_trips in prop::collection::vec(0u64..=100, 40),
+        ) {
+            let [session_timeout, tick_time] = [session_timeout, tick_time].map(Duration::from_millis);
+            let timing = LeaseTiming { session_timeout, tick_time };
+            let mut history = LeaseHistory::new(timing, moment(0));
+            let mut sent = at(0);
+            for round_trip in round_trips {
+                let acknowledged = sent + Duration::from_millis(round_trip);
+                let before = Moment::at(acknowledged, acknowledged.as_duration());
+                let left = history.valid_until(before).duration_since(acknowledged);
+                prop_assert!(left >= timing.shortest_lease(), "{:?} of {:?} with {:?}", left, timing.shortest_lease(), timing);
+                let sending = Moment::at(sent, sent.as_duration());
+                history.acknowledged(Beat { sent: sending, acknowledged, attached: moment(0), moved: false });
+                sent = history.next_beat(sent, before).max(acknowledged);
+            }
+        }
+
+        /// Against the rule, written down naively over the whole history, and against what a leader of an ensemble may know
+        /// at the worst: no touch reaches it after the last acknowledged beat, and its pings come up to a tick apart.
+        #[test]
+        fn no_lease_outlives_the_session_at_the_leader(
+            steps in prop::collection::vec((1u64..3000, 0u64..3000, 0u64..=100, prop::bool::weighted(0.2)), 1..40),
+            gaps in prop::collection::vec(1u64..=2000, 400),
+        ) {
+            // When a server has answered a ping, with all touches up to then.
+            let pings: Vec<u64> = gaps.iter().scan(0, |at, gap| { *at += gap; Some(*at) }).collect();
             let mut history = history();
-            let mut all: Vec<(u64, u64)> = Vec::new();
-            let mut now = 0;
-            let mut expected: Option<u64> = None;
-            for (pause, round_trip) in steps {
+            let (mut now, mut attached) = (0, 0);
+            // The leader knows of the creation from its sending on, at the earliest.
+            let (mut touched_at_leader, mut touched_at_server) = (0, Vec::new());
+            // Over the present connection: when they were sent and acknowledged.
+            let (mut beats, mut alive): (Vec<(u64, u64)>, _) = (Vec::new(), 0);
+            for (pause, round_trip, arrives, moves) in steps {
+                let asked = now + pause / 2;
                 let sent = now + pause;
-                let acknowledged = sent + round_trip;
-                now = acknowledged;
-                let proved = all.iter().filter(|(s, a)| s + 2000 <= sent && a + 1000 <= sent).map(|(s, _)| s + 9900).max();
-                expected = expected.max(proved);
-                all.push((sent, acknowledged));
-                prop_assert_eq!(history.acknowledged(at(sent), at(acknowledged)), expected.map(at));
+                let arrived = sent + round_trip * arrives / 100;
+                touched_at_server.push(arrived);
+                let told = pings.iter().rev().find(|ping| **ping <= arrived).copied().unwrap_or(0);
+                let known = touched_at_server.iter().filter(|touch| **touch <= told).max().copied();
+                touched_at_leader = touched_at_leader.max(known.unwrap_or(0));
+                now = sent + round_trip;
+                history.acknowledged(Beat { attached: moment(attached), ..beat(sent, now) });
+                let proved = beats.iter().filter(|(_, acknowledged)| acknowledged + 2000 <= sent).map(|(sent, _)| *sent).max();
+                alive = alive.max(attached).max(proved.unwrap_or(0));
+                beats.push((sent, now));
+                prop_assert_eq!(history.valid_until(moment(now)), at(alive + SPAN));
+                let expires = at(touched_at_leader + 10_000);
+                prop_assert!(history.valid_until(moment(now)) < expires, "{:?} and {:?}", history, expires);
+                if moves {
+                    // To a server that was asked before this beat was sent by the last one, which is cut off now.
+                    attached = asked;
+                    touched_at_leader = touched_at_leader.max(asked);
+                    touched_at_server.clear();
+                    beats.clear();
+                }
             }
         }
     }

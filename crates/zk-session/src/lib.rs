@@ -21,7 +21,6 @@ mod operations;
 mod path;
 mod resolve;
 mod secret;
-mod secure;
 mod session;
 mod shared;
 mod state;
@@ -32,40 +31,19 @@ mod watching;
 
 pub use acl::{AccessList, Acl, AclEntry, Id, permission};
 pub use administration::{ReadOp, ReadResult, Reconfiguration};
-pub use config::{DriverKind, UnknownDriver};
-pub use error::{Closed, ConnectError, HostFailure, OpError, UnknownCause};
+pub use config::{DriverKind, TlsOptions, UnknownDriver};
+pub use error::{Closed, ConnectError, HostFailure, NoLease, OpError, UnknownCause};
 pub use held::{HeldEphemeral, HeldStatus};
 pub use incarnation::{Incarnation, Tether};
 pub use instruments::{REQUEST_SECONDS_BUCKETS, describe_metrics};
 pub use lasting::{Change, ChangeKind, ChangeWatch};
-pub use lease::{Lease, beat_interval, lease_margin};
+pub use lease::{Lease, LeaseTiming, lease_margin};
 pub use multi::{MultiOp, MultiResult};
 pub use node::{Children, CreateMode, Created, Epoch, Node, SessionId, Stat};
 pub use operations::Recovery;
 pub use secret::{Secret, SecretFileError};
-pub use secure::TlsOptions;
 pub use session::{CloseOutcome, LeaseKeeper, Session, SessionBuilder};
 pub use state::{InactiveReason, SessionState};
 pub use time::{BootTime, sleep_until};
 pub use watching::{ChildrenWatch, DataWatch, Observed};
 pub use zk_proto::Ticket;
-
-#[cfg(test)]
-mod tests {
-    /// The handles go wherever their users go.
-    #[test]
-    fn the_public_types_are_send_and_sync() {
-        fn check<T: Send + Sync + 'static>() {}
-        check::<super::Session>();
-        check::<super::SessionBuilder>();
-        check::<super::Incarnation>();
-        check::<super::Tether>();
-        check::<super::LeaseKeeper>();
-        check::<super::DataWatch>();
-        check::<super::ChildrenWatch>();
-        check::<super::HeldEphemeral>();
-        check::<super::OpError>();
-        check::<super::ConnectError>();
-        check::<super::TlsOptions>();
-    }
-}

@@ -5,8 +5,9 @@ use zk_proto::{ErrorCode, OpCode, Reply, Request};
 use crate::attempts::{Attempts, Write};
 use crate::error::OpError;
 use crate::incarnation::Incarnation;
-use crate::node::{CreateMode, Stat};
-use crate::operations::{any_without, check, observe};
+use crate::node::{CreateMode, Node, Stat};
+use crate::operations::{any_without, observe};
+use crate::path::check;
 
 /// One operation of a group for [`Incarnation::multi`]. Each sees what those before it have done.
 ///
@@ -78,15 +79,6 @@ impl MultiOp {
             | Self::Delete { path, .. } => path,
         }
     }
-
-    fn path_mut(&mut self) -> &mut String {
-        match self {
-            Self::Check { path, .. }
-            | Self::Create { path, .. }
-            | Self::Set { path, .. }
-            | Self::Delete { path, .. } => path,
-        }
-    }
 }
 
 /// What one operation of a group has done.
@@ -119,29 +111,21 @@ fn result(attempts: &Attempts<'_>, op: OpCode, reply: Reply) -> Result<MultiResu
             MultiResult::Created { stat: Some(stat).filter(|stat| stat.czxid > 0) }
         }
         (_, Reply::Stat(stat)) => MultiResult::Set { stat: Some(stat) },
-        (_, other) => return Err(attempts.unexpected(&other)),
+        (_, other) => return Err(attempts.unexpected(other)),
     })
 }
 
-/// What can be read of a group's outcome after its answer was lost.
-enum Evidence {
-    /// It was applied, with what can still be told of it.
-    Applied(Vec<MultiResult>),
-    /// It was not, and after a quorum round trip it never will be.
-    NotApplied,
-    Unclear,
-}
+/// That an operation of a group whose answer was lost was certainly not done.
+struct NotDone;
 
 impl Incarnation {
     /// Does all of the operations or none, in this order, as one change of ZooKeeper. An empty group is done at once.
     ///
-    /// After a lost answer the group counts as done where one of its creates or versioned sets can be seen to be done
-    /// (with the same signs as for [`create`](Self::create) and [`set`](Self::set)), for then all of it is. It is sent
-    /// again only where its first versioned set can be seen not to be done, on the znode that stood there at first, or
-    /// where it consists of checks alone. Otherwise the outcome is unknown: deletions and unconditional sets leave no
-    /// sign of who made them, and an absent znode does not tell whether it has ever been there.
-    ///
-    /// A group with a versioned set costs one read more, which is how that znode is known again.
+    /// After a lost answer the group counts as done where it has created an ephemeral (with the same signs as for
+    /// [`create`](Self::create)), or where all that it was to change can be seen to be so, by one change of ZooKeeper, and
+    /// is more than one znode: others may write the same data to one. It is sent again only where it can be seen not to be
+    /// done, since a znode that it was to delete, or to set at a version, is still there as it was or as somebody else has
+    /// set it, or where it consists of checks alone. Otherwise the outcome is unknown.
     ///
     /// # Errors
     /// With the path of the operation that was refused; no other was done then. Those of [`create`](Self::create),
@@ -160,19 +144,11 @@ impl Incarnation {
         for op in ops {
             check(op.path())?;
         }
-        let absolute: Vec<MultiOp> = ops
-            .iter()
-            .map(|op| {
-                let mut op = op.clone();
-                *op.path_mut() = self.inner.absolute(op.path());
-                op
-            })
-            .collect();
-        let parts: Result<Vec<_>, OpError> = absolute.iter().map(|op| self.part(op)).collect();
-        let request = Request::Multi(parts?);
+        let paths: Vec<String> = ops.iter().map(|op| self.inner.absolute(op.path())).collect();
+        let parts = ops.iter().zip(&paths).map(|(op, path)| self.part(op, path));
+        let request = Request::Multi(parts.collect());
         // Errors that concern no single operation name the first.
         let mut attempts = Attempts::new(&self.inner, first.path());
-        let witness = self.find_witness(&mut attempts, &absolute).await?;
         loop {
             match attempts.write(&request).await? {
                 Write::Done(Reply::Multi(replies)) if replies.len() == ops.len() => {
@@ -187,117 +163,116 @@ impl Incarnation {
                     }
                     return Ok(results);
                 }
-                Write::Done(other) => return Err(attempts.unexpected(&other)),
+                Write::Done(other) => return Err(attempts.unexpected(other)),
                 Write::Refused(code) => return Err(attempts.refused(code)),
                 Write::Lost => {
                     attempts.barrier().await?;
-                    match self.evidence(&mut attempts, &absolute, witness).await? {
-                        Evidence::Applied(results) => return Ok(results),
+                    match self.evidence(&mut attempts, ops).await? {
+                        Some(results) => return Ok(results),
                         // Whatever was sent before has come to nothing.
-                        Evidence::NotApplied => attempts.clear_doubt(),
-                        Evidence::Unclear => {
-                            let now = "what stands there now does not tell whether the group was applied";
-                            return Err(attempts.changed(now.to_owned()));
-                        }
+                        None => attempts.clear_doubt(),
                     }
                 }
             }
         }
     }
 
-    fn part<'a>(&self, op: &'a MultiOp) -> Result<Request<'a>, OpError> {
-        Ok(match op {
-            MultiOp::Check { path, version } => {
-                Request::Check { path: path.into(), version: any_without(*version) }
+    fn part<'a>(&self, op: &'a MultiOp, absolute: &'a str) -> Request<'a> {
+        let path = absolute.into();
+        match op {
+            MultiOp::Check { version, .. } => Request::Check { path, version: any_without(*version) },
+            MultiOp::Create { data, mode, .. } => Request::Create(self.to_create(absolute, data, *mode)),
+            MultiOp::Set { data, version, .. } => {
+                Request::SetData { path, data: Some(data.into()), version: any_without(*version) }
             }
-            MultiOp::Create { path, data, mode } => {
-                Request::Create(self.to_create(path, path, data, *mode, false)?)
-            }
-            MultiOp::Set { path, data, version } => {
-                let version = any_without(*version);
-                Request::SetData { path: path.into(), data: Some(data.into()), version }
-            }
-            MultiOp::Delete { path, version } => {
-                Request::Delete { path: path.into(), version: any_without(*version) }
-            }
-        })
+            MultiOp::Delete { version, .. } => Request::Delete { path, version: any_without(*version) },
+        }
     }
 
-    /// The versioned set that can tell later that the group was not done, and the `czxid` of its znode: within one life
-    /// of a znode a version never comes back.
-    async fn find_witness(
-        &self,
-        attempts: &mut Attempts<'_>,
-        ops: &[MultiOp],
-    ) -> Result<Option<(usize, i64)>, OpError> {
-        let versioned = |op: &MultiOp| matches!(op, MultiOp::Set { version: Some(_), .. });
-        let Some(at) = (0..ops.len()).find(|&at| versioned(&ops[at]) && is_alone(ops, at)) else {
-            return Ok(None);
-        };
-        Ok(attempts.exists_if_readable(ops[at].path()).await?.flatten().map(|stat| (at, stat.czxid)))
-    }
-
-    /// Reads what the operations of a group would have left behind.
+    /// Reads what the operations of a group would have left behind: what can still be told of them where they were done,
+    /// `None` where they were not, and after a quorum round trip never will be.
     async fn evidence(
         &self,
         attempts: &mut Attempts<'_>,
         ops: &[MultiOp],
-        witness: Option<(usize, i64)>,
-    ) -> Result<Evidence, OpError> {
-        let changes = ops.iter().filter(|op| !matches!(op, MultiOp::Check { .. })).count();
-        if changes == 0 {
-            return Ok(Evidence::NotApplied);
-        }
-        let (mut applied, mut not_applied) = (false, false);
+    ) -> Result<Option<Vec<MultiResult>>, OpError> {
+        // By which change of ZooKeeper each was done, where it looks as if it was.
+        let (mut certain, mut signs) = (None, Vec::with_capacity(ops.len()));
         let mut results = Vec::with_capacity(ops.len());
         for (at, op) in ops.iter().enumerate() {
-            let (path, data) = match op {
-                MultiOp::Check { .. } => {
-                    results.push(MultiResult::Checked);
-                    continue;
+            if let MultiOp::Check { .. } = op {
+                results.push(MultiResult::Checked);
+                continue;
+            }
+            let absolute = self.inner.absolute(op.path());
+            let found = attempts.get(&absolute).await?;
+            let sign = match (op, &found) {
+                _ if !is_alone(ops, at) => None,
+                (_, Some(node)) => match self.sign(op, node, attempts.is_older(&node.stat)) {
+                    Ok(sign) => sign,
+                    Err(NotDone) => return Ok(None),
+                },
+                (MultiOp::Delete { .. }, None) => {
+                    let parent = zk_proto::ancestors(&absolute).next().unwrap_or("/");
+                    attempts.exists(parent).await?.map(|parent| parent.pzxid)
                 }
-                MultiOp::Delete { .. } => {
-                    results.push(MultiResult::Deleted);
-                    continue;
-                }
-                MultiOp::Create { path, data, .. } | MultiOp::Set { path, data, .. } => (path, data),
+                (_, None) => None,
             };
-            let found = match attempts.get(path).await? {
-                Ok(found) => Some(found),
-                Err(ErrorCode::NO_NODE) => None,
-                Err(code) => return Err(attempts.refused(code)),
-            };
-            let found = found.filter(|_| is_alone(ops, at));
-            let same_data = found.as_ref().is_some_and(|(found, _)| found == data);
-            let stat = found.map(|(_, stat)| stat);
-            match op {
+            signs.push(sign);
+            let stat = found.map(|node| node.stat);
+            results.push(match op {
                 MultiOp::Create { mode, .. } => {
-                    let stat = stat
-                        .filter(|stat| same_data && stat.mzxid == stat.czxid && self.is_mine(stat, *mode));
-                    applied |= stat.is_some();
-                    results.push(MultiResult::Created { stat });
+                    certain = certain.or(sign.filter(|_| *mode == CreateMode::Ephemeral));
+                    MultiResult::Created { stat }
                 }
-                MultiOp::Set { version: Some(version), .. } => {
-                    let next = version.wrapping_add(1);
-                    if let (Some(stat), Some((of, czxid))) = (stat, witness)
-                        && (of, czxid) == (at, stat.czxid)
-                    {
-                        // Untouched, or somebody else was faster.
-                        not_applied |= stat.version == *version || (stat.version == next && !same_data);
-                    }
-                    let stat = stat.filter(|stat| same_data && stat.version == next);
-                    applied |= stat.is_some();
-                    results.push(MultiResult::Set { stat });
-                }
-                _ => results.push(MultiResult::Set { stat: None }),
+                MultiOp::Set { .. } => MultiResult::Set { stat },
+                MultiOp::Check { .. } | MultiOp::Delete { .. } => MultiResult::Deleted,
+            });
+        }
+        let change = match (certain, &signs[..]) {
+            (_, []) => return Ok(None),
+            (Some(change), _) => change,
+            (None, [Some(change), others @ ..])
+                if !others.is_empty() && others.iter().all(|other| *other == Some(*change)) =>
+            {
+                *change
+            }
+            _ => {
+                let now = "what stands there now does not tell whether the group was applied";
+                return Err(attempts.changed(now.to_owned()));
+            }
+        };
+        for result in &mut results {
+            if let MultiResult::Created { stat } | MultiResult::Set { stat } = result {
+                *stat = stat.filter(|stat| stat.mzxid == change);
             }
         }
-        Ok(match (applied, not_applied) {
-            (true, false) => Evidence::Applied(results),
-            (false, true) => Evidence::NotApplied,
-            // Signs of both: somebody else has been at work there.
-            (true, true) | (false, false) => Evidence::Unclear,
-        })
+        Ok(Some(results))
+    }
+
+    /// What the znode that is found says of an operation of a group. Within one life of a znode a version never comes back.
+    fn sign(&self, op: &MultiOp, found: &Node, is_older: bool) -> Result<Option<i64>, NotDone> {
+        let Node { data: there, stat } = found;
+        match op {
+            MultiOp::Create { .. } | MultiOp::Delete { .. } if is_older => Err(NotDone),
+            MultiOp::Set { version: Some(version), .. } if is_older && stat.version == *version => {
+                Err(NotDone)
+            }
+            MultiOp::Set { data, version, .. }
+                if is_older && version.is_none_or(|version| stat.version == version.wrapping_add(1)) =>
+            {
+                match version {
+                    // Somebody else was faster.
+                    Some(_) if there != data => Err(NotDone),
+                    _ => Ok((there == data).then_some(stat.mzxid)),
+                }
+            }
+            MultiOp::Create { data, mode, .. } => {
+                let ours = there == data && stat.mzxid == stat.czxid && self.is_mine(stat, *mode);
+                Ok(ours.then_some(stat.czxid))
+            }
+            _ => Ok(None),
+        }
     }
 }
 

@@ -1,9 +1,8 @@
 //! Znodes as ZooKeeper reports them, and the identities of sessions.
 
 use std::fmt;
-use std::time::Duration;
 
-pub use zk_proto::{SessionId, Stat};
+pub use zk_proto::{CreateMode, SessionId, Stat};
 
 /// Counts the sessions that one [`Session`](crate::Session) has had in this process: 1, 2, and so on.
 ///
@@ -14,39 +13,6 @@ pub struct Epoch(pub u64);
 impl fmt::Display for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-/// How long a znode lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CreateMode {
-    /// Until it is deleted.
-    Persistent,
-    /// Until it is deleted or the session that created it ends.
-    Ephemeral,
-    /// Until it is deleted, or some time after its last child is (servers look every minute). One that never had a
-    /// child stays. Servers know it from 3.5 on.
-    Container,
-    /// Until it is deleted, or has had neither children nor a change for so long, in milliseconds and up to 34 years.
-    /// Servers allow it where `zookeeper.extendedTypesEnabled` is set.
-    Ttl(Duration),
-}
-
-impl CreateMode {
-    /// As the protocol has it; `None` for what it has not.
-    pub(crate) fn on_wire(self, sequential: bool) -> Option<zk_proto::CreateMode> {
-        use zk_proto::CreateMode as Wire;
-        Some(match (self, sequential) {
-            (Self::Persistent, false) => Wire::Persistent,
-            (Self::Persistent, true) => Wire::PersistentSequential,
-            (Self::Ephemeral, false) => Wire::Ephemeral,
-            (Self::Ephemeral, true) => Wire::EphemeralSequential,
-            (Self::Container, false) => Wire::Container,
-            (Self::Container, true) => return None,
-            (Self::Ttl(ttl), false) => Wire::Ttl(ttl),
-            (Self::Ttl(ttl), true) => Wire::TtlSequential(ttl),
-        })
     }
 }
 

@@ -1,23 +1,25 @@
-//! The operations on a session, each with the check that tells its outcome after a lost answer.
+//! The operations on a session, each with the check that finds out its outcome after a lost answer.
 
 use std::time::Duration;
 
 use zk_proto::{Create, ErrorCode, Reply, Request};
 
-use crate::attempts::{Attempts, Write};
-use crate::error::OpError;
+use crate::attempts::{Attempts, Write, of_kind};
+use crate::error::{OpError, owned_by};
 use crate::incarnation::Incarnation;
+use crate::instruments;
 use crate::node::{Children, CreateMode, Created, Node, Stat};
+use crate::path::{self, check};
 use crate::time::BootTime;
-use crate::{instruments, path};
 
 /// How a sequential create finds its znode again after a lost answer: its path is not known beforehand, and creating
 /// another one would leave an orphan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Recovery {
-    /// The caller put something unique into the last element of the prefix: a sibling that begins with it is the one.
+    /// The caller put something unique into the last element of the prefix, which can't be empty: a new sibling that begins
+    /// with it is the one.
     Name,
-    /// The data is unique: a sibling with the same prefix and the same data is the one.
+    /// The data is unique: a new sibling with the same prefix and the same data is the one.
     Data,
 }
 
@@ -38,14 +40,8 @@ impl Incarnation {
     /// Cancel safe.
     pub async fn get(&self, path: &str) -> Result<Option<Node>, OpError> {
         observe("get", async {
-            check(path)?;
-            let absolute = self.inner.absolute(path);
-            let mut attempts = Attempts::new(&self.inner, path);
-            match attempts.get(&absolute).await? {
-                Ok((data, stat)) => Ok(Some(Node::new(data, stat))),
-                Err(ErrorCode::NO_NODE) => Ok(None),
-                Err(code) => Err(attempts.refused(code)),
-            }
+            let (absolute, mut attempts) = self.begin(path)?;
+            attempts.get(&absolute).await
         })
         .await
     }
@@ -59,14 +55,8 @@ impl Incarnation {
     /// Cancel safe.
     pub async fn children(&self, path: &str) -> Result<Option<Children>, OpError> {
         observe("children", async {
-            check(path)?;
-            let absolute = self.inner.absolute(path);
-            let mut attempts = Attempts::new(&self.inner, path);
-            match attempts.children(&absolute).await? {
-                Ok((names, stat)) => Ok(Some(Children::new(names, stat))),
-                Err(ErrorCode::NO_NODE) => Ok(None),
-                Err(code) => Err(attempts.refused(code)),
-            }
+            let (absolute, mut attempts) = self.begin(path)?;
+            attempts.children(&absolute).await
         })
         .await
     }
@@ -74,9 +64,11 @@ impl Incarnation {
     /// Creates a znode with the access list of the session ([`SessionBuilder::acl`](crate::SessionBuilder::acl)). Its parent
     /// must exist.
     ///
-    /// After a lost answer, an ephemeral that this session owns counts as the one created here; a persistent znode
+    /// After a lost answer, a new ephemeral that this session owns counts as the one created here; a new persistent znode
     /// counts if it has the same data and was never changed, so put something unique into the data where it matters who
-    /// created it. Where none stands there it is created: a second time, if others have deleted the first one meanwhile.
+    /// created it. Of any other new znode the outcome is unknown: it may be the one created here, with other data by now, or
+    /// have come after that one was deleted. Where none stands there it is created: a second time, if others have deleted the
+    /// first one meanwhile.
     ///
     /// # Errors
     /// [`OpError::NodeExists`] with the owner, [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`], and
@@ -92,10 +84,8 @@ impl Incarnation {
     ) -> Result<Created, OpError> {
         let data = data.as_ref();
         observe("create", async {
-            check(path)?;
-            let absolute = self.inner.absolute(path);
-            let mut attempts = Attempts::new(&self.inner, path);
-            let create = Request::Create(self.to_create(path, &absolute, data, mode, false)?);
+            let (absolute, mut attempts) = self.begin(path)?;
+            let create = Request::Create(self.to_create(&absolute, data, mode));
             loop {
                 match attempts.write(&create).await? {
                     Write::Done(reply) => return self.created(&attempts, reply, mode),
@@ -135,7 +125,14 @@ impl Incarnation {
             check(&format!("{prefix}0"))?;
             let absolute = self.inner.absolute(prefix);
             let mut attempts = Attempts::new(&self.inner, prefix);
-            let create = Request::Create(self.to_create(prefix, &absolute, data, mode, true)?);
+            let invalid =
+                |reason: &str| OpError::Invalid { path: prefix.to_owned(), reason: reason.to_owned() };
+            if recovery == Recovery::Name && prefix.ends_with('/') {
+                return Err(invalid("a prefix that ends with a slash has no name to go by"));
+            }
+            let create = self.to_create(&absolute, data, mode).sequential();
+            let create = create.ok_or_else(|| invalid("ZooKeeper has no sequential containers"))?;
+            let create = Request::Create(create);
             loop {
                 match attempts.write(&create).await? {
                     Write::Done(reply) => return self.created(&attempts, reply, mode),
@@ -162,26 +159,22 @@ impl Incarnation {
     /// Dropped before it has answered, it leaves some of the znodes created, or all; calling it again goes on.
     pub async fn create_parents(&self, path: &str) -> Result<(), OpError> {
         observe("create_parents", async {
-            check(path)?;
-            let absolute = self.inner.absolute(path);
-            let ancestors: Vec<&str> = path::ancestors(&absolute).collect();
-            let mut attempts = Attempts::new(&self.inner, path);
+            let (absolute, mut attempts) = self.begin(path)?;
             // From the inside out: mostly the nearest parent is there, and then that is all.
-            let mut next = ancestors.len();
+            let ancestors: Vec<&str> = zk_proto::ancestors(&absolute).filter(|above| *above != "/").collect();
+            let mut at = 0;
             let mut descending = false;
-            while next > 0 {
-                let parent = ancestors[next - 1];
-                let create =
-                    Request::Create(self.to_create(path, parent, &[], CreateMode::Persistent, false)?);
+            while let Some(parent) = ancestors.get(at) {
+                let create = Request::Create(self.to_create(parent, &[], CreateMode::Persistent));
                 match attempts.write(&create).await? {
                     Write::Done(_) | Write::Refused(ErrorCode::NODE_EXISTS) => {
-                        descending = true;
-                        next += 1;
-                        if next > ancestors.len() {
+                        if at == 0 {
                             return Ok(());
                         }
+                        descending = true;
+                        at -= 1;
                     }
-                    Write::Refused(ErrorCode::NO_NODE) if !descending && next > 1 => next -= 1,
+                    Write::Refused(ErrorCode::NO_NODE) if !descending && at + 1 < ancestors.len() => at += 1,
                     Write::Refused(code) => return Err(attempts.refused(code)),
                     Write::Lost => {}
                 }
@@ -193,8 +186,9 @@ impl Incarnation {
 
     /// Replaces the data of a znode; with `version`, only if the data still has that version.
     ///
-    /// After a lost answer with a `version`, the same data at the next version counts as written here. Without a
-    /// `version` the write is repeated: it may then be applied twice, over what somebody else wrote in between.
+    /// After a lost answer with a `version`, the same data at the next version of the same znode counts as written here:
+    /// of one that the session had seen before, which its `czxid` tells. Without a `version` the write is repeated: it may
+    /// then be applied twice, over what somebody else wrote in between.
     ///
     /// # Errors
     /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`], and those of [`get`](Self::get).
@@ -209,9 +203,7 @@ impl Incarnation {
     ) -> Result<Stat, OpError> {
         let data = data.as_ref();
         observe("set", async {
-            check(path)?;
-            let absolute = self.inner.absolute(path);
-            let mut attempts = Attempts::new(&self.inner, path);
+            let (absolute, mut attempts) = self.begin(path)?;
             let set = Request::SetData {
                 path: absolute.as_str().into(),
                 data: Some(data.into()),
@@ -222,7 +214,10 @@ impl Incarnation {
                     Write::Done(reply) => return attempts.stat(reply),
                     Write::Lost => {}
                     Write::Refused(ErrorCode::BAD_VERSION) if attempts.in_doubt() => {
-                        return self.explain_version(attempts, path, data, version).await;
+                        let found = attempts.get(&absolute).await?;
+                        let now = found.ok_or_else(|| attempts.refused(ErrorCode::NO_NODE))?;
+                        let is_same = now.data == data;
+                        return attempts.explain_version(version, (now.stat.version, now.stat), is_same);
                     }
                     Write::Refused(code) => return Err(attempts.refused(code)),
                 }
@@ -235,8 +230,8 @@ impl Incarnation {
     ///
     /// After a lost answer the deletion is repeated only on the znode that was seen there at first, never on another that
     /// stands in its place by now (data versions start at 0 in every znode, so a version alone does not tell them apart).
-    /// Then an ephemeral of this session counts as deleted. Of any other znode the outcome is unknown: the server at hand
-    /// may lag behind the others, and the one that stands there may have stood there before.
+    /// Where it is gone, an ephemeral of this session counts as deleted here. Of any other znode the outcome is unknown:
+    /// others may have deleted it.
     ///
     /// # Errors
     /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::NotEmpty`], [`OpError::Unknown`], and those of
@@ -246,16 +241,16 @@ impl Incarnation {
     /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
     pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), OpError> {
         observe("delete", async {
-            check(path)?;
-            let absolute = self.inner.absolute(path);
-            let mut attempts = Attempts::new(&self.inner, path);
+            let (absolute, mut attempts) = self.begin(path)?;
             // Servers from 3.9 on tell only those who may read it.
-            let meant = attempts.exists_if_readable(&absolute).await?;
+            let meant = match attempts.exists(&absolute).await {
+                Err(OpError::NoAuth { .. }) => None,
+                found => Some(found?),
+            };
             let delete = Request::Delete { path: absolute.as_str().into(), version: any_without(version) };
             loop {
                 match attempts.write(&delete).await? {
                     Write::Done(_) => return Ok(()),
-                    Write::Refused(ErrorCode::NO_NODE) if attempts.in_doubt() => return Ok(()),
                     Write::Refused(code) => return Err(attempts.refused(code)),
                     Write::Lost => {
                         attempts.barrier().await?;
@@ -263,15 +258,14 @@ impl Incarnation {
                             return Err(attempts.changed("what stands there may not be read".to_owned()));
                         };
                         match (meant, attempts.exists(&absolute).await?) {
-                            (_, None) => return Ok(()),
-                            (Some(meant), Some(now)) if meant.czxid == now.czxid => {}
-                            (Some(meant), Some(_)) if meant.is_owned_by(self.session_id()) => return Ok(()),
+                            // Whatever was sent before has come to nothing.
+                            (Some(meant), Some(now)) if meant.czxid == now.czxid => attempts.clear_doubt(),
+                            (Some(meant), _) if meant.is_owned_by(self.session_id()) => return Ok(()),
+                            // By whom is not known: two who both meant to be the one would both believe it.
+                            (_, None) => return Err(attempts.changed("no znode stands there".to_owned())),
                             // What was seen first may have been out of date: this one may be older than the operation.
-                            (Some(_), Some(_)) => {
+                            (_, Some(_)) => {
                                 return Err(attempts.changed("another znode stands there".to_owned()));
-                            }
-                            (None, Some(_)) => {
-                                return Err(attempts.changed("a znode stands there".to_owned()));
                             }
                         }
                     }
@@ -285,8 +279,8 @@ impl Incarnation {
     /// be read here. It writes nothing.
     ///
     /// # Errors
-    /// [`OpError::Unavailable`], [`OpError::SessionOver`]; [`OpError::Invalid`] where a znode stands in the way of the
-    /// round trip, with its path.
+    /// [`OpError::Unavailable`], [`OpError::SessionOver`]; [`OpError::Invalid`], with the path, if a znode exists
+    /// that prevents the round trip.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -299,27 +293,13 @@ impl Incarnation {
         .await
     }
 
-    pub(crate) fn to_create<'a>(
-        &self,
-        path: &str,
-        absolute: &'a str,
-        data: &'a [u8],
-        mode: CreateMode,
-        sequential: bool,
-    ) -> Result<Create<'a>, OpError> {
-        let acl = self.inner.acl().entries();
-        let mode = mode.on_wire(sequential).ok_or_else(|| OpError::Invalid {
-            path: path.to_owned(),
-            reason: "ZooKeeper has no sequential containers".to_owned(),
-        })?;
-        Ok(Create::new(absolute, data, acl, mode))
+    pub(crate) fn to_create<'a>(&self, absolute: &'a str, data: &'a [u8], mode: CreateMode) -> Create<'a> {
+        Create::new(absolute, data, self.inner.settings.acl.entries(), mode)
     }
 
     fn created(&self, attempts: &Attempts<'_>, reply: Reply, mode: CreateMode) -> Result<Created, OpError> {
-        let (absolute, stat) = match reply {
-            Reply::PathAndStat(path, stat) => (path, stat),
-            other => return Err(attempts.unexpected(&other)),
-        };
+        let created = of_kind!(reply, Reply::PathAndStat(path, stat) => (path, stat));
+        let (absolute, stat) = created.map_err(|other| attempts.unexpected(other))?;
         if !self.is_mine(&stat, mode) {
             return Err(attempts.distrust(format!(
                 "a znode created as {mode:?} in session {} belongs to session {:#x}",
@@ -348,13 +328,17 @@ impl Incarnation {
         let absolute = self.inner.absolute(path);
         let in_doubt = attempts.in_doubt();
         let exists = |owner| OpError::NodeExists { path: path.to_owned(), owner };
-        let (found, stat) = match attempts.get(&absolute).await {
-            Ok(Ok(found)) => found,
-            Ok(Err(code)) if in_doubt => return Err(attempts.refused(code)),
+        let Node { data: found, stat } = match attempts.get(&absolute).await {
+            Ok(Some(node)) => node,
+            Ok(None) if in_doubt => return Err(attempts.refused(ErrorCode::NO_NODE)),
             Err(error) if in_doubt => return Err(error),
             // That it exists is certain; whose it is remains open.
-            Ok(Err(_)) | Err(_) => return Err(exists(None)),
+            Ok(None) | Err(_) => return Err(exists(None)),
         };
+        let owner = (stat.ephemeral_owner != 0).then_some(stat.ephemeral_owner);
+        if !in_doubt || attempts.is_older(&stat) {
+            return Err(exists(owner));
+        }
         let unchanged = stat.mzxid == stat.czxid;
         let ours = self.is_mine(&stat, mode)
             && match mode {
@@ -362,28 +346,11 @@ impl Incarnation {
                 CreateMode::Ephemeral => found == data || !unchanged,
                 _ => found == data && unchanged,
             };
-        if in_doubt && ours {
+        if ours {
             return Ok(Created { path: path.to_owned(), stat });
         }
-        Err(exists((stat.ephemeral_owner != 0).then_some(stat.ephemeral_owner)))
-    }
-
-    /// A set was refused for its version after an earlier attempt whose answer was lost: was it that one?
-    async fn explain_version(
-        &self,
-        mut attempts: Attempts<'_>,
-        path: &str,
-        data: &[u8],
-        version: Option<i32>,
-    ) -> Result<Stat, OpError> {
-        let absolute = self.inner.absolute(path);
-        let (found, stat) = attempts.get(&absolute).await?.map_err(|code| attempts.refused(code))?;
-        let next = version.map(|version| version.wrapping_add(1));
-        match (next == Some(stat.version), found == data) {
-            (true, true) => Ok(stat),
-            (true, false) => Err(OpError::BadVersion { path: path.to_owned() }),
-            (false, _) => Err(attempts.changed(format!("the data has version {} by now", stat.version))),
-        }
+        // Perhaps ours, changed since; perhaps anothers, after ours was deleted.
+        Err(attempts.changed(format!("a znode stands there{}", owned_by(owner))))
     }
 
     /// Looks for the znode of a sequential create whose answer was lost.
@@ -398,23 +365,17 @@ impl Incarnation {
         attempts.barrier().await?;
         let Some((parent, name)) = absolute_prefix.rsplit_once('/') else { return Ok(None) };
         let parent = if parent.is_empty() { "/" } else { parent };
-        let (names, _) = attempts.children(parent).await?.map_err(|code| attempts.refused(code))?;
-        let mut candidates: Vec<&str> =
-            names.iter().map(String::as_str).filter(|candidate| is_numbered(candidate, name)).collect();
+        let siblings = attempts.children(parent).await?;
+        let Children { names, .. } = siblings.ok_or_else(|| attempts.refused(ErrorCode::NO_NODE))?;
         // The newest first: with recovery by data there may be many, and the one sought is among the last.
-        candidates.sort_unstable_by(|a, b| b.cmp(a));
-        for candidate in candidates {
+        for candidate in names.iter().rev().filter(|candidate| is_numbered(candidate, name)) {
             let absolute = path::join(parent, candidate);
-            let (found, stat) = match attempts.get(&absolute).await? {
-                Ok(found) => found,
-                Err(ErrorCode::NO_NODE) => continue,
-                Err(code) => return Err(attempts.refused(code)),
-            };
+            let Some(Node { data: found, stat }) = attempts.get(&absolute).await? else { continue };
             let matches = match recovery {
                 Recovery::Name => true,
                 Recovery::Data => found == data,
             };
-            if matches && self.is_mine(&stat, mode) {
+            if matches && self.is_mine(&stat, mode) && !attempts.is_older(&stat) {
                 return Ok(Some(Created { path: self.inner.relative(&absolute), stat }));
             }
         }
@@ -431,10 +392,6 @@ fn is_numbered(candidate: &str, prefix: &str) -> bool {
 /// As the protocol has it: -1 is any version.
 pub(crate) fn any_without(version: Option<i32>) -> i32 {
     version.unwrap_or(-1)
-}
-
-pub(crate) fn check(path: &str) -> Result<(), OpError> {
-    path::check(path).map_err(|reason| OpError::Invalid { path: path.to_owned(), reason })
 }
 
 pub(crate) async fn observe<T>(

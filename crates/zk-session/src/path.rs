@@ -1,21 +1,25 @@
 //! Paths of znodes: what ZooKeeper accepts, checked before anything is sent.
 
+use crate::error::OpError;
+
+/// Refuses what is no absolute path that ZooKeeper accepts.
+pub(crate) fn check(path: &str) -> Result<(), OpError> {
+    judge(path).map_err(|reason| OpError::Invalid { path: path.to_owned(), reason })
+}
+
 /// Whether `path` is an absolute path that ZooKeeper accepts; if not, why.
 ///
 /// The root itself is accepted.
-pub(crate) fn check(path: &str) -> Result<(), String> {
+pub(crate) fn judge(path: &str) -> Result<(), String> {
     if path == "/" {
         return Ok(());
     }
-    let Some(rest) = path.strip_prefix('/') else {
-        return Err("a path begins with '/'".to_owned());
-    };
-    for element in rest.split('/') {
-        match element {
-            "" => return Err("a path has no empty element and no '/' at its end".to_owned()),
-            "." | ".." => return Err("a path has no element '.' or '..'".to_owned()),
-            _ => {}
-        }
+    let rest = path.strip_prefix('/').ok_or("a path begins with '/'")?;
+    if rest.split('/').any(str::is_empty) {
+        return Err("a path has no empty element and no '/' at its end".to_owned());
+    }
+    if rest.split('/').any(|element| matches!(element, "." | "..")) {
+        return Err("a path has no element '.' or '..'".to_owned());
     }
     match rest.chars().find(|&c| is_refused(c)) {
         Some(refused) => Err(format!("ZooKeeper accepts no {refused:?} in a path")),
@@ -26,11 +30,6 @@ pub(crate) fn check(path: &str) -> Result<(), String> {
 /// Control characters, surrogates' neighbours and specials: as in ZooKeeper's own `PathUtils`.
 fn is_refused(c: char) -> bool {
     matches!(c, '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{f000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}')
-}
-
-/// The proper ancestors of `path` without the root, the outermost first.
-pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
-    path.char_indices().skip(1).filter(|&(_, c)| c == '/').map(|(at, _)| &path[..at])
 }
 
 /// `parent` joined with `name`.
@@ -45,21 +44,19 @@ mod tests {
     #[test]
     fn paths_that_zookeeper_takes() {
         for path in ["/", "/a", "/a/b", "/a.b/..c", "/é"] {
-            assert_eq!(check(path), Ok(()), "{path}");
+            assert_eq!(judge(path), Ok(()), "{path}");
         }
     }
 
     #[test]
     fn paths_that_it_refuses() {
         for path in ["", "a", "//", "/a/", "/a//b", "/.", "/a/..", "/a\0", "/a\u{7f}", "/\u{fffe}"] {
-            assert!(check(path).is_err(), "{path:?}");
+            assert!(judge(path).is_err(), "{path:?}");
         }
     }
 
     #[test]
-    fn taking_apart_and_putting_together() {
-        assert_eq!(ancestors("/a/b/c").collect::<Vec<_>>(), ["/a", "/a/b"]);
-        assert_eq!(ancestors("/a").count(), 0);
+    fn putting_together() {
         assert_eq!(join("/", "a"), "/a");
         assert_eq!(join("/a", "b"), "/a/b");
     }

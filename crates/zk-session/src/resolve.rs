@@ -17,6 +17,8 @@ use crate::time::{BootTime, within};
 
 /// Once one name is resolved, the others have this long to be as well.
 const GRACE: Duration = Duration::from_millis(100);
+/// A name whose address was known before is waited for no longer than this: mostly that address is still good.
+const KNOWN: Duration = Duration::from_secs(1);
 
 type Lookup = Option<Result<Vec<SocketAddr>, String>>;
 type LookUp = dyn Fn(&Server) -> io::Result<Vec<SocketAddr>> + Send + Sync;
@@ -43,15 +45,6 @@ impl Resolver {
         Self { servers: Mutex::new(servers.to_vec()), look_up: Arc::new(look_up), table: Arc::default() }
     }
 
-    /// With another resolver than the system's.
-    #[cfg(test)]
-    pub(crate) fn with_lookup(
-        servers: &[Server],
-        look_up: impl Fn(&Server) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
-    ) -> Self {
-        Self { look_up: Arc::new(look_up), ..Self::new(servers) }
-    }
-
     pub(crate) fn servers(&self) -> Vec<Server> {
         lock(&self.servers).clone()
     }
@@ -61,11 +54,12 @@ impl Resolver {
     }
 
     /// The addresses of the servers, in any order, and what is wrong with the names that have none. Each name is looked up
-    /// again. One that does not resolve in that time, or not soon after the first that does, keeps the addresses that it
-    /// had before; its look-up goes on.
+    /// again. One that does not resolve, or not in that time, or not soon after the first that does, keeps the addresses
+    /// that it had before; its look-up goes on.
     pub(crate) async fn hosts(&self, within_time: Duration) -> (Vec<Host>, Vec<(Server, String)>) {
         let servers = self.servers();
-        let mut deadline = BootTime::now() + within_time;
+        let is_known = servers.iter().any(|server| lock(&self.table).latest.contains_key(server));
+        let mut deadline = BootTime::now() + if is_known { within_time.min(KNOWN) } else { within_time };
         let mut lookups: FuturesUnordered<_> =
             servers.iter().map(async |server| (server, self.resolve(server).await)).collect();
         let mut found = HashMap::new();
@@ -86,7 +80,7 @@ impl Resolver {
             };
             match addresses {
                 Ok(addresses) => hosts
-                    .extend(addresses.into_iter().map(|address| Host { name: server.name.clone(), address })),
+                    .extend(addresses.into_iter().map(|address| Host { server: server.clone(), address })),
                 Err(reason) => failures.push((server.clone(), reason)),
             }
         }
@@ -95,14 +89,12 @@ impl Resolver {
     }
 
     async fn resolve(&self, server: &Server) -> Result<Vec<SocketAddr>, String> {
-        if let Some(address) = server.literal() {
+        if let Ok(address) = server.name.parse() {
             return Ok(vec![SocketAddr::new(address, server.port)]);
         }
         let mut lookup = self.lookup(server)?;
-        match lookup.wait_for(Option::is_some).await {
-            Ok(found) => found.clone().unwrap_or_else(|| Err("nothing was found".to_owned())),
-            Err(_) => Err("the thread that looked it up has failed".to_owned()),
-        }
+        let found = lookup.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
+        found.unwrap_or_else(|| Err("the thread that looked it up has failed".to_owned()))
     }
 
     /// The lookup that is under way, or a new one.
@@ -135,7 +127,7 @@ impl Resolver {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::*;
     use crate::hosts::ConnectString;
@@ -150,7 +142,7 @@ mod tests {
     async fn a_name_that_does_not_resolve_says_so_and_stops_no_other() {
         let resolver = resolver("no-such-host.invalid:1,localhost:2,127.0.0.9:3");
         let (hosts, failures) = resolver.hosts(SOON).await;
-        assert!(hosts.iter().any(|host| host.name == "localhost"));
+        assert!(hosts.iter().any(|host| host.server.name == "localhost"));
         assert!(hosts.iter().any(|host| host.address == "127.0.0.9:3".parse().unwrap()));
         let [(server, reason)] = &failures[..] else { panic!("{failures:?}") };
         assert_eq!(server.name, "no-such-host.invalid");
@@ -160,16 +152,13 @@ mod tests {
     /// The servers of that connect string, and a resolver that takes its time and counts.
     fn slow(connect: &str, takes: Duration, address: SocketAddr) -> (Resolver, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
-        let servers = ConnectString::parse(connect).unwrap().servers;
-        let resolver = Resolver::with_lookup(&servers, {
-            let asked = asked.clone();
-            move |_| {
-                asked.fetch_add(1, Ordering::SeqCst);
-                std::thread::sleep(takes);
-                Ok(vec![address])
-            }
-        });
-        (resolver, asked)
+        let counter = Arc::clone(&asked);
+        let look_up = move |_: &Server| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            std::thread::sleep(takes);
+            Ok(vec![address])
+        };
+        (Resolver { look_up: Arc::new(look_up), ..resolver(connect) }, asked)
     }
 
     #[tokio::test]
@@ -204,6 +193,28 @@ mod tests {
         }
         assert_eq!(hosts[0].address, address);
         assert_eq!(resolver.hosts(Duration::from_millis(50)).await.0, hosts);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_no_longer_resolves_keeps_its_addresses() {
+        let (address, is_up) = (SocketAddr::from(([127, 0, 0, 1], 9)), Arc::new(AtomicBool::new(true)));
+        let up = Arc::clone(&is_up);
+        let look_up = move |server: &Server| {
+            if up.load(Ordering::SeqCst) {
+                return Ok(vec![address]);
+            }
+            // As a resolver fails: for the one name at once, for the other one late.
+            std::thread::sleep(if server.name == "silent.example" { SOON } else { Duration::ZERO });
+            Err(io::Error::other("no such name"))
+        };
+        let resolver = Resolver { look_up: Arc::new(look_up), ..resolver("zk.example:9,silent.example:9") };
+        let (known, failures) = resolver.hosts(SOON).await;
+        assert_eq!((known.len(), failures.len()), (2, 0));
+        is_up.store(false, Ordering::SeqCst);
+        let started = BootTime::now();
+        let (hosts, _) = resolver.hosts(SOON).await;
+        assert!(hosts.len() == 2 && hosts.iter().all(|host| known.contains(host)), "{hosts:?}");
+        assert!(BootTime::now().duration_since(started) < SOON / 2, "no time is left for the servers");
     }
 
     #[tokio::test]

@@ -27,11 +27,6 @@ impl SecretFileError {
 }
 
 impl Secret {
-    /// Wraps the credentials, in the form that the authentication scheme wants.
-    pub fn new(secret: impl Into<Vec<u8>>) -> Self {
-        Self(secret.into())
-    }
-
     /// Reads credentials from a file, all of it but one line break at its end, which editors and `echo` leave there.
     ///
     /// A file that every user of the machine may read is used all the same, with a warning in the log: it may be
@@ -73,15 +68,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-impl From<String> for Secret {
-    fn from(secret: String) -> Self {
-        Self(secret.into_bytes())
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(secret: &str) -> Self {
-        Self(secret.as_bytes().to_vec())
+/// In the form that the authentication scheme wants.
+impl<T: Into<Vec<u8>>> From<T> for Secret {
+    fn from(secret: T) -> Self {
+        Self(secret.into())
     }
 }
 

@@ -9,19 +9,20 @@ use zk_proto::{Purpose, Ticket, WatchMode};
 
 use crate::acl::{AccessList, Acl, AclEntry, Id};
 use crate::administration::{ReadOp, ReadResult, Reconfiguration};
-use crate::config::{DriverKind, Settings};
+use crate::config::{DriverKind, SaslDigest, Settings, TlsOptions};
 use crate::driver::Auth;
 use crate::error::{Closed, ConnectError, OpError};
+use crate::establish::establish;
 use crate::held::HeldEphemeral;
 use crate::hosts::ConnectString;
 use crate::incarnation::{Incarnation, Tether};
 use crate::lasting::ChangeWatch;
 use crate::lease::Lease;
 use crate::multi::{MultiOp, MultiResult};
-use crate::node::{Children, CreateMode, Created, Node, Stat};
-use crate::operations::{Recovery, check};
+use crate::node::{Children, CreateMode, Created, Epoch, Node, Stat};
+use crate::operations::Recovery;
+use crate::path::check;
 use crate::secret::Secret;
-use crate::secure::{SaslDigest, TlsOptions};
 use crate::shared::{LastHandle, Shared};
 use crate::state::SessionState;
 use crate::supervisor;
@@ -79,14 +80,14 @@ setters! { SessionBuilder:
     ///
     /// A certificate that either side does not accept makes [`connect`](Self::connect) fail at once. The cryptography is
     /// ring's, whatever provider the process has installed.
-    tls(options: TlsOptions) { settings.secure.tls = Some(options) }
+    tls(options: TlsOptions) { settings.tls = Some(options) }
 
     /// Authenticates each connection by SASL DIGEST-MD5. Needs the feature `sasl`; [`ConnectError::Unsupported`]
     /// otherwise.
     ///
     /// The password is never sent, but the mechanism is old and weak: use it with TLS. A wrong password makes
     /// [`connect`](Self::connect) fail at once.
-    sasl_digest(user: impl Into<String>, password: impl Into<Secret>) { settings.secure.sasl = Some(SaslDigest { user: user.into(), password: password.into() }) }
+    sasl_digest(user: impl Into<String>, password: impl Into<Secret>) { settings.sasl = Some(SaslDigest { user: user.into(), password: password.into() }) }
 
     /// The access list of everything that the session creates: open to all by default.
     acl(acl: Acl) { settings.acl = acl }
@@ -124,10 +125,10 @@ impl SessionBuilder {
     /// Cancel safe: what was begun is ended.
     pub async fn connect(self) -> Result<Session, ConnectError> {
         let Self { settings, resumed } = self;
-        let shared = Arc::new(Shared::new(settings.check()?));
-        let deadline = BootTime::now() + shared.config.connect_timeout;
-        let purpose = resumed.map_or_else(|| shared.new_session(), Purpose::Resume);
-        let first = supervisor::first_session(&shared, purpose, deadline).await?;
+        let shared = Arc::new(Shared::new(settings)?);
+        let deadline = BootTime::now() + shared.settings.connect_timeout;
+        let purpose = resumed.map_or(Purpose::New(shared.settings.session_timeout), Purpose::Resume);
+        let first = establish(&shared, purpose, Epoch(1), deadline).await?;
         // Before anything else is waited for: dropped from here on, it is closed as any session that nobody holds.
         let session = Session { _last_handle: Arc::new(LastHandle(Arc::clone(&shared))), shared };
         session.shared.tasks.spawn(supervisor::run(Arc::clone(&session.shared), first));
@@ -250,13 +251,13 @@ impl Session {
     /// [`ConnectError::InvalidConnectString`], also where a root is given and is another one.
     pub fn set_servers(&self, connect: &str) -> Result<(), ConnectError> {
         let given = ConnectString::parse(connect)?;
-        if !given.chroot.is_empty() && given.chroot != self.shared.config.connect.chroot {
+        if !given.chroot.is_empty() && given.chroot != self.shared.chroot {
             let reason = "the root of a session can't be changed".to_owned();
             return Err(ConnectError::InvalidConnectString { connect: connect.to_owned(), reason });
         }
         self.shared.resolver.set_servers(given.servers);
         if let Some(living) = self.shared.living() {
-            living.inner.driver().servers_changed();
+            living.inner.driver.servers_changed();
         }
         Ok(())
     }
@@ -288,15 +289,12 @@ impl Session {
         let deadline = BootTime::now() + within_time;
         self.shared.begin_closing(deadline);
         let mut outcome = self.shared.outcome.subscribe();
-        let closed = within(deadline, async {
+        let closed = async {
             self.shared.tasks.wait().await;
-            match outcome.wait_for(Option::is_some).await {
-                Ok(outcome) => (*outcome).unwrap_or(CloseOutcome::Unknown),
-                Err(_) => CloseOutcome::Unknown,
-            }
-        });
-        let closed = closed.await;
-        closed.or_else(|| *self.shared.outcome.borrow()).unwrap_or(CloseOutcome::Unknown)
+            outcome.wait_for(Option::is_some).await.is_ok()
+        };
+        within(deadline, closed).await;
+        self.shared.outcome.borrow().unwrap_or(CloseOutcome::Unknown)
     }
 }
 

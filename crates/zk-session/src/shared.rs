@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
-use zk_proto::Purpose;
 
-use crate::config::Config;
-use crate::error::{Closed, OpError};
+use crate::config::Settings;
+use crate::error::{Closed, ConnectError, OpError};
 use crate::incarnation::{Incarnation, lock};
 use crate::instruments;
 use crate::lease::Lease;
@@ -22,9 +22,11 @@ use crate::time::{BootTime, sleep_until, within};
 /// How long the session is given to say goodbye when its last handle is dropped.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// What the handles, the supervisor and the holders of znodes share.
 pub(crate) struct Shared {
-    pub(crate) config: Config,
+    /// They hold together.
+    pub(crate) settings: Arc<Settings>,
+    /// Of the connect string.
+    pub(crate) chroot: String,
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) state: watch::Sender<SessionState>,
     pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
@@ -34,16 +36,20 @@ pub(crate) struct Shared {
     pub(crate) closing: watch::Sender<Option<BootTime>>,
     pub(crate) outcome: watch::Sender<Option<CloseOutcome>>,
     pub(crate) tasks: TaskTracker,
+    /// On which the session lives, wherever its handles are used.
+    runtime: Handle,
     /// Tasks are begun under this lock, and only while it is false, so that closing waits for all of them.
     closed_to_tasks: Mutex<bool>,
     handed_over: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config) -> Self {
-        Self {
-            resolver: Arc::new(Resolver::new(&config.connect.servers)),
-            config,
+    pub(crate) fn new(settings: Settings) -> Result<Self, ConnectError> {
+        let connect = settings.check()?;
+        Ok(Self {
+            resolver: Arc::new(Resolver::new(&connect.servers)),
+            settings: Arc::new(settings),
+            chroot: connect.chroot,
             state: watch::Sender::new(SessionState::Inactive { reason: InactiveReason::NotYetConnected }),
             incarnation: watch::Sender::new(None),
             lease: watch::Sender::new(None),
@@ -51,14 +57,10 @@ impl Shared {
             closing: watch::Sender::new(None),
             outcome: watch::Sender::new(None),
             tasks: TaskTracker::new(),
+            runtime: Handle::current(),
             closed_to_tasks: Mutex::new(false),
             handed_over: AtomicBool::new(false),
-        }
-    }
-
-    /// What a session of its own is asked for with.
-    pub(crate) fn new_session(&self) -> Purpose {
-        Purpose::New(self.config.session_timeout)
+        })
     }
 
     pub(crate) fn living(&self) -> Option<Incarnation> {
@@ -98,7 +100,7 @@ impl Shared {
     }
 
     async fn find(&self, path: &str) -> Result<Incarnation, OpError> {
-        let timeout = self.config.operation_timeout;
+        let timeout = self.settings.operation_timeout();
         let waiting = within(BootTime::now() + timeout, self.active());
         let found = tokio::select! {
             biased;
@@ -135,11 +137,11 @@ impl Shared {
         }
     }
 
-    /// Starts a task that ends by itself when the session is closed. After that, none is started.
+    /// Starts a task that ends by itself when the session is closed. After that, none is started. Needs no runtime.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let closed = lock(&self.closed_to_tasks);
         if !*closed {
-            self.tasks.spawn(task);
+            self.tasks.spawn_on(task, &self.runtime);
         }
     }
 

@@ -75,16 +75,20 @@ impl fmt::Display for SessionState {
 }
 
 /// Why there is no session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InactiveReason {
     /// None has been made yet.
+    #[error("not yet connected")]
     NotYetConnected,
     /// The server said so.
+    #[error("the server has expired the session")]
     Expired,
     /// Nothing was answered for so long that the servers may have expired it.
+    #[error("no answer for a whole session timeout")]
     DeadlinePassed,
     /// The client library failed.
+    #[error("the client library failed: {reason}")]
     DriverFailed {
         /// What it said.
         reason: String,
@@ -96,24 +100,11 @@ pub enum InactiveReason {
     /// and a new session is tried for every five to ten seconds. A process that would rather end sees this state, and
     /// closes the session. Credentials are not read anew from their file: new ones take a new
     /// [`SessionBuilder`](crate::SessionBuilder).
+    #[error("the server refused the credentials: {reason}")]
     AuthFailed {
         /// What it said.
         reason: String,
     },
-}
-
-impl fmt::Display for InactiveReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotYetConnected => f.write_str("not yet connected"),
-            Self::Expired => f.write_str("the server has expired the session"),
-            Self::DeadlinePassed => f.write_str("no answer for a whole session timeout"),
-            Self::DriverFailed { reason } => write!(f, "the client library failed: {reason}"),
-            Self::AuthFailed { reason } => {
-                write!(f, "the server refused the credentials: {reason}")
-            }
-        }
-    }
 }
 
 /// What has happened.
@@ -129,12 +120,8 @@ pub(crate) enum Event {
     Suspended,
     /// The connection is back; whether the session is alive, the next contact tells.
     Resumed,
-    /// The server says that the session is over.
-    Expired,
-    /// The client library can't go on.
-    Dead { reason: String },
-    /// The credentials were refused.
-    AuthFailed { reason: String },
+    /// The session is over, by the word of the server or for a fault of the driver.
+    Ended(InactiveReason),
     /// A new session was refused for the credentials.
     Refused { reason: String },
     /// Nothing but time has passed.
@@ -241,9 +228,7 @@ impl Machine {
                     living.connected_since = Some(now);
                 }
             }
-            Event::Expired => self.end(InactiveReason::Expired),
-            Event::Dead { reason } => self.end(InactiveReason::DriverFailed { reason }),
-            Event::AuthFailed { reason } => self.end(InactiveReason::AuthFailed { reason }),
+            Event::Ended(reason) => self.end(reason),
             Event::Refused { reason } => {
                 if let SessionState::Inactive { reason: known } = &mut self.state {
                     *known = InactiveReason::AuthFailed { reason };
@@ -300,6 +285,10 @@ mod tests {
         assert!(machine.handle(at(1), Event::Connected { epoch: EPOCH, granted: GRANTED, contact: at(0) }));
         assert!(machine.state().is_active());
         machine
+    }
+
+    fn expired() -> Event {
+        Event::Ended(InactiveReason::Expired)
     }
 
     fn inactive(reason: InactiveReason) -> SessionState {
@@ -361,23 +350,11 @@ mod tests {
     }
 
     #[test]
-    fn ends_say_why() {
-        for (event, reason) in [
-            (Event::Expired, InactiveReason::Expired),
-            (Event::Dead { reason: "x".into() }, InactiveReason::DriverFailed { reason: "x".into() }),
-            (Event::AuthFailed { reason: "y".into() }, InactiveReason::AuthFailed { reason: "y".into() }),
-        ] {
-            let mut machine = active();
-            assert!(machine.handle(at(5), event));
-            assert_eq!(machine.state(), &inactive(reason));
-        }
-    }
-
-    #[test]
     fn an_ended_session_stays_ended_and_keeps_its_first_reason() {
         let mut machine = active();
-        machine.handle(at(5), Event::Expired);
-        for event in [Event::Resumed, contact(6, 6), Event::Dead { reason: "x".into() }, Event::Tick] {
+        assert!(machine.handle(at(5), expired()));
+        let failed = Event::Ended(InactiveReason::DriverFailed { reason: "x".into() });
+        for event in [Event::Resumed, contact(6, 6), failed, Event::Tick] {
             assert!(!machine.handle(at(7), event));
         }
         assert_eq!(machine.state(), &inactive(InactiveReason::Expired));
@@ -388,7 +365,7 @@ mod tests {
         let refused = || Event::Refused { reason: "z".into() };
         let mut machine = active();
         assert!(!machine.handle(at(4), refused()), "of no meaning for a living session");
-        machine.handle(at(5), Event::Expired);
+        machine.handle(at(5), expired());
         assert!(machine.handle(at(6), refused()));
         assert_eq!(machine.state(), &inactive(InactiveReason::AuthFailed { reason: "z".into() }));
         assert!(!machine.handle(at(7), refused()), "told once");
@@ -412,7 +389,7 @@ mod tests {
         let mut machine = active();
         assert!(machine.handle(at(5), Event::Close));
         let connected = Event::Connected { epoch: Epoch(4), granted: GRANTED, contact: at(6) };
-        for event in [connected, Event::Resumed, Event::Expired, Event::Close] {
+        for event in [connected, Event::Resumed, expired(), Event::Close] {
             assert!(!machine.handle(at(7), event));
         }
         assert_eq!(machine.state(), &SessionState::Closed);

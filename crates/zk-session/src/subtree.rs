@@ -5,8 +5,8 @@ use zk_proto::{ErrorCode, Request};
 use crate::attempts::{Attempts, Write};
 use crate::error::{OpError, UnknownCause};
 use crate::incarnation::Incarnation;
-use crate::operations::{check, observe};
-use crate::path;
+use crate::operations::observe;
+use crate::path::{check, join};
 
 /// How often the children of one znode are deleted before somebody who keeps creating them has won.
 const ROUNDS: u32 = 16;
@@ -78,8 +78,9 @@ impl Incarnation {
                     return Err(OpError::NotEmpty { path: self.inner.relative(&at) });
                 }
                 Step::HasChildren => {
-                    let names = self.names_below(&at).await?;
-                    ahead.extend(names.iter().map(|name| (path::join(&at, name), 0)));
+                    let path = self.inner.relative(&at);
+                    let children = Attempts::new(&self.inner, &path).children(&at).await?.unwrap_or_default();
+                    ahead.extend(children.names.iter().map(|name| (join(&at, name), 0)));
                 }
             }
         }
@@ -115,15 +116,5 @@ impl Incarnation {
     /// Which life of a znode this is, by its `czxid`; `None` if it does not exist.
     async fn life_of(&self, path: &str, absolute: &str) -> Result<Option<i64>, OpError> {
         Ok(Attempts::new(&self.inner, path).exists(absolute).await?.map(|stat| stat.czxid))
-    }
-
-    async fn names_below(&self, at: &str) -> Result<Vec<String>, OpError> {
-        let path = self.inner.relative(at);
-        let mut attempts = Attempts::new(&self.inner, &path);
-        match attempts.children(at).await? {
-            Ok((names, _)) => Ok(names),
-            Err(ErrorCode::NO_NODE) => Ok(Vec::new()),
-            Err(code) => Err(attempts.refused(code)),
-        }
     }
 }

@@ -12,17 +12,17 @@ use tracing::{debug, error, info, warn};
 use zk_proto::{Purpose, Request};
 
 use crate::backoff::Backoff;
-use crate::driver::{self, Along, BoxFuture, CloseAnswer, DriverError, DriverEvent, answered};
-use crate::error::ConnectError;
+use crate::driver::{self, Along, BoxFuture, DriverError, DriverEvent, answered};
+use crate::error::{ConnectError, NoLease};
 use crate::establish::{Made, establish};
 use crate::incarnation::Incarnation;
 use crate::instruments;
-use crate::lease::{Lease, LeaseHistory, beat_interval};
+use crate::lease::{Beat, Lease, LeaseHistory, clock_interval, lease_margin, probe_interval};
 use crate::node::Epoch;
 use crate::session::CloseOutcome;
 use crate::shared::Shared;
 use crate::state::{Event, InactiveReason, Machine, SessionState};
-use crate::time::{BootTime, sleep_until};
+use crate::time::{BootTime, Moment, sleep_until};
 
 /// Between sessions.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
@@ -34,27 +34,16 @@ const SPREAD: Duration = Duration::from_secs(1);
 /// A failed heartbeat is repeated no earlier than this.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
-/// The first session, or the error that tells why there is none.
-pub(crate) async fn first_session(
-    shared: &Shared,
-    purpose: Purpose,
-    deadline: BootTime,
-) -> Result<Made, ConnectError> {
-    establish(shared, purpose, Epoch(1), deadline).await
-}
-
 /// Keeps a session until it is closed.
 pub(crate) async fn run(shared: Arc<Shared>, first: Made) {
     let mut supervisor = Supervisor { shared, machine: Machine::new(), heard: String::new() };
     let mut made = first;
     let outcome = loop {
-        let epoch = made.incarnation.epoch();
-        let ended = supervisor.serve(made).await;
-        let next = match ended {
-            Ended::Closed(outcome) => break outcome,
-            Ended::Over(incarnation) => supervisor.next_session(&incarnation, Epoch(epoch.0 + 1)).await,
-        };
-        match next {
+        let incarnation = made.incarnation.clone();
+        if let Some(outcome) = supervisor.serve(made).await {
+            break outcome;
+        }
+        match supervisor.next_session(&incarnation).await {
             Some(next) => made = next,
             // The old session was given up without a word, so nothing is known of it.
             None => break CloseOutcome::Unknown,
@@ -72,51 +61,50 @@ struct Supervisor {
     heard: String,
 }
 
-enum Ended {
-    Over(Incarnation),
-    Closed(CloseOutcome),
-}
-
 impl Supervisor {
-    /// Serves one session to its end.
-    async fn serve(&mut self, made: Made) -> Ended {
-        let Made { incarnation, mut events, contact } = made;
+    /// Serves one session to its end. `None` if it has ended otherwise than by being closed.
+    async fn serve(&mut self, made: Made) -> Option<CloseOutcome> {
+        let Made { incarnation, mut events, alive } = made;
         let granted = incarnation.granted_timeout();
+        let (contact, _) = incarnation.inner.last_contact();
         self.machine
             .handle(BootTime::now(), Event::Connected { epoch: incarnation.epoch(), granted, contact });
         if !self.machine.state().is_active() {
             incarnation.inner.end(InactiveReason::DeadlinePassed);
-            return Ended::Over(incarnation);
+            return None;
         }
         self.shared.incarnation.send_replace(Some(incarnation.clone()));
         info!(
             session = %incarnation.session_id(), epoch = %incarnation.epoch(), granted = ?granted,
             "ZooKeeper session made"
         );
-        if granted != self.shared.config.session_timeout {
-            info!(asked = ?self.shared.config.session_timeout, ?granted, "the server granted another session timeout");
+        if granted != self.shared.settings.session_timeout {
+            info!(asked = ?self.shared.settings.session_timeout, ?granted, "the server granted another session timeout");
         }
         self.heard = "a new session was made".to_owned();
         self.publish();
 
-        let mut heart = Heart::new(&incarnation, self.shared.config.tick_time);
+        let leases = incarnation.leases();
+        let mut heart = Heart::new(&incarnation, alive);
         let mut keepers = self.shared.keepers.subscribe();
         heart.set_wanted(*keepers.borrow_and_update() > 0, BootTime::now());
         loop {
             let now = BootTime::now();
             self.tell(&incarnation, now, Event::Tick);
-            let (SessionState::Active { .. } | SessionState::Paused { .. }) = self.machine.state() else {
-                return self.over(incarnation);
-            };
             if let Some(reason) = incarnation.inner.end_reason() {
-                self.tell(&incarnation, now, as_event(reason));
-                return self.over(incarnation);
+                self.tell(&incarnation, now, Event::Ended(reason));
             }
+            if self.machine.state().epoch().is_none() {
+                incarnation.inner.shut();
+                instruments::expiration();
+                return None;
+            }
+            self.publish_lease(&incarnation, &mut heart, leases);
             heart.begin_if_due(&incarnation, now, self.machine.state().is_active());
             let wake = self.machine.deadline().map_or(heart.wake(), |deadline| deadline.min(heart.wake()));
             let event = tokio::select! {
                 biased;
-                deadline = self.shared.closing() => return Ended::Closed(self.close(&incarnation, deadline).await),
+                deadline = self.shared.closing() => return Some(self.close(&incarnation, deadline).await),
                 event = events.recv() => self.on_driver_event(&incarnation, &mut heart, event),
                 answer = heart.answer() => self.on_heartbeat(&incarnation, &mut heart, answer),
                 _ = keepers.changed() => {
@@ -125,9 +113,12 @@ impl Supervisor {
                         self.shared.lease.send_replace(None);
                     }
                     heart.set_wanted(wanted, BootTime::now());
+                    if let (true, Err(no_lease)) = (wanted, leases) {
+                        error!(session = %incarnation.session_id(), %no_lease, "a lease is asked for in vain");
+                    }
                     Event::Tick
                 }
-                () = incarnation.inner.over_token().cancelled() => Event::Tick,
+                () = incarnation.inner.over.cancelled() => Event::Tick,
                 () = sleep_until(wake) => Event::Tick,
             };
             self.tell(&incarnation, BootTime::now(), event);
@@ -173,20 +164,18 @@ impl Supervisor {
                 heart.restart(BootTime::now());
                 Event::Resumed
             }
-            Some(DriverEvent::Expired) => Event::Expired,
-            Some(DriverEvent::AuthFailed { reason }) => Event::AuthFailed { reason },
-            Some(DriverEvent::Dead { reason }) => Event::Dead { reason },
+            Some(DriverEvent::Ended(reason)) => Event::Ended(reason),
             // It also ends when this side gives it up.
-            None => incarnation
-                .inner
-                .end_reason()
-                .map_or_else(|| Event::Dead { reason: "it stopped without a word".to_owned() }, as_event),
+            None => Event::Ended(incarnation.inner.end_reason().unwrap_or_else(|| {
+                InactiveReason::DriverFailed { reason: "it stopped without a word".to_owned() }
+            })),
         }
     }
 
     fn on_heartbeat(&mut self, incarnation: &Incarnation, heart: &mut Heart, answer: Answer) -> Event {
         let now = BootTime::now();
-        let Answer { sent, quorum, result } = answer;
+        let Answer { sent: moment, attached, moved, quorum, result } = answer;
+        let sent = moment.boot;
         let outcome = match &result {
             Ok(()) => "ok",
             Err(DriverError::Refused(_) | DriverError::Invalid(_)) => "refused",
@@ -200,9 +189,8 @@ impl Supervisor {
                 if incarnation.is_over() {
                     return Event::Tick;
                 }
-                if let Some(valid_until) = heart.answered(sent, now, quorum) {
-                    self.publish_lease(Lease { epoch: incarnation.epoch(), valid_until });
-                }
+                let beat = Beat { sent: moment, acknowledged: now, attached, moved };
+                heart.answered(beat, quorum);
                 Event::Contact { sent, answered: now }
             }
             Err(error) => {
@@ -220,25 +208,27 @@ impl Supervisor {
         }
     }
 
-    fn publish_lease(&self, lease: Lease) {
+    /// Until when the session is known to be alive, if somebody wants to know and there is news.
+    fn publish_lease(&self, incarnation: &Incarnation, heart: &mut Heart, leases: Result<(), NoLease>) {
+        let (Some(valid_until), Ok(())) = (heart.lease(Moment::now()), leases) else { return };
+        let lease = Lease { epoch: incarnation.epoch(), valid_until };
+        // The hardware's clock and the system's part by a few microseconds all the time, which the margin covers.
+        let slack = lease_margin(incarnation.granted_timeout()) / 10;
         self.shared.lease.send_if_modified(|current| {
-            let news = *current != Some(lease);
-            *current = Some(lease);
-            news
+            let known = current.filter(|known| known.epoch == lease.epoch).map(|known| known.valid_until);
+            let same = known.is_some_and(|known| (known - slack..=known).contains(&valid_until));
+            if !same {
+                *current = Some(lease);
+            }
+            !same
         });
-    }
-
-    /// A session has ended otherwise than by being closed.
-    fn over(&mut self, incarnation: Incarnation) -> Ended {
-        incarnation.inner.shut();
-        instruments::expiration();
-        Ended::Over(incarnation)
     }
 
     /// Waits until nobody acts on the old session any more, then makes a new one. `None` when the session is to be
     /// closed.
-    async fn next_session(&mut self, old: &Incarnation, epoch: Epoch) -> Option<Made> {
-        let mut tethers = old.inner.tethers();
+    async fn next_session(&mut self, old: &Incarnation) -> Option<Made> {
+        let epoch = Epoch(old.epoch().0 + 1);
+        let mut tethers = old.inner.tethers.subscribe();
         let bound = *tethers.borrow_and_update();
         if bound > 0 {
             info!(epoch = %old.epoch(), tethers = bound, "no new ZooKeeper session before the work of the old one has stopped");
@@ -251,12 +241,13 @@ impl Supervisor {
         let spread = SPREAD.min(old.granted_timeout() / 4).mul_f64(fastrand::f64());
         self.shared.sleep(BootTime::now() + spread).await.ok()?;
         loop {
-            let deadline = BootTime::now() + self.shared.config.connect_timeout;
+            let purpose = Purpose::New(self.shared.settings.session_timeout);
+            let deadline = BootTime::now() + self.shared.settings.connect_timeout;
             let made = tokio::select! {
                 biased;
                 _ = self.shared.closing() => return None,
                 // On the heap: every session has this task, which would otherwise be as large as this for good.
-                made = Box::pin(establish(&self.shared, self.shared.new_session(), epoch, deadline)) => made,
+                made = Box::pin(establish(&self.shared, purpose, epoch, deadline)) => made,
             };
             let pause = match made {
                 Ok(made) => return Some(made),
@@ -285,15 +276,9 @@ impl Supervisor {
             info!(session = %incarnation.session_id(), "ZooKeeper session handed over");
             return CloseOutcome::HandedOver;
         }
-        let driver = incarnation.inner.driver().clone();
-        let answer =
-            crate::time::within(deadline, driver.close(deadline)).await.unwrap_or(CloseAnswer::Unknown);
+        let closing = incarnation.inner.driver.close(deadline);
+        let outcome = crate::time::within(deadline, closing).await.unwrap_or(CloseOutcome::Unknown);
         incarnation.inner.shut();
-        let outcome = match answer {
-            CloseAnswer::Acknowledged => CloseOutcome::Acknowledged,
-            CloseAnswer::Sent => CloseOutcome::Sent,
-            CloseAnswer::Unknown => CloseOutcome::Unknown,
-        };
         info!(session = %incarnation.session_id(), ?outcome, "goodbye to ZooKeeper");
         outcome
     }
@@ -324,19 +309,12 @@ impl Supervisor {
     }
 }
 
-fn as_event(reason: InactiveReason) -> Event {
-    match reason {
-        InactiveReason::Expired => Event::Expired,
-        InactiveReason::AuthFailed { reason } => Event::AuthFailed { reason },
-        InactiveReason::DriverFailed { reason } => Event::Dead { reason },
-        // Told by the deadline itself.
-        InactiveReason::DeadlinePassed | InactiveReason::NotYetConnected => Event::Tick,
-    }
-}
-
 /// The answer to a heartbeat.
 struct Answer {
-    sent: BootTime,
+    sent: Moment,
+    /// As in [`Beat`].
+    attached: Moment,
+    moved: bool,
     /// Whether it went through the ensemble's log.
     quorum: bool,
     result: Result<(), DriverError>,
@@ -346,35 +324,42 @@ struct Answer {
 /// while the session is paused. A *probe* is a read, sent in idle times only to find out whether anybody is there.
 struct Heart {
     granted: Duration,
-    tick: Duration,
     wanted: bool,
     history: LeaseHistory,
     under_way: Option<BoxFuture<'static, Answer>>,
-    last_sent: BootTime,
     next: BootTime,
+    /// When the clocks were compared last.
+    compared: BootTime,
 }
 
 impl Heart {
-    fn new(incarnation: &Incarnation, tick: Duration) -> Self {
+    fn new(incarnation: &Incarnation, alive: Moment) -> Self {
         let granted = incarnation.granted_timeout();
         let (last_sent, _) = incarnation.inner.last_contact();
         Self {
             granted,
-            tick,
             wanted: false,
-            history: LeaseHistory::new(granted, tick),
+            history: LeaseHistory::new(incarnation.lease_timing(), alive),
             under_way: None,
-            last_sent,
-            next: last_sent + beat_interval(granted),
+            next: last_sent + probe_interval(granted),
+            compared: last_sent,
         }
     }
 
     fn set_wanted(&mut self, wanted: bool, now: BootTime) {
         if wanted && !self.wanted {
-            self.history = LeaseHistory::new(self.granted, self.tick);
             self.restart(now);
         }
         self.wanted = wanted;
+    }
+
+    /// The lease that somebody wants, unless it has run out.
+    fn lease(&mut self, now: Moment) -> Option<BootTime> {
+        if !self.wanted {
+            return None;
+        }
+        self.compared = now.boot;
+        Some(self.history.valid_until(now)).filter(|until| now.boot < *until)
     }
 
     /// What was under way may belong to a connection that is gone.
@@ -384,7 +369,9 @@ impl Heart {
     }
 
     fn wake(&self) -> BootTime {
-        if self.under_way.is_some() { BootTime::from_duration(Duration::MAX) } else { self.next }
+        let never = BootTime::from_duration(Duration::MAX);
+        let beat = if self.under_way.is_some() { never } else { self.next };
+        beat.min(if self.wanted { self.compared + clock_interval(self.granted) } else { never })
     }
 
     fn begin_if_due(&mut self, incarnation: &Incarnation, now: BootTime, active: bool) {
@@ -395,16 +382,16 @@ impl Heart {
         if !quorum {
             // An operation that was answered makes a probe superfluous.
             let (heard, _) = incarnation.inner.last_contact();
-            self.next = self.next.max(heard + beat_interval(self.granted));
+            self.next = self.next.max(heard + probe_interval(self.granted));
         }
         if now < self.next {
             return;
         }
-        let driver = incarnation.inner.driver().clone();
+        let driver = incarnation.inner.driver.clone();
         let patience = self.granted / 3;
-        let sent = BootTime::now();
-        self.last_sent = sent;
-        let deadline = sent + patience;
+        let attached = driver.attached();
+        let sent = Moment::now();
+        let deadline = sent.boot + patience;
         self.under_way = Some(Box::pin(async move {
             let request = async {
                 if quorum {
@@ -416,7 +403,8 @@ impl Heart {
             };
             let silent = || Err(DriverError::Ambiguous(format!("no answer within {patience:?}")));
             let result = crate::time::within(deadline, request).await.unwrap_or_else(silent);
-            Answer { sent, quorum, result }
+            let moved = driver.attached() != attached;
+            Answer { sent, attached, moved, quorum, result }
         }));
     }
 
@@ -431,19 +419,20 @@ impl Heart {
         }
     }
 
-    /// A heartbeat was answered. Answers until when the session is known to be alive, if somebody wants to know.
-    fn answered(&mut self, sent: BootTime, now: BootTime, quorum: bool) -> Option<BootTime> {
-        if !self.wanted {
-            self.next = sent + beat_interval(self.granted);
-            return None;
+    /// A heartbeat was answered.
+    fn answered(&mut self, beat: Beat, quorum: bool) {
+        let (sent, now) = (beat.sent.boot, beat.acknowledged);
+        if quorum {
+            self.history.acknowledged(beat);
         }
-        let valid_until = if quorum { self.history.acknowledged(sent, now) } else { None };
-        self.next = self.history.next_beat(sent).max(now);
-        valid_until
+        self.next = match self.wanted {
+            true => self.history.next_beat(sent, Moment::now()).max(now),
+            false => sent + probe_interval(self.granted),
+        };
     }
 
     fn failed(&mut self, now: BootTime) {
-        let pause = (beat_interval(self.granted) / 5).max(MIN_PAUSE);
+        let pause = (probe_interval(self.granted) / 5).max(MIN_PAUSE);
         self.next = now + pause.mul_f64(0.5 + fastrand::f64() / 2.0);
     }
 }

@@ -32,10 +32,7 @@ impl BootTime {
     /// A clock that can't be read (no such Linux is known) reads as the end of time: every deadline has then passed,
     /// which is the safe side.
     pub fn now() -> Self {
-        match clock_gettime(ClockId::CLOCK_BOOTTIME) {
-            Ok(time) => Self(Duration::from(time)),
-            Err(_) => Self(Duration::MAX),
-        }
+        Self(clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::MAX, Duration::from))
     }
 
     /// The point `since_boot` after the machine was booted.
@@ -73,6 +70,35 @@ impl Sub<Duration> for BootTime {
 impl fmt::Debug for BootTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "boot+{:.3}s", self.0.as_secs_f64())
+    }
+}
+
+/// One moment on two clocks.
+///
+/// `CLOCK_BOOTTIME` is slewed when the time of day is corrected: chrony lets it run up to 8.3 % too slow or too fast by
+/// default. `CLOCK_MONOTONIC_RAW` has the hardware's own pace, but stands still while the machine is suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub(crate) boot: BootTime,
+    raw: Duration,
+}
+
+impl Moment {
+    /// The present.
+    pub(crate) fn now() -> Self {
+        // A clock that can't be read finds nothing slewed.
+        let raw = clock_gettime(ClockId::CLOCK_MONOTONIC_RAW).map_or(Duration::ZERO, Duration::from);
+        Self { boot: BootTime::now(), raw }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn at(boot: BootTime, raw: Duration) -> Self {
+        Self { boot, raw }
+    }
+
+    /// How much more has passed since `earlier` than `CLOCK_BOOTTIME` says.
+    pub(crate) fn slewed_since(self, earlier: Self) -> Duration {
+        self.raw.saturating_sub(earlier.raw).saturating_sub(self.boot.duration_since(earlier.boot))
     }
 }
 
@@ -116,26 +142,5 @@ mod tests {
         let start = BootTime::from_duration(Duration::ZERO);
         assert_eq!(start - Duration::from_secs(1), start);
         assert_eq!(start.duration_since(end), Duration::ZERO);
-    }
-
-    #[test]
-    fn the_clock_moves_forward() {
-        let first = BootTime::now();
-        assert!(first.as_duration() > Duration::ZERO);
-        assert!(BootTime::now() >= first);
-    }
-
-    #[tokio::test]
-    async fn sleeping_until_the_past_returns_at_once() {
-        let started = BootTime::now();
-        sleep_until(started - Duration::from_secs(60)).await;
-        assert!(BootTime::now().duration_since(started) < Duration::from_secs(1));
-    }
-
-    #[tokio::test]
-    async fn sleeping_ends_no_earlier_than_asked() {
-        let deadline = BootTime::now() + Duration::from_millis(30);
-        sleep_until(deadline).await;
-        assert!(BootTime::now() >= deadline);
     }
 }

@@ -13,9 +13,8 @@ use zk_proto::{ErrorCode, Reply, Request};
 use crate::attempts::Attempts;
 use crate::backoff::Backoff;
 use crate::error::{Closed, OpError};
-use crate::incarnation::{ArmedWatch, Incarnation};
+use crate::incarnation::{ArmedOnce, Incarnation, Inner};
 use crate::node::{Children, Epoch, Node};
-use crate::operations::check;
 use crate::shared::Shared;
 use crate::time::BootTime;
 
@@ -34,7 +33,7 @@ pub struct Observed<T> {
 /// A znode's data and its changes. From [`Session::watch_data`](crate::Session::watch_data).
 #[derive(Debug)]
 pub struct DataWatch {
-    watch: Watch<DataSeen>,
+    watch: Watch<Node>,
 }
 
 impl DataWatch {
@@ -44,14 +43,14 @@ impl DataWatch {
 
     /// The path that is watched.
     pub fn path(&self) -> &str {
-        &self.watch.path
+        &self.watch.tries.path
     }
 
     /// What the caller knows by other means counts as told; `None` if he knows that what was told is out of date. Without
     /// that, what was there before would be no news when it comes back: a znode that is created, here or by others, and
     /// deleted before it is read.
     pub(crate) fn knows(&mut self, known: Option<(Epoch, Option<&Node>)>) {
-        self.watch.last = known.map(|(epoch, node)| (epoch, node.map(seen)));
+        self.watch.last = known.map(|(epoch, node)| (epoch, node.map(Node::seen)));
     }
 
     /// Returns when [`next`](Self::next) would read: at once before the first value, later when the znode has changed, or
@@ -77,23 +76,14 @@ impl DataWatch {
     /// # Cancel safety
     /// Cancel safe: no value is lost.
     pub async fn next(&mut self) -> Result<Observed<Option<Node>>, Closed> {
-        loop {
-            let (incarnation, attempt) = self.watch.begin().await?;
-            // On the heap: a watch mostly waits, and would otherwise be as large as its reading for good.
-            let read = Box::pin(read_data(&incarnation, &self.watch.path)).await;
-            let Some((value, armed)) = self.watch.finish(read, attempt) else { continue };
-            let seen = value.as_ref().map(seen);
-            if let Some(epoch) = self.watch.tell(armed, seen) {
-                return Ok(Observed { epoch, value });
-            }
-        }
+        self.watch.next().await
     }
 }
 
 /// A znode's children and their changes. From [`Session::watch_children`](crate::Session::watch_children).
 #[derive(Debug)]
 pub struct ChildrenWatch {
-    watch: Watch<ChildrenSeen>,
+    watch: Watch<Children>,
 }
 
 impl ChildrenWatch {
@@ -103,7 +93,7 @@ impl ChildrenWatch {
 
     /// The path that is watched.
     pub fn path(&self) -> &str {
-        &self.watch.path
+        &self.watch.tries.path
     }
 
     /// The next value, as [`DataWatch::next`] for data: the names of the children, `None` where the znode does not
@@ -115,45 +105,68 @@ impl ChildrenWatch {
     /// # Cancel safety
     /// Cancel safe: no value is lost.
     pub async fn next(&mut self) -> Result<Observed<Option<Children>>, Closed> {
-        loop {
-            let (incarnation, attempt) = self.watch.begin().await?;
-            let read = Box::pin(read_children(&incarnation, &self.watch.path)).await;
-            let Some((value, armed)) = self.watch.finish(read, attempt) else { continue };
-            let seen = value
-                .as_ref()
-                .map(|children| (children.stat.czxid, children.stat.pzxid, children.names.clone()));
-            if let Some(epoch) = self.watch.tell(armed, seen) {
-                return Ok(Observed { epoch, value });
-            }
-        }
+        self.watch.next().await
     }
 }
 
-/// The creation and the last change of the data.
-type DataSeen = (i64, i64);
+/// What is watched: how it is read, and by what its states are told apart.
+trait Watched: Sized {
+    type Seen: PartialEq + std::fmt::Debug;
 
-fn seen(node: &Node) -> DataSeen {
-    (node.stat.czxid, node.stat.mzxid)
+    /// Reads it and arms a watch.
+    fn request(absolute: &str) -> Request<'_>;
+
+    fn take(attempts: &Attempts<'_>, reply: Reply) -> Result<Self, OpError>;
+
+    fn seen(&self) -> Self::Seen;
 }
 
-/// The creation and the last change of the children, and their names: zxids alone have been wrong after a restart of
-/// servers.
-type ChildrenSeen = (i64, i64, Vec<String>);
+impl Watched for Node {
+    /// The creation and the last change of the data.
+    type Seen = (i64, i64);
+
+    fn request(absolute: &str) -> Request<'_> {
+        Request::GetData { path: absolute.into(), watch: true }
+    }
+
+    fn take(attempts: &Attempts<'_>, reply: Reply) -> Result<Self, OpError> {
+        attempts.node(reply)
+    }
+
+    fn seen(&self) -> Self::Seen {
+        (self.stat.czxid, self.stat.mzxid)
+    }
+}
+
+impl Watched for Children {
+    /// The creation and the last change of the children, and their names: zxids alone have been wrong after a restart
+    /// of servers.
+    type Seen = (i64, i64, Vec<String>);
+
+    fn request(absolute: &str) -> Request<'_> {
+        Request::GetChildren { path: absolute.into(), watch: true, with_stat: true }
+    }
+
+    fn take(attempts: &Attempts<'_>, reply: Reply) -> Result<Self, OpError> {
+        attempts.names(reply)
+    }
+
+    fn seen(&self) -> Self::Seen {
+        (self.stat.czxid, self.stat.pzxid, self.names.clone())
+    }
+}
 
 /// What both kinds have in common: when to read again, and whether what was read is news.
-struct Watch<S> {
-    shared: Arc<Shared>,
-    path: String,
-    armed: Option<ArmedWatch>,
-    last: Option<(Epoch, Option<S>)>,
-    backoff: Backoff,
-    /// Not before this moment, after a read that failed.
-    not_before: Option<BootTime>,
+#[derive(Debug)]
+struct Watch<T: Watched> {
+    tries: Tries,
+    armed: Option<ArmedOnce>,
+    last: Option<(Epoch, Option<T::Seen>)>,
 }
 
-impl<S: PartialEq> Watch<S> {
+impl<T: Watched> Watch<T> {
     fn new(shared: Arc<Shared>, path: String) -> Self {
-        Self { shared, path, armed: None, last: None, backoff: BACKOFF, not_before: None }
+        Self { tries: Tries::new(shared, path), armed: None, last: None }
     }
 
     async fn changed(&mut self) {
@@ -163,88 +176,77 @@ impl<S: PartialEq> Watch<S> {
         }
     }
 
-    /// Waits until it is time to read, and says on which session.
-    async fn begin(&mut self) -> Result<(Incarnation, u32), Closed> {
-        self.changed().await;
+    async fn next(&mut self) -> Result<Observed<Option<T>>, Closed> {
+        loop {
+            self.changed().await;
+            let incarnation = self.tries.session().await?;
+            // On the heap: a watch mostly waits, and would otherwise be as large as its reading for good.
+            let read = Box::pin(read::<T>(&incarnation, &self.tries.path)).await;
+            let Some((value, armed)) = self.tries.take(read) else { continue };
+            let epoch = armed.inner.epoch;
+            self.armed = Some(armed);
+            let seen = Some((epoch, value.as_ref().map(T::seen)));
+            if self.last != seen {
+                self.last = seen;
+                return Ok(Observed { epoch, value });
+            }
+        }
+    }
+}
+
+/// Attempts to set a watch, with pauses between them.
+#[derive(Debug)]
+pub(crate) struct Tries {
+    shared: Arc<Shared>,
+    pub(crate) path: String,
+    backoff: Backoff,
+    /// Not before this moment, after an attempt that failed.
+    not_before: Option<BootTime>,
+}
+
+impl Tries {
+    pub(crate) fn new(shared: Arc<Shared>, path: String) -> Self {
+        Self { shared, path, backoff: BACKOFF, not_before: None }
+    }
+
+    /// Waits until it is time for an attempt, and says on which session. Cancel safe.
+    pub(crate) async fn session(&mut self) -> Result<Incarnation, Closed> {
         if let Some(not_before) = self.not_before {
             self.shared.sleep(not_before).await.map_err(|_| Closed)?;
             self.not_before = None;
         }
-        Ok((self.shared.active().await?, self.backoff.attempts()))
+        self.shared.active().await
     }
 
-    fn finish<T>(&mut self, read: Result<(T, ArmedWatch), OpError>, attempt: u32) -> Option<(T, ArmedWatch)> {
-        match read {
-            Ok(read) => {
+    /// What an attempt has come to; `None` where another one is due.
+    pub(crate) fn take<T>(&mut self, attempt: Result<T, OpError>) -> Option<T> {
+        match attempt {
+            Ok(taken) => {
                 self.backoff = BACKOFF;
-                Some(read)
+                Some(taken)
             }
             Err(error) => {
-                if attempt == 0 && !error.is_session_over() {
-                    warn!(path = %self.path, %error, "watch: can't be read, trying again");
+                if self.backoff.attempts() == 0 && !error.is_session_over() {
+                    warn!(path = %self.path, %error, "watch: can't be set, trying again");
                 }
                 self.not_before = Some(BootTime::now() + self.backoff.next());
                 None
             }
         }
     }
-
-    /// Takes what was read; answers the session if it is to be told.
-    fn tell(&mut self, armed: ArmedWatch, seen: Option<S>) -> Option<Epoch> {
-        let epoch = armed.epoch();
-        self.armed = Some(armed);
-        let seen = Some((epoch, seen));
-        if self.last == seen {
-            return None;
-        }
-        self.last = seen;
-        Some(epoch)
-    }
-}
-
-impl<S> std::fmt::Debug for Watch<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-async fn read_data(incarnation: &Incarnation, path: &str) -> Result<(Option<Node>, ArmedWatch), OpError> {
-    check(path)?;
-    let absolute = incarnation.inner.absolute(path);
-    let mut attempts = Attempts::new(&incarnation.inner, path);
-    let read = Request::GetData { path: absolute.as_str().into(), watch: true };
-    let (reply, armed) = read_or_absent(&mut attempts, &absolute, &read).await?;
-    let data = reply.map(|reply| attempts.data(reply)).transpose()?;
-    Ok((data.map(|(data, stat)| Node::new(data, stat)), armed))
-}
-
-async fn read_children(
-    incarnation: &Incarnation,
-    path: &str,
-) -> Result<(Option<Children>, ArmedWatch), OpError> {
-    check(path)?;
-    let absolute = incarnation.inner.absolute(path);
-    let mut attempts = Attempts::new(&incarnation.inner, path);
-    let read = Request::GetChildren { path: absolute.as_str().into(), watch: true, with_stat: true };
-    let (reply, armed) = read_or_absent(&mut attempts, &absolute, &read).await?;
-    let names = reply.map(|reply| attempts.names(reply)).transpose()?;
-    Ok((names.map(|(names, stat)| Children::new(names, stat)), armed))
 }
 
 /// Reads what is there and watches it, or watches for it to be created.
-async fn read_or_absent(
-    attempts: &mut Attempts<'_>,
-    absolute: &str,
-    read: &Request<'_>,
-) -> Result<(Option<Reply>, ArmedWatch), OpError> {
-    let exists = Request::Exists { path: absolute.into(), watch: true };
+async fn read<T: Watched>(incarnation: &Incarnation, path: &str) -> Result<(Option<T>, ArmedOnce), OpError> {
+    let (absolute, mut attempts) = incarnation.begin(path)?;
+    let exists = Request::Exists { path: absolute.as_str().into(), watch: true };
     loop {
-        match attempts.read_and_watch(read).await? {
-            (Ok(reply), armed) => return Ok((Some(reply), armed)),
+        match attempts.read_and_watch(&T::request(&absolute), Inner::prepare_watch).await? {
+            (Ok(reply), armed) => return Ok((Some(T::take(&attempts, reply)?), armed)),
             (Err(ErrorCode::NO_NODE), _) => {}
             (Err(code), _) => return Err(attempts.refused(code)),
         }
-        match attempts.read_and_watch(&exists).await? {
+        match attempts.read_and_watch(&exists, Inner::prepare_watch).await? {
             // Created meanwhile.
             (Ok(_), _) => {}
             (Err(ErrorCode::NO_NODE), armed) => return Ok((None, armed)),

@@ -1,8 +1,14 @@
-//! What is never used of the client crates, and where they are named at all: by the sources themselves.
+//! What is never used of the client crates, and where they are named at all: by the sources themselves. And what the
+//! public types promise to the compiler.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
 
 use std::path::{Path, PathBuf};
+
+use zk_session::{
+    ChildrenWatch, ConnectError, DataWatch, HeldEphemeral, Incarnation, LeaseKeeper, OpError, Session,
+    SessionBuilder, Tether, TlsOptions,
+};
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -77,4 +83,21 @@ fn the_tests_that_are_named_exist() {
             std::fs::read_to_string(root.join(&path)).unwrap_or_else(|error| panic!("{path}: {error}"));
         assert!(text.contains(&format!("fn {test}(")), "{path} has no test {test}");
     }
+}
+
+/// The handles go wherever their users go.
+#[test]
+fn the_public_types_are_send_and_sync() {
+    fn check<T: Send + Sync + 'static>() {}
+    check::<Session>();
+    check::<SessionBuilder>();
+    check::<Incarnation>();
+    check::<Tether>();
+    check::<LeaseKeeper>();
+    check::<DataWatch>();
+    check::<ChildrenWatch>();
+    check::<HeldEphemeral>();
+    check::<OpError>();
+    check::<ConnectError>();
+    check::<TlsOptions>();
 }

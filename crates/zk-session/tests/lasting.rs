@@ -124,15 +124,6 @@ async fn paths_are_told_without_the_root_of_the_session(driver: DriverKind) {
     expect(&mut tree, ChangeKind::DataChanged, "/").await;
 }
 
-async fn while_cut(bed: &Bed, session: &Session, happening: impl AsyncFnOnce()) {
-    bed.proxy.refuse(true).await.unwrap();
-    bed.proxy.cut().await;
-    wait_state(session, "paused", |state| !state.is_active()).await;
-    happening().await;
-    bed.proxy.refuse(false).await.unwrap();
-    wait_state(session, "active", SessionState::is_active).await;
-}
-
 async fn a_reconnect_is_a_gap_and_the_watch_goes_on(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     let (session, observer) = (bed.session().await, bed.observer().await);
@@ -142,7 +133,7 @@ async fn a_reconnect_is_a_gap_and_the_watch_goes_on(driver: DriverKind) {
     expect(&mut tree, ChangeKind::Gap, "/a").await;
     expect(&mut absent, ChangeKind::Gap, "/absent").await;
     for round in 0..3 {
-        while_cut(&bed, &session, async || {
+        bed.while_cut(&session, async || {
             if round == 0 {
                 persistent(&observer, "/a").await;
             }
@@ -171,7 +162,7 @@ async fn a_new_session_is_a_gap_and_the_watch_goes_on(driver: DriverKind) {
     persistent(&observer, "/a").await;
     let mut watch = session.watch_each("/a");
     expect(&mut watch, ChangeKind::Gap, "/a").await;
-    while_cut(&bed, &session, async || {
+    bed.while_cut(&session, async || {
         wait_state(&session, "over", |state| matches!(state, SessionState::Inactive { .. })).await;
         observer.set("/a", "meanwhile", None).await.unwrap();
     })
@@ -263,7 +254,7 @@ async fn both_kinds_go_on_beside_each_other_on_one_path(driver: DriverKind) {
         };
         for cut in [false, true] {
             if cut {
-                while_cut(&bed, &session, async || {}).await;
+                bed.while_cut(&session, async || {}).await;
                 expect(&mut each, ChangeKind::Gap, "/a").await;
                 expect(&mut tree, ChangeKind::Gap, "/a").await;
             }
@@ -282,7 +273,7 @@ async fn both_kinds_go_on_beside_each_other_on_one_path(driver: DriverKind) {
         drop(tree);
         for cut in [false, true] {
             if cut {
-                while_cut(&bed, &session, async || {}).await;
+                bed.while_cut(&session, async || {}).await;
                 expect(&mut each, ChangeKind::Gap, "/a").await;
             }
             happen().await;

@@ -1,4 +1,4 @@
-//! Leases over real servers: given by beats, taken by silence, and always before the server acts. One test has a server
+//! Leases over real servers: given by the session's creation, kept by beats, taken by silence, and always before the server acts. One test has a server
 //! of a script, for answers to beats that a real one gives only after faults.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
@@ -18,7 +18,8 @@ use zk_session::{
 use zk_testkit::Op;
 
 on_each_server!(
-    a_lease_is_given_by_beats_and_grows,
+    a_lease_is_given_by_the_creation_and_kept_by_beats,
+    a_session_that_has_long_been_idle_proves_its_lease_by_beats,
     nobody_beats_unless_a_lease_is_kept,
     a_lease_ends_in_a_black_hole_before_the_server_expires_the_session,
     a_lease_is_not_kept_alive_by_a_server_that_only_listens,
@@ -30,19 +31,19 @@ async fn first_lease(leases: &mut tokio::sync::watch::Receiver<Option<Lease>>) -
     wait_for(leases, "a lease", Option::is_some).await.unwrap()
 }
 
-async fn a_lease_is_given_by_beats_and_grows(driver: DriverKind) {
+async fn a_lease_is_given_by_the_creation_and_kept_by_beats(driver: DriverKind) {
     let bed = Bed::start(driver).await;
+    let before = BootTime::now();
     let session = bed.session().await;
     let asked = BootTime::now();
     let keeper = session.keep_lease();
-    assert_eq!(keeper.lease(), None, "nothing is proved yet");
     let mut leases = keeper.subscribe();
     let lease = first_lease(&mut leases).await;
     assert_eq!(lease.epoch, Epoch(1));
     assert!(lease.is_valid_at(BootTime::now()));
-    // From a beat sent after it was asked for, and no longer than the timeout less the margin.
-    assert!(lease.valid_until >= asked + TIMEOUT - lease_margin(TIMEOUT));
-    assert!(lease.valid_until <= BootTime::now() + TIMEOUT - lease_margin(TIMEOUT));
+    // From the sending of the connect request, before any beat.
+    let span = TIMEOUT - lease_margin(TIMEOUT);
+    assert!(lease.valid_until >= before + span && lease.valid_until <= asked + span, "{lease:?}");
     let grown = wait_for(&mut leases, "a longer lease", |now| {
         now.is_some_and(|now| now.valid_until > lease.valid_until)
     });
@@ -53,6 +54,17 @@ async fn a_lease_is_given_by_beats_and_grows(driver: DriverKind) {
         assert!(keeper.lease().unwrap().is_valid_at(BootTime::now()));
         sleep_until(BootTime::now() + Duration::from_millis(20)).await;
     }
+}
+
+async fn a_session_that_has_long_been_idle_proves_its_lease_by_beats(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let session = bed.session().await;
+    sleep_until(BootTime::now() + TIMEOUT).await;
+    let asked = BootTime::now();
+    let keeper = session.keep_lease();
+    let lease = first_lease(&mut keeper.subscribe()).await;
+    assert!(lease.valid_until >= asked + TIMEOUT - lease_margin(TIMEOUT), "{lease:?}");
+    assert!(bed.proxy.seen(Op::Delete) >= 2);
 }
 
 async fn nobody_beats_unless_a_lease_is_kept(driver: DriverKind) {
@@ -186,7 +198,7 @@ async fn a_beat_with_any_other_answer_gives_no_lease_and_proves_no_session(drive
         .await;
         assert_eq!(end, InactiveReason::DeadlinePassed, "{said}");
         assert_eq!(keeper.lease(), None, "{said}");
-        // A session that is new is proved by its creation; a lease takes beats all the same.
+        // A session that is new is proved by its creation alone.
         let next = builder(driver, address).connect().await.unwrap();
         let error = next.barrier().await.unwrap_err();
         assert!(error.to_string().contains(said), "{error}");

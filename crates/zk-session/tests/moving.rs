@@ -90,9 +90,7 @@ impl Bed {
 
     /// On Apache ZooKeeper alone.
     fn freeze(&self, server: usize, frozen: bool) {
-        let Servers::Apache(ensemble) = &self.servers else {
-            panic!("one in this process can't stand still")
-        };
+        let Servers::Apache(ensemble) = &self.servers else { panic!("the embedded server can't be frozen") };
         let done = if frozen { ensemble.pause(server) } else { ensemble.resume(server) };
         done.unwrap();
     }
@@ -186,53 +184,59 @@ async fn leaves(driver: DriverKind, strike: impl Fn(&Bed, usize, bool)) {
 }
 
 async fn when_all_servers_are_slow_few_connections_are_made(driver: DriverKind) {
-    const SESSIONS: usize = 10;
-    const SHORT: Duration = Duration::from_secs(10);
-    let bed = Bed::start(3).await;
-    let sessions = several(driver, &bed, &bed.all(), SESSIONS, SHORT).await;
-    let ids = ids(&sessions).await;
-    let before = bed.accepted();
-    let began = Instant::now();
-    // Beyond what is suspicious, below what is silence.
-    for delay in [100, 700, 1500, 1500, 1500, 200, 1500, 1500] {
-        slow(&bed, Duration::from_millis(delay)).await;
-        for done in join_all(sessions.iter().map(Session::barrier)).await {
-            done.unwrap();
+    few_connections_are_made(driver, async |bed, sessions| {
+        // Beyond what is suspicious, below what is silence.
+        for delay in [100, 700, 1500, 1500, 1500, 200, 1500, 1500, 0] {
+            for proxy in &bed.proxies {
+                proxy.delay_replies(Duration::from_millis(delay));
+            }
+            barriers(sessions).await;
         }
-    }
-    slow(&bed, Duration::ZERO).await;
-    few(&bed, &sessions, &ids, before, began.elapsed()).await;
-}
-
-/// From now on every answer comes so much later.
-async fn slow(bed: &Bed, by: Duration) {
-    for proxy in &bed.proxies {
-        proxy.delay_replies(by);
-    }
+    })
+    .await;
 }
 
 async fn when_all_servers_stand_still_few_connections_are_made(driver: DriverKind) {
+    few_connections_are_made(driver, async |bed, sessions| {
+        for server in bed.all() {
+            bed.freeze(server, true);
+        }
+        tokio::join!(barriers(sessions), async {
+            // This long, and not until something happens.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            for server in bed.all() {
+                bed.freeze(server, false);
+            }
+        });
+    })
+    .await;
+}
+
+/// While that happens all sessions live on, and none looks for servers all the time.
+async fn few_connections_are_made(driver: DriverKind, happening: impl AsyncFnOnce(&Bed, &[Session])) {
     const SESSIONS: usize = 10;
     const SHORT: Duration = Duration::from_secs(10);
+    // A search tries the two other servers, and may end with the loss of the connection that goes on. The second one
+    // comes a tenth of the session timeout later, the next ones twice as much each time, give or take a half.
+    const MOST: usize = 9 * SESSIONS;
     let bed = Bed::start(3).await;
     let sessions = several(driver, &bed, &bed.all(), SESSIONS, SHORT).await;
-    let ids = ids(&sessions).await;
-    let before = bed.accepted();
-    let began = Instant::now();
-    for server in bed.all() {
-        bed.freeze(server, true);
-    }
-    let (done, ()) = tokio::join!(join_all(sessions.iter().map(Session::barrier)), async {
-        // This long, and not until something happens.
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        for server in bed.all() {
-            bed.freeze(server, false);
-        }
-    });
-    for done in done {
+    let before = ids(&sessions).await;
+    let (accepted, began) = (bed.accepted(), Instant::now());
+    happening(&bed, &sessions).await;
+    assert_eq!(ids(&sessions).await, before);
+    let made = bed.accepted() - accepted;
+    println!("{made} connections of {SESSIONS} sessions within {:?}", began.elapsed());
+    assert!(made <= MOST, "{made} connections, and {MOST} are bearable");
+    eventually("one connection each", async || bed.connections().iter().sum::<usize>() == SESSIONS).await;
+    barriers(&sessions).await;
+}
+
+/// A quorum round trip of each, side by side.
+async fn barriers(sessions: &[Session]) {
+    for done in join_all(sessions.iter().map(Session::barrier)).await {
         done.unwrap();
     }
-    few(&bed, &sessions, &ids, before, began.elapsed()).await;
 }
 
 async fn several(
@@ -247,9 +251,7 @@ async fn several(
     let sessions: Vec<Session> = join_all(making).await.into_iter().map(Result::unwrap).collect();
     // Each knows how long an answer takes, and what looked for servers is gone.
     for _ in 0..5 {
-        for done in join_all(sessions.iter().map(Session::barrier)).await {
-            done.unwrap();
-        }
+        barriers(&sessions).await;
     }
     eventually("one connection each", async || bed.connections().iter().sum::<usize>() == number).await;
     sessions
@@ -258,29 +260,6 @@ async fn several(
 async fn ids(sessions: &[Session]) -> Vec<zk_session::SessionId> {
     let ids = sessions.iter().map(async |session| session.active().await.unwrap().session_id());
     join_all(ids).await
-}
-
-/// All sessions live on, and none has looked for servers all the time.
-async fn few(
-    bed: &Bed,
-    sessions: &[Session],
-    before: &[zk_session::SessionId],
-    accepted: usize,
-    within: Duration,
-) {
-    assert_eq!(ids(sessions).await, before);
-    let made = bed.accepted() - accepted;
-    println!("{made} connections of {} sessions within {within:?}", sessions.len());
-    // A search tries the two other servers, and may end with the loss of the connection that goes on. The second one
-    // comes a tenth of the session timeout later, the next ones twice as much each time, give or take a half.
-    const MOST_EACH: usize = 9;
-    let most = sessions.len() * MOST_EACH;
-    assert!(made <= most, "{made} connections, and {most} are bearable");
-    eventually("one connection each", async || bed.connections().iter().sum::<usize>() == sessions.len())
-        .await;
-    for done in join_all(sessions.iter().map(Session::barrier)).await {
-        done.unwrap();
-    }
 }
 
 async fn a_session_with_one_server_stays(driver: DriverKind) {

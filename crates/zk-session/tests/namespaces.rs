@@ -14,15 +14,14 @@ use common::{eventually, soon, wait_for};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use zk_session::{
-    BootTime, CreateMode, DriverKind, Incarnation, OpError, Session, SessionState, lease_margin,
+    BootTime, CreateMode, DriverKind, Incarnation, OpError, Session, SessionBuilder, SessionState,
+    lease_margin,
 };
-use zk_testkit::{Ensemble, Mode, Network};
+use zk_testkit::{Builder, Ensemble, Mode, Network};
 
-/// Runs, each with a cut of its own, and in it two sessions of either driver: one keeps a lease, one goes by what a
-/// server answers alone.
+/// Runs, each with a cut of its own, and in it four sessions of either driver: three keep a lease, by beats, and just made
+/// or re-attached; one goes by what a server answers alone.
 const CUTS: usize = 20;
-/// Has each server check access lists before it passes a write on to the ensemble's leader.
-const EAGER: &str = "-Dzookeeper.enableEagerACLCheck=true";
 /// Of the servers. The sessions' timeout is ten of them, and a server that is cut off goes on for fifty.
 const TICK: Duration = Duration::from_millis(200);
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -95,9 +94,13 @@ fn answers(session: &Session, path: String, alone: Alone) -> watch::Receiver<Boo
     answers
 }
 
+fn builder(driver: DriverKind, address: SocketAddr) -> SessionBuilder {
+    common::builder(driver, address).tick_time(TICK).session_timeout(TIMEOUT)
+}
+
 /// A session by that server alone.
 async fn connect(driver: DriverKind, address: SocketAddr) -> Session {
-    let builder = common::builder(driver, address).tick_time(TICK).session_timeout(TIMEOUT);
+    let builder = builder(driver, address);
     // One that has just been cut off serves nobody until it hears of the others again.
     soon("a session", async {
         loop {
@@ -114,15 +117,22 @@ async fn connect(driver: DriverKind, address: SocketAddr) -> Session {
 async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone: Alone, run: usize) -> bool {
     let address = ensemble.server(follower).address();
     let (mut leases, mut deceived, mut sessions) = (Vec::new(), Vec::new(), Vec::new());
+    let mut handed_over = Vec::new();
     for driver in DriverKind::ALL {
+        let session = connect(driver, address).await;
+        let path = format!("/resumed-{run}-{driver}");
+        session.create(&path, "", CreateMode::Ephemeral).await.unwrap();
+        let expiry = self::expiry(observer, &path).await;
+        handed_over.push((driver, soon("the ticket", session.hand_over()).await.unwrap(), expiry));
+
         let session = connect(driver, address).await;
         assert_eq!(session.active().await.unwrap().granted_timeout(), TIMEOUT);
         let path = format!("/lease-{run}-{driver}");
         session.create(&path, "", CreateMode::Ephemeral).await.unwrap();
-        let expiry = expiry(observer, &path).await;
+        let expiry = self::expiry(observer, &path).await;
         let keeper = session.keep_lease();
         wait_for(&mut keeper.subscribe(), "a lease", Option::is_some).await;
-        leases.push((driver, last_lease(&session), expiry));
+        leases.push((format!("{driver}, kept by beats"), last_lease(&session), expiry));
         sessions.push(session);
 
         let session = connect(driver, address).await;
@@ -132,17 +142,36 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
         deceived.push((driver, answers(&session, path, alone), expiry));
         sessions.push(session);
     }
+    // What proves these is their creation or their re-attachment: beats need a tick.
+    for (driver, ticket, expiry) in handed_over {
+        let session = builder(driver, address).resume(ticket).connect().await.unwrap();
+        leases.push((format!("{driver}, re-attached"), last_lease(&session), expiry));
+        sessions.push(session);
+    }
+    for driver in DriverKind::ALL {
+        let session = connect(driver, address).await;
+        let path = format!("/made-{run}-{driver}");
+        session.create(&path, "", CreateMode::Ephemeral).await.unwrap();
+        leases.push((
+            format!("{driver}, just made"),
+            last_lease(&session),
+            self::expiry(observer, &path).await,
+        ));
+        sessions.push(session);
+    }
     let started = BootTime::now();
     ensemble.isolate(follower).unwrap();
-    for (driver, lease, expiry) in leases {
+    for (which, lease, expiry) in leases {
         let (end, expired) =
             (soon("the end", lease).await.unwrap(), soon("the expiry", expiry).await.unwrap());
         let (before, after) = (expired.duration_since(end), end.duration_since(expired));
         assert!(
             end + lease_margin(TIMEOUT) <= expired,
-            "run {run}, {driver}: the lease ended {before:?} before the session did, and {after:?} after it"
+            "run {run}, {which}: the lease ended {before:?} before the session did, and {after:?} after it"
         );
-        println!("run {run}, server {follower}, {driver}: the lease ended {before:?} before the session");
+        // It had one: else there was nothing to judge.
+        assert!(end > started, "run {run}, {which}: no lease");
+        println!("run {run}, server {follower}, {which}: the lease ended {before:?} before the session");
     }
     let mut shown = true;
     for (driver, mut answers, expiry) in deceived {
@@ -176,14 +205,13 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
 }
 
 /// Three servers that serve, those that follow first and the leader last. `None` on a machine that can't do it.
-async fn ensemble(jvm_flags: &[&str]) -> Option<(Ensemble, [usize; SERVERS])> {
+async fn ensemble(settings: Builder) -> Option<(Ensemble, [usize; SERVERS])> {
     if !Network::available_or_skip() {
         return None;
     }
     common::log();
-    let builder = Ensemble::builder().servers(SERVERS).in_namespaces(true);
+    let builder = settings.servers(SERVERS).in_namespaces(true);
     let builder = builder.tick_time(TICK).init_limit(100).sync_limit(SYNC_LIMIT);
-    let builder = jvm_flags.iter().fold(builder, |builder, flag| builder.jvm_flag(*flag));
     let ensemble = builder.session_timeouts(2 * TICK, Duration::from_secs(60)).start().await.unwrap();
     let leader = ensemble.leader().await.unwrap();
     let mut servers = [0, 1, 2];
@@ -206,7 +234,7 @@ async fn cut_off(ensemble: &Ensemble, [one, two, leader]: [usize; SERVERS], alon
 #[tokio::test]
 async fn a_lease_is_over_by_its_margin_before_the_ensemble_expires_the_session() {
     let _alone = ALONE.lock().await;
-    let Some((ensemble, servers)) = ensemble(&[]).await else { return };
+    let Some((ensemble, servers)) = ensemble(Ensemble::builder()).await else { return };
     cut_off(&ensemble, servers, Alone::Reads).await;
 }
 
@@ -216,15 +244,77 @@ async fn a_lease_is_over_by_its_margin_before_the_ensemble_expires_the_session()
 #[tokio::test]
 async fn a_lease_is_over_by_its_margin_where_a_server_refuses_deletions_by_itself() {
     let _alone = ALONE.lock().await;
-    let Some((ensemble, servers)) = ensemble(&[EAGER]).await else { return };
+    let Some((ensemble, servers)) = ensemble(Ensemble::builder().eager_acl_check(true)).await else { return };
     common::forbid_deletions_below_the_root(&ensemble.connect_string());
     cut_off(&ensemble, servers, Alone::RefusedDeletions).await;
+}
+
+/// A session is on its way from one follower to the other when that one is cut off: before, while or after it takes the
+/// session. On servers that check access lists early, and refuse deletions below the root.
+#[tokio::test]
+async fn a_lease_is_over_by_its_margin_where_the_session_moves_to_a_server_that_is_cut_off() {
+    let _alone = ALONE.lock().await;
+    let Some((ensemble, [one, two, leader])) = ensemble(Ensemble::builder().eager_acl_check(true)).await
+    else {
+        return;
+    };
+    common::forbid_deletions_below_the_root(&ensemble.connect_string());
+    let observer = connect(DriverKind::default(), ensemble.server(leader).address()).await;
+    let seed = common::seed();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut judged, mut run) = (0, 0);
+    while run < CUTS || judged < CUTS * DriverKind::ALL.len() {
+        assert!(run < 4 * CUTS, "of {run} runs only {judged} sessions moved and expired");
+        let (from, to) = [(one, two), (two, one)][run % 2];
+        let mut leases = Vec::new();
+        for (n, driver) in DriverKind::ALL.into_iter().cycle().take(4 * DriverKind::ALL.len()).enumerate() {
+            let session = connect(driver, ensemble.server(from).address()).await;
+            let path = format!("/moves-{run}-{n}");
+            session.create(&path, "", CreateMode::Ephemeral).await.unwrap();
+            let expiry = self::expiry(&observer, &path).await;
+            leases.push((driver, last_lease(&session), expiry, session));
+        }
+        for (.., session) in &leases {
+            session.set_servers(&ensemble.server(to).address().to_string()).unwrap();
+        }
+        // A move begins within 100 ms, and takes a few.
+        tokio::time::sleep(Duration::from_millis(random.u64(0..200))).await;
+        let started = BootTime::now();
+        ensemble.isolate(to).unwrap();
+        // Those that have not moved stay, for the server that they are to move to serves nobody.
+        tokio::time::sleep(TIMEOUT + 6 * TICK).await;
+        for (driver, lease, expiry, session) in leases {
+            if !lease.is_finished() && !expiry.is_finished() {
+                lease.abort();
+                expiry.abort();
+            } else {
+                let end = soon("the end", lease).await.unwrap();
+                let expired = soon("the expiry", expiry).await.unwrap();
+                let before = expired.duration_since(end);
+                assert!(
+                    end + lease_margin(TIMEOUT) <= expired,
+                    "run {run}, {driver}: the lease ended {before:?} before the session did, and {:?} after it",
+                    end.duration_since(expired)
+                );
+                assert!(end > started, "run {run}, {driver}: no lease");
+                println!("run {run}, {driver}: the lease ended {before:?} before the session");
+                judged += 1;
+            }
+            session.close(Duration::from_millis(500)).await;
+        }
+        ensemble.rejoin(to).unwrap();
+        connect(DriverKind::default(), ensemble.server(to).address())
+            .await
+            .close(Duration::from_secs(5))
+            .await;
+        run += 1;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_whose_packets_are_dropped_is_left_in_time() {
     let _alone = ALONE.lock().await;
-    let Some((ensemble, servers)) = ensemble(&[]).await else { return };
+    let Some((ensemble, servers)) = ensemble(Ensemble::builder()).await else { return };
     // The longest first, so that the short ones are the freshest when the links die.
     let cases = [60, 30, 10, 4, 2, 1]
         .into_iter()

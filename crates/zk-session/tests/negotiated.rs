@@ -57,6 +57,7 @@ async fn granted_is_gone_by(
     let servers = common::servers(1, TICK, bounds).await;
     let proxy = Proxy::start(servers.addresses()[0]).await.unwrap();
     let observer = common::builder(DriverKind::default(), servers.addresses()[0]).connect().await.unwrap();
+    let before = BootTime::now();
     let session = builder(driver, proxy.addr().to_string(), asked).connect().await.unwrap();
     let living = session.active().await.unwrap();
     assert_eq!(living.granted_timeout(), granted);
@@ -66,8 +67,7 @@ async fn granted_is_gone_by(
         "asked for {asked:?}, granted {granted:?}"
     );
 
-    // The lease, from a beat that was sent after it was asked for.
-    let before = BootTime::now();
+    // The lease, from the request that made the session on.
     let keeper = session.keep_lease();
     let lease = wait_for(&mut keeper.subscribe(), "a lease", Option::is_some).await.unwrap();
     let proved = granted - lease_margin(granted);

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Bed, PATIENCE, eventually, soon};
 use zk_session::{CreateMode, DriverKind, OpError, Recovery};
-use zk_testkit::{Op, Which};
+use zk_testkit::{Loss, Op, Which};
 
 on_each_server!(
     znodes_are_created_read_changed_and_deleted,
@@ -14,8 +14,8 @@ on_each_server!(
     a_chroot_is_put_before_each_path,
     an_ephemeral_whose_reply_was_lost_is_adopted,
     an_ephemeral_whose_request_was_lost_is_created_once,
-    anothers_ephemeral_is_not_adopted,
-    a_persistent_znode_of_other_data_is_not_adopted,
+    what_others_changed_or_replaced_meanwhile_is_unknown,
+    what_was_there_before_is_not_adopted,
     a_sequential_znode_is_found_again_by_its_name,
     a_sequential_znode_is_found_again_by_its_data,
     a_sequential_znode_that_never_came_about_is_created_once,
@@ -131,40 +131,121 @@ async fn an_ephemeral_whose_request_was_lost_is_created_once(driver: DriverKind)
     assert_eq!(session.get("/leader").await.unwrap().unwrap().stat, created.stat);
 }
 
-async fn anothers_ephemeral_is_not_adopted(driver: DriverKind) {
-    let bed = Bed::start(driver).await;
-    let observer = bed.observer().await;
-    let session = bed.session().await;
-    // Lost on its way to the server, so that the other one can be there first.
-    bed.proxy.hold_requests(true);
-    let loss = bed.proxy.lose_request(Which::op(Op::Create));
-    let creating = tokio::spawn({
-        let session = session.clone();
-        async move { session.create("/leader", "me", CreateMode::Ephemeral).await }
-    });
-    observer.create("/leader", "me", CreateMode::Ephemeral).await.unwrap();
-    bed.proxy.hold_requests(false);
+/// What an operation comes to that loses a request or an answer, when something happens before it can look what is there.
+async fn overtaken<T: Send + 'static>(
+    bed: &Bed,
+    loss: Loss,
+    operation: impl Future<Output = Result<T, OpError>> + Send + 'static,
+    meanwhile: impl AsyncFnOnce(),
+) -> Result<T, OpError> {
+    // New connections; the one that there is goes on until the loss.
+    bed.proxy.refuse(true).await.unwrap();
+    let doing = tokio::spawn(operation);
     loss.happened(PATIENCE).await.unwrap();
-    let owner = observer.active().await.unwrap().session_id().0;
-    let refused = soon("the create", creating).await.unwrap().unwrap_err();
-    assert_eq!(refused, OpError::NodeExists { path: "/leader".to_owned(), owner: Some(owner) });
+    meanwhile().await;
+    bed.proxy.refuse(false).await.unwrap();
+    soon("the operation", doing).await.unwrap()
 }
 
-async fn a_persistent_znode_of_other_data_is_not_adopted(driver: DriverKind) {
+/// The same of operations of a session, each on a path of its own, with an observer who does what happens meanwhile.
+macro_rules! overtaken {
+    ($bed:ident, $lose:ident($op:ident), $session:ident.$name:ident($($argument:expr),*), $meanwhile:expr) => {{
+        let (session, loss) = ($session.clone(), $bed.proxy.$lose(Which::op(Op::$op).on_path_with("/")));
+        let operation = async move { session.$name($($argument),*).await };
+        overtaken(&$bed, loss, operation, async || { $meanwhile.await.unwrap(); }).await
+    }};
+}
+
+/// What somebody else does meanwhile may come before, after or instead of what was asked for: nothing that is there then
+/// tells, and nothing says that it was not done.
+async fn what_others_changed_or_replaced_meanwhile_is_unknown(driver: DriverKind) {
     let bed = Bed::start(driver).await;
-    let observer = bed.observer().await;
-    let session = bed.session().await;
-    bed.proxy.hold_requests(true);
-    let loss = bed.proxy.lose_request(Which::op(Op::Create));
-    let creating = tokio::spawn({
-        let session = session.clone();
-        async move { session.create("/elected", "term 1 by me", CreateMode::Persistent).await }
-    });
-    observer.create("/elected", "term 1 by them", CreateMode::Persistent).await.unwrap();
-    bed.proxy.hold_requests(false);
-    loss.happened(PATIENCE).await.unwrap();
-    let refused = soon("the create", creating).await.unwrap().unwrap_err();
-    assert_eq!(refused, OpError::NodeExists { path: "/elected".to_owned(), owner: None });
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    let owner = observer.active().await.unwrap().session_id().0;
+    let (lasting, ephemeral) = (CreateMode::Persistent, CreateMode::Ephemeral);
+    for path in ["/set", "/deleted", "/gone"] {
+        session.create(path, "old", lasting).await.unwrap();
+    }
+    let put = async |path: &str, data: &str| {
+        observer.create(path, "new", CreateMode::Persistent).await?;
+        observer.set(path, data, Some(0)).await
+    };
+    let renew = async |path: &str, data: &str| {
+        observer.delete(path, None).await?;
+        put(path, data).await
+    };
+    let anothers = overtaken!(
+        bed,
+        lose_request(Create),
+        session.create("/leader", "me", ephemeral),
+        observer.create("/leader", "me", ephemeral)
+    );
+    let unknown = [
+        overtaken!(
+            bed,
+            lose_reply(Create),
+            session.create("/changed", "mine", lasting),
+            observer.set("/changed", "theirs", Some(0))
+        )
+        .map(drop),
+        overtaken!(
+            bed,
+            lose_request(Create),
+            session.create("/theirs", "mine", lasting),
+            observer.create("/theirs", "theirs", lasting)
+        )
+        .map(drop),
+        // Of the next version as well.
+        overtaken!(bed, lose_reply(SetData), session.set("/set", "mine", Some(0)), renew("/set", "theirs"))
+            .map(drop),
+        overtaken!(bed, lose_request(SetData), session.set("/set", "mine", Some(0)), renew("/set", "mine"))
+            .map(drop),
+        overtaken!(
+            bed,
+            lose_request(Delete),
+            session.delete("/deleted", None),
+            observer.delete("/deleted", None)
+        ),
+        overtaken!(bed, lose_reply(Delete), session.delete("/gone", Some(0)), put("/gone", "")),
+    ];
+    let told = anothers.unwrap_err();
+    assert!(told.is_unknown() && told.to_string().contains(&format!("{owner:#x}")), "{told}");
+    for (n, result) in unknown.into_iter().enumerate() {
+        assert!(matches!(&result, Err(error) if error.is_unknown()), "{n}: {result:?}");
+    }
+    assert_eq!(observer.get("/gone").await.unwrap().unwrap().stat.version, 1, "not deleted a second time");
+}
+
+async fn what_was_there_before_is_not_adopted(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    let owner = observer.active().await.unwrap().session_id().0;
+    observer.create("/leader", "me", CreateMode::Ephemeral).await.unwrap();
+    observer.create("/elected", "by me", CreateMode::Persistent).await.unwrap();
+    session.create("/mine", "me", CreateMode::Ephemeral).await.unwrap();
+    let mine = session.active().await.unwrap().session_id().0;
+    for (path, data, mode, owner) in [
+        ("/leader", "me", CreateMode::Ephemeral, Some(owner)),
+        ("/elected", "by me", CreateMode::Persistent, None),
+        // By another task of this session.
+        ("/mine", "me", CreateMode::Ephemeral, Some(mine)),
+    ] {
+        let loss = bed.proxy.lose_request(Which::op(Op::Create));
+        let refused = session.create(path, data, mode).await.unwrap_err();
+        loss.happened(PATIENCE).await.unwrap();
+        assert_eq!(refused, OpError::NodeExists { path: path.to_owned(), owner });
+    }
+    // A deletion that has come to nothing is somebody else's.
+    for lost in 0..2 {
+        let path = format!("/gone-{lost}");
+        session.create(&path, "", CreateMode::Persistent).await.unwrap();
+        let loss = bed.proxy.lose_request(Which::op(Op::Delete).on_path_with(&path));
+        let (session, gone) = (session.clone(), path.clone());
+        let deleting = async move { session.delete(&gone, Some(lost)).await };
+        let deleted = overtaken(&bed, loss, deleting, async || ()).await;
+        let refused = OpError::BadVersion { path };
+        assert_eq!(deleted, if lost == 0 { Ok(()) } else { Err(refused) });
+    }
     // And one's own is.
     let loss = bed.proxy.lose_reply(Which::op(Op::Create));
     session.create("/other", "term 1 by me", CreateMode::Persistent).await.unwrap();
@@ -211,12 +292,18 @@ async fn a_sequential_znode_that_never_came_about_is_created_once(driver: Driver
     let bed = Bed::start(driver).await;
     let session = bed.session().await;
     session.create("/e", "", CreateMode::Persistent).await.unwrap();
-    let loss = bed.proxy.lose_request(Which::op(Op::Create));
-    let created =
-        session.create_sequential("/e/g-", "", CreateMode::Ephemeral, Recovery::Name).await.unwrap();
-    loss.happened(PATIENCE).await.unwrap();
-    assert_eq!(created.path, "/e/g-0000000000");
-    assert_eq!(session.children("/e").await.unwrap().unwrap().names.len(), 1);
+    for (recovery, expected) in [(Recovery::Name, "/e/g-0000000000"), (Recovery::Data, "/e/g-0000000001")] {
+        // The second time there is one of the same name and data already, which is not taken for this one.
+        let loss = bed.proxy.lose_request(Which::op(Op::Create));
+        let created = session.create_sequential("/e/g-", "", CreateMode::Ephemeral, recovery).await.unwrap();
+        loss.happened(PATIENCE).await.unwrap();
+        assert_eq!(created.path, expected);
+    }
+    assert_eq!(session.children("/e").await.unwrap().unwrap().names.len(), 2);
+    // Any sibling would begin with that.
+    let nameless = session.create_sequential("/e/", "", CreateMode::Ephemeral, Recovery::Name).await;
+    assert!(matches!(nameless, Err(OpError::Invalid { .. })), "{nameless:?}");
+    session.create_sequential("/e/", "", CreateMode::Ephemeral, Recovery::Data).await.unwrap();
 }
 
 async fn a_write_whose_reply_was_lost_is_recognised(driver: DriverKind) {

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use common::{Bed, PATIENCE, TICK, forbid_deletions_below_the_root, soon, wait_for};
 use zk_session::{
-    Acl, ConnectError, CreateMode, DriverKind, HeldStatus, OpError, Recovery, Secret, Session, TlsOptions,
+    Acl, ConnectError, CreateMode, DriverKind, HeldStatus, Lease, OpError, Recovery, Secret, Session,
+    TlsOptions,
 };
 use zk_testkit::Op;
 
@@ -21,7 +22,7 @@ on_each_server!(
     an_access_list_without_credentials_is_refused_before_anything_is_sent,
     tls_and_sasl_have_to_be_compiled_in,
     a_root_that_forbids_deletions_keeps_no_lease_from_coming,
-    a_znode_in_the_way_of_the_beats_is_named_and_keeps_leases_from_coming,
+    a_znode_in_the_way_of_the_beats_is_named_and_no_beat_prolongs_a_lease,
     a_watch_on_what_may_not_be_read_does_not_storm,
 );
 
@@ -178,7 +179,7 @@ async fn a_root_that_forbids_deletions_keeps_no_lease_from_coming(driver: Driver
     session.barrier().await.unwrap();
 }
 
-async fn a_znode_in_the_way_of_the_beats_is_named_and_keeps_leases_from_coming(driver: DriverKind) {
+async fn a_znode_in_the_way_of_the_beats_is_named_and_no_beat_prolongs_a_lease(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     let (insider, stranger) = (insider(&bed, Acl::CreatorAll).await, bed.session().await);
     insider.create("/zk-session-barrier", "", CreateMode::Persistent).await.unwrap();
@@ -187,14 +188,25 @@ async fn a_znode_in_the_way_of_the_beats_is_named_and_keeps_leases_from_coming(d
     assert!(matches!(error, OpError::Invalid { .. }), "{error}");
     let said = error.to_string();
     assert!(said.contains("/zk-session-barrier/never-created") && said.contains("not authorized"), "{said}");
+    // A session that was just made has a lease, and no beat that is refused prolongs it.
     let keeper = stranger.keep_lease();
-    let mut states = stranger.subscribe();
-    wait_for(&mut states, "no longer active", |state| !state.is_active()).await;
-    assert_eq!(keeper.lease(), None);
+    let mut leases = keeper.subscribe();
+    // The clocks that are compared for a lease move it by microseconds.
+    let longer =
+        |then: Lease, now: Lease| then.epoch == now.epoch && now.valid_until > then.valid_until + TICK / 2;
+    let first = wait_for(&mut leases, "a lease", Option::is_some).await.unwrap();
+    let ends = |lease: &Option<Lease>| lease.is_none_or(|now| now.epoch != first.epoch || longer(first, now));
+    let next = wait_for(&mut leases, "its end", ends).await;
+    assert!(!next.is_some_and(|next| longer(first, next)), "{first:?} {next:?}");
     // Who may delete there is told that there is nothing, by a quorum.
     insider.barrier().await.unwrap();
     insider.delete("/zk-session-barrier", None).await.unwrap();
-    wait_for(&mut keeper.subscribe(), "a lease", Option::is_some).await;
+    let mut last: Option<Lease> = None;
+    wait_for(&mut leases, "a longer lease", |now| {
+        let both = std::mem::replace(&mut last, *now).zip(*now);
+        both.is_some_and(|(then, now)| longer(then, now))
+    })
+    .await;
     stranger.barrier().await.unwrap();
 }
 

@@ -5,14 +5,14 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
 use common::{PATIENCE, TICK, TIMEOUT};
 use tempfile::TempDir;
 use zk_session::{Acl, ConnectError, CreateMode, DriverKind, OpError, Session, SessionBuilder, TlsOptions};
-use zk_testkit::{Ensemble, PortReservation, Proxy};
+use zk_testkit::{Ensemble, Proxy, TestServer};
 
 /// Certificates made for one test.
 struct Pki {
@@ -31,6 +31,7 @@ impl Pki {
         }
         pki.issue("server", "ca", "DNS:localhost");
         pki.issue("client", "ca", "DNS:client");
+        pki.issue("other-client", "ca", "DNS:client");
         pki.issue("foreign-client", "foreign-ca", "DNS:client");
         // As the server wants it: certificate and key in one file.
         let both = [pki.read("server.pem"), pki.read("server.key")].concat();
@@ -75,21 +76,17 @@ impl Pki {
     }
 }
 
-/// A server that speaks TLS on a port of its own, with a proxy in front of it.
+/// A server that speaks nothing but TLS, with a proxy in front of it.
 struct TlsBed {
     pki: Pki,
-    ensemble: Ensemble,
     proxy: Proxy,
-    _port: PortReservation,
+    _ensemble: Ensemble,
 }
 
 impl TlsBed {
     /// `client_auth` as ZooKeeper calls it: `none` or `need`. `protocol`: `TLSv1.2` or `TLSv1.3`.
     async fn start(client_auth: &str, protocol: &str) -> Self {
         let pki = Pki::new();
-        let port = PortReservation::take(1).unwrap();
-        let number = port.ports()[0];
-        let display = |path: &Path| path.display().to_string();
         let mut ensemble = Ensemble::builder();
         if protocol == "TLSv1.3" {
             // The server's own list has those of TLS 1.2 alone.
@@ -98,19 +95,15 @@ impl TlsBed {
         let ensemble = ensemble
             .servers(1)
             .tick_time(TICK)
-            .setting("secureClientPort", number.to_string())
-            .setting("secureClientPortAddress", "127.0.0.1")
-            .setting("ssl.keyStore.location", display(&pki.path("server-both.pem")))
-            .setting("ssl.trustStore.location", display(&pki.path("ca.pem")))
+            .tls_only(pki.path("server-both.pem"), pki.path("ca.pem"))
             .setting("ssl.clientAuth", client_auth)
             .setting("ssl.protocol", protocol)
             .setting("ssl.enabledProtocols", protocol)
-            .jvm_flag("-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
             .start()
             .await
             .unwrap();
-        let proxy = Proxy::start(([127, 0, 0, 1], number).into()).await.unwrap();
-        Self { pki, ensemble, proxy, _port: port }
+        let proxy = Proxy::start(ensemble.addresses()[0]).await.unwrap();
+        Self { pki, proxy, _ensemble: ensemble }
     }
 
     fn builder(&self, options: TlsOptions) -> SessionBuilder {
@@ -144,9 +137,6 @@ async fn a_client_that_knows_the_servers_authority_gets_in() {
     // And over another connection.
     assert!(bed.proxy.cut().await > 0);
     assert_eq!(session.get("/a").await.unwrap().unwrap().data, b"one");
-    // It is not the plain port that it reached.
-    let plain = common::builder(DriverKind::Native, bed.ensemble.addresses()[0]);
-    assert!(plain.connect().await.unwrap().get("/a").await.unwrap().is_some());
     session.close(PATIENCE).await;
 }
 
@@ -158,8 +148,8 @@ async fn a_server_that_is_not_the_one_meant_is_not_talked_to() {
     // The certificate is for localhost; the same server under another name is a stranger.
     let other_name = bed.builder_for("127.0.0.1", bed.pki.options("ca", None));
     bed.assert_refused("of another name", other_name, &["not valid for name"]).await;
-    let plain = Proxy::start(bed.ensemble.addresses()[0]).await.unwrap();
-    let not_tls = Session::builder(format!("localhost:{}", plain.addr().port()))
+    let plain = TestServer::start().await.unwrap();
+    let not_tls = Session::builder(format!("localhost:{}", plain.addresses()[0].port()))
         .connect_timeout(3 * TICK)
         .tls(bed.pki.options("ca", None));
     let error = not_tls.connect().await.unwrap_err();
@@ -180,9 +170,9 @@ async fn only_clients_with_a_certificate(protocol: &str) {
     session.create("/mine", "", CreateMode::Persistent).await.unwrap();
     assert!(bed.proxy.cut().await > 0);
     assert!(session.get("/mine").await.unwrap().is_some());
-    let plain = common::builder(DriverKind::Native, bed.ensemble.addresses()[0]).connect().await.unwrap();
-    plain.barrier().await.unwrap();
-    assert!(matches!(plain.get("/mine").await, Err(OpError::NoAuth { .. })));
+    let other = bed.builder(options(Some("other-client"))).connect().await.unwrap();
+    other.barrier().await.unwrap();
+    assert!(matches!(other.get("/mine").await, Err(OpError::NoAuth { .. })));
 }
 
 #[tokio::test]

@@ -56,7 +56,8 @@ async fn a_tree_is_deleted_whatever_reply_is_lost(driver: DriverKind) {
         let loss = bed.proxy.lose_reply(Which::op(Op::Delete).on_path_with("/tree").skipping(n));
         session.delete_recursive("/tree").await.unwrap();
         assert_eq!(session.get("/tree").await, Ok(None));
-        session.delete("/trees", None).await.unwrap();
+        // That one's answer is lost at last.
+        session.delete_recursive("/trees").await.unwrap();
         let asked = bed.proxy.seen(Op::Delete) - before;
         if n >= usize::try_from(asked).unwrap() {
             break;
@@ -195,6 +196,19 @@ async fn a_group_whose_answer_was_lost_is_recognised_by_what_it_left() {
     assert_eq!(created[0], MultiResult::Created { stat: Some(me.stat) });
     let data = session.get("/data").await.unwrap().unwrap();
     assert_eq!((data.data.as_slice(), data.stat.version), (&b"two"[..], 2), "once");
+    assert_eq!(created[1], MultiResult::Set { stat: Some(data.stat) });
+    // What has changed since is not of that moment.
+    let observer = bed.observer().await;
+    let ops = [MultiOp::create("/again", "", CreateMode::Ephemeral), MultiOp::set("/data", "three", 2)];
+    let loss = bed.proxy.lose_reply(Which::op(Op::Multi));
+    bed.proxy.refuse(true).await.unwrap();
+    let doing = tokio::spawn(async move { session.multi(ops).await });
+    loss.happened(PATIENCE).await.unwrap();
+    observer.set("/data", "four", Some(3)).await.unwrap();
+    bed.proxy.refuse(false).await.unwrap();
+    let done = soon("the group", doing).await.unwrap().unwrap();
+    assert!(matches!(done[0], MultiResult::Created { stat: Some(_) }), "{done:?}");
+    assert_eq!(done[1], MultiResult::Set { stat: None });
 }
 
 #[tokio::test]
@@ -212,6 +226,48 @@ async fn a_group_that_left_no_sign_is_unknown() {
     loss.happened(PATIENCE).await.unwrap();
     assert!(error.is_unknown(), "{error}");
     assert_eq!(session.get("/a").await, Ok(None), "not repeated either");
+}
+
+/// Others may write the same data to one znode; not the whole of a group in one change.
+#[tokio::test]
+async fn a_group_is_not_claimed_for_one_set_that_looks_like_it() {
+    let bed = Bed::start(GROUPS).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    for path in ["/data", "/gone"] {
+        session.create(path, "", CreateMode::Persistent).await.unwrap();
+    }
+    let set = |version| MultiOp::set("/data", "same", version);
+    let other = || MultiOp::set("/gone", "same", None);
+    let create = || MultiOp::create("/new", "", CreateMode::Persistent);
+    // What is asked for, and what others do instead, each as one change.
+    for (ops, others) in [
+        (vec![MultiOp::check("/gone", 0), set(0)], vec![vec![set(0)]]),
+        (vec![set(1), create()], vec![vec![set(1)]]),
+        (vec![set(2), other()], vec![vec![set(2)], vec![other()]]),
+        (vec![set(3), other(), create()], vec![vec![set(3), other()]]),
+    ] {
+        bed.proxy.refuse(true).await.unwrap();
+        let loss = bed.proxy.lose_request(Which::op(Op::Multi));
+        let session = session.clone();
+        let doing = tokio::spawn(async move { session.multi(ops).await });
+        loss.happened(PATIENCE).await.unwrap();
+        for group in others.clone() {
+            observer.multi(group).await.unwrap();
+        }
+        bed.proxy.refuse(false).await.unwrap();
+        let done = soon("the group", doing).await.unwrap();
+        assert!(matches!(&done, Err(error) if error.is_unknown()), "{others:?}: {done:?}");
+    }
+    // A deletion that is seen not to be done tells more.
+    bed.proxy.refuse(true).await.unwrap();
+    let loss = bed.proxy.lose_request(Which::op(Op::Multi));
+    let ops = [set(4), MultiOp::delete("/gone", None)];
+    let doing = tokio::spawn(async move { session.multi(ops).await });
+    loss.happened(PATIENCE).await.unwrap();
+    observer.multi([set(4)]).await.unwrap();
+    bed.proxy.refuse(false).await.unwrap();
+    let refused = soon("the group", doing).await.unwrap().unwrap_err();
+    assert_eq!(refused, OpError::BadVersion { path: "/data".to_owned() });
 }
 
 #[tokio::test]

@@ -7,7 +7,9 @@ mod common;
 use std::time::Duration;
 
 use common::{Bed, PATIENCE, TIMEOUT, eventually, soon, wait_for, wait_state};
-use zk_session::{CreateMode, DriverKind, Epoch, HeldStatus, OpError, Session, SessionId, SessionState};
+use zk_session::{
+    ChangeKind, CreateMode, DriverKind, Epoch, HeldStatus, OpError, Session, SessionId, SessionState,
+};
 
 on_each_server!(
     data_is_told_once_and_after_each_change,
@@ -24,6 +26,7 @@ on_each_server!(
     a_held_ephemeral_waits_for_anothers_and_takes_its_place,
     two_who_hold_the_same_path_take_turns,
     a_dropped_held_ephemeral_goes,
+    what_was_begun_outside_the_runtime_of_the_session_goes_on_after_it,
 );
 
 async fn data_is_told_once_and_after_each_change(driver: DriverKind) {
@@ -67,16 +70,6 @@ async fn children_are_told_once_and_after_each_change(driver: DriverKind) {
     assert_eq!(next().await, None);
 }
 
-/// Cuts the session off, lets something happen, and lets it come back.
-async fn while_cut(bed: &Bed, session: &Session, happening: impl AsyncFnOnce()) {
-    bed.proxy.refuse(true).await.unwrap();
-    bed.proxy.cut().await;
-    wait_state(session, "paused", |state| !state.is_active()).await;
-    happening().await;
-    bed.proxy.refuse(false).await.unwrap();
-    wait_state(session, "active", SessionState::is_active).await;
-}
-
 async fn what_changed_during_a_cut_is_told(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     let (session, observer) = (bed.session().await, bed.observer().await);
@@ -91,7 +84,7 @@ async fn what_changed_during_a_cut_is_told(driver: DriverKind) {
         soon("the first value", watch.next()).await.unwrap();
     }
     soon("the first value", children.next()).await.unwrap();
-    while_cut(&bed, &session, async || {
+    bed.while_cut(&session, async || {
         observer.set("/data", "two", None).await.unwrap();
         observer.set("/data", "three", None).await.unwrap();
         observer.delete("/deleted", None).await.unwrap();
@@ -116,7 +109,7 @@ async fn what_did_not_change_during_a_cut_is_not_told_again(driver: DriverKind) 
     let (mut data, mut children) = (session.watch_data("/a"), session.watch_children("/a"));
     soon("the first value", data.next()).await.unwrap();
     soon("the first value", children.next()).await.unwrap();
-    while_cut(&bed, &session, async || {}).await;
+    bed.while_cut(&session, async || {}).await;
     observer.set("/a", "two", None).await.unwrap();
     observer.create("/a/1", "", CreateMode::Persistent).await.unwrap();
     assert_eq!(soon("the next data", data.next()).await.unwrap().value.unwrap().data, b"two");
@@ -342,4 +335,46 @@ async fn a_dropped_held_ephemeral_goes(driver: DriverKind) {
     eventually("its end", || async { observer.get("/me").await == Ok(None) }).await;
     // Of a session that lives on.
     assert!(TIMEOUT > Duration::ZERO && session.state().is_active());
+}
+
+async fn what_was_begun_outside_the_runtime_of_the_session_goes_on_after_it(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    observer.create("/a", "", CreateMode::Persistent).await.unwrap();
+    session.barrier().await.unwrap();
+    let elsewhere = session.clone();
+    let begun = std::thread::spawn(move || {
+        let without = elsewhere.hold_ephemeral("/without", "").unwrap();
+        // Armed, and held, on a runtime that is no more when something happens.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut data, mut children) = (elsewhere.watch_data("/a"), elsewhere.watch_children("/a"));
+            let mut tree = elsewhere.watch_tree("/a");
+            data.next().await.unwrap();
+            children.next().await.unwrap();
+            tree.next().await.unwrap();
+            let within = elsewhere.hold_ephemeral("/within", "").unwrap();
+            wait_for(&mut within.subscribe(), "held", is_held).await;
+            (without, within, data, children, tree)
+        })
+    });
+    let (without, within, mut data, mut children, mut tree) = begun.join().unwrap();
+    observer.create("/a/child", "", CreateMode::Persistent).await.unwrap();
+    observer.set("/a", "new", None).await.unwrap();
+    let told = soon("the data", data.next()).await.unwrap().value.unwrap();
+    assert_eq!(told.data, b"new");
+    assert_eq!(soon("the children", children.next()).await.unwrap().value.unwrap().names, ["child"]);
+    assert_eq!(soon("the change", tree.next()).await.unwrap().kind, ChangeKind::Created);
+    for held in [without, within] {
+        let HeldStatus::Held { stat, .. } = wait_for(&mut held.subscribe(), "held", is_held).await else {
+            unreachable!()
+        };
+        observer.delete(held.path(), None).await.unwrap();
+        wait_for(
+            &mut held.subscribe(),
+            "held again",
+            |status| matches!(status, HeldStatus::Held { stat: again, .. } if again.czxid > stat.czxid),
+        )
+        .await;
+    }
 }

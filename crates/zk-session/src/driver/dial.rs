@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::net::TcpStream;
-use zk_proto::{Credentials, Grant, Handshake, Purpose};
+use zk_proto::{Credentials, Handshake, Purpose, Ticket};
 
-use super::transport::Stream;
-use super::{Auth, ConnectFailure, ConnectSpec, Host};
-use crate::time::{BootTime, within};
+use super::transport::{self, ReadEnd, WriteEnd};
+use super::{ConnectSpec, Host};
+use crate::config::Settings;
+use crate::error::ConnectError;
+use crate::time::{BootTime, Moment, within};
 
 /// How long the steps of one attempt may take.
 #[derive(Clone, Copy, Debug)]
@@ -48,45 +50,52 @@ impl From<io::Error> for Refusal {
 impl From<zk_proto::Refusal> for Refusal {
     fn from(refusal: zk_proto::Refusal) -> Self {
         match refusal {
-            zk_proto::Refusal::Expired => Self::Expired,
+            // A server that grants another session than was asked for does not have that one.
+            zk_proto::Refusal::Expired | zk_proto::Refusal::AnotherSession => Self::Expired,
             zk_proto::Refusal::AuthFailed(reason) => Self::AuthFailed(reason),
             other => Self::Unavailable(other.to_string()),
         }
     }
 }
 
+/// A connection.
+pub(super) struct Link {
+    pub(super) address: SocketAddr,
+    pub(super) reader: ReadEnd,
+    pub(super) writer: WriteEnd,
+    /// The beginning of a frame.
+    pub(super) input: BytesMut,
+}
+
 /// A connection on which the session is served.
 pub(super) struct Attached {
-    pub(super) address: SocketAddr,
-    pub(super) stream: Stream,
-    pub(super) grant: Grant,
-    /// What came after the handshake.
-    pub(super) rest: BytesMut,
+    pub(super) link: Link,
+    /// As granted by this server.
+    pub(super) ticket: Ticket,
     /// When the connect request was sent.
-    pub(super) sent: BootTime,
+    pub(super) sent: Moment,
 }
 
 /// What every attempt needs.
 #[derive(Clone)]
 pub(super) struct Dialer {
-    auth: Arc<[Auth]>,
-    #[cfg(feature = "sasl")]
-    sasl: Option<crate::secure::SaslDigest>,
+    settings: Arc<Settings>,
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
 }
 
 impl Dialer {
-    pub(super) async fn new(spec: &ConnectSpec) -> Result<Self, ConnectFailure> {
+    pub(super) async fn new(spec: &ConnectSpec) -> Result<Self, ConnectError> {
         Ok(Self {
-            auth: Arc::clone(&spec.auth),
+            settings: Arc::clone(&spec.settings),
             #[cfg(feature = "tls")]
-            tls: match &spec.secure.tls {
-                Some(options) => Some(super::tls::connector(options).await.map_err(ConnectFailure::Tls)?),
+            tls: match &spec.settings.tls {
+                Some(options) => {
+                    let connector = super::tls::connector(options).await;
+                    Some(connector.map_err(|reason| ConnectError::Tls { reason })?)
+                }
                 None => None,
             },
-            #[cfg(feature = "sasl")]
-            sasl: spec.secure.sasl.clone(),
         })
     }
 
@@ -100,19 +109,15 @@ impl Dialer {
         purpose: impl FnOnce() -> Purpose,
         patience: Patience,
     ) -> Result<Attached, Refusal> {
-        let stream = within(BootTime::now() + patience.connect, TcpStream::connect(host.address)).await;
-        let stream = stream.ok_or_else(|| {
-            Refusal::Unavailable(format!("it takes no connection within {:.1?}", patience.connect))
-        })??;
+        let Patience { connect, handshake } = patience;
+        let stream = within(BootTime::now() + connect, TcpStream::connect(host.address)).await;
+        let silent = || format!("no session came about: it took no connection within {connect:.1?}");
+        let stream = stream.ok_or_else(|| Refusal::Unavailable(silent()))??;
         // A request must not wait for the answer to the one before.
         stream.set_nodelay(true)?;
-        let greeting = within(BootTime::now() + patience.handshake, self.greet(stream, host, purpose));
-        greeting.await.ok_or_else(|| {
-            let waited = patience.handshake;
-            Refusal::Unavailable(format!(
-                "it takes connections, but no session came about within {waited:.1?}"
-            ))
-        })?
+        let greeting = within(BootTime::now() + handshake, self.greet(stream, host, purpose)).await;
+        let silent = || format!("it takes connections, but no session came about within {handshake:.1?}");
+        greeting.ok_or_else(|| Refusal::Unavailable(silent()))?
     }
 
     async fn greet(
@@ -122,49 +127,38 @@ impl Dialer {
         purpose: impl FnOnce() -> Purpose,
     ) -> Result<Attached, Refusal> {
         #[cfg(feature = "tls")]
-        let mut stream = match &self.tls {
-            Some(tls) => Stream::Tls(Box::new(super::tls::shake_hands(tls, host, stream).await?)),
-            None => Stream::Tcp(stream),
+        let (mut reader, mut writer) = match &self.tls {
+            Some(tls) => transport::over_tls(super::tls::shake_hands(tls, host, stream).await?),
+            None => transport::over_tcp(stream),
         };
         #[cfg(not(feature = "tls"))]
-        let mut stream = Stream::Tcp(stream);
-        let auth: Vec<(&str, &[u8])> =
-            self.auth.iter().map(|auth| (auth.scheme.as_str(), auth.secret.expose())).collect();
-        let mut handshake = Handshake::new(
-            &purpose(),
-            Credentials {
-                auth: &auth,
-                #[cfg(feature = "sasl")]
-                sasl: self.sasl.as_ref().map(|sasl| {
-                    let password = String::from_utf8_lossy(sasl.password.expose());
-                    zk_proto::DigestMd5::new(sasl.user.clone(), password, cnonce())
-                }),
-            },
-        );
-        let mut rest = BytesMut::new();
-        let sent = BootTime::now();
-        loop {
-            let outgoing = handshake.outgoing();
-            if !outgoing.is_empty() {
-                stream.write_all(&outgoing).await?;
+        let (mut reader, mut writer) = transport::over_tcp(stream);
+        let auth = self.settings.auth.iter().map(|auth| (auth.scheme.as_str(), auth.secret.expose()));
+        let auth: Vec<(&str, &[u8])> = auth.collect();
+        let credentials = Credentials::new(&auth);
+        #[cfg(feature = "sasl")]
+        let credentials = match &self.settings.sasl {
+            Some(sasl) => {
+                let password = String::from_utf8_lossy(sasl.password.expose());
+                let cnonce = u128::from(super::unguessable()) << 64 | u128::from(super::unguessable());
+                credentials.with_sasl(zk_proto::DigestMd5::new(sasl.user.clone(), password, cnonce))
             }
-            if stream.read_buf(&mut rest).await? == 0 {
+            None => credentials,
+        };
+        let mut handshake = Handshake::new(&purpose(), credentials);
+        let mut input = BytesMut::new();
+        let sent = Moment::now();
+        loop {
+            writer.write_all(&handshake.outgoing()).await?;
+            if reader.read(&mut input).await? == 0 {
                 return Err(Refusal::Unavailable(
                     "it closed the connection during the handshake: it serves no clients now".to_owned(),
                 ));
             }
-            if let Some(grant) = handshake.receive(&mut rest)? {
-                return Ok(Attached { address: host.address, stream, grant, rest, sent });
+            if let Some(ticket) = handshake.receive(&mut input)? {
+                let link = Link { address: host.address, reader, writer, input };
+                return Ok(Attached { link, ticket, sent });
             }
         }
     }
-}
-
-/// From the randomness that the system gives to every process.
-#[cfg(feature = "sasl")]
-fn cnonce() -> u128 {
-    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-
-    let half = || u128::from(RandomState::new().build_hasher().finish());
-    half() << 64 | half()
 }

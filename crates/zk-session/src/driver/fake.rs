@@ -6,41 +6,32 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use zk_proto::{ErrorCode, Reply, Request, Ticket, WatchId};
+use zk_proto::{Reply, Request, Ticket, WatchId};
 
-use super::{Along, Answer, BoxFuture, CloseAnswer, Driver, DriverError, DriverResult};
-use crate::acl::Acl;
+use super::{Along, Answer, BoxFuture, Driver, DriverResult};
+use crate::config::Settings;
 use crate::incarnation::{Incarnation, lock};
-use crate::node::{Epoch, SessionId, Stat};
-use crate::time::BootTime;
+use crate::node::{Epoch, SessionId};
+use crate::session::CloseOutcome;
+use crate::time::{BootTime, Moment};
 
 pub(crate) const SESSION: SessionId = SessionId(0x77);
-
-/// What the next operation gets; once the script is used up, operations never answer.
-#[derive(Debug)]
-pub(crate) enum Scripted {
-    /// A stat, with data where data is asked for.
-    Stat(Vec<u8>, Stat),
-    /// No such znode.
-    None,
-    Fail(DriverError),
-}
+/// The newest change that the session has seen, whatever is answered.
+pub(crate) const SEEN: i64 = 4;
 
 pub(crate) struct Fake {
     granted: Duration,
-    script: Mutex<VecDeque<Scripted>>,
-    /// Requests that are never answered: a driver that breaks its contract.
-    unanswered: Mutex<Vec<oneshot::Sender<DriverResult<Reply>>>>,
+    /// What the next requests get; once it is used up, they are never answered.
+    script: Mutex<VecDeque<DriverResult<Reply>>>,
     asked: AtomicUsize,
     aborted: AtomicBool,
 }
 
 impl Fake {
-    pub(crate) fn new(granted: Duration, script: impl IntoIterator<Item = Scripted>) -> Arc<Self> {
+    pub(crate) fn new(granted: Duration, script: impl IntoIterator<Item = DriverResult<Reply>>) -> Arc<Self> {
         Arc::new(Self {
             granted,
             script: Mutex::new(script.into_iter().collect()),
-            unanswered: Mutex::default(),
             asked: AtomicUsize::new(0),
             aborted: AtomicBool::new(false),
         })
@@ -52,7 +43,9 @@ impl Fake {
         operation_timeout: Duration,
         contact: BootTime,
     ) -> Incarnation {
-        Incarnation::new(Epoch(1), self.clone(), String::new(), operation_timeout, Acl::Open, contact)
+        let settings =
+            Settings { operation_timeout: Some(operation_timeout), ..Settings::new(String::new()) };
+        Incarnation::new(Epoch(1), self.clone(), Arc::new(settings), String::new(), contact)
     }
 
     /// How many requests it has had.
@@ -67,28 +60,20 @@ impl Fake {
 
 impl Driver for Fake {
     fn ticket(&self) -> Ticket {
-        Ticket { session_id: SESSION, password: Vec::new(), timeout: self.granted, last_zxid: 0 }
+        Ticket { session_id: SESSION, password: Vec::new(), timeout: self.granted, last_zxid: SEEN }
     }
 
-    fn send(&self, request: &Request<'_>, _: Along) -> Answer {
+    fn attached(&self) -> Moment {
+        Moment::now()
+    }
+
+    fn send(&self, _: &Request<'_>, _: Along) -> Answer {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let (sender, answer) = oneshot::channel();
-        let result = match lock(&self.script).pop_front() {
-            Some(Scripted::Stat(data, stat)) => Ok(match request {
-                Request::Create(create) => Reply::PathAndStat(create.path.clone().into_owned(), stat),
-                Request::GetData { .. } => Reply::Data(Some(data.into()), stat),
-                Request::GetChildren { .. } => Reply::NamesAndStat(Vec::new(), stat),
-                Request::Delete { .. } => Reply::Empty,
-                _ => Reply::Stat(stat),
-            }),
-            Some(Scripted::None) => Err(DriverError::Refused(ErrorCode::NO_NODE)),
-            Some(Scripted::Fail(error)) => Err(error),
-            None => {
-                lock(&self.unanswered).push(sender);
-                return answer;
-            }
-        };
-        let _ = sender.send(result);
+        match lock(&self.script).pop_front() {
+            Some(result) => drop(sender.send(result)),
+            None => std::mem::forget(sender),
+        }
         answer
     }
 
@@ -96,8 +81,8 @@ impl Driver for Fake {
 
     fn servers_changed(&self) {}
 
-    fn close(&self, _: BootTime) -> BoxFuture<'static, CloseAnswer> {
-        Box::pin(async { CloseAnswer::Unknown })
+    fn close(&self, _: BootTime) -> BoxFuture<'static, CloseOutcome> {
+        Box::pin(async { CloseOutcome::Unknown })
     }
 
     fn abort(&self) {

@@ -3,7 +3,7 @@
 //! **One driver value is one ZooKeeper session.** It may change its connection, never its session: when the session
 //! ends, the driver says so and is of no further use. Nothing outside this directory names a ZooKeeper client crate.
 //!
-//! Both drivers stand on `wire`: one task that keeps a [`zk_proto::Connection`] on some server. `zookeeper_async` has the
+//! Both drivers use `wire`: one task that keeps a [`zk_proto::Connection`] on some server. `zookeeper_async` has the
 //! requests that it can do encoded and decoded by that crate, over a pipe of its own to the same task.
 //!
 //! The contract:
@@ -13,25 +13,26 @@
 //! - Nothing that a server sends may panic, hang or block the caller's runtime.
 //! - Dropping the last handle of a driver is [`Driver::abort`].
 
-use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
+pub(crate) use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use zk_proto::{ErrorCode, Purpose, Reply, Request, Ticket, WatchId, WatchKind};
 
-use crate::config::DriverKind;
+use crate::config::{DriverKind, Settings};
+use crate::error::ConnectError;
 use crate::hosts::Server;
 use crate::resolve::Resolver;
 use crate::secret::Secret;
-use crate::secure::Secure;
-use crate::time::{BootTime, within};
+use crate::session::CloseOutcome;
+use crate::state::InactiveReason;
+use crate::time::{BootTime, Moment, within};
 
 mod dial;
 #[cfg(test)]
 pub(crate) mod fake;
+mod search;
 mod seek;
 #[cfg(test)]
 mod tests;
@@ -53,8 +54,6 @@ mod zookeeper_async;
 /// they are cut off from the others. Where there is no parent they find nothing to check and pass the request on.
 pub(crate) const BARRIER_PATH: &str = "/zk-session-barrier/never-created";
 
-pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
 /// The outcome of a request.
 pub(crate) type DriverResult<T> = Result<T, DriverError>;
 
@@ -68,15 +67,9 @@ pub(crate) type Place = OwnedSemaphorePermit;
 /// One server of the ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// As written in the connect string, without the port: what a certificate has to carry.
-    pub(crate) name: String,
+    /// As written in the connect string. Its name is what a certificate has to carry.
+    pub(crate) server: Server,
     pub(crate) address: SocketAddr,
-}
-
-impl Host {
-    pub(crate) fn server(&self) -> Server {
-        Server { name: self.name.clone(), port: self.address.port() }
-    }
 }
 
 /// Credentials, added to the connection before anything else and again after each reconnect.
@@ -91,11 +84,7 @@ pub(crate) struct Auth {
 pub(crate) struct ConnectSpec {
     pub(crate) purpose: Purpose,
     pub(crate) resolver: Arc<Resolver>,
-    pub(crate) auth: Arc<[Auth]>,
-    #[cfg_attr(not(any(feature = "tls", feature = "sasl")), allow(dead_code, reason = "nothing to be had"))]
-    pub(crate) secure: Secure,
-    /// The servers' `jute.maxbuffer`.
-    pub(crate) max_request: usize,
+    pub(crate) settings: Arc<Settings>,
     /// By when [`connect`] must have answered.
     pub(crate) deadline: BootTime,
 }
@@ -103,39 +92,26 @@ pub(crate) struct ConnectSpec {
 /// A living session.
 pub(crate) struct Connected {
     pub(crate) driver: Arc<dyn Driver>,
-    /// Ends when the driver has nothing to say any more, which counts as [`DriverEvent::Dead`].
+    /// Ends when the driver has nothing to say any more, which counts as a failure of the driver.
     pub(crate) events: mpsc::UnboundedReceiver<DriverEvent>,
     /// When the connect request was sent that was granted: the session can't have begun before.
-    pub(crate) sent: BootTime,
+    pub(crate) sent: Moment,
 }
 
 /// Why no session came about.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Debug)]
 pub(crate) enum ConnectFailure {
     /// Another attempt may succeed. What each server said.
-    #[error("no server made a session")]
     Unavailable(Vec<(Server, String)>),
-    /// The session to be resumed is over.
-    #[error("the session has expired")]
-    Expired,
-    /// The server refused the credentials: another attempt fails alike.
-    #[error("authentication failed: {0}")]
-    AuthFailed(String),
-    /// TLS fails for a reason that lasts.
-    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "needed with TLS"))]
-    #[error("TLS: {0}")]
-    Tls(String),
-    /// This driver is not compiled in.
-    #[cfg_attr(feature = "zookeeper-async", allow(dead_code, reason = "all are"))]
-    #[error("the driver {kind} is not compiled in: enable the feature of that name in zk-session")]
-    NotBuilt { kind: DriverKind },
+    /// Another attempt fails alike.
+    Final(ConnectError),
 }
 
-/// Makes or resumes a session by the driver of that kind.
+/// Makes or resumes a session.
 ///
 /// Answers by `spec.deadline`. Cancel safe: a session that is made nevertheless is aborted.
-pub(crate) async fn connect(kind: DriverKind, spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
-    match kind {
+pub(crate) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailure> {
+    match spec.settings.driver {
         DriverKind::Native => {
             let (wire, events, sent) = wire::connect(spec).await?;
             Ok(Connected { driver: Arc::new(wire), events, sent })
@@ -143,7 +119,7 @@ pub(crate) async fn connect(kind: DriverKind, spec: ConnectSpec) -> Result<Conne
         #[cfg(feature = "zookeeper-async")]
         DriverKind::ZookeeperAsync => zookeeper_async::connect(spec).await,
         #[cfg(not(feature = "zookeeper-async"))]
-        kind => Err(ConnectFailure::NotBuilt { kind }),
+        driver => Err(ConnectFailure::Final(ConnectError::DriverNotBuilt { driver })),
     }
 }
 
@@ -162,6 +138,10 @@ pub(crate) trait Driver: Send + Sync + 'static {
     /// What takes the session to another process. Its id and its timeout never change.
     fn ticket(&self) -> Ticket;
 
+    /// When the connect request of the present connection was sent; of the last one if there is none. A request that is
+    /// handed over after that is sent over this connection, or over a later one.
+    fn attached(&self) -> Moment;
+
     /// Hands a request over. Never blocks.
     fn send(&self, request: &Request<'_>, along: Along) -> Answer;
 
@@ -172,27 +152,16 @@ pub(crate) trait Driver: Send + Sync + 'static {
     fn servers_changed(&self);
 
     /// Closes the session in good order, then does what [`Driver::abort`] does. Answers by `deadline`.
-    fn close(&self, deadline: BootTime) -> BoxFuture<'static, CloseAnswer>;
+    fn close(&self, deadline: BootTime) -> BoxFuture<'static, CloseOutcome>;
 
     /// Ends tasks and sockets at once, says nothing to the server, never blocks, may be called more than once.
     /// Requests not yet written are never written; operations under way answer at once.
     fn abort(&self);
 }
 
-/// What became of the request to close a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CloseAnswer {
-    /// The server has closed the session: its ephemerals are gone.
-    Acknowledged,
-    /// The request was handed to a living connection; whether the server acted is not known.
-    Sent,
-    /// Nothing is known: the session may live until its timeout.
-    Unknown,
-}
-
 /// What a driver says unasked.
 ///
-/// A driver starts connected: the first event about the connection is `Suspended` or one of the last three.
+/// A driver starts connected: the first event about the connection is `Suspended` or `Ended`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DriverEvent {
     /// The connection is lost; the driver looks for another one. The session may live.
@@ -202,12 +171,9 @@ pub(crate) enum DriverEvent {
     Resumed,
     /// A watch fired. Unless it is a lasting one, it is no longer armed.
     Watch { watch: WatchId, kind: WatchKind, path: String },
-    /// The server says that the session has ended. Last event.
-    Expired,
-    /// The credentials were refused. Last event.
-    AuthFailed { reason: String },
-    /// The driver can't go on, whatever became of the session. Last event.
-    Dead { reason: String },
+    /// The server says that the session has ended, or that the credentials are no longer accepted, or the driver can't go
+    /// on, whatever became of the session. Last event.
+    Ended(InactiveReason),
 }
 
 /// Why a request was not done, in the classes that matter for what to do next.
@@ -263,7 +229,10 @@ fn acknowledged(answer: DriverResult<Reply>) -> DriverResult<()> {
     )))
 }
 
-/// The session timeout that the server granted.
-pub(crate) fn granted_timeout(driver: &dyn Driver) -> Duration {
-    driver.ticket().timeout
+/// A number that no other process can guess: a hash whose key comes from the operating system.
+#[cfg(any(feature = "sasl", feature = "zookeeper-async"))]
+fn unguessable() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+    RandomState::new().build_hasher().finish()
 }

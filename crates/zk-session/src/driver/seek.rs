@@ -16,8 +16,8 @@ use futures_util::stream::FuturesUnordered;
 use tracing::{debug, info};
 use zk_proto::{Purpose, Ticket};
 
+use super::Host;
 use super::dial::{Attached, Dialer, Patience, Refusal};
-use super::{DriverEvent, Host};
 use crate::backoff::Backoff;
 use crate::hosts::Server;
 use crate::resolve::Resolver;
@@ -165,7 +165,7 @@ impl Seeker {
         said.extend(nameless.into_iter().map(|(server, reason)| (server, Refusal::Unavailable(reason))));
         // Of those that the deadline finds still under way; what a server says itself comes after this.
         let silent = || Refusal::Unavailable("no session came about in time".to_owned());
-        said.extend(hosts.iter().map(|host| (host.server(), silent())));
+        said.extend(hosts.iter().map(|host| (host.server.clone(), silent())));
         let timeout = match purpose {
             Purpose::New(timeout) => *timeout,
             Purpose::Resume(ticket) => ticket.timeout,
@@ -189,7 +189,7 @@ impl Seeker {
             Purpose::New(_) => Counts::First,
             Purpose::Resume(_) => Counts::Last { patience: head_start * 2 },
         };
-        let note = |host: &Host, refusal: &Refusal| said.push((host.server(), refusal.clone()));
+        let note = |host: &Host, refusal: &Refusal| said.push((host.server.clone(), refusal.clone()));
         race(&hosts, head_start, counts, attempt, note).await
     }
 
@@ -274,11 +274,11 @@ impl Seeker {
 ///
 /// A shorter one ends the session: leases may have been given by the longer one. A longer one changes nothing: what was
 /// computed from the shorter one stays right.
-pub(super) fn judge_grant(server: SocketAddr, before: Duration, now: Duration) -> Result<(), DriverEvent> {
+pub(super) fn judge_grant(server: SocketAddr, before: Duration, now: Duration) -> Result<(), String> {
     if now < before {
-        let reason =
-            format!("{server} would keep the session for {now:?} only, and {before:?} had been granted");
-        return Err(DriverEvent::Dead { reason });
+        return Err(format!(
+            "{server} would keep the session for {now:?} only, and {before:?} had been granted"
+        ));
     }
     if now > before {
         info!(%server, ?before, ?now, "this server would keep the session for longer; it goes on with the timeout of before");
@@ -294,7 +294,8 @@ mod tests {
     use super::*;
 
     fn host(port: u16) -> Host {
-        Host { name: "127.0.0.1".to_owned(), address: SocketAddr::from(([127, 0, 0, 1], port)) }
+        let server = Server { name: "127.0.0.1".to_owned(), port };
+        Host { server, address: SocketAddr::from(([127, 0, 0, 1], port)) }
     }
 
     const SOON: Duration = Duration::from_millis(5);
@@ -368,9 +369,7 @@ mod tests {
         let server = host(2181).address;
         assert_eq!(judge_grant(server, short, short), Ok(()));
         assert_eq!(judge_grant(server, short, long), Ok(()));
-        let Err(DriverEvent::Dead { reason }) = judge_grant(server, long, short) else {
-            panic!("it goes on")
-        };
+        let reason = judge_grant(server, long, short).unwrap_err();
         assert!(reason.contains("4s") && reason.contains("10s"), "{reason}");
     }
 

@@ -1,5 +1,7 @@
 //! The contract of a driver, shown of each on the embedded server.
 
+use std::time::Duration;
+
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use zk_proto::{AclEntry, Create, CreateMode, Stat, WatchMode, permission};
@@ -36,35 +38,26 @@ macro_rules! with_each_driver {
 with_each_driver! {
     every_request_is_answered_as_by_the_protocol_itself,
     requests_leave_in_the_order_in_which_they_were_handed_over,
-    a_close_that_is_acknowledged_has_removed_the_ephemerals_and_ends_the_events,
-    the_granted_timeout_is_the_servers_and_an_idle_session_outlives_it,
     watches_of_every_kind_survive_a_cut_and_tell_what_was_missed,
     a_watch_that_is_given_up_before_its_answer_tells_nobody_anything,
     what_was_in_flight_at_a_cut_is_ambiguous_whether_or_not_it_was_applied,
-    a_silent_link_is_left_in_time_for_another_server,
     an_expired_session_is_over_and_no_other_takes_its_place,
     without_any_server_the_session_is_given_up,
     a_place_comes_back_with_the_answer_or_the_loss_of_the_connection,
     an_abort_answers_everybody_at_once,
     dropping_the_driver_or_the_attempt_ends_its_connections,
-    credentials_that_the_server_does_not_accept_are_told_as_such,
 }
 
 fn soon() -> BootTime {
     BootTime::now() + SOON
 }
 
-fn servers(addresses: &[SocketAddr]) -> Vec<Server> {
-    addresses.iter().map(|at| Server { name: at.ip().to_string(), port: at.port() }).collect()
-}
-
-pub(super) fn spec(addresses: &[SocketAddr]) -> ConnectSpec {
+pub(super) fn spec(driver: DriverKind, address: SocketAddr) -> ConnectSpec {
+    let server = Server { name: address.ip().to_string(), port: address.port() };
     ConnectSpec {
         purpose: Purpose::New(TIMEOUT),
-        resolver: Arc::new(Resolver::new(&servers(addresses))),
-        auth: Arc::new([]),
-        secure: Secure::default(),
-        max_request: zk_proto::Limits::default().request,
+        resolver: Arc::new(Resolver::new(&[server])),
+        settings: Arc::new(Settings { driver, ..Settings::new(String::new()) }),
         deadline: soon(),
     }
 }
@@ -76,18 +69,13 @@ struct Bed {
 }
 
 impl Bed {
-    async fn connect(kind: DriverKind, spec: ConnectSpec) -> Self {
-        let Connected { driver, events, .. } = connect(kind, spec).await.unwrap();
+    async fn connect(spec: ConnectSpec) -> Self {
+        let Connected { driver, events, .. } = connect(spec).await.unwrap();
         Self { driver, events }
     }
 
     async fn at(kind: DriverKind, address: SocketAddr) -> Self {
-        Self::connect(kind, spec(&[address])).await
-    }
-
-    /// With the shortest timeout that there is.
-    async fn short_lived(kind: DriverKind, address: SocketAddr) -> Self {
-        Self::connect(kind, ConnectSpec { purpose: Purpose::New(SHORT), ..spec(&[address]) }).await
+        Self::connect(spec(kind, address)).await
     }
 
     async fn ask(&self, request: &Request<'_>) -> DriverResult<Reply> {
@@ -107,7 +95,7 @@ impl Bed {
     }
 
     async fn exists(&self, path: &'static str) -> bool {
-        match self.ask(&Request::Exists { path: path.into(), watch: false }).await {
+        match self.ask(&exists(path, false)).await {
             Ok(_) => true,
             Err(DriverError::Refused(ErrorCode::NO_NODE)) => false,
             other => panic!("{path}: {other:?}"),
@@ -124,8 +112,16 @@ impl Bed {
     }
 }
 
+fn open(path: &'static str, mode: CreateMode) -> Create<'static> {
+    Create::new(path, b"", &[AclEntry::new(permission::ALL, "world", "anyone")], mode)
+}
+
 fn create(path: &'static str, mode: CreateMode) -> Request<'static> {
-    Request::Create(Create::new(path, b"", &[AclEntry::new(permission::ALL, "world", "anyone")], mode))
+    Request::Create(open(path, mode))
+}
+
+fn sequential(path: &'static str, mode: CreateMode) -> Request<'static> {
+    Request::Create(open(path, mode).sequential().unwrap())
 }
 
 fn set(path: &'static str, data: &'static str, version: i32) -> Request<'static> {
@@ -136,12 +132,18 @@ fn get(path: &'static str, watch: bool) -> Request<'static> {
     Request::GetData { path: path.into(), watch }
 }
 
+fn exists(path: &'static str, watch: bool) -> Request<'static> {
+    Request::Exists { path: path.into(), watch }
+}
+
+fn delete(path: &'static str, version: i32) -> Request<'static> {
+    Request::Delete { path: path.into(), version }
+}
+
 /// Requests of every kind, some of which a client crate may carry and some of which it can't.
 fn program() -> Vec<Request<'static>> {
     let all = AclEntry::new(permission::ALL, "world", "anyone");
     let some = AclEntry::new(permission::READ | permission::CREATE | permission::ADMIN, "ip", "127.0.0.0/8");
-    let exists = |path: &'static str| Request::Exists { path: path.into(), watch: false };
-    let delete = |path: &'static str, version| Request::Delete { path: path.into(), version };
     let children =
         |path: &'static str| Request::GetChildren { path: path.into(), watch: false, with_stat: true };
     let listed = Create::new("/a/acl", b"x", &[all.clone(), some.clone()], CreateMode::Persistent);
@@ -155,12 +157,12 @@ fn program() -> Vec<Request<'static>> {
         Request::SetData { path: "/a".into(), data: None, version: -1 },
         get("/a", false),
         get("/none", false),
-        exists("/a"),
-        exists("/none"),
+        exists("/a", false),
+        exists("/none", false),
         create("/a/mine", CreateMode::Ephemeral),
         create("/a/mine/below", CreateMode::Persistent),
-        create("/a/n-", CreateMode::PersistentSequential),
-        create("/a/", CreateMode::EphemeralSequential),
+        sequential("/a/n-", CreateMode::Persistent),
+        sequential("/a/", CreateMode::Ephemeral),
         create("/a/box", CreateMode::Container),
         create("/a/ttl", CreateMode::Ttl(Duration::from_secs(60))),
         Request::Create(listed),
@@ -185,14 +187,15 @@ fn program() -> Vec<Request<'static>> {
         delete(BARRIER_PATH, -1),
         set("/a", Box::leak("x".repeat(zk_proto::Limits::default().request).into_boxed_str()), -1),
         // No path, which a client crate may refuse by itself.
-        exists(""),
-        exists("/a"),
+        exists("", false),
+        exists("/a", false),
     ]
 }
 
 /// Without what differs from run to run.
 fn comparable(answer: DriverResult<Reply>) -> String {
-    let same = |stat: Stat| Stat { ctime_ms: 0, mtime_ms: 0, ..stat };
+    let owned = |stat: Stat| i64::from(stat.ephemeral_owner != 0);
+    let same = |stat: Stat| Stat { ctime_ms: 0, mtime_ms: 0, ephemeral_owner: owned(stat), ..stat };
     match answer {
         Ok(Reply::Stat(stat)) => format!("{:?}", same(stat)),
         Ok(Reply::PathAndStat(path, stat)) => format!("{path} {:?}", same(stat)),
@@ -209,7 +212,7 @@ fn comparable(answer: DriverResult<Reply>) -> String {
 
 async fn every_request_is_answered_as_by_the_protocol_itself(kind: DriverKind) {
     let mut answers = Vec::new();
-    // The second time by nothing but the wire; the server draws the same session id from the same seed.
+    // The second time by nothing but the wire.
     for kind in [kind, DriverKind::Native] {
         let server = TestServer::start().await.unwrap();
         let bed = Bed::at(kind, server.addresses()[0]).await;
@@ -218,7 +221,7 @@ async fn every_request_is_answered_as_by_the_protocol_itself(kind: DriverKind) {
             let op = request.op();
             said.push((op, comparable(bed.ask(&request).await)));
         }
-        assert_eq!(bed.driver.close(soon()).await, CloseAnswer::Acknowledged);
+        assert_eq!(bed.driver.close(soon()).await, CloseOutcome::Acknowledged);
         answers.push(said);
     }
     let (wire, by_kind) = (answers.pop().unwrap(), answers.pop().unwrap());
@@ -250,35 +253,6 @@ async fn requests_leave_in_the_order_in_which_they_were_handed_over(kind: Driver
     }
 }
 
-async fn a_close_that_is_acknowledged_has_removed_the_ephemerals_and_ends_the_events(kind: DriverKind) {
-    let server = TestServer::start().await.unwrap();
-    for round in 0..20 {
-        let mut bed = Bed::at(kind, server.addresses()[0]).await;
-        bed.create("/short-lived", CreateMode::Ephemeral).await;
-        assert_eq!(bed.driver.close(soon()).await, CloseAnswer::Acknowledged);
-        assert_eq!(server.data(0, "/short-lived"), None, "round {round}");
-        assert_eq!(bed.next().await, None);
-        // At once, though the deadline is far away.
-        let again = timeout(SOON / 2, bed.driver.close(soon())).await;
-        assert_eq!(again, Ok(CloseAnswer::Unknown));
-    }
-}
-
-async fn the_granted_timeout_is_the_servers_and_an_idle_session_outlives_it(kind: DriverKind) {
-    let server = TestServer::builder().session_timeouts(SHORT, SHORT * 2).start().await.unwrap();
-    let bed = Bed::at(kind, server.addresses()[0]).await;
-    assert_eq!(granted_timeout(&*bed.driver), SHORT * 2);
-    let mut bed = Bed::short_lived(kind, server.addresses()[0]).await;
-    assert_eq!(granted_timeout(&*bed.driver), SHORT);
-    bed.create("/idle", CreateMode::Ephemeral).await;
-    // A connection lost to a busy machine is no matter, an end would be.
-    let over = async {
-        while let Some(DriverEvent::Suspended { .. } | DriverEvent::Resumed) = bed.events.recv().await {}
-    };
-    assert!(timeout(SHORT * 3, over).await.is_err(), "the session ended");
-    assert!(server.data(0, "/idle").is_some());
-}
-
 async fn watches_of_every_kind_survive_a_cut_and_tell_what_was_missed(kind: DriverKind) {
     let server = TestServer::start().await.unwrap();
     let proxy = Proxy::start(server.addresses()[0]).await.unwrap();
@@ -287,12 +261,11 @@ async fn watches_of_every_kind_survive_a_cut_and_tell_what_was_missed(kind: Driv
     for path in ["/data", "/gone", "/later", "/parent", "/tree"] {
         other.create(path, CreateMode::Persistent).await;
     }
-    let exists = |path: &'static str| Request::Exists { path: path.into(), watch: true };
     let children = Request::GetChildren { path: "/parent".into(), watch: true, with_stat: true };
     let tree = Request::AddWatch { path: "/tree".into(), mode: WatchMode::Recursive.number() };
     bed.watch(&get("/data", true), 1).await.unwrap();
-    bed.watch(&exists("/gone"), 2).await.unwrap();
-    assert_eq!(bed.watch(&exists("/new"), 3).await, Err(DriverError::Refused(ErrorCode::NO_NODE)));
+    bed.watch(&exists("/gone", true), 2).await.unwrap();
+    assert_eq!(bed.watch(&exists("/new", true), 3).await, Err(DriverError::Refused(ErrorCode::NO_NODE)));
     bed.watch(&children, 4).await.unwrap();
     bed.watch(&get("/later", true), 5).await.unwrap();
     bed.watch(&get("/later", true), 6).await.unwrap();
@@ -307,7 +280,7 @@ async fn watches_of_every_kind_survive_a_cut_and_tell_what_was_missed(kind: Driv
     let refused = bed.ask(&get("/data", false)).await;
     assert!(matches!(refused, Err(DriverError::NotSent(_))), "{refused:?}");
     other.ask(&set("/data", "x", -1)).await.unwrap();
-    other.ask(&Request::Delete { path: "/gone".into(), version: -1 }).await.unwrap();
+    other.ask(&delete("/gone", -1)).await.unwrap();
     for path in ["/new", "/parent/child", "/tree/leaf"] {
         other.create(path, CreateMode::Persistent).await;
     }
@@ -376,35 +349,13 @@ async fn what_was_in_flight_at_a_cut_is_ambiguous_whether_or_not_it_was_applied(
     }
 }
 
-async fn a_silent_link_is_left_in_time_for_another_server(kind: DriverKind) {
-    let server = TestServer::start().await.unwrap();
-    let proxy = Proxy::start(server.addresses()[0]).await.unwrap();
-    let spec = spec(&[proxy.addr()]);
-    let resolver = Arc::clone(&spec.resolver);
-    let mut bed = Bed::connect(kind, spec).await;
-    bed.create("/survivor", CreateMode::Ephemeral).await;
-    resolver.set_servers(servers(&[proxy.addr(), server.addresses()[0]]));
-
-    let silent = BootTime::now();
-    proxy.black_hole(true);
-    let stuck = bed.driver.send(&get("/survivor", false), Along::default());
-    bed.suspended().await;
-    assert_eq!(bed.next().await, Some(DriverEvent::Resumed));
-    let away = BootTime::now().duration_since(silent);
-    assert!(away < TIMEOUT * 3 / 4, "{away:?}");
-    let stuck = answered(stuck, soon()).await;
-    assert!(matches!(stuck, Err(DriverError::Ambiguous(_))), "{stuck:?}");
-    let Ok(Reply::Data(_, stat)) = bed.ask(&get("/survivor", false)).await else { panic!("it is gone") };
-    assert!(stat.is_owned_by(bed.driver.ticket().session_id));
-}
-
 async fn an_expired_session_is_over_and_no_other_takes_its_place(kind: DriverKind) {
     let server = TestServer::start().await.unwrap();
     let mut bed = Bed::at(kind, server.addresses()[0]).await;
     bed.create("/expiring", CreateMode::Ephemeral).await;
     server.expire_session(bed.driver.ticket().session_id.0).unwrap();
     bed.suspended().await;
-    assert_eq!(bed.next().await, Some(DriverEvent::Expired));
+    assert_eq!(bed.next().await, Some(DriverEvent::Ended(InactiveReason::Expired)));
     assert_eq!(bed.next().await, None);
     for _ in 0..3 {
         let after = bed.ask(&create("/expiring", CreateMode::Ephemeral)).await;
@@ -417,13 +368,14 @@ async fn an_expired_session_is_over_and_no_other_takes_its_place(kind: DriverKin
 async fn without_any_server_the_session_is_given_up(kind: DriverKind) {
     let server = TestServer::start().await.unwrap();
     let proxy = Proxy::start(server.addresses()[0]).await.unwrap();
-    let mut bed = Bed::short_lived(kind, proxy.addr()).await;
+    let mut bed =
+        Bed::connect(ConnectSpec { purpose: Purpose::New(SHORT), ..spec(kind, proxy.addr()) }).await;
     proxy.refuse(true).await.unwrap();
     proxy.cut().await;
     bed.suspended().await;
     let lost = BootTime::now();
     let last = bed.next().await;
-    assert!(matches!(last, Some(DriverEvent::Dead { .. })), "{last:?}");
+    assert!(matches!(last, Some(DriverEvent::Ended(InactiveReason::DriverFailed { .. }))), "{last:?}");
     let patience = BootTime::now().duration_since(lost);
     // When a server that could still serve it would have expired it by any clock.
     assert!(patience > SHORT && patience < SHORT * 4, "{patience:?}");
@@ -439,8 +391,7 @@ async fn a_place_comes_back_with_the_answer_or_the_loss_of_the_connection(kind: 
         proxy.hold_replies(true);
         // One of a kind that a client crate carries, one that goes past it, and one after them without a place, which
         // shows that the driver has been at work since their callers left.
-        let exists = Request::Exists { path: "/".into(), watch: false };
-        let requests = [get("/", false), Request::Sync { path: "/".into() }, exists];
+        let requests = [get("/", false), Request::Sync { path: "/".into() }, exists("/", false)];
         for (request, op) in requests.iter().zip([Op::GetData, Op::Sync, Op::Exists]) {
             let (seen, place) = (proxy.seen(op), Arc::clone(&places).try_acquire_owned().ok());
             let answer = bed.driver.send(request, Along { place, ..Along::default() });
@@ -500,41 +451,11 @@ async fn dropping_the_driver_or_the_attempt_ends_its_connections(kind: DriverKin
     assert_eq!(bed.next().await, None);
 
     proxy.hold_replies(true);
-    let attempt = tokio::spawn(connect(kind, spec(&[proxy.addr()])));
+    let attempt = tokio::spawn(connect(spec(kind, proxy.addr())));
     proxy.wait_connections(1, SOON).await.unwrap();
     attempt.abort();
     proxy.hold_replies(false);
     proxy.wait_connections(0, SOON).await.unwrap();
-}
-
-async fn credentials_that_the_server_does_not_accept_are_told_as_such(kind: DriverKind) {
-    let server = TestServer::start().await.unwrap();
-    let auth = Auth { scheme: "no-such-scheme".to_owned(), secret: Secret::from("a:b") };
-    let spec = ConnectSpec { auth: Arc::new([auth]), ..spec(&server.addresses()) };
-    let failure = connect(kind, spec).await.map(drop).unwrap_err();
-    assert!(matches!(failure, ConnectFailure::AuthFailed(_)), "{failure:?}");
-}
-
-#[test]
-fn only_that_there_is_no_such_znode_acknowledges_a_barrier() {
-    let refused = |code| Err(DriverError::Refused(code));
-    assert_eq!(acknowledged(refused(ErrorCode::NO_NODE)), Ok(()));
-    for (answer, said) in [
-        (Ok(Reply::Empty), "is deleted"),
-        (refused(ErrorCode::NO_AUTH), "not authorized"),
-        (refused(ErrorCode::NOT_EMPTY), "has children"),
-    ] {
-        match acknowledged(answer) {
-            Err(DriverError::Invalid(what)) => {
-                assert!(what.contains(BARRIER_PATH) && what.contains(said), "{what}");
-            }
-            other => panic!("{said}: {other:?}"),
-        }
-    }
-    for error in [DriverError::Ambiguous("lost".to_owned()), DriverError::NotSent("session moved".to_owned())]
-    {
-        assert_eq!(acknowledged(Err(error.clone())), Err(error));
-    }
 }
 
 #[tokio::test]
@@ -544,7 +465,7 @@ async fn a_server_that_the_deadline_finds_silent_is_named() {
     // Whichever comes first, its own patience with this server or the deadline.
     for millis in [1, 100, 300] {
         let deadline = BootTime::now() + Duration::from_millis(millis);
-        let failure = connect(DriverKind::Native, ConnectSpec { deadline, ..spec(&[address]) }).await;
+        let failure = connect(ConnectSpec { deadline, ..spec(DriverKind::Native, address) }).await;
         let Err(ConnectFailure::Unavailable(said)) = failure.map(drop) else { panic!("a session") };
         let (server, last) = said.last().unwrap();
         assert_eq!(server.port, address.port());

@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::Host;
-use crate::secure::TlsOptions;
+use crate::config::TlsOptions;
 
 /// Reads the files.
 pub(super) async fn connector(options: &TlsOptions) -> Result<TlsConnector, String> {
@@ -27,7 +27,7 @@ pub(super) async fn shake_hands(
     host: &Host,
     stream: TcpStream,
 ) -> io::Result<TlsStream<TcpStream>> {
-    let name = ServerName::try_from(host.name.clone()).map_err(|_| {
+    let name = ServerName::try_from(host.server.name.clone()).map_err(|_| {
         io::Error::other(rustls::Error::General("no certificate can carry this name".to_owned()))
     })?;
     connector.connect(name, stream).await

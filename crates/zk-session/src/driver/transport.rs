@@ -1,4 +1,4 @@
-//! A connection to a server: TCP, with or without TLS.
+//! A connection to a server, as its two ends: TCP, with or without TLS.
 
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::task::ready;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 #[cfg(feature = "tls")]
-use tokio::io::{ReadHalf, WriteHalf};
+use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 #[cfg(feature = "tls")]
@@ -71,15 +71,19 @@ fn reserve(buffer: &mut BytesMut) {
 }
 
 impl WriteEnd {
-    /// Writes as much of what `source` has as goes at once.
+    /// Writes as much of what `source` has as goes at once: it writes from the front of that by what it is given, and takes
+    /// note of how much it was.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn write(&mut self, source: &impl Source) -> io::Result<()> {
+    pub(super) async fn write(
+        &mut self,
+        mut source: impl FnMut(&mut dyn FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()>,
+    ) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => loop {
                 stream.writable().await?;
-                match source.write_with(|bytes| stream.try_write(bytes)) {
+                match source(&mut |bytes| stream.try_write(bytes)) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     written => return written,
                 }
@@ -87,7 +91,7 @@ impl WriteEnd {
             #[cfg(feature = "tls")]
             Self::Tls(stream, kept) => {
                 if kept.is_empty() {
-                    source.write_with(|bytes| {
+                    source(&mut |bytes| {
                         kept.extend_from_slice(bytes);
                         Ok(bytes.len())
                     })?;
@@ -100,6 +104,17 @@ impl WriteEnd {
                 Ok(())
             }
         }
+    }
+
+    pub(super) async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() || self.is_behind() {
+            let write = self.write(|write| {
+                bytes = &bytes[write(bytes)?..];
+                Ok(())
+            });
+            write.await?;
+        }
+        Ok(())
     }
 
     /// Whether something is left to be written that [`write`](Self::write) has taken.
@@ -121,50 +136,15 @@ impl WriteEnd {
     }
 }
 
-/// What there is to write.
-pub(super) trait Source {
-    /// Has `write` write from the front of it, and takes note of how much it was.
-    fn write_with(&self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<()>;
+/// Both ends of a connection.
+pub(super) fn over_tcp(stream: TcpStream) -> (ReadEnd, WriteEnd) {
+    let (reader, writer) = stream.into_split();
+    (ReadEnd::Tcp(reader), WriteEnd::Tcp(Arc::new(writer)))
 }
 
-/// Both ends, before they go apart.
-pub(super) enum Stream {
-    Tcp(TcpStream),
-    #[cfg(feature = "tls")]
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl Stream {
-    pub(super) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.write_all(bytes).await,
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => {
-                stream.write_all(bytes).await?;
-                stream.flush().await
-            }
-        }
-    }
-
-    pub(super) async fn read_buf(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read_buf(buffer).await,
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => stream.read_buf(buffer).await,
-        }
-    }
-
-    pub(super) fn split(self) -> (ReadEnd, WriteEnd) {
-        match self {
-            Self::Tcp(stream) => {
-                let (reader, writer) = stream.into_split();
-                (ReadEnd::Tcp(reader), WriteEnd::Tcp(Arc::new(writer)))
-            }
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => {
-                let (reader, writer) = tokio::io::split(*stream);
-                (ReadEnd::Tls(reader), WriteEnd::Tls(writer, BytesMut::new()))
-            }
-        }
-    }
+/// The same with TLS.
+#[cfg(feature = "tls")]
+pub(super) fn over_tls(stream: TlsStream<TcpStream>) -> (ReadEnd, WriteEnd) {
+    let (reader, writer) = tokio::io::split(stream);
+    (ReadEnd::Tls(reader), WriteEnd::Tls(writer, BytesMut::new()))
 }

@@ -13,9 +13,7 @@
 //! zk-proto, and which servers are tried, in `seek`.
 
 use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -27,56 +25,61 @@ use zk_proto::{
     Aftermath, Connection, Input, Limits, NotSent, Outcome, Output, Purpose, Reply, Request, Ticket, WatchId,
 };
 
-use super::dial::{Attached, Dialer, Refusal};
+use super::dial::{Attached, Dialer, Link, Refusal};
+use super::search::Search;
 use super::seek::{Seeker, Tickets, judge_grant};
-use super::transport::{ReadEnd, Source, WriteEnd};
 use super::{
-    Along, Answer, BoxFuture, CloseAnswer, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent,
-    DriverResult, Place,
+    Along, Answer, BoxFuture, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent, DriverResult,
+    Place,
 };
+use crate::error::ConnectError;
 use crate::hosts::Server;
 use crate::incarnation::lock;
-use crate::time::{BootTime, sleep_until, within};
+use crate::session::CloseOutcome;
+use crate::state::InactiveReason;
+use crate::time::{BootTime, Moment, sleep_until, within};
 
 /// Makes or resumes a session. Also answers when the connect request was sent.
 pub(super) async fn connect(
     spec: ConnectSpec,
-) -> Result<(Wire, mpsc::UnboundedReceiver<DriverEvent>, BootTime), ConnectFailure> {
-    let dialer = Dialer::new(&spec).await?;
+) -> Result<(Wire, mpsc::UnboundedReceiver<DriverEvent>, Moment), ConnectFailure> {
+    let dialer = Dialer::new(&spec).await.map_err(ConnectFailure::Final)?;
     let seeker = Seeker { resolver: Arc::clone(&spec.resolver), dialer };
     let mut said = Vec::new();
     let making = seeker.first(&spec.purpose, spec.deadline, &mut said);
     let attached = match within(spec.deadline, Box::pin(making)).await {
         Some(Ok(Some(attached))) => attached,
-        Some(Err(Refusal::AuthFailed(reason))) => return Err(ConnectFailure::AuthFailed(reason)),
+        Some(Err(Refusal::AuthFailed(reason))) => {
+            return Err(ConnectFailure::Final(ConnectError::AuthFailed { reason }));
+        }
         Some(Err(Refusal::Expired)) if matches!(spec.purpose, Purpose::Resume(_)) => {
-            return Err(ConnectFailure::Expired);
+            return Err(ConnectFailure::Final(ConnectError::Expired));
         }
         Some(Ok(None) | Err(_)) | None => return Err(failure(said)),
     };
+    let address = attached.link.address;
     if let Purpose::Resume(ticket) = &spec.purpose
-        && let Err(DriverEvent::Dead { reason }) =
-            judge_grant(attached.address, ticket.timeout, attached.grant.ticket.timeout)
+        && let Err(reason) = judge_grant(address, ticket.timeout, attached.ticket.timeout)
     {
-        let server = Server { name: attached.address.ip().to_string(), port: attached.address.port() };
+        let server = Server { name: address.ip().to_string(), port: address.port() };
         return Err(ConnectFailure::Unavailable(vec![(server, reason)]));
     }
     let (events, receiver) = mpsc::unbounded_channel();
     let sent = attached.sent;
-    let limits = Limits { request: spec.max_request, ..Limits::default() };
-    let mut grant = attached.grant.clone();
-    if let Purpose::Resume(ticket) = spec.purpose {
-        grant.ticket.timeout = ticket.timeout;
+    let limits = Limits { request: spec.settings.max_request, ..Limits::default() };
+    let mut ticket = attached.ticket.clone();
+    if let Purpose::Resume(before) = spec.purpose {
+        ticket.timeout = before.timeout;
     }
     let core = Arc::new(Core {
         state: Mutex::new(State {
-            connection: Connection::new(now(), grant, limits),
+            connection: Connection::new(now(), ticket, limits),
+            attached: sent,
             direct: None,
             events: Some(events),
             suspended: false,
             close: None,
             servers_changed: false,
-            over: false,
         }),
         wake: Notify::new(),
     });
@@ -94,7 +97,11 @@ fn failure(said: Vec<(Server, Refusal)>) -> ConnectFailure {
         }
     }
     // Another attempt fails alike.
-    if tls.is_empty() { ConnectFailure::Unavailable(others) } else { ConnectFailure::Tls(tls.join("; ")) }
+    if tls.is_empty() {
+        ConnectFailure::Unavailable(others)
+    } else {
+        ConnectFailure::Final(ConnectError::Tls { reason: tls.join("; ") })
+    }
 }
 
 fn now() -> Duration {
@@ -139,24 +146,36 @@ impl Wire {
     pub(super) fn hand_over(
         &self,
         request: &Request<'_>,
-        along: Along,
+        Along { watch, heartbeat, place }: Along,
         answer: oneshot::Sender<DriverResult<Reply>>,
     ) {
-        let Along { watch, heartbeat, place } = along;
-        self.core.send(request, watch, heartbeat, Ticketed { answer, _place: place });
+        let tag = Ticketed { answer, _place: place };
+        let mut state = lock(&self.core.state);
+        let alone = !state.connection.is_busy() && state.connection.outgoing().is_empty();
+        state.handle(Input::Request { request, watch, heartbeat, tag });
+        if alone && let Some(stream) = state.direct.clone() {
+            // If it does not go now the task will try.
+            let _ = state.write_with(|bytes| stream.try_write(bytes));
+        }
+        // A heartbeat moves the next deadline forward.
+        self.core.leave_to_task(state, heartbeat);
     }
 
     /// The driver can't go on.
     #[cfg_attr(not(feature = "zookeeper-async"), allow(dead_code, reason = "this one never fails by itself"))]
     pub(super) fn fail(&self, reason: String) {
-        lock(&self.core.state).end(DriverEvent::Dead { reason });
+        lock(&self.core.state).end(InactiveReason::DriverFailed { reason });
         self.abort();
     }
 }
 
 impl Driver for Wire {
     fn ticket(&self) -> Ticket {
-        lock(&self.core.state).connection.ticket().clone()
+        self.core.ticket()
+    }
+
+    fn attached(&self) -> Moment {
+        lock(&self.core.state).attached
     }
 
     fn send(&self, request: &Request<'_>, along: Along) -> Answer {
@@ -174,14 +193,14 @@ impl Driver for Wire {
         self.core.wake.notify_one();
     }
 
-    fn close(&self, deadline: BootTime) -> BoxFuture<'static, CloseAnswer> {
+    fn close(&self, deadline: BootTime) -> BoxFuture<'static, CloseOutcome> {
         let (answer, answered) = oneshot::channel();
         let tag = Ticketed { answer, _place: None };
         {
             let mut state = lock(&self.core.state);
             if state.connection.is_attached() {
                 state.handle(Input::Close(tag));
-            } else if !state.over {
+            } else if state.events.is_some() {
                 state.close = Some(tag);
             }
         }
@@ -192,10 +211,10 @@ impl Driver for Wire {
             let written = lock(&core.state).connection.is_close_written();
             core.give_up(&task);
             match answer {
-                Some(Ok(Ok(_))) => CloseAnswer::Acknowledged,
-                Some(Ok(Err(DriverError::Ambiguous(_)))) => CloseAnswer::Sent,
-                None if written => CloseAnswer::Sent,
-                _ => CloseAnswer::Unknown,
+                Some(Ok(Ok(_))) => CloseOutcome::Acknowledged,
+                Some(Ok(Err(DriverError::Ambiguous(_)))) => CloseOutcome::Sent,
+                None if written => CloseOutcome::Sent,
+                _ => CloseOutcome::Unknown,
             }
         })
     }
@@ -219,6 +238,8 @@ struct Core {
 
 struct State {
     connection: Connection<Ticketed>,
+    /// When the connect request of the present connection was sent.
+    attached: Moment,
     /// Where a caller may write by itself.
     direct: Option<Arc<OwnedWriteHalf>>,
     /// `None` once the last word has been said.
@@ -228,17 +249,20 @@ struct State {
     /// The session is to be closed as soon as it has a connection again.
     close: Option<Ticketed>,
     servers_changed: bool,
-    /// The last word has been said.
-    over: bool,
 }
 
 impl State {
     /// Takes note of something, and does what follows from it.
     fn handle(&mut self, input: Input<'_, Ticketed>) {
+        self.handle_with(input, Ticketed::end);
+    }
+
+    /// The same, where requests that end are told so by `end`.
+    fn handle_with(&mut self, input: Input<'_, Ticketed>, mut end: impl FnMut(Ticketed, Outcome)) {
         self.connection.handle(now(), input);
         while let Some(output) = self.connection.poll() {
             match output {
-                Output::Ended { tag, outcome } => tag.end(outcome),
+                Output::Ended { tag, outcome } => end(tag, outcome),
                 Output::Watch { id, kind, path } => self.say(DriverEvent::Watch { watch: id, kind, path }),
                 Output::Ready => {
                     if std::mem::take(&mut self.suspended) {
@@ -254,7 +278,7 @@ impl State {
                         self.say(DriverEvent::Suspended { reason });
                     }
                 }
-                Output::Expired => self.end(DriverEvent::Expired),
+                Output::Expired => self.end(InactiveReason::Expired),
                 Output::Closed => self.shut(),
             }
         }
@@ -268,21 +292,20 @@ impl State {
     }
 
     /// Says the last word.
-    fn end(&mut self, event: DriverEvent) {
+    fn end(&mut self, reason: InactiveReason) {
         if let Some(tag) = self.close.take()
-            && event == DriverEvent::Expired
+            && reason == InactiveReason::Expired
         {
             // It is no more, as was wanted.
             tag.end(Outcome::Answered(Ok(Reply::Empty)));
         }
-        self.say(event);
+        self.say(DriverEvent::Ended(reason));
         self.shut();
     }
 
     /// Nothing more is written or said, whoever waits is answered, and the socket closes: however long somebody keeps
     /// the driver.
     fn shut(&mut self) {
-        self.over = true;
         self.events = None;
         self.close = None;
         self.handle(Input::Lost("the session was given up".to_owned()));
@@ -302,20 +325,6 @@ impl State {
     }
 }
 
-impl Source for Core {
-    fn write_with(&self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<()> {
-        lock(&self.state).write_with(write)
-    }
-}
-
-/// What the task sees when it looks.
-struct View {
-    outgoing: bool,
-    deadline: BootTime,
-    suspects: bool,
-    servers_changed: bool,
-}
-
 /// Why the task stops serving a connection.
 enum Stop {
     /// The connection is of no more use; the session may be.
@@ -325,26 +334,27 @@ enum Stop {
 }
 
 impl Core {
+    fn ticket(&self) -> Ticket {
+        lock(&self.state).connection.ticket().clone()
+    }
+
     fn handle(&self, input: Input<'_, Ticketed>) {
         let mut state = lock(&self.state);
         state.handle(input);
-        let wake = !state.connection.outgoing().is_empty() || !state.connection.is_attached();
-        drop(state);
-        if wake {
-            self.wake.notify_one();
-        }
+        self.leave_to_task(state, false);
     }
 
-    fn send(&self, request: &Request<'_>, watch: Option<WatchId>, heartbeat: bool, tag: Ticketed) {
+    /// Takes in what was read. Who waits for it is woken after the lock is free: whatever is sent next needs it.
+    fn receive(&self, input: &mut BytesMut, ended: &mut Vec<(Ticketed, Outcome)>) {
         let mut state = lock(&self.state);
-        let alone = !state.connection.is_busy() && state.connection.outgoing().is_empty();
-        state.handle(Input::Request { request, watch, heartbeat, tag });
-        if alone && let Some(stream) = state.direct.clone() {
-            // If it does not go now the task will try.
-            let _ = state.write_with(|bytes| stream.try_write(bytes));
-        }
-        // A heartbeat moves the next deadline forward.
-        let wake = heartbeat || !state.connection.outgoing().is_empty() || !state.connection.is_attached();
+        state.handle_with(Input::Received(input), |tag, outcome| ended.push((tag, outcome)));
+        self.leave_to_task(state, false);
+        ended.drain(..).for_each(|(tag, outcome)| tag.end(outcome));
+    }
+
+    /// Wakes the task, where there is something for it to do.
+    fn leave_to_task(&self, state: MutexGuard<'_, State>, has_timer: bool) {
+        let wake = has_timer || !state.connection.outgoing().is_empty() || !state.connection.is_attached();
         drop(state);
         if wake {
             self.wake.notify_one();
@@ -362,39 +372,18 @@ impl Core {
         let _silenced = SilencedOnDrop(&self);
         let mut link = self.link(first, true);
         let core = Arc::clone(&self);
-        let ticket = move || lock(&core.state).connection.ticket().clone();
-        let tickets = Tickets { timeout: ticket().timeout, now: Arc::new(ticket) };
-        let mut search = Search::new(seeker.clone(), tickets.clone());
+        let ticket = move || core.ticket();
+        let timeout = ticket().timeout;
+        // Later than the servers' own deadline by any reckoning.
+        let patience = timeout + timeout / 2;
+        let mut search = Search::new(seeker, Tickets { timeout, now: Arc::new(ticket) });
         loop {
             if let Stop::Over = self.serve(&mut search, &mut link).await {
                 return;
             }
             let lost = link.address;
             drop(link);
-            // Later than the servers' own deadline by any reckoning.
-            let patience = tickets.timeout + tickets.timeout / 2;
-            // Whoever has been asked may have the session, which is why the connection was lost.
-            let asked = search.asked();
-            // On the heap: every session has this task, which would otherwise be as large as this for good.
-            let seeker = seeker.clone();
-            let tickets = tickets.clone();
-            let seeking = Box::pin(async move {
-                if let Some(asked) = asked {
-                    // No longer than an answer takes that comes at all. One that was asked before more was seen on the
-                    // connection that was lost has to be asked again.
-                    match within(BootTime::now() + tickets.timeout / 4, asked).await {
-                        Some(Ok(Some(found)))
-                            if found.grant.ticket.last_zxid >= (tickets.now)().last_zxid =>
-                        {
-                            return Ok(found);
-                        }
-                        Some(Err(Refusal::Expired)) => return Err(Refusal::Expired),
-                        Some(Ok(_) | Err(_)) | None => {}
-                    }
-                }
-                seeker.seek(lost, tickets).await
-            });
-            let last = match within(BootTime::now() + patience, seeking).await {
+            let last = match within(BootTime::now() + patience, search.after_loss(lost)).await {
                 Some(Ok(attached)) => match self.judge(&attached) {
                     Ok(()) => {
                         link = self.link(attached, false);
@@ -402,80 +391,71 @@ impl Core {
                     }
                     Err(last) => last,
                 },
-                Some(Err(Refusal::Expired)) => DriverEvent::Expired,
-                Some(Err(Refusal::AuthFailed(reason))) => DriverEvent::AuthFailed { reason },
+                Some(Err(Refusal::Expired)) => InactiveReason::Expired,
+                Some(Err(Refusal::AuthFailed(reason))) => InactiveReason::AuthFailed { reason },
                 Some(Err(Refusal::Unavailable(reason) | Refusal::Tls(reason))) => {
-                    DriverEvent::Dead { reason }
+                    InactiveReason::DriverFailed { reason }
                 }
-                None => DriverEvent::Dead { reason: format!("no server has answered for {patience:?}") },
+                None => {
+                    let reason = format!("no server has answered for {patience:?}");
+                    InactiveReason::DriverFailed { reason }
+                }
             };
             return lock(&self.state).end(last);
         }
     }
 
-    /// The newest change that the session has seen.
-    fn seen(&self) -> i64 {
-        lock(&self.state).connection.ticket().last_zxid
-    }
-
-    fn judge(&self, attached: &Attached) -> Result<(), DriverEvent> {
-        let before = lock(&self.state).connection.ticket().timeout;
-        judge_grant(attached.address, before, attached.grant.ticket.timeout)
+    fn judge(&self, attached: &Attached) -> Result<(), InactiveReason> {
+        judge_grant(attached.link.address, self.ticket().timeout, attached.ticket.timeout)
+            .map_err(|reason| InactiveReason::DriverFailed { reason })
     }
 
     /// Takes the session to a connection.
     fn link(&self, attached: Attached, is_first: bool) -> Link {
-        let Attached { address, stream, grant, rest, .. } = attached;
-        let (reader, writer) = stream.split();
-        let mut link = Link { address, reader, writer, input: rest };
+        let Attached { mut link, ticket, sent } = attached;
         let mut state = lock(&self.state);
         if !is_first {
-            state.handle(Input::Attached(grant));
+            state.handle(Input::Attached(ticket));
         }
+        state.attached = sent;
         state.direct = link.writer.direct();
         state.handle(Input::Received(&mut link.input));
         link
     }
 
-    fn look(&self) -> Result<View, Stop> {
-        let mut state = lock(&self.state);
-        if state.over {
-            return Err(Stop::Over);
-        }
-        let deadline = state.connection.deadline().ok_or(Stop::Lost)?;
-        Ok(View {
-            outgoing: !state.connection.outgoing().is_empty(),
-            deadline: BootTime::from_duration(deadline),
-            suspects: state.connection.suspects(now()),
-            servers_changed: std::mem::take(&mut state.servers_changed),
-        })
-    }
-
     /// Serves one connection after another until one is lost with no other at hand.
     async fn serve(&self, search: &mut Search, link: &mut Link) -> Stop {
         let mut alarm = Alarm::default();
+        let mut ended = Vec::new();
         loop {
-            let view = match self.look() {
-                Ok(view) => view,
-                Err(stop) => return stop,
+            let (has_more, deadline, suspects, servers_changed) = {
+                let mut state = lock(&self.state);
+                if state.events.is_none() {
+                    return Stop::Over;
+                }
+                let Some(deadline) = state.connection.deadline() else { return Stop::Lost };
+                let servers_changed = std::mem::take(&mut state.servers_changed);
+                let connection = &state.connection;
+                (!connection.outgoing().is_empty(), deadline, connection.suspects(now()), servers_changed)
             };
-            let deadline = view.deadline.min(search.update(&view, link.address));
+            if link.input.is_empty() {
+                // Idle sessions hold no memory for it.
+                link.input = BytesMut::new();
+            }
+            let deadline = BootTime::from_duration(deadline);
+            let deadline = deadline.min(search.update(link.address, suspects, servers_changed));
             tokio::select! {
                 biased;
-                written = link.writer.write(self), if view.outgoing || link.writer.is_behind() => {
+                written = link.writer.write(|write| lock(&self.state).write_with(write)),
+                    if has_more || link.writer.is_behind() =>
+                {
                     if let Err(error) = written {
                         self.handle(Input::Lost(error.to_string()));
                     }
                 }
                 read = link.reader.read(&mut link.input) => match read {
                     Ok(0) => self.handle(Input::Lost("the server closed the connection".to_owned())),
-                    Ok(_) => {
-                        self.handle(Input::Received(&mut link.input));
-                        if link.input.is_empty() {
-                            // Idle sessions hold no memory for it.
-                            link.input = BytesMut::new();
-                        }
-                    }
+                    Ok(_) => self.receive(&mut link.input, &mut ended),
                     Err(error) => self.handle(Input::Lost(error.to_string())),
                 },
                 // Whoever else is about to send goes into the same write.
@@ -483,18 +463,18 @@ impl Core {
                 found = search.found() => {
                     let found = match found {
                         Ok(Some(attached)) => self.judge(&attached).map(|()| Some(attached)),
-                        Err(Refusal::Expired) => Err(DriverEvent::Expired),
+                        Err(Refusal::Expired) => Err(InactiveReason::Expired),
                         Ok(None) | Err(_) => Ok(None),
                     };
                     match found {
                         Ok(None) => {}
                         // It was asked whether it is as far as the session was then. Here more has been seen since, which
                         // it may not know: it has to be asked again.
-                        Ok(Some(attached)) if attached.grant.ticket.last_zxid < self.seen() => {
+                        Ok(Some(attached)) if attached.ticket.last_zxid < self.ticket().last_zxid => {
                             self.handle(Input::Lost("the session moves to another server".to_owned()));
                         }
                         Ok(Some(attached)) => {
-                            debug!(from = %link.address, to = %attached.address, "the session moves to a server that answers");
+                            debug!(from = %link.address, to = %attached.link.address, "the session moves to a server that answers");
                             *link = self.link(attached, false);
                         }
                         Err(last) => lock(&self.state).end(last),
@@ -512,19 +492,9 @@ struct SilencedOnDrop<'a>(&'a Core);
 impl Drop for SilencedOnDrop<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
-        state.over = true;
         state.events = None;
         state.direct = None;
     }
-}
-
-/// One connection.
-struct Link {
-    address: SocketAddr,
-    reader: ReadEnd,
-    writer: WriteEnd,
-    /// The beginning of a frame.
-    input: BytesMut,
 }
 
 /// A timer that is set anew only when it would ring too late: deadlines mostly move away.
@@ -536,105 +506,13 @@ impl Alarm {
     /// Cancel safe.
     async fn wait(&mut self, deadline: BootTime) {
         loop {
-            if self.0.as_ref().is_none_or(|(at, _)| deadline < *at) {
-                self.0 = Some((deadline, Box::pin(sleep_until(deadline))));
-            }
-            if let Some((_, sleep)) = &mut self.0 {
-                sleep.as_mut().await;
-            }
+            self.0.take_if(|(at, _)| deadline < *at);
+            let (_, sleep) = self.0.get_or_insert_with(|| (deadline, Box::pin(sleep_until(deadline))));
+            sleep.await;
             self.0 = None;
             if BootTime::now() >= deadline {
                 return;
             }
-        }
-    }
-}
-
-/// The way to a better server, beside the connection that goes on.
-struct Search {
-    seeker: Seeker,
-    tickets: Tickets,
-    under_way: Option<(Why, BoxFuture<'static, Found>)>,
-    /// Whether the search has asked a server to take the session.
-    asked: Arc<AtomicBool>,
-    /// Not before this, after a search: when all servers are slow, another one is of no use.
-    not_before: BootTime,
-    pause: Duration,
-}
-
-type Found = Result<Option<Attached>, Refusal>;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Why {
-    Suspicion,
-    /// The servers to choose from have changed.
-    Change,
-}
-
-impl Search {
-    fn new(seeker: Seeker, tickets: Tickets) -> Self {
-        let not_before = BootTime::from_duration(Duration::ZERO);
-        Self { seeker, tickets, under_way: None, asked: Arc::default(), not_before, pause: Duration::ZERO }
-    }
-
-    /// Begins or calls off a search. Answers when to look again.
-    fn update(&mut self, view: &View, present: SocketAddr) -> BootTime {
-        let now = BootTime::now();
-        if view.servers_changed {
-            let leaving = self.seeker.clone().leave(present, self.tickets());
-            self.under_way = Some((Why::Change, Box::pin(leaving)));
-        }
-        match &self.under_way {
-            // It has answered after all. Once another one has been asked the session may be there.
-            Some((Why::Suspicion, _)) if !view.suspects && !self.has_asked() => self.under_way = None,
-            None if view.suspects && now >= self.not_before => {
-                let timeout = self.tickets.timeout;
-                // Each search in a row waits longer for the next; a quiet while makes the next one early again.
-                let rested = now.duration_since(self.not_before) > timeout * 2;
-                self.pause = if rested { timeout / 10 } else { (self.pause * 2).min(timeout) };
-                self.not_before = now + self.pause.mul_f64(0.5 + fastrand::f64());
-                let search = self.seeker.clone().beside(present, self.tickets());
-                self.under_way = Some((Why::Suspicion, Box::pin(search)));
-            }
-            None if view.suspects => return self.not_before,
-            _ => {}
-        }
-        BootTime::from_duration(Duration::MAX)
-    }
-
-    /// For a new search, which has asked nobody yet.
-    fn tickets(&mut self) -> Tickets {
-        self.asked = Arc::default();
-        let (asked, now) = (Arc::clone(&self.asked), Arc::clone(&self.tickets.now));
-        let now = Arc::new(move || {
-            asked.store(true, Ordering::Relaxed);
-            now()
-        });
-        Tickets { now, ..self.tickets }
-    }
-
-    fn has_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
-    }
-
-    /// The search that is under way, if it has asked somebody; otherwise it is called off.
-    fn asked(&mut self) -> Option<BoxFuture<'static, Found>> {
-        let (_, search) = self.under_way.take()?;
-        self.has_asked().then_some(search)
-    }
-
-    /// What a search has come to; never where none is under way.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    async fn found(&mut self) -> Found {
-        match &mut self.under_way {
-            Some((_, search)) => {
-                let found = search.await;
-                self.under_way = None;
-                found
-            }
-            None => std::future::pending().await,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The operations over a driver that answers by a script.
 
 use super::*;
-use crate::driver::DriverError;
-use crate::driver::fake::{Fake, SESSION, Scripted};
+use crate::driver::fake::{Fake, SEEN, SESSION};
+use crate::driver::{DriverError, DriverResult};
 use crate::error::UnknownCause;
 
 const GRANTED: Duration = Duration::from_secs(10);
@@ -12,15 +12,19 @@ fn stat(owner: i64) -> Stat {
     Stat { czxid: 5, mzxid: 5, ephemeral_owner: owner, ..Stat::default() }
 }
 
-fn lost() -> Scripted {
-    Scripted::Fail(DriverError::Ambiguous("lost".to_owned()))
+fn node(data: &'static [u8], stat: Stat) -> DriverResult<Reply> {
+    Ok(Reply::Data(Some(data.into()), stat))
 }
 
-fn refused(code: ErrorCode) -> Scripted {
-    Scripted::Fail(DriverError::Refused(code))
+fn lost() -> DriverResult<Reply> {
+    Err(DriverError::Ambiguous("lost".to_owned()))
 }
 
-fn session(script: impl IntoIterator<Item = Scripted>) -> (std::sync::Arc<Fake>, Incarnation) {
+fn refused(code: ErrorCode) -> DriverResult<Reply> {
+    Err(DriverError::Refused(code))
+}
+
+fn session(script: impl IntoIterator<Item = DriverResult<Reply>>) -> (std::sync::Arc<Fake>, Incarnation) {
     let fake = Fake::new(GRANTED, script);
     let incarnation = fake.incarnation(TIMEOUT, BootTime::now());
     (fake, incarnation)
@@ -37,7 +41,7 @@ fn numbers_as_zookeeper_appends_them() {
 
 #[tokio::test]
 async fn past_the_local_deadline_nothing_is_sent() {
-    let fake = Fake::new(GRANTED, [Scripted::None]);
+    let fake = Fake::new(GRANTED, [refused(ErrorCode::NO_NODE)]);
     // As after a freeze: no event has come yet, only the clock tells.
     let frozen = fake.incarnation(TIMEOUT, BootTime::now() - GRANTED);
     assert_eq!(frozen.create("/a", "", CreateMode::Ephemeral).await, Err(OpError::SessionOver));
@@ -63,8 +67,7 @@ async fn a_driver_that_never_answers_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_barrier_that_is_refused_is_an_error_at_once_and_says_why() {
-    let (fake, session) =
-        session([Scripted::Fail(DriverError::Invalid("somebody has created it".to_owned()))]);
+    let (fake, session) = session([Err(DriverError::Invalid("somebody has created it".to_owned()))]);
     let error = session.barrier().await.unwrap_err();
     assert_eq!(
         error,
@@ -72,11 +75,7 @@ async fn a_barrier_that_is_refused_is_an_error_at_once_and_says_why() {
     );
     assert_eq!(fake.asked(), 1);
     // Nor does it tell what has become of a write whose answer was lost.
-    let script = [
-        Scripted::Stat(vec![], stat(0)),
-        lost(),
-        Scripted::Fail(DriverError::Invalid("no quorum".to_owned())),
-    ];
+    let script = [Ok(Reply::Stat(stat(0))), lost(), Err(DriverError::Invalid("no quorum".to_owned()))];
     let (_, session) = self::session(script);
     let error = session.delete("/a", None).await.unwrap_err();
     assert!(error.is_unknown() && error.to_string().contains("no quorum"), "{error}");
@@ -84,9 +83,8 @@ async fn a_barrier_that_is_refused_is_an_error_at_once_and_says_why() {
 
 #[tokio::test]
 async fn a_request_that_never_left_is_repeated_without_doubt() {
-    let not_sent = || Scripted::Fail(DriverError::NotSent("not connected".to_owned()));
-    let script =
-        [not_sent(), not_sent(), refused(ErrorCode::NODE_EXISTS), Scripted::Stat(vec![], stat(SESSION.0))];
+    let not_sent = || Err(DriverError::NotSent("not connected".to_owned()));
+    let script = [not_sent(), not_sent(), refused(ErrorCode::NODE_EXISTS), node(b"", stat(SESSION.0))];
     let (fake, session) = session(script);
     // Nothing of it was ever sent, so what stands there is from before.
     let error = session.create("/a", "", CreateMode::Ephemeral).await.unwrap_err();
@@ -96,7 +94,7 @@ async fn a_request_that_never_left_is_repeated_without_doubt() {
 
 #[tokio::test]
 async fn an_ephemeral_of_another_session_discredits_the_driver() {
-    let (fake, session) = session([Scripted::Stat(vec![], stat(0x66))]);
+    let (fake, session) = session([Ok(Reply::PathAndStat("/a".to_owned(), stat(0x66)))]);
     let error = session.create("/a", "", CreateMode::Ephemeral).await.unwrap_err();
     assert!(error.is_unknown() && error.is_session_over(), "{error}");
     assert!(session.is_over() && fake.is_aborted());
@@ -104,11 +102,14 @@ async fn an_ephemeral_of_another_session_discredits_the_driver() {
 
 #[tokio::test]
 async fn an_ephemeral_of_this_session_with_other_data_is_another_tasks() {
-    let script =
-        [lost(), refused(ErrorCode::NODE_EXISTS), Scripted::Stat(b"theirs".to_vec(), stat(SESSION.0))];
-    let (_, session) = session(script);
+    let script = |stat| [lost(), refused(ErrorCode::NODE_EXISTS), node(b"theirs", stat)];
+    let (_, session) = session(script(Stat { czxid: SEEN, ..stat(SESSION.0) }));
     let error = session.create("/a", "mine", CreateMode::Ephemeral).await.unwrap_err();
     assert_eq!(error, OpError::NodeExists { path: "/a".to_owned(), owner: Some(SESSION.0) });
+    // One that is newer than the request may have come after the one that was created here.
+    let (_, session) = self::session(script(stat(SESSION.0)));
+    let error = session.create("/a", "mine", CreateMode::Ephemeral).await.unwrap_err();
+    assert!(error.is_unknown() && error.to_string().contains("session 0x77"), "{error}");
 }
 
 #[tokio::test]
@@ -118,9 +119,16 @@ async fn a_refusal_after_a_lost_answer_does_not_prove_that_nothing_was_done() {
         let error = session.set("/a", "", Some(3)).await.unwrap_err();
         assert!(matches!(&error, OpError::Unknown { cause: UnknownCause::Changed { .. }, .. }), "{error}");
     }
-    let newer = Stat { version: 9, ..stat(0) };
-    let (_, session) = session([lost(), refused(ErrorCode::BAD_VERSION), Scripted::Stat(vec![], newer)]);
-    let error = session.set("/a", "", Some(3)).await.unwrap_err();
+    // Another version by now, and the next one of another znode, with that data and with other data.
+    for (data, version, czxid) in [("", 9, SEEN), ("", 4, SEEN + 1), ("other", 4, SEEN + 1)] {
+        let stat = Stat { version, czxid, ..stat(0) };
+        let (_, session) = session([lost(), refused(ErrorCode::BAD_VERSION), node(data.as_bytes(), stat)]);
+        let error = session.set("/a", "", Some(3)).await.unwrap_err();
+        assert!(error.is_unknown(), "{error}");
+    }
+    // It may be the new access list that forbids to read it.
+    let (_, session) = session([lost(), refused(ErrorCode::BAD_VERSION), refused(ErrorCode::NO_AUTH)]);
+    let error = session.set_acl("/a", &[], Some(3)).await.unwrap_err();
     assert!(error.is_unknown(), "{error}");
 }
 

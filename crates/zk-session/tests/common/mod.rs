@@ -53,6 +53,16 @@ impl Bed {
     pub async fn observer(&self) -> Session {
         builder(DriverKind::default(), self.ensemble.addresses()[0]).connect().await.unwrap()
     }
+
+    /// Cuts the session off, lets something happen, and lets it come back.
+    pub async fn while_cut(&self, session: &Session, happening: impl AsyncFnOnce()) {
+        self.proxy.refuse(true).await.unwrap();
+        self.proxy.cut().await;
+        wait_state(session, "paused", |state| !state.is_active()).await;
+        happening().await;
+        self.proxy.refuse(false).await.unwrap();
+        wait_state(session, "active", SessionState::is_active).await;
+    }
 }
 
 tokio::task_local! {

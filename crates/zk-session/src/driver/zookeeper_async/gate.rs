@@ -11,6 +11,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zk_proto::{ConnectRequest, ConnectResponse, PASSWORD_LEN, cut_frame};
 
+use crate::driver::unguessable;
+
 /// How long a connection may take to say who it is.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -29,7 +31,6 @@ pub(super) struct Local {
 /// A socket that waits for the client.
 pub(super) struct Gate {
     listener: TcpListener,
-    address: SocketAddr,
     /// The client can be made to say one thing of our choice as it connects: the session timeout that it asks for. By
     /// this number it is told from any other process that finds the port.
     watchword: i32,
@@ -38,15 +39,14 @@ pub(super) struct Gate {
 impl Gate {
     pub(super) async fn open() -> io::Result<Gate> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
         // Half an hour at the least: the client also uses it as a timeout until it has heard from us.
-        let watchword = 1_800_000 + i32::try_from(random() % 2_000_000_000).unwrap_or(0);
-        Ok(Gate { listener, address, watchword })
+        let watchword = 1_800_000 + i32::try_from(unguessable() % 2_000_000_000).unwrap_or(0);
+        Ok(Gate { listener, watchword })
     }
 
     /// What the client is to connect to.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
     }
 
     /// The session timeout that the client is to ask for.
@@ -95,18 +95,12 @@ async fn examine(mut stream: TcpStream, watchword: i32) -> Option<Local> {
     (request.timeout_ms == watchword && request.session_id == 0).then_some(Local { stream, input })
 }
 
-/// A number that another process can't guess: a hash whose key comes from the operating system.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     async fn knock(gate: &Gate, timeout_ms: i32) -> TcpStream {
-        let mut stream = TcpStream::connect(gate.address()).await.unwrap();
+        let mut stream = TcpStream::connect(gate.address().unwrap()).await.unwrap();
         let mut request = BytesMut::new();
         let password = vec![0; PASSWORD_LEN];
         ConnectRequest { last_zxid: 0, timeout_ms, session_id: 0, password, read_only: None }
@@ -118,7 +112,7 @@ mod tests {
     #[tokio::test]
     async fn only_who_knows_the_watchword_is_let_in() {
         let gate = Gate::open().await.unwrap();
-        let address = gate.address();
+        let address = gate.address().unwrap();
         let silent = TcpStream::connect(address).await.unwrap();
         let mut stranger = knock(&gate, gate.watchword ^ 1).await;
         let mut client = knock(&gate, gate.watchword).await;

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::thread;
 
 use tokio::runtime::{self, Handle, Runtime};
@@ -67,14 +67,5 @@ impl Drop for EndsAtOnce {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
-    }
-}
-
-/// Ends what lives in a [`Home`] when the driver is dropped.
-pub(super) struct Resident(pub(super) Arc<Home>);
-
-impl Drop for Resident {
-    fn drop(&mut self) {
-        self.0.end();
     }
 }

@@ -1,13 +1,8 @@
 //! The driver over the crate `zookeeper-async`.
 //!
 //! That client encodes requests and decodes replies well, at any rate that matters. Its care of a connection and of a
-//! session can't be built upon: after an expiry it goes on in a new session without a word, it forgets watches and
-//! credentials when it reconnects, hears of a dead link after the server has expired the session, can hang in a write
-//! or while reconnecting, asks for one address per name and blocks its runtime over it, tells neither session id nor
-//! granted timeout, and a malformed reply makes it panic or allocate without bound. None of this can be put right by
-//! watching it from outside: by the time it says something, it has already acted.
-//!
-//! So it is never asked to do any of that. The session is carried by [`Wire`] as with the other driver, and the client is
+//! session can't be built upon: tests/README.md lists what it does by itself. None of this can be put right by watching it
+//! from outside: by the time it says something, it has already acted. So it is never asked to do any of that. The session is carried by [`Wire`] as with the other driver, and the client is
 //! connected to this process and to nothing else:
 //!
 //! ```text
@@ -23,11 +18,9 @@
 //! - **What it never sees**: reconnects, watches, credentials, other sessions, TLS. Anything that it does on its own
 //!   account (dropping its connection, changing its state) ends the driver, and the socket that it would reconnect to is
 //!   closed.
-//! - **Short sessions.** The client is told a session timeout of 30 s, whatever the server granted: only `Wire` goes by
-//!   that, so the client's own bound of 1.5 s does not matter.
 //! - **Outcomes** are told by `Wire`, beside the client's own errors, which can't be told apart.
-//! - **Hangs.** 48 requests at one time: its run loop stops for ever when its own channel is full. A client that sits on
-//!   requests for five seconds, that panics or drops its connection is dead, and its session with it.
+//! - **Hangs.** A client that sits on requests for five seconds, that panics or drops its connection is dead, and its
+//!   session with it.
 //! - **Ends.** The client and what feeds it live on a runtime of their own, of a single thread, which is shut down
 //!   without waiting for anything.
 //!
@@ -55,11 +48,12 @@ use zookeeper_async::{WatchedEvent, ZkState, ZooKeeper};
 
 use self::call::Call;
 use self::gate::{Gate, Local};
-use self::home::{Home, Resident};
+use self::home::Home;
 use self::relay::{Job, Relay, Work};
 use super::wire::{self, Wire};
-use super::{Along, Answer, BoxFuture, CloseAnswer, ConnectFailure, ConnectSpec, Connected, Driver};
-use crate::time::BootTime;
+use super::{Along, Answer, BoxFuture, ConnectFailure, ConnectSpec, Connected, Driver};
+use crate::session::CloseOutcome;
+use crate::time::{BootTime, Moment};
 
 mod call;
 mod gate;
@@ -97,11 +91,11 @@ where
 {
     let home =
         Home::build().map_err(|error| format!("can't start a thread for the ZooKeeper client: {error}"))?;
-    let (wire, home) = (Arc::new(wire), Resident(Arc::new(home)));
     let (jobs, waiting) = mpsc::unbounded_channel();
+    let driver = ZookeeperAsync { wire: Arc::new(wire), jobs, home: Arc::new(home) };
     let (started, has_started) = oneshot::channel();
-    let (carrier, thread) = (Arc::clone(&wire), Arc::clone(&home.0));
-    home.0.spawn(async move {
+    let (carrier, thread) = (Arc::clone(&driver.wire), Arc::clone(&driver.home));
+    driver.home.spawn(async move {
         let (failed, failures) = mpsc::unbounded_channel();
         match start(failed.clone()).await {
             Err(error) => drop(started.send(Err(error.to_string()))),
@@ -109,7 +103,7 @@ where
                 // Whoever connects may have given up.
                 let _ = started.send(Ok(()));
                 let relay = Relay::new(Arc::new(client), Arc::clone(&carrier), failed);
-                if let Some(reason) = relay.run(local, waiting, failures).await {
+                if let Err(reason) = relay.run(local, waiting, failures).await {
                     carrier.fail(format!("the client failed: {reason}"));
                 }
                 thread.end();
@@ -118,13 +112,13 @@ where
     });
     let ended = || Err("the client ended while it connected".to_owned());
     has_started.await.unwrap_or_else(|_| ended())?;
-    Ok(ZookeeperAsync { wire, jobs, home })
+    Ok(driver)
 }
 
 /// The client, connected to this process and to nothing else.
 async fn start_client(failed: mpsc::UnboundedSender<String>) -> io::Result<(ZooKeeper, Local)> {
     let gate = Gate::open().await?;
-    let (address, watchword) = (gate.address().to_string(), gate.watchword());
+    let (address, watchword) = (gate.address()?.to_string(), gate.watchword());
     // Should it ever reconnect, to a port that is closed by then, it must not spin until it is ended.
     let retry = Duration::from_millis(fastrand::u64(100..200));
     let connecting = ZooKeeper::connect_with_retry_time(&address, watchword, |_: WatchedEvent| {}, retry);
@@ -150,12 +144,16 @@ async fn start_client(failed: mpsc::UnboundedSender<String>) -> io::Result<(ZooK
 struct ZookeeperAsync {
     wire: Arc<Wire>,
     jobs: mpsc::UnboundedSender<Job>,
-    home: Resident,
+    home: Arc<Home>,
 }
 
 impl Driver for ZookeeperAsync {
     fn ticket(&self) -> Ticket {
         self.wire.ticket()
+    }
+
+    fn attached(&self) -> Moment {
+        self.wire.attached()
     }
 
     fn send(&self, request: &Request<'_>, along: Along) -> Answer {
@@ -178,8 +176,8 @@ impl Driver for ZookeeperAsync {
         self.wire.servers_changed();
     }
 
-    fn close(&self, deadline: BootTime) -> BoxFuture<'static, CloseAnswer> {
-        let (closing, home) = (self.wire.close(deadline), Arc::clone(&self.home.0));
+    fn close(&self, deadline: BootTime) -> BoxFuture<'static, CloseOutcome> {
+        let (closing, home) = (self.wire.close(deadline), Arc::clone(&self.home));
         Box::pin(async move {
             let answer = closing.await;
             home.end();
@@ -189,6 +187,12 @@ impl Driver for ZookeeperAsync {
 
     fn abort(&self) {
         self.wire.abort();
-        self.home.0.end();
+        self.home.end();
+    }
+}
+
+impl Drop for ZookeeperAsync {
+    fn drop(&mut self) {
+        self.abort();
     }
 }

@@ -74,6 +74,9 @@ enum Owed {
     Pong,
 }
 
+/// Why the client is of no more use.
+type Broken = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why a request failed, which the client can't tell.
 type Failure = Arc<Mutex<Option<DriverError>>>;
 
@@ -96,13 +99,13 @@ impl Relay {
         Self { client, wire, failed, slots, owed, to_client }
     }
 
-    /// Serves the client for as long as there may be requests. Answers why it had to end before.
+    /// Serves the client for as long as there may be requests; the error is why it had to end before.
     pub(super) async fn run(
         mut self,
         local: Local,
         mut jobs: mpsc::UnboundedReceiver<Job>,
         mut failures: mpsc::UnboundedReceiver<String>,
-    ) -> Option<String> {
+    ) -> Result<(), Broken> {
         let Local { mut stream, mut input } = local;
         let (mut from_client, mut to_client) = stream.split();
         let mut calls = FuturesUnordered::new();
@@ -112,43 +115,32 @@ impl Relay {
         loop {
             tokio::select! {
                 biased;
-                Some(reason) = failures.recv() => return Some(reason),
+                Some(reason) = failures.recv() => return Err(reason.into()),
                 Some(()) = calls.next(), if !calls.is_empty() => stuck = 0,
                 answer = next_answer(&mut self.owed) => self.pay(answer),
                 read = from_client.read_buf(&mut input) => {
                     stuck = 0;
-                    match read {
-                        Ok(0) => return Some("it dropped its connection".to_owned()),
-                        Ok(_) => {}
-                        Err(error) => return Some(error.to_string()),
+                    if read? == 0 {
+                        return Err("it dropped its connection".into());
                     }
-                    loop {
-                        match cut_frame(&mut input, usize::MAX).map(|frame| frame.map(|frame| self.hear(&frame))) {
-                            Ok(None) => break,
-                            Ok(Some(Ok(()))) => {}
-                            Ok(Some(Err(reason))) => return Some(reason),
-                            Err(malformed) => return Some(malformed.to_string()),
-                        }
+                    while let Some(frame) = cut_frame(&mut input, usize::MAX)? {
+                        self.hear(&frame)?;
                     }
                 }
-                written = to_client.write_buf(&mut self.to_client), if !self.to_client.is_empty() => {
-                    if let Err(error) = written {
-                        return Some(error.to_string());
-                    }
-                }
+                written = to_client.write_buf(&mut self.to_client), if !self.to_client.is_empty() => drop(written?),
                 job = jobs.recv(), if calls.len() < AT_ONE_TIME => match job {
                     Some(job) => {
                         if let Some(call) = self.begin(job).await {
                             calls.push(call);
                         }
                     }
-                    None => return None,
+                    None => return Ok(()),
                 },
                 _ = looks.tick(), if !calls.is_empty() => {
                     // Requests that are neither on their way nor owed are stuck in the client.
                     stuck = if self.owed.is_empty() { stuck + 1 } else { 0 };
                     if stuck >= PATIENCE {
-                        return Some(format!("it sat on requests for {:?}", LOOK * PATIENCE));
+                        return Err(format!("it sat on requests for {:?}", LOOK * PATIENCE).into());
                     }
                 }
             }
@@ -178,7 +170,7 @@ impl Relay {
             }
         };
         let failure = Failure::default();
-        let (op, path) = (call.op(), call.path().to_owned());
+        let (op, path) = (call.op, call.path.clone());
         self.slots.push_back(Slot::Expected { op, path, along, failure: Arc::clone(&failure) });
         let (client, failed) = (Arc::clone(&self.client), self.failed.clone());
         // Unconstrained: tokio's budget would otherwise make a channel with room say that it has none.
@@ -203,21 +195,21 @@ impl Relay {
     }
 
     /// Takes a frame of the client.
-    fn hear(&mut self, frame: &Bytes) -> Result<(), String> {
-        let header = RequestHeader::decode(frame).map_err(|malformed| malformed.to_string())?;
+    fn hear(&mut self, frame: &Bytes) -> Result<(), Broken> {
+        let header = RequestHeader::decode(frame)?;
         if header.op == OpCode::PING {
             self.owed.push_back(Owed::Pong);
             return Ok(());
         }
         let body = &frame[RequestHeader::LEN..];
-        let request = Request::decode(header.op, body).map_err(|malformed| malformed.to_string())?;
+        let request = Request::decode(header.op, body)?;
         let (along, failure) = match self.slots.pop_front() {
             Some(Slot::Expected { op, path, along, failure })
                 if op == header.op && request.path() == Some(&path) =>
             {
                 (along, failure)
             }
-            _ => return Err(format!("it sent a request that it was not asked for: {:?}", header.op)),
+            _ => return Err(format!("it sent a request that it was not asked for: {:?}", header.op).into()),
         };
         let watch = along.watch.is_some();
         let request = match request {

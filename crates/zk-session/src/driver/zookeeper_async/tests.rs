@@ -4,8 +4,10 @@ use tokio::net::{TcpListener, TcpStream};
 use zk_testkit::TestServer;
 
 use super::*;
+use crate::config::DriverKind;
 use crate::driver::tests::{SOON, spec};
 use crate::driver::{Answer, DriverError, DriverEvent};
+use crate::state::InactiveReason;
 
 /// What follows from a request, with a client of which `start` has the say.
 async fn ends_by<F>(
@@ -16,12 +18,13 @@ where
     F: Future<Output = io::Result<(ZooKeeper, Local)>> + Send + 'static,
 {
     let server = TestServer::start().await.unwrap();
-    let (wire, mut events, _) = wire::connect(spec(&server.addresses())).await.unwrap();
+    let (wire, mut events, _) =
+        wire::connect(spec(DriverKind::ZookeeperAsync, server.addresses()[0])).await.unwrap();
     let driver = assemble(wire, start).await.unwrap();
     let answer = request.map(|request| driver.send(request, Along::default()));
     let mut next = async || timeout(SOON, events.recv()).await.expect("an event, or the end of them");
     let reason = match next().await {
-        Some(DriverEvent::Dead { reason }) => reason,
+        Some(DriverEvent::Ended(InactiveReason::DriverFailed { reason })) => reason,
         event => panic!("{event:?}"),
     };
     assert_eq!(next().await, None);
