@@ -144,7 +144,7 @@ impl Party {
             let config = ElectionConfig {
                 paths: Paths::new("/bench", name).expect("paths"),
                 policy: Policy {
-                    stop_budget: Duration::from_millis(500),
+                    stop_budget: Some(Duration::from_millis(500)),
                     max_takeovers: TakeoverLimit { count: 1000, within: Duration::from_secs(60) },
                     ..Policy::default()
                 },
@@ -228,7 +228,7 @@ impl Handler for Instantly {
         Ok(())
     }
 
-    async fn lead(&self, _: &Leadership) -> Failure {
+    async fn lead(&self, _: &Leadership) -> Result<(), Failure> {
         std::future::pending().await
     }
 

@@ -125,20 +125,22 @@ impl Ballot {
             return Err(BadName {
                 kind: "the ballot",
                 name,
-                why: "it doesn't end in the ten digits of a sequential znode, after something that is no digit",
+                why: "it doesn't end in the ten digits of a sequential znode, from 0 to 2147483647, after something that is no digit",
             });
         }
         Ok(Self(name))
     }
 
+    /// None where the counter has wrapped, after 2^31 znodes: a negative number has a sign of its own.
     fn sequence_of(name: &str) -> Option<i64> {
         let digits = name.get(name.len().checked_sub(10)?..)?;
         let before = &name[..name.len() - 10];
         let stem_ends = before.bytes().last().is_some_and(|b| !b.is_ascii_digit());
-        if !stem_ends || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        let wrapped = before.ends_with("--") || before.ends_with("__-");
+        if !stem_ends || wrapped || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return None;
         }
-        digits.parse().ok()
+        digits.parse::<i32>().ok().map(i64::from)
     }
 
     /// The name of the znode.
@@ -207,6 +209,13 @@ mod tests {
         }
         assert!(Ballot::new("guid-123").is_err());
         assert!(Ballot::new("0000000001").is_err());
+        // As ZooKeeper writes them once its counter has wrapped.
+        for wrapped in
+            ["g--2147483648", "g--2000000000", "g--000000001", "g__lock__-2000000000", "g-2147483648"]
+        {
+            assert!(Ballot::new(wrapped).is_err(), "{wrapped:?}");
+        }
+        assert_eq!(Ballot::new("g-2147483647").unwrap().sequence(), 2_147_483_647);
         assert!(serde_json::from_str::<SiteId>("\"a/b\"").is_err());
     }
 }

@@ -120,11 +120,6 @@ impl Paths {
     pub fn history_prefix(&self) -> String {
         format!("{}/history/h-", self.base)
     }
-
-    /// The persistent znodes that must exist before anyone can stand.
-    pub fn parents(&self) -> [String; 5] {
-        [self.nodes(), self.election(), format!("{}/leader", self.base), self.requests(), self.history()]
-    }
 }
 
 #[cfg(test)]

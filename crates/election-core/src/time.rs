@@ -7,6 +7,35 @@ use std::{
     time::Duration,
 };
 
+/// How far the wall clocks of members may be apart, in milliseconds. What is stamped further in the
+/// future was stamped by a clock that was wrong, and must hold nobody up until that time has come.
+pub(crate) const APART_MS: u64 = 10_000;
+
+/// Whether `at_ms` lies within the last `window`, both by wall clocks.
+pub(crate) fn is_within(at_ms: u64, window: Duration, now_ms: u64) -> bool {
+    let window = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
+    at_ms <= now_ms.saturating_add(APART_MS) && at_ms.saturating_add(window) > now_ms
+}
+
+/// A duration for people: `250ms`, `1.5s`, `15s`, `1m`, `2h 5m`. Rounded to what matters at its size.
+pub fn in_words(span: Duration) -> String {
+    let ms = (span.as_nanos() + 500_000) / 1_000_000;
+    let tenths = (ms + 50) / 100;
+    let seconds = (ms + 500) / 1000;
+    let parts = |large: u128, unit: &str, small: u128, other: &str| match small {
+        0 => format!("{large}{unit}"),
+        small => format!("{large}{unit} {small}{other}"),
+    };
+    match seconds {
+        _ if ms < 1000 => format!("{ms}ms"),
+        _ if tenths < 100 && !tenths.is_multiple_of(10) => format!("{}.{}s", tenths / 10, tenths % 10),
+        s if s < 60 => format!("{s}s"),
+        s if s < 3600 => parts(s / 60, "m", s % 60, "s"),
+        s if s < 86_400 => parts(s / 3600, "h", s % 3600 / 60, "m"),
+        s => parts(s / 86_400, "d", s % 86_400 / 3600, "h"),
+    }
+}
+
 /// A moment on the shell's steady clock, as the time since an origin that only
 /// has to stay the same while the process lives.
 ///
@@ -87,5 +116,25 @@ impl Now {
     /// Both clocks at once.
     pub const fn new(time: Time, unix_ms: u64) -> Self {
         Self { time, unix_ms }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_rounded_for_people() {
+        let words = |nanos| in_words(Duration::from_nanos(nanos));
+        assert_eq!(words(14_999_999_549), "15s");
+        assert_eq!(words(0), "0ms");
+        assert_eq!(words(250_400_000), "250ms");
+        assert_eq!(words(999_600_000), "1s");
+        assert_eq!(words(1_500_000_000), "1.5s");
+        assert_eq!(words(9_960_000_000), "10s");
+        assert_eq!(words(59_700_000_000), "1m");
+        assert_eq!(words(90_000_000_000), "1m 30s");
+        assert_eq!(words(7_500_000_000_000), "2h 5m");
+        assert_eq!(words(3 * 86_400_000_000_000), "3d");
     }
 }

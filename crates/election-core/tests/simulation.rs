@@ -1,6 +1,7 @@
 //! Elections in virtual time, thousands of them, each from one seed.
 //!
-//! `SIM_SEEDS=100000 cargo test -p election-core --test simulation` is the long form;
+//! `SIM_SEEDS=100000 cargo test --release -p election-core --no-default-features --test simulation` is the long
+//! form, and `SIM_FIRST` the first of those seeds;
 //! `SIM_SEED=42 cargo test -p election-core --test simulation elector -- --nocapture`
 //! replays one, and shows all that happens in it; `queue` and `single` are the recipes
 //! beside `elector`.
@@ -61,6 +62,8 @@ fn add(total: &mut Summary, one: &Summary) {
     total.acts += one.acts;
     total.refused += one.refused;
     total.requests_done += one.requests_done;
+    total.requests_expired += one.requests_expired;
+    total.requests_cancelled += one.requests_cancelled;
     total.vacated += one.vacated;
     total.excluded += one.excluded;
     total.held += one.held;
@@ -77,6 +80,10 @@ fn add(total: &mut Summary, one: &Summary) {
     total.site_failed += one.site_failed;
     total.remembered += one.remembered;
     total.barred += one.barred;
+    total.deleted += one.deleted;
+    total.forgotten += one.forgotten;
+    total.restored += one.restored;
+    total.better += one.better;
     total.operations += one.operations;
 }
 
@@ -87,6 +94,7 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("sessions that were resumed", total.resumed),
         ("writes that the resource refused", total.refused),
         ("members that left", total.left),
+        ("ensembles that were restored from a copy", total.restored),
         ("operations of unknown outcome", total.unknown),
         ("jobs that their guard ended", total.guard_kills),
     ];
@@ -95,6 +103,8 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("elections that got more or fewer slots", total.resized),
         ("successions", total.successions),
         ("requests that were carried out", total.requests_done as u64),
+        ("requests that expired", total.requests_expired as u64),
+        ("requests that were cancelled", total.requests_cancelled as u64),
         ("places that were vacated", total.vacated),
         ("exclusions", total.excluded),
         ("holds after too many takeovers", total.held),
@@ -108,6 +118,8 @@ fn check_coverage(kind: Kind, total: &Summary) {
         ("leaders that made room for their site had failed", total.site_failed),
         ("failures of sites that were remembered", total.remembered),
         ("sites that were gone back to for want of another", total.barred),
+        ("decisions that were deleted", total.deleted),
+        ("moves to somebody better", total.better),
     ];
     let with_an_elector = with_an_elector.into_iter().filter(|_| kind == Kind::Elector);
     for (what, count) in everywhere.into_iter().chain(with_an_elector) {

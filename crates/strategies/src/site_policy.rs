@@ -133,7 +133,9 @@ impl SitePolicy {
         };
         Rules::new(usual(self.spread(Self::fit())))
             .when(Cause::ALL.into_iter().filter(|cause| cause.is_failure()), usual(self.after_failure()))
-            .when([Cause::Switchover], planned(self.spread(Self::fit())))
+            .when([Cause::Switchover, Cause::Resigned], planned(self.spread(Self::fit())))
+            // A restart for an upgrade is no reason to change the site.
+            .when([Cause::LeaderShutdown], planned(self.spread(Self::fit()).compare(SameSite)))
             .when([Cause::BetterCandidate], better)
     }
 
@@ -238,7 +240,8 @@ mod tests {
                         (Cause::BetterCandidate, _, Failback::Manual) => {
                             "incumbent site-order priority oldest-ballot"
                         }
-                        (Cause::Switchover, ..) => "site-order priority oldest-ballot",
+                        (Cause::Switchover | Cause::Resigned, ..) => "site-order priority oldest-ballot",
+                        (Cause::LeaderShutdown, ..) => "same-site site-order priority oldest-ballot",
                         (_, OnLeaderFailure::OtherSite, _) => {
                             "other-site failed-last fewer-failures site-order incumbent priority oldest-ballot"
                         }
@@ -276,7 +279,8 @@ mod tests {
                     // A leader that is to stay is not moved for the sake of spreading either.
                     (Cause::BetterCandidate, Failback::Manual) => "incumbent spread site-order",
                     _ if cause.is_failure() => "failed-last spread other-site",
-                    (Cause::Switchover, _) => "spread site-order priority",
+                    (Cause::Switchover | Cause::Resigned, _) => "spread site-order priority",
+                    (Cause::LeaderShutdown, _) => "spread same-site site-order",
                     _ => "spread site-order incumbent",
                 };
                 assert_eq!(ahead(failback, cause), expected, "{cause} {failback:?}");

@@ -82,11 +82,11 @@ fn a_preset_has_its_own_default_after_a_failure_and_the_key_goes_before_it() {
 fn a_rule_takes_the_place_of_everything_for_its_causes_and_the_first_one_decides() {
     let spec = read(
         "preset = 'sticky'\n[pipelines]\nnear = ['same-site', 'priority']\n\
-         [[rules]]\nwhen = 'resigned'\npipeline = 'near'\n\
+         [[rules]]\nwhen = 'work-failed'\npipeline = 'near'\n\
          [[rules]]\nwhen = ['failure', 'startup']\npipeline = ['site-order']",
     );
     let fit = "healthy priority not-excluded site-healthy site-open";
-    assert_eq!(stages(&spec, Cause::Resigned), format!("{fit} failed-last same-site priority member-id"));
+    assert_eq!(stages(&spec, Cause::WorkFailed), format!("{fit} failed-last same-site priority member-id"));
     for cause in [Cause::LeaderLost, Cause::Unhealthy, Cause::Failover, Cause::Startup] {
         assert_eq!(stages(&spec, cause), format!("{fit} failed-last site-order member-id"), "{cause}");
     }
@@ -251,7 +251,7 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         (
             "[[rules]]\nwhen = ['startup', 'leaderlost']\npipeline = ['priority']",
             &[
-                "rules[0].when[1]: \"leaderlost\" is not known; valid: \"startup\", \"member-joined\", \"leader-lost\", \"unhealthy\", \"site-failed\", \"suspected\", \"takeover-failed\", \"resigned\", \"switchover\", \"failover\", \"better-candidate\", \"tokens-raised\", \"slots-changed\", \"failure\"",
+                "rules[0].when[1]: \"leaderlost\" is not known; valid: \"startup\", \"member-joined\", \"leader-lost\", \"unhealthy\", \"site-failed\", \"suspected\", \"takeover-failed\", \"work-failed\", \"resigned\", \"leader-shutdown\", \"switchover\", \"failover\", \"better-candidate\", \"tokens-raised\", \"slots-changed\", \"failure\"",
             ],
         ),
         (
@@ -259,7 +259,7 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
             &["rules[0].when: it is empty; name at least one cause"],
         ),
         (
-            "[[rules]]\nwhen = 'failure'\npipeline = ['priority']\n[[rules]]\nwhen = ['leader-lost', 'resigned']\npipeline = ['priority']",
+            "[[rules]]\nwhen = 'failure'\npipeline = ['priority']\n[[rules]]\nwhen = ['leader-lost', 'work-failed']\npipeline = ['priority']",
             &["rules[1].when: never asked: rules before this one name all of its causes"],
         ),
         (

@@ -121,7 +121,7 @@ fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
 fn policy(arguments: &Arguments) -> Policy {
     Policy {
         // There is no work to end.
-        stop_budget: (arguments.session_timeout() / 100).min(Duration::from_millis(50)),
+        stop_budget: Some((arguments.session_timeout() / 100).min(Duration::from_millis(50))),
         min_tenure: Duration::ZERO,
         cooldown: Duration::ZERO,
         max_takeovers: TakeoverLimit { count: u32::MAX, within: Duration::from_secs(1) },
@@ -142,7 +142,7 @@ impl Handler for Voice {
         Ok(())
     }
 
-    async fn lead(&self, _: &Leadership) -> Failure {
+    async fn lead(&self, _: &Leadership) -> Result<(), Failure> {
         out::say_of("ANNOUNCED", self.number);
         std::future::pending().await
     }

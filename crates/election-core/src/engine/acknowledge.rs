@@ -20,8 +20,10 @@ pub struct Released {
 /// themselves: one can be part of taking a place by force.
 pub fn acknowledge(elected: &Elected) -> Option<(Elected, Released)> {
     let mut next = elected.clone();
+    next.attempts.clear();
+    next.slot_attempts.clear();
     let released = Released {
-        takeovers: std::mem::take(&mut next.attempts),
+        takeovers: elected.all_attempts().collect(),
         failures: std::mem::take(&mut next.failures),
         site_failures: std::mem::take(&mut next.site_failures),
     };

@@ -3,7 +3,7 @@
 
 use super::{
     Engine, RETRY,
-    elector::{self, Verdict},
+    elector::{self, Begun, Verdict},
     io::{Level, NoteKind, OpId, Outcome, Request, Skipped},
     recipe::Recipe,
     rules::Rule,
@@ -44,13 +44,17 @@ pub(super) enum Check {
     /// The place of this slot, and of all after it.
     Place(usize),
     Members,
+    /// Where a request is refused: an order that was given before it may be what allows it.
+    Control,
 }
 
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Pending {
     Check(Grave, Check),
-    Decision(Box<Elected>),
-    ReadElected,
+    /// Over this version, if there was a decision; and the request that it begins.
+    Decision(Box<Elected>, Option<i32>, Option<Begun>),
+    /// It could not be written, over this version if that was refused.
+    ReadElected(Option<i32>),
     Vacate(usize),
     ReadPlace(usize),
     Answer(String, Box<crate::record::Request>),
@@ -71,7 +75,9 @@ impl Engine {
             self.view.forget_membership();
         }
         let elector = self.elector.get_or_insert_with(Elector::default);
-        let waits = elector.op.is_some() || elector.retry_at.is_some_and(|at| self.now.time < at);
+        let waits = elector.op.is_some()
+            || elector.retry_at.is_some_and(|at| self.now.time < at)
+            || self.verification.doubts_decision();
         elector.retry_at = elector.retry_at.filter(|at| self.now.time < *at);
         // A stale elector that is cut off must not decide, queued writes included.
         let leased = self.lease_is_valid() || !self.rules.keep(Rule::ElectorLease);
@@ -94,6 +100,7 @@ impl Engine {
             &self.config.policy,
             &**strategy,
             &self.view,
+            &self.memory,
             &mut elector.watchdog,
             self.rules,
         );
@@ -123,14 +130,23 @@ impl Engine {
                 match (elected.encode(&path), version) {
                     (Ok(data), Some(version)) => {
                         let version = self.rules.version(version);
-                        (Request::Set { path, data, version }, Pending::Decision(elected))
+                        let pending = Pending::Decision(elected, Some(version), None);
+                        (Request::Set { path, data, version }, pending)
                     }
                     (Ok(data), None) => {
-                        (Request::Create { path, data, ephemeral: false }, Pending::Decision(elected))
+                        let pending = Pending::Decision(elected, None, None);
+                        (Request::Create { path, data, ephemeral: false }, pending)
                     }
                     (Err(error), _) => return self.elector_later(&error.to_string()),
                 }
             }
+            Verdict::Begin(elected, over, begun) => match self.beginning(&elected, over, &begun) {
+                Ok(request) => {
+                    let over = over.map(|version| self.rules.version(version));
+                    (request, Pending::Decision(elected, over, Some(begun)))
+                }
+                Err(error) => return self.elector_later(&error.to_string()),
+            },
             Verdict::Vacate { slot, place: version, decision: unchanged_version } => {
                 let (path, unchanged) = (paths.place(slot), paths.elected());
                 let request = Request::DeleteWhile { path, version, unchanged, unchanged_version };
@@ -147,7 +163,48 @@ impl Engine {
                 (Request::Delete { path: paths.request(&name), version: None }, Pending::Trim(name))
             }
         };
+        let request = match request {
+            // It replaces nothing.
+            Request::Create { .. } => request,
+            request => self.as_candidate(request),
+        };
         self.elector_perform(request, pending);
+    }
+
+    /// Carried out only while the own ballot is there. A version names no life of a znode: once an administrator has
+    /// deleted the decision and it was written again, or a request and another one has got its name, a write that
+    /// comes late can meet the version that it asks for. The ballots are deleted with that tree, and a ballot's name
+    /// never comes again.
+    ///
+    /// Where the decision alone is deleted, the ballots remain. What the elector has sent before arrives before what it
+    /// writes then, for it is one session. The commit of a successor that is on its way meanwhile can still meet
+    /// the version that it asks for; members remember the term that it replaced, and the next one is above both.
+    pub(super) fn as_candidate(&self, request: Request) -> Request {
+        match self.registration.ballot() {
+            Some(ballot) => {
+                Request::While { there: self.config.paths.ballot(ballot), request: Box::new(request) }
+            }
+            None => request,
+        }
+    }
+
+    /// Writes a decision and the request that it begins together. So a request is either begun, or withdrawn or ended
+    /// by another write: never both.
+    fn beginning(
+        &self,
+        elected: &Elected,
+        over: Option<i32>,
+        begun: &Begun,
+    ) -> Result<Request, crate::record::RecordError> {
+        let path = self.config.paths.elected();
+        let data = elected.encode(&path)?;
+        let decision = match over {
+            Some(version) => Request::Set { path, data, version: self.rules.version(version) },
+            None => Request::Create { path, data, ephemeral: false },
+        };
+        let path = self.config.paths.request(&begun.name);
+        let data = begun.request.encode(&path)?;
+        Ok(Request::Together { request: Box::new(decision), path, data, version: begun.version })
     }
 
     fn elector_perform(&mut self, request: Request, pending: Pending) {
@@ -172,29 +229,41 @@ impl Engine {
             return false;
         };
         match (pending, outcome) {
-            (Pending::Decision(elected), Outcome::Changed { version, mzxid }) => {
+            (Pending::Decision(elected, _, begun), Outcome::Changed { version, mzxid }) => {
                 let czxid = self.view.elected.meta().map_or(0, |m| m.czxid);
                 self.decided(*elected, Meta { version: *version, czxid, mzxid: *mzxid, owner: 0 });
+                self.has_begun(begun, *mzxid);
             }
-            (Pending::Decision(elected), Outcome::Created { czxid, .. }) => {
+            (Pending::Decision(elected, _, begun), Outcome::Created { czxid, .. }) => {
                 self.decided(*elected, Meta { version: 0, czxid: *czxid, mzxid: *czxid, owner: 0 });
+                self.has_begun(begun, *czxid);
             }
             // Lost the race, or an unknown outcome: read, then look again.
             (
-                Pending::Decision(_),
+                Pending::Decision(_, over, _),
                 Outcome::Stale | Outcome::Exists | Outcome::Missing | Outcome::Unknown(_),
             ) => {
+                let refused = over.filter(|_| *outcome == Outcome::Stale);
                 self.elector_perform(
                     Request::Get { path: self.config.paths.elected() },
-                    Pending::ReadElected,
+                    Pending::ReadElected(refused),
                 );
             }
             (Pending::Check(step, check), outcome) => self.checked(step, check, outcome),
-            (Pending::ReadElected, Outcome::Got(node)) => self.see_elected(node.as_ref()),
+            (Pending::ReadElected(refused), Outcome::Got(node)) => {
+                if refused.is_some() && refused == node.as_ref().map(|node| node.version) {
+                    self.registration.list_ballots();
+                    self.elector_later("it could not be written over one that has not changed");
+                }
+                self.see_elected(node.as_ref());
+            }
             (
                 Pending::Vacate(slot),
                 Outcome::Ok | Outcome::Missing | Outcome::Stale | Outcome::Unknown(_),
             ) => {
+                if *outcome == Outcome::Stale {
+                    self.registration.list_ballots();
+                }
                 self.elector_perform(
                     Request::Get { path: self.config.paths.place(slot) },
                     Pending::ReadPlace(slot),
@@ -206,7 +275,7 @@ impl Engine {
             }
             // Known before the watch brings it.
             (Pending::Answer(name, request), Outcome::Changed { version, mzxid }) => {
-                self.view.answered(name, *request, *version, *mzxid);
+                self.view.answered(&name, *request, *version, *mzxid);
             }
             (Pending::Trim(name), Outcome::Ok | Outcome::Missing) => self.view.trimmed(&name),
             (_, outcome) => {
@@ -254,10 +323,20 @@ impl Engine {
             (Check::Members, Outcome::Names(names)) => {
                 let same = names.len() == self.view.member_nodes.len()
                     && names.iter().all(|name| self.view.member_nodes.contains(name));
-                match &mut self.elector {
-                    Some(elector) if same => elector.checked = Some(step),
+                match (&mut self.elector, &step) {
+                    (Some(_), Grave::Refusal(_)) if same => {
+                        let request = Request::Get { path: paths.control() };
+                        self.elector_perform(request, Pending::Check(step, Check::Control));
+                    }
+                    (Some(elector), Grave::Ouster { .. }) if same => elector.checked = Some(step),
                     // The watch is about to tell.
                     _ => self.elector_later("the membership has changed and is being read"),
+                }
+            }
+            (Check::Control, Outcome::Got(node)) => {
+                self.view.control = Known::read(&paths.control(), node.as_ref());
+                if let Some(elector) = &mut self.elector {
+                    elector.checked = Some(step);
                 }
             }
             (_, outcome) => {
@@ -267,18 +346,30 @@ impl Engine {
         }
     }
 
+    /// What was written together with a decision is known before the watch brings it.
+    fn has_begun(&mut self, begun: Option<Begun>, mzxid: i64) {
+        if let Some(Begun { name, version, request }) = begun {
+            self.view.answered(&name, *request, version + 1, mzxid);
+        }
+    }
+
     fn decided(&mut self, elected: Elected, meta: Meta) {
         let news = self.view.elected.record().is_none_or(|known| known.term != elected.term);
         if news {
-            let text = format!("term {}: {}", elected.term, elected.sentence);
+            let text = match self.memory.has(elected.term) {
+                true => format!(
+                    "the decision was missing, and is written again: term {}: {}",
+                    elected.term, elected.sentence
+                ),
+                false => format!("term {}: {}", elected.term, elected.sentence),
+            };
             self.sentence.clone_from(&text);
             self.skipped = None;
             self.note(Level::Info, NoteKind::Decided, text);
         }
         // A watch may have been quicker, and have read what came after it already.
         if self.view.elected.meta().is_none_or(|known| known.mzxid <= meta.mzxid) {
-            self.view.elected = Known::Present(elected, meta);
-            self.remember_tenures();
+            self.know_elected(Known::Present(elected, meta));
         }
     }
 }

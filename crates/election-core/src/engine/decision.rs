@@ -10,11 +10,12 @@ use crate::{
         notebook::Notebook,
         policy::Policy,
         rules::{Rule, Rules},
+        succession,
     },
     ids::Ballot,
     record::{
-        Cause, Control, Elected, Exclusion, MAX_SLOTS, MemberRecord, NEWEST, Named, Previous, Request,
-        RequestKind, Slot, Target, VERSION, WITH_SLOTS,
+        Cause, Control, Elected, Exclusion, Given, MAX_SLOTS, MemberRecord, NEWEST, Named, Previous,
+        Remembered, Request, RequestKind, RequestRef, Slot, Target, VERSION, WITH_SLOTS,
     },
     strategy::{Ranked, Ranking, Refused, Round, Strategy, Trouble, choose},
 };
@@ -29,6 +30,10 @@ pub(super) struct Question<'a> {
     pub(super) members: &'a [MemberRecord],
     pub(super) control: &'a Control,
     pub(super) elected: Option<&'a Elected>,
+    /// The creation of the latest request that was decided.
+    pub(super) decided_up_to: Option<i64>,
+    /// What the very first decision is to be above, if anything is known.
+    pub(super) above: Option<Remembered>,
     /// Which slot it is about.
     pub(super) slot: usize,
     /// Who holds the leaders' places, by slot.
@@ -47,19 +52,21 @@ pub(super) enum Undecided {
     Nobody(String),
     /// The operator's target may not lead, or is not there.
     TargetUnfit(String),
-    /// Too many takeovers in the window: held until then.
+    /// Too many takeovers in too short a time: held until then.
     Held {
+        /// Why nothing is done, in a word.
+        reason: &'static str,
         /// The sentence.
         sentence: String,
-        /// When the window has room again, in milliseconds since the Unix epoch.
+        /// When there is room again, in milliseconds since the Unix epoch.
         until_ms: u64,
     },
     /// Somebody better may be about to join.
     WorthWaiting(String),
 }
 
-/// An operator's request by its name.
-pub(super) type Ordered<'a> = Option<(&'a str, &'a Request)>;
+/// An operator's request.
+pub(super) type Ordered<'a> = Option<(&'a RequestRef, &'a Request)>;
 
 impl Question<'_> {
     /// Names the next leader of the slot.
@@ -70,15 +77,19 @@ impl Question<'_> {
         exclude: impl IntoIterator<Item = Exclusion>,
         ordered: Ordered<'_>,
     ) -> Result<Elected, Undecided> {
+        // An operator can ask for any slot of the policy.
+        if self.elected.is_none() && self.slot >= self.slots() {
+            let why = format!("there is no slot {} while a member knows only one", self.slot);
+            return Err(Undecided::TargetUnfit(why));
+        }
         let mut exclusions = self.living_exclusions();
         let kept = exclude.into_iter().filter(|_| self.rules.keep(Rule::ExclusionsInDecision));
-        for exclusion in kept {
-            exclusions.retain(|e| e.ballot != exclusion.ballot);
-            exclusions.push(exclusion);
-        }
+        let fresh: Vec<_> = kept.collect();
+        exclusions.retain(|e| fresh.iter().all(|f| f.ballot != e.ballot));
+        exclusions.extend(fresh.iter().cloned());
         let leaving = self.leaving(ordered);
         let wanted = ordered.map_or(Target::Any, |(_, request)| request.to.clone());
-        let (ranking, exclusions, dropped) = self.rank(cause, exclusions, leaving.as_ref(), &wanted);
+        let (ranking, exclusions, dropped) = self.rank(cause, exclusions, fresh, leaving.as_ref(), &wanted);
         self.note(self.slot, cause, &ranking, leaving.as_ref());
         if ordered.is_none() && !self.is_vacated() {
             self.check_limit(cause)?;
@@ -176,7 +187,7 @@ impl Question<'_> {
         in_office: bool,
     ) -> Result<Elected, Undecided> {
         let reason = || "enough members could not reach it".to_owned();
-        let exclusions = suspects.iter().map(|named| self.penalty(named, &reason()));
+        let exclusions = suspects.iter().map(|named| self.penalty(named, Cause::Suspected, &reason()));
         let decided = self.decide(Cause::Suspected, what, exclusions, None)?;
         // The exclusions were dropped: it is the last who may lead.
         let stays = decided.named(self.slot) == Some(holder);
@@ -199,6 +210,21 @@ impl Question<'_> {
         ordered: Ordered<'_>,
     ) -> Elected {
         let mut elected = self.next_term(cause, sentence, exclusions, ordered);
+        // Slots that nothing was known of are not being vacated with this one.
+        let (term, cause) = (elected.term, elected.cause);
+        let (decided_at_ms, noticed_at_ms) = (self.unix_ms, self.noticed_at_ms);
+        for slot in elected.slots.iter_mut().filter(|slot| slot.given.is_none()) {
+            let sentence = "nothing is known of it".to_owned();
+            slot.given = Some(Box::new(Given {
+                term,
+                cause,
+                sentence,
+                decided_at_ms,
+                noticed_at_ms,
+                request: None,
+                previous: None,
+            }));
+        }
         elected.slots[self.slot] = Slot::default();
         elected.previous = Some(holder.as_previous());
         self.with_lines(elected)
@@ -210,16 +236,12 @@ impl Question<'_> {
         self.elected.is_some_and(|e| is_vacated(e, self.slot))
     }
 
-    /// Names the successor that already stands in office.
+    /// Names the successor that has taken the place already, in the words that it would have used.
     pub(super) fn confirm(&self, successor: &Named) -> Elected {
-        // As the successor itself says it, where it comes first.
         let record = self.standing().find(|candidate| candidate.ballot == successor.ballot);
         let remark = record.and_then(|record| self.strategy.remark(&record.attributes, Cause::LeaderLost));
-        let remark = remark.map_or_else(String::new, |remark| format!(" ({remark})"));
-        let sentence = format!(
-            "the leader vanished: {} was in line and stands in office already{remark}",
-            successor.member
-        );
+        let gone = self.elected.and_then(|elected| elected.named(self.slot));
+        let sentence = succession::sentence(gone, successor, remark);
         self.name(Cause::LeaderLost, sentence, successor, self.living_exclusions(), None)
     }
 
@@ -261,6 +283,7 @@ impl Question<'_> {
         Exclusion {
             member: named.member.clone(),
             ballot: named.ballot.clone(),
+            since_ms: self.unix_ms,
             until_ms: match self.rules.keep(Rule::ExclusionsEnd) {
                 true => self.unix_ms.saturating_add(ms(span)),
                 false => u64::MAX,
@@ -271,7 +294,7 @@ impl Question<'_> {
 
     pub(super) fn living_exclusions(&self) -> Vec<Exclusion> {
         let all = self.elected.map(|e| e.exclusions.as_slice()).unwrap_or_default();
-        all.iter().filter(|e| e.until_ms > self.unix_ms).cloned().collect()
+        all.iter().filter(|e| e.holds_at(self.unix_ms)).cloned().collect()
     }
 
     /// Who is to be left out because an operator moves leadership away from it.
@@ -286,7 +309,8 @@ impl Question<'_> {
     /// Who may be asked to lead `slot`, or a new one: a member has one slot at most, and
     /// lets go of the place of one before it gets another.
     fn candidates(&self, slot: Option<usize>, leaving: Option<&Ballot>) -> Vec<MemberRecord> {
-        let elsewhere = |ballot: &Ballot| self.slot_taken_by(ballot, slot).is_some();
+        let elsewhere =
+            |ballot: &Ballot| self.rules.keep(Rule::OneSlot) && self.slot_taken_by(ballot, slot).is_some();
         let free = |m: &&MemberRecord| Some(&m.ballot) != leaving && !elsewhere(&m.ballot);
         self.standing().filter(free).cloned().collect()
     }
@@ -306,6 +330,7 @@ impl Question<'_> {
         &self,
         cause: Cause,
         exclusions: Vec<Exclusion>,
+        fresh: Vec<Exclusion>,
         leaving: Option<&Ballot>,
         wanted: &Target,
     ) -> (Ranking, Vec<Exclusion>, Option<&'static str>) {
@@ -343,17 +368,20 @@ impl Question<'_> {
             return (ranking, exclusions, None);
         }
         let open = Trouble { barred_sites: Vec::new(), ..known.clone() };
+        let older = "the older exclusions were dropped, for nobody else was left";
         let dropped = "the exclusions were dropped, for nobody else was left";
         let unbarred = "its site was gone back to all the same, for nobody else was left";
         let attempts = [
+            (fresh.clone(), &known, older),
             (Vec::new(), &known, dropped),
             (exclusions.clone(), &open, unbarred),
+            (fresh, &open, older),
             (Vec::new(), &open, dropped),
         ];
-        let attempts = attempts.into_iter().filter(|(kept, trouble, _)| {
+        let attempts = attempts.into_iter().filter(|(kept, trouble, said)| {
             let drops = *kept != exclusions;
             let opens = **trouble != known;
-            drops || opens
+            (drops || opens) && (*said != older || !kept.is_empty())
         });
         for (kept, trouble, said) in attempts {
             let without = rank(&kept, trouble);
@@ -377,13 +405,17 @@ impl Question<'_> {
 
     /// Everyone who may be asked at all.
     pub(super) fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
-        self.members.iter().filter(|m| m.withdrawn.is_none())
+        self.members.iter().filter(|m| m.withdrawn.is_none() && !m.leaving)
     }
 
     /// Who does not stand, and why.
     pub(super) fn withdrawn(&self) -> impl Iterator<Item = Refused> {
         self.members.iter().filter_map(|m| {
-            let reason = m.withdrawn.as_ref().map(|why| format!("it does not stand: {why}"))?;
+            let reason = match &m.withdrawn {
+                Some(why) => format!("it does not stand: {why}"),
+                None if m.leaving => "it is shutting down".to_owned(),
+                None => return None,
+            };
             Some(Refused { named: m.named(), stage: "stands".to_owned(), reason, ordered: false })
         })
     }
@@ -416,24 +448,30 @@ impl Question<'_> {
         if counts(cause) && ordered.is_none() && !self.is_vacated() {
             attempts.push(self.unix_ms);
         }
-        let request = ordered.map(|(name, _)| name.to_owned());
+        let request = ordered.map(|(which, _)| which.clone());
         // All other slots stay as they are.
-        let mut slots = self.elected.map(Elected::carried).unwrap_or_default();
+        let carries = self.rules.keep(Rule::SlotsCarried);
+        let carried = |e: &Elected| if carries { e.carried() } else { e.slots.clone() };
+        let mut slots = self.elected.map(carried).unwrap_or_default();
         if slots.len() <= self.slot {
             slots.resize_with(self.slots().max(self.slot + 1), Slot::default);
         }
         Elected {
             v: self.format(),
-            term: self.elected.map_or(0, |e| e.term) + 1,
+            term: self.elected.map(|e| e.term).or(self.above.map(|r| r.term)).unwrap_or(0) + 1,
             succession: Vec::new(),
             exclusions,
-            attempts,
+            attempts: self.elected.map(|e| e.attempts.clone()).unwrap_or_default(),
+            slot_attempts: self.elected.map(|e| e.slot_attempts.clone()).unwrap_or_default(),
             failures: self.failures_after(cause),
             site_failures: self.elected.map(|e| e.site_failures.clone()).unwrap_or_default(),
+            youngest: self.members.iter().map(|m| &m.ballot).max().cloned(),
             token_base: self
                 .elected
+                .map(|e| e.token_base)
+                .or(self.above.map(|r| r.token))
                 .filter(|_| self.rules.keep(Rule::TokenBaseKept))
-                .map_or(0, |e| e.token_base),
+                .unwrap_or(0),
             cause: cause.in_format(self.format()),
             sentence: about(self.slot, slots.len(), sentence),
             slots,
@@ -441,10 +479,11 @@ impl Question<'_> {
             decided_at_ms: self.unix_ms,
             noticed_at_ms: self.noticed_at_ms,
             // Another slot can have decided a later one meanwhile.
-            last_request: request.clone().max(self.elected.and_then(|e| e.last_request.clone())),
+            last_request: request.as_ref().map(|which| which.czxid).max(self.decided_up_to),
             request,
             previous: self.led_before(),
         }
+        .with_attempts(self.slot, attempts)
     }
 }
 
@@ -481,17 +520,22 @@ pub(super) fn nobody(ranking: &Ranking) -> String {
     if ranking.refused.is_empty() {
         return "no member is there to lead".to_owned();
     }
-    let all: Vec<_> = ranking.refused.iter().map(|r| format!("{}: {}", r.named.member, r.reason)).collect();
-    format!("no member may lead ({})", all.join("; "))
+    format!("no member may lead ({})", reasons_of(ranking.refused.iter()))
+}
+
+/// The first few of them, and how many there are.
+fn reasons_of<'a>(refused: impl ExactSizeIterator<Item = &'a Refused>) -> String {
+    const NAMED: usize = 5;
+    let more = refused.len().saturating_sub(NAMED);
+    let named: Vec<_> = refused.take(NAMED).map(|r| format!("{}: {}", r.named.member, r.reason)).collect();
+    match more {
+        0 => named.join("; "),
+        more => format!("{}; and {more} more", named.join("; ")),
+    }
 }
 
 fn unfit(wanted: &Target, ranking: &Ranking) -> String {
-    let refused: Vec<_> = ranking
-        .refused
-        .iter()
-        .filter(|r| fits(wanted, &r.named))
-        .map(|r| format!("{}: {}", r.named.member, r.reason))
-        .collect();
+    let refused: Vec<_> = ranking.refused.iter().filter(|r| fits(wanted, &r.named)).collect();
     let what = match wanted {
         Target::Any => "anyone".to_owned(),
         Target::Member(member) => format!("member {member}"),
@@ -500,7 +544,7 @@ fn unfit(wanted: &Target, ranking: &Ranking) -> String {
     if refused.is_empty() {
         format!("{what} has nobody who could take over: not there, or leading already")
     } else {
-        format!("{what} has nobody who could take over ({})", refused.join("; "))
+        format!("{what} has nobody who could take over ({})", reasons_of(refused.into_iter()))
     }
 }
 

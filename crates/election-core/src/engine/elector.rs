@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     decision::{Question, Undecided, about},
+    memory::Memory,
     notebook::Notebook,
     policy::Policy,
     rules::{Rule, Rules},
@@ -18,7 +19,8 @@ use super::{
 use crate::{
     ids::{Ballot, MemberId},
     record::{
-        Cause, Control, Current, Elected, Exclusion, MemberRecord, Mode, Named, RecordError, Request, Target,
+        Cause, Control, Current, Elected, Exclusion, FiledRequest, MemberRecord, Mode, Named, RecordError,
+        Request, RequestRef, Target,
     },
     strategy::Strategy,
     time::{Now, Time},
@@ -38,6 +40,8 @@ pub(super) enum Verdict {
     },
     /// Compare-and-set `leader/elected`; `None` as version means create it.
     Write(Box<Elected>, Option<i32>),
+    /// The same, and with it the request that it begins: both or none.
+    Begin(Box<Elected>, Option<i32>, Begun),
     /// The same for this slot, and it puts someone out of office who does not know it yet.
     Depose(usize, Box<Elected>, Option<i32>),
     /// Delete the place of this slot in this version: it belongs to an excluded ballot.
@@ -49,6 +53,15 @@ pub(super) enum Verdict {
     Refuse(String, i32, Box<Request>),
     /// Remove a request that ended long ago.
     Trim(String),
+}
+
+/// A request that a decision begins, as it is from then on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Begun {
+    pub(super) name: String,
+    /// The version in which it was pending: withdrawing or ending it changes that.
+    pub(super) version: i32,
+    pub(super) request: Box<Request>,
 }
 
 /// Everything that a pass looks at.
@@ -63,12 +76,18 @@ pub(super) struct Facts<'a> {
     /// Who holds them.
     pub(super) holders: Vec<Option<&'a Ballot>>,
     pub(super) members: &'a [MemberRecord],
-    pub(super) requests: &'a BTreeMap<String, (Request, Meta)>,
+    pub(super) requests: &'a [(FiledRequest, Meta)],
+    /// Until when requests may be begun, where that is known.
+    pub(super) ends: &'a BTreeMap<RequestRef, Time>,
     pub(super) control: &'a Control,
+    /// The latest transaction that any member's record is from.
+    pub(super) newest_zxid: i64,
     pub(super) unreadable: &'a [RecordError],
     /// The newest format that this member writes.
     pub(super) newest: u32,
     pub(super) rules: Rules,
+    /// What this member remembers; nothing for who only wants to know why.
+    pub(super) memory: Option<&'a Memory>,
     /// For who only wants to know why: what is asked is noted down, and no line is kept.
     pub(super) notebook: Option<&'a Notebook>,
 }
@@ -94,13 +113,14 @@ pub(super) fn pass(
     policy: &Policy,
     strategy: &dyn Strategy,
     view: &View,
+    memory: &Memory,
     watchdog: &mut Watchdog,
     rules: Rules,
 ) -> Verdict {
     watchdog.begin();
     let none = Control::default();
     match Facts::of(now, me, newest, policy, strategy, view, &none, rules) {
-        Ok(facts) => facts.pass(watchdog),
+        Ok(facts) => Facts { memory: Some(memory), ..facts }.pass(watchdog),
         Err(wait) => wait,
     }
 }
@@ -148,10 +168,13 @@ impl<'a> Facts<'a> {
             places,
             members,
             requests,
+            ends: &view.ends,
             control,
+            newest_zxid: view.newest_zxid,
             unreadable: &view.unreadable,
             newest,
             rules,
+            memory: None,
             notebook: None,
         })
     }
@@ -169,6 +192,9 @@ impl<'a> Facts<'a> {
                 return Verdict::Write(Box::new(elected.clone().in_format(format)), Some(meta.version));
             }
         }
+        if let Some(answer) = self.settle_requests().or_else(|| self.end_requests(watchdog)) {
+            return answer;
+        }
         if self.control.mode == Mode::Observe {
             let nothing = quiet("observe", "the mode is observe: nothing is decided");
             return match self.elected {
@@ -181,12 +207,12 @@ impl<'a> Facts<'a> {
                 _ => nothing,
             };
         }
-        if let Some(answer) = self.settle_requests() {
-            return answer;
-        }
         let Some((elected, meta)) = self.elected else {
             return self.first(watchdog);
         };
+        if let Some(next) = self.caught_up(elected, meta) {
+            return Verdict::Write(Box::new(next), Some(meta.version));
+        }
         if let Some(verdict) = self.requested(elected, watchdog) {
             return verdict;
         }
@@ -240,11 +266,14 @@ impl<'a> Facts<'a> {
         {
             return loud("unreadable", error.to_string());
         }
+        if let Some(restored) = self.restored() {
+            return Verdict::Write(Box::new(restored), None);
+        }
         let noticed = watchdog.noticed(0, 0, "startup", self.now);
         let began = watchdog.first_pass(self.now);
         if self.control.mode == Mode::Manual {
-            if let Some((name, request, place)) = self.next_request(None) {
-                return self.carry_out(name, request, place, watchdog);
+            if let Some((asked, place)) = self.next_request() {
+                return self.carry_out(asked, place, watchdog);
             }
             return quiet("manual", "the mode is manual: nobody is named until an operator asks for it");
         }
@@ -299,14 +328,14 @@ impl<'a> Facts<'a> {
             return quiet("release", sentence);
         }
         let given = at.elected.given(at.slot);
-        let ordered = given.request.as_deref().and_then(|name| self.request(name));
+        let ordered = given.request.as_ref().and_then(|which| self.request(which));
         let question = self.question(at.slot, noticed);
         let decided = question.decide(given.cause, "the place was vacated", None, ordered);
         let decided = match (decided, ordered) {
             // The target vanished after the place was taken: somebody must lead.
-            (Err(Undecided::TargetUnfit(_)), Some((name, request))) => {
+            (Err(Undecided::TargetUnfit(_)), Some((which, request))) => {
                 let anyone = Request { to: Target::Any, ..request.clone() };
-                question.decide(given.cause, "the target vanished meanwhile", None, Some((name, &anyone)))
+                question.decide(given.cause, "the target vanished meanwhile", None, Some((which, &anyone)))
             }
             (decided, _) => decided,
         };
@@ -348,7 +377,7 @@ impl<'a> Facts<'a> {
         let noticed = watchdog.noticed(at.slot, at.term, "exclude", self.now);
         let question = self.question(at.slot, noticed);
         let named = at.elected.named(at.slot);
-        let exclusion: Option<Exclusion> = named.map(|named| question.penalty(named, &reason));
+        let exclusion: Option<Exclusion> = named.map(|named| question.penalty(named, cause, &reason));
         self.write(question.decide(cause, what, exclusion, None), Some(at.meta), watchdog)
     }
 
@@ -375,16 +404,17 @@ impl<'a> Facts<'a> {
                 loud("nobody", sentence)
             }
             Err(Undecided::WorthWaiting(sentence)) => quiet("startup-wait", sentence),
-            Err(Undecided::Held { sentence, until_ms }) => {
+            Err(Undecided::Held { reason, sentence, until_ms }) => {
                 watchdog.wake_at(self.time_of(until_ms));
-                loud("held", sentence)
+                loud(reason, sentence)
             }
         }
     }
 
     pub(super) fn wake_at_exclusions_end(&self, watchdog: &mut Watchdog) {
-        let ends = self.elected.iter().flat_map(|(e, _)| &e.exclusions).map(|e| e.until_ms);
-        if let Some(end) = ends.filter(|end| *end > self.now.unix_ms).min() {
+        let exclusions = self.elected.iter().flat_map(|(e, _)| &e.exclusions);
+        let living = exclusions.filter(|e| e.holds_at(self.now.unix_ms));
+        if let Some(end) = living.map(|e| e.until_ms).min() {
             watchdog.wake_at(self.time_of(end));
         }
     }
@@ -405,6 +435,8 @@ impl<'a> Facts<'a> {
             elected: self.elected.map(|(e, _)| e),
             slot,
             holders: &self.holders,
+            decided_up_to: self.decided_up_to(),
+            above: if self.elected.is_none() { self.latest() } else { None },
             newest: self.newest,
             rules: self.rules,
             notebook: self.notebook,

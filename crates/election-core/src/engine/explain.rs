@@ -7,10 +7,11 @@
 //! What only the elector's memory knows, since when it has seen something, is taken from
 //! the times in the records, or said to be unknown ([`Bound`]).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use super::{
     elector::{Facts, Verdict},
+    limit::UNLIMITED,
     notebook::{Asked, Notebook},
     policy::Policy,
     rules::Rules,
@@ -21,8 +22,8 @@ use crate::{
     calendar::Windows,
     ids::{Ballot, MemberId},
     record::{
-        Cause, Control, Current, Elected, MAX_SLOTS, MemberRecord, Mode, NEWEST, Named, RecordError, Request,
-        Status,
+        Cause, Control, Current, Elected, FiledRequest, MAX_SLOTS, MemberRecord, Mode, NEWEST, Named,
+        RecordError, Status,
     },
     strategy::{Ranking, Strategy},
     time::{Now, Time},
@@ -42,7 +43,7 @@ pub struct Seen {
     /// The standing orders.
     pub control: Control,
     /// The operators' requests by name.
-    pub requests: BTreeMap<String, Request>,
+    pub requests: Vec<FiledRequest>,
     /// Records that can't be used.
     pub unreadable: Vec<RecordError>,
 }
@@ -328,7 +329,7 @@ impl<'a> Looker<'a> {
             }
         }
         if without >= Without::Limit {
-            policy.max_takeovers.count = u32::MAX;
+            policy.max_takeovers.count = UNLIMITED;
         }
         watchdog.begin();
         let verdict = match self.facts(&policy, &view, &notebook) {
@@ -438,7 +439,7 @@ impl<'a> Looker<'a> {
     fn proposal(&self, slot: usize, verdict: Verdict) -> Option<Proposal> {
         let elected = self.seen.elected.as_ref();
         match verdict {
-            Verdict::Write(next, _) | Verdict::Depose(_, next, _) => {
+            Verdict::Write(next, _) | Verdict::Depose(_, next, _) | Verdict::Begin(next, ..) => {
                 let given = next.given(slot);
                 let named = next.named(slot).cloned();
                 Some(Proposal { named, cause: given.cause, sentence: given.sentence })
@@ -457,7 +458,7 @@ impl<'a> Looker<'a> {
         let acts = |reason, sentence: String| Step { acts: true, reason, sentence };
         match verdict {
             Verdict::Wait { reason, sentence, .. } => Step { acts: false, reason, sentence },
-            Verdict::Write(next, _) | Verdict::Depose(_, next, _) => {
+            Verdict::Write(next, _) | Verdict::Depose(_, next, _) | Verdict::Begin(next, ..) => {
                 acts("decides", format!("term {}: {}", next.term, next.sentence))
             }
             Verdict::Vacate { slot, .. } => {
@@ -465,7 +466,7 @@ impl<'a> Looker<'a> {
                 acts("vacates", sentence.unwrap_or_default())
             }
             Verdict::Answer(name, _, request) | Verdict::Refuse(name, _, request) => {
-                acts("answers", format!("request {name}, {}: {:?}", request.kind.as_str(), request.state))
+                acts("answers", format!("request {name}, {}: {}", request.kind.as_str(), request.state))
             }
             Verdict::Trim(name) => acts("trims", format!("request {name} ended long ago, and is removed")),
         }
@@ -506,7 +507,8 @@ impl Facts<'_> {
 impl Seen {
     /// The same as an elector keeps it.
     pub(super) fn view(&self, policy: &Policy) -> View {
-        const ANY: Meta = Meta { version: 0, czxid: 0, mzxid: 0, owner: 0 };
+        // As new as can be.
+        const ANY: Meta = Meta { version: 0, czxid: 0, mzxid: i64::MAX, owner: 0 };
         let unreadable = |end: &str| self.unreadable.iter().find(|error| error.path.ends_with(end)).cloned();
         let mut view = View::default();
         view.elected = match (&self.elected, unreadable("/leader/elected")) {
@@ -519,8 +521,7 @@ impl Seen {
             None => Known::Present(self.control.clone(), ANY),
         };
         view.members = Some(self.members.clone());
-        view.requests =
-            Some(self.requests.iter().map(|(name, r)| (name.clone(), (r.clone(), ANY))).collect());
+        view.requests = Some(self.requests.iter().map(|filed| (filed.clone(), ANY)).collect());
         view.unreadable.clone_from(&self.unreadable);
         let known = self.elected.as_ref().map_or(0, |e| e.slots.len()).max(self.offices.len());
         for slot in 0..known.max(policy.slots.clamp(1, MAX_SLOTS)) {

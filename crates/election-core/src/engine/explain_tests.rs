@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{
     elector::{Verdict, pass},
     explain::{Bound, Explanation, Obstacle, Seen, explain},
+    memory::Memory,
     policy::{Policy, TakeoverLimit},
     rules::Rules,
     simulate::simulate,
@@ -125,6 +126,7 @@ fn decision(rng: &mut Rng, slots: usize, term: u64) -> Elected {
         record.exclusions.push(Exclusion {
             member: exclusion.member,
             ballot: exclusion.ballot,
+            since_ms: NOW_MS,
             until_ms: NOW_MS + rng.u64(..60_000),
             reason: "it failed".to_owned(),
         });
@@ -242,7 +244,11 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
         let told = explain(&seen, policy, strategy, unix_ms);
         check_members(&seen, &told);
         let view = seen.view(policy);
-        match pass(now, &me, NEWEST, policy, strategy, &view, &mut watchdog, Rules::default()) {
+        let memory = Memory::default();
+        let pass = |now, watchdog: &mut Watchdog| {
+            pass(now, &me, NEWEST, policy, strategy, &view, &memory, watchdog, Rules::default())
+        };
+        match pass(now, &mut watchdog) {
             Verdict::Wait { reason, sentence, .. } => {
                 // Nothing has happened since: what was said is not said again in other words.
                 for later in [1, 2500, 7000].map(Duration::from_millis) {
@@ -254,8 +260,7 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
                     let news = seen.elected.as_ref().is_some_and(|e| e.exclusions.iter().any(ends));
                     if !news && watchdog.wake().is_none_or(|wake| later.time + still < wake) {
                         let mut again = watchdog.clone();
-                        let verdict =
-                            pass(later, &me, NEWEST, policy, strategy, &view, &mut again, Rules::default());
+                        let verdict = pass(later, &mut again);
                         let said = matches!(&verdict, Verdict::Wait { sentence: s, .. } if *s == sentence);
                         assert!(said, "{sentence}, and a moment later: {verdict:?}");
                     }

@@ -19,6 +19,7 @@ impl Hash for Engine {
             next_op: _,
             session,
             view,
+            memory,
             health,
             site_health,
             round_trips,
@@ -27,6 +28,7 @@ impl Hash for Engine {
             standing,
             joined_ms,
             registration,
+            registered_as,
             contest,
             node_written,
             elector,
@@ -47,9 +49,9 @@ impl Hash for Engine {
         debug_assert!(actions.is_empty(), "poll_action() until None comes first");
         // The one part of the configuration that an event changes.
         (&config.member.attributes, round_trips).hash(to);
-        (session, view, health, site_health, reach, gave_up, standing, joined_ms).hash(to);
+        (session, view, memory, health, site_health, reach, gave_up, standing, joined_ms).hash(to);
         contest.hash(to);
-        (registration, node_written, elector, verification, office, announce_later).hash(to);
+        (registration, registered_as, node_written, elector, verification, office, announce_later).hash(to);
         (history, leaving, ended, keeps_lease, told_until, watched).hash(to);
     }
 }

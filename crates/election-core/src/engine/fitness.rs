@@ -6,7 +6,7 @@ use super::{
     elector::{At, Facts, Verdict, loud},
     watchdog::Watchdog,
 };
-use crate::record::{Cause, Health, Named};
+use crate::record::{Cause, Health, MemberRecord, Named};
 
 impl Facts<'_> {
     /// What the one who is named says of itself.
@@ -22,6 +22,10 @@ impl Facts<'_> {
             let what = format!("{} gave up term {} ({})", named.member, gave_up.term, gave_up.reason);
             let reason = format!("{}: {}", gave_up.cause, gave_up.reason);
             return self.exclude(at, gave_up.cause, &what, reason, watchdog);
+        }
+        if member.leaving {
+            let what = format!("{} is shutting down", named.member);
+            return self.unfit(at, named, Cause::LeaderShutdown, "leader-shutdown", &what, watchdog);
         }
         if let Some(why) = self.site_failed(&named.site) {
             let what = format!("site {} of {} has failed ({why})", named.site, named.member);
@@ -67,8 +71,12 @@ impl Facts<'_> {
         let question = self.question(at.slot, noticed);
         if let Some((current, _)) = at.current {
             let holder = self.members.iter().find(|m| m.ballot == current.ballot);
-            // A successor that has not committed yet is named, not fought.
-            if let Some(holder) = holder.filter(|h| at.elected.place_in_line(at.slot, &h.ballot).is_some()) {
+            // A successor that has not committed yet is named, not fought. Its place is of the term that it is about to
+            // write; one of an earlier term is a former leader's, who may be in line as well and has not let go yet.
+            let succeeds = |h: &&MemberRecord| {
+                current.term > at.term && at.elected.place_in_line(at.slot, &h.ballot).is_some()
+            };
+            if let Some(holder) = holder.filter(succeeds) {
                 return Verdict::Write(Box::new(question.confirm(&holder.named())), Some(at.meta.version));
             }
         }

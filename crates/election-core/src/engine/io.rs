@@ -107,7 +107,12 @@ pub enum Event {
     /// What this member wants of itself.
     Wish(Wish),
     /// Leave the election: stop the work, release, deregister.
-    Leave,
+    Leave {
+        /// Whether what it leads is handed over first, as far as somebody can be named: it works on until the next leader
+        /// has prepared, or [`Policy::acquire_timeout`](super::Policy::acquire_timeout) and two seconds have passed.
+        /// `false` ends such a wait.
+        hand_over: bool,
+    },
     /// Time has passed; due at [`Engine::wakeup`](super::Engine::wakeup).
     Tick,
 }
@@ -159,8 +164,10 @@ pub enum AppEvent {
     TakenOver,
     /// `takeover` failed.
     TakeoverFailed(String),
-    /// The work ended by itself.
-    WorkEnded(String),
+    /// The work ended by itself, or could not be kept running.
+    WorkFailed(String),
+    /// The work is finished.
+    WorkFinished,
     /// Everything that was begun has ended.
     Stopped,
 }
@@ -178,6 +185,18 @@ pub struct Node {
     pub mzxid: i64,
     /// The session that it lives with; 0 if it is persistent.
     pub owner: i64,
+    /// When it was created, by the clock of the servers, in milliseconds since the Unix epoch; 0 if that
+    /// is not known.
+    pub ctime_ms: i64,
+    /// When it was last changed, likewise.
+    pub mtime_ms: i64,
+}
+
+impl Node {
+    /// As it was created by this member itself, when is not known.
+    pub(super) const fn created(data: Vec<u8>, czxid: i64, owner: i64) -> Self {
+        Self { data, version: 0, czxid, mzxid: czxid, owner, ctime_ms: 0, mtime_ms: 0 }
+    }
 }
 
 /// How an operation ended.
@@ -190,6 +209,13 @@ pub enum Outcome {
         /// The transaction that created it.
         czxid: i64,
     },
+    /// Created, and counted.
+    Counted {
+        /// The transaction that created it.
+        czxid: i64,
+        /// Which creation it is: the version of the znode that counts.
+        count: i32,
+    },
     /// Set; the data now has this version.
     Changed {
         /// The version now.
@@ -197,7 +223,7 @@ pub enum Outcome {
         /// The transaction that changed it.
         mzxid: i64,
     },
-    /// Deleted, or the parents made.
+    /// Deleted.
     Ok,
     /// Read.
     Got(Option<Node>),
@@ -218,9 +244,8 @@ pub enum Outcome {
 /// An operation on a znode.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// Make these persistent znodes and their parents, where missing.
-    MakeParents(Vec<String>),
-    /// Create a znode.
+    /// Create a znode, and the persistent znodes above it where they are missing: not
+    /// made yet, or deleted.
     Create {
         /// Its path.
         path: String,
@@ -229,8 +254,8 @@ pub enum Request {
         /// Whether it lives with the session.
         ephemeral: bool,
     },
-    /// Create a sequential znode. `prefix` or `data` is unique, so that a lost
-    /// reply can be mended by looking for it.
+    /// Create a sequential znode, and what is missing above it. `prefix` or `data` is unique,
+    /// so that a lost reply can be mended by looking for it.
     CreateSequential {
         /// What the number is appended to.
         prefix: String,
@@ -240,6 +265,16 @@ pub enum Request {
         ephemeral: bool,
         /// Whether the prefix is what makes it unique; else the data.
         unique_prefix: bool,
+    },
+    /// Create an ephemeral znode, and count that in the version of another one, both in one
+    /// transaction; and what is missing above it. Answered with [`Outcome::Counted`].
+    CreateCounted {
+        /// Its path.
+        path: String,
+        /// Its data.
+        data: Vec<u8>,
+        /// The znode that counts: it is set to no data.
+        counter: String,
     },
     /// Set the data of this version.
     Set {
@@ -258,10 +293,9 @@ pub enum Request {
         version: Option<i32>,
     },
     /// Delete it in this version, but only while another znode has that version: all
-    /// in one transaction where the client can, for the versions of every znode begin
-    /// at 0, and a late deletion could hit what stands there next. Where it can't, the
-    /// other znode is read just before. `Stale` if either version is another, or the
-    /// other znode is not there.
+    /// in one transaction, for the versions of every znode begin at 0, and a late
+    /// deletion could hit what stands there next. `Stale` if either version is another,
+    /// or the other znode is not there.
     DeleteWhile {
         /// Its path.
         path: String,
@@ -271,6 +305,26 @@ pub enum Request {
         unchanged: String,
         /// The version that must stand there.
         unchanged_version: i32,
+    },
+    /// Set or create one znode, and set another one of this version, in one transaction; `Stale` if the
+    /// other one has another version, or is not there. Answered as the first.
+    Together {
+        /// A [`Request::Set`] or a [`Request::Create`].
+        request: Box<Request>,
+        /// The other znode's path.
+        path: String,
+        /// Its data.
+        data: Vec<u8>,
+        /// The version that must stand there.
+        version: i32,
+    },
+    /// Carry this out, but only while the znode `there` is there: both in one transaction; `Stale` if
+    /// it is not. For what sets or deletes.
+    While {
+        /// The znode that must be there.
+        there: String,
+        /// What is to be done.
+        request: Box<Request>,
     },
     /// Read it.
     Get {
@@ -320,7 +374,7 @@ pub enum Action {
     Prepare(Nomination),
     /// Take over; answer with `TakenOver` or `TakeoverFailed`.
     TakeOver(Grant),
-    /// READY is announced: lead on; answer with `WorkEnded` if it ends.
+    /// READY is announced: lead on; answer with `WorkFailed` or `WorkFinished` if it ends.
     Lead,
     /// The work may go on until then, and must have ended by then.
     WorkUntil(Time),
@@ -378,7 +432,9 @@ pub enum StopReason {
     /// Taking over failed.
     TakeoverFailed(String),
     /// The work could not be kept up.
-    WorkEnded(String),
+    WorkFailed(String),
+    /// The work is finished.
+    WorkFinished,
     /// It gives up by its own wish.
     Resigned(String),
     /// The member leaves the election.
@@ -402,7 +458,8 @@ impl std::fmt::Display for StopReason {
             Self::PlaceLost => f.write_str("the place in leader/current is gone"),
             Self::BallotLost => f.write_str("the own ballot is gone"),
             Self::TakeoverFailed(why) => write!(f, "taking over failed: {why}"),
-            Self::WorkEnded(why) => write!(f, "the work could not be kept up: {why}"),
+            Self::WorkFailed(why) => write!(f, "the work could not be kept up: {why}"),
+            Self::WorkFinished => f.write_str("the work is finished"),
             Self::Resigned(why) => write!(f, "it gives up leadership: {why}"),
             Self::Leaving => f.write_str("this member leaves the election"),
         }
@@ -427,6 +484,14 @@ pub struct Skipped {
     pub reason: &'static str,
     /// The sentence.
     pub sentence: String,
+}
+
+impl Skipped {
+    /// Whether a leader is missing and nobody is named for now: after too many takeovers, or failures of the job. It tries
+    /// again by itself.
+    pub fn is_hold(&self) -> bool {
+        matches!(self.reason, "held" | "backoff")
+    }
 }
 
 /// How loud a note is.

@@ -1,56 +1,167 @@
-//! How many takeovers that nobody ordered may happen within a window, and the hold after
-//! too many of them.
+//! How soon takeovers that nobody ordered follow each other: a pause while the job fails on one member after another, and
+//! a hold after too many takeovers within a window. Both grow, and end by themselves: what is broken may be a dependency
+//! that comes back.
+
+use std::time::Duration;
 
 use super::{
     decision::{Question, Undecided, ms},
+    penalties::doubled,
     policy::Policy,
 };
-use crate::record::{Cause, Elected};
+use crate::{
+    calendar::utc,
+    record::{Cause, Elected, most},
+    time::{in_words, is_within},
+};
+
+/// As many takeovers as there are, to see what would become of an election without a limit.
+pub(super) const UNLIMITED: u32 = u32::MAX;
+
+/// The first hold after too many takeovers; the next is twice as long.
+const FIRST_HOLD: Duration = Duration::from_secs(10);
+
+/// The pause before the third member is asked to run a job that has failed on two; the next is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// No hold and no pause is longer.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// How soon one who was named because another one resigned can be followed if it resigns as well.
+const PACE: Duration = Duration::from_secs(1);
 
 impl Question<'_> {
     pub(super) fn recent_attempts(&self) -> Vec<u64> {
-        let window = ms(self.policy.max_takeovers.within);
-        let all = self.elected.map(|e| e.attempts.as_slice()).unwrap_or_default();
-        all.iter().copied().filter(|at| at.saturating_add(window) > self.unix_ms).collect()
+        let window = self.policy.max_takeovers.within;
+        let all = self.elected.map(|e| e.attempts_of(self.slot)).unwrap_or_default();
+        all.iter().copied().filter(|at| is_within(*at, window, self.unix_ms)).collect()
     }
 
     pub(super) fn check_limit(&self, cause: Cause) -> Result<(), Undecided> {
-        if !counts(cause) {
+        match cause {
+            Cause::Resigned => self.check_pace(),
+            cause if counts(cause) && !self.has_new_member() => {
+                check_limit(self.policy, self.elected, self.slot, cause, self.unix_ms)?;
+                if is_of_the_job(cause.as_str()) { self.check_pause() } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether somebody has joined since the last decision, and may bring what was missing: another configuration, or a
+    /// program that was mended. Not the one who was named: a leader that crashes again and again joins each time.
+    fn has_new_member(&self) -> bool {
+        let Some((elected, youngest)) = self.elected.and_then(|e| Some((e, e.youngest.as_ref()?))) else {
+            return false;
+        };
+        let named = elected.named(self.slot).map(|named| &named.member);
+        self.standing().any(|member| member.ballot > *youngest && Some(&member.member) != named)
+    }
+
+    /// The first failure may well be the member's fault. Each further one on another points at the job.
+    fn check_pause(&self) -> Result<(), Undecided> {
+        let before = self.elected.map_or(0, |elected| job_failures(self.policy, elected, self.unix_ms));
+        let Some(doublings) = before.checked_sub(1) else { return Ok(()) };
+        let until_ms = self.noticed_at_ms.saturating_add(ms(doubled(FIRST_PAUSE, doublings).min(LONGEST)));
+        if until_ms <= self.unix_ms {
             return Ok(());
         }
-        check_limit(self.policy, self.elected, self.unix_ms)
+        Err(Undecided::Held {
+            reason: "backoff",
+            sentence: format!(
+                "on hold until {}: the job has failed {} times in {}; `ack` resumes now",
+                utc(until_ms),
+                before + 1,
+                in_words(self.policy.max_takeovers.within),
+            ),
+            until_ms,
+        })
+    }
+
+    /// Whoever gives up by its own wish may do so as often as it likes, and not in a hot loop.
+    fn check_pace(&self) -> Result<(), Undecided> {
+        let given = self.elected.map(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
+        match given.filter(|given| is_within(given.decided_at_ms, PACE, self.unix_ms)) {
+            None => Ok(()),
+            Some(given) => Err(Undecided::Held {
+                reason: "resigned-again",
+                sentence: format!(
+                    "leadership was given up twice within {PACE:?}; the next leader is named after that"
+                ),
+                until_ms: given.decided_at_ms.saturating_add(ms(PACE)),
+            }),
+        }
     }
 }
 
-/// Whether a takeover that nobody ordered may happen at all.
-pub(super) fn check_limit(policy: &Policy, elected: Option<&Elected>, unix_ms: u64) -> Result<(), Undecided> {
+/// Whether a takeover of this slot that nobody ordered may happen now. Each slot has a limit of its own: one
+/// whose leaders keep failing must not hold up another, and a site that is lost takes the leaders of many slots
+/// with it at once.
+pub(super) fn check_limit(
+    policy: &Policy,
+    elected: Option<&Elected>,
+    slot: usize,
+    cause: Cause,
+    unix_ms: u64,
+) -> Result<(), Undecided> {
     let limit = policy.max_takeovers;
+    // The record has no more of them.
+    let kept = most::attempts(elected.map_or(1, |e| e.slots.len()));
     let window = ms(limit.within);
-    let all = elected.map(|e| e.attempts.as_slice()).unwrap_or_default();
-    let recent = all.iter().filter(|at| at.saturating_add(window) > unix_ms);
-    let (count, oldest) = recent.fold((0u32, u64::MAX), |(n, oldest), at| (n + 1, oldest.min(*at)));
-    if count < limit.count {
+    let all = elected.map(|e| e.attempts_of(slot)).unwrap_or_default();
+    let recent = all.iter().filter(|at| is_within(**at, limit.within, unix_ms));
+    let (count, oldest, latest) =
+        recent.fold((0, u64::MAX, 0), |(n, oldest, latest), at| (n + 1, oldest.min(*at), latest.max(*at)));
+    let allowed = usize::try_from(limit.count).unwrap_or(kept).min(kept);
+    if count < allowed || limit.count == UNLIMITED {
         return Ok(());
     }
-    let until_ms = oldest.saturating_add(window);
+    let until_ms = match cause {
+        // Nothing is missing, so nothing is tried.
+        Cause::BetterCandidate => oldest.saturating_add(window),
+        // None at all is an operator's word.
+        _ if allowed == 0 => u64::MAX,
+        // A clock that is ahead makes no hold longer.
+        _ => {
+            let pause = ms(doubled(FIRST_HOLD, count - allowed).min(LONGEST));
+            latest.min(unix_ms).saturating_add(pause).min(oldest.saturating_add(window))
+        }
+    };
+    if until_ms <= unix_ms {
+        return Ok(());
+    }
+    let end = if until_ms == u64::MAX { String::new() } else { format!(" until {}", utc(until_ms)) };
     Err(Undecided::Held {
+        reason: "held",
         sentence: format!(
-            "held: {count} takeovers within {within:?}, and max_takeovers allows {}; `ack` ends that, and an operator's \
-             failover goes on at once, otherwise the next is once the first of these is {within:?} ago",
-            limit.count,
-            within = limit.within,
+            "on hold{end}: {count} takeover{s} in {} (limit {allowed}); `ack` resumes now",
+            in_words(limit.within),
+            s = if count == 1 { "" } else { "s" },
         ),
         until_ms,
     })
 }
 
-/// Whether the election holds still after too many takeovers, and until when, in milliseconds
-/// since the Unix epoch.
+/// How often the job has failed lately, on whatever members.
+pub(super) fn job_failures(policy: &Policy, elected: &Elected, unix_ms: u64) -> usize {
+    let window = policy.max_takeovers.within;
+    let recent = elected.failures.iter().filter(|failure| is_within(failure.at_ms, window, unix_ms));
+    recent.filter(|failure| is_of_the_job(&failure.cause)).count()
+}
+
+/// Whether the cause points at the job at least as much as at the member.
+fn is_of_the_job(cause: &str) -> bool {
+    cause == Cause::TakeoverFailed.as_str() || cause == Cause::WorkFailed.as_str()
+}
+
+/// Whether a slot of the election holds still after too many takeovers, and until when all go on, in
+/// milliseconds since the Unix epoch.
 pub fn held_until(policy: &Policy, elected: &Elected, unix_ms: u64) -> Option<u64> {
-    match check_limit(policy, Some(elected), unix_ms) {
+    let until = |slot| match check_limit(policy, Some(elected), slot, Cause::LeaderLost, unix_ms) {
         Err(Undecided::Held { until_ms, .. }) => Some(until_ms),
         _ => None,
-    }
+    };
+    (0..elected.slots.len()).filter_map(until).max()
 }
 
 /// Whether a decision counts against the limit on takeovers: those that nobody ordered.
@@ -60,6 +171,8 @@ pub(super) const fn counts(cause: Cause) -> bool {
         cause,
         Cause::Startup
             | Cause::MemberJoined
+            | Cause::Resigned
+            | Cause::LeaderShutdown
             | Cause::Switchover
             | Cause::Failover
             | Cause::TokensRaised

@@ -24,7 +24,7 @@ impl Engine {
         matches!(self.office.state, State::Standby)
             && (0..elected.slots.len()).all(others)
             && !self.watches_membership()
-            && !self.leaving
+            && !self.leaving.is_asked()
     }
 
     /// Whether that is what tells who leads: the decision, or a leader's place.

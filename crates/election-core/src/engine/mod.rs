@@ -36,9 +36,11 @@ mod explain;
 mod explain_tests;
 mod fingerprint;
 mod fitness;
+mod handover;
 mod io;
 mod limit;
 mod looking_on;
+mod memory;
 mod notebook;
 mod office;
 mod operator;
@@ -73,10 +75,10 @@ pub use io::{
 };
 pub use limit::held_until;
 pub use operator::{ForceStep, force_step};
-pub use policy::{OnPause, Policy, TakeoverLimit, Timing, TimingError};
+pub use policy::{OnPause, Policy, TakeoverLimit};
 pub use recipe::{QueueFormat, Recipe};
 pub use registration::Leftovers;
-pub use requests::slot_of;
+pub use requests::{not_now, slot_of};
 pub use role::Role;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;
@@ -92,6 +94,8 @@ use crate::{
 use chronicle::Chronicle;
 use contest::Contest;
 use deciding::Elector;
+use handover::Leaving;
+use memory::Memory;
 use office::{Office, State};
 use registration::Registration;
 #[cfg(not(feature = "mutants"))]
@@ -119,6 +123,7 @@ pub struct Engine {
     next_op: u64,
     session: Option<SessionView>,
     view: View,
+    memory: Memory,
     health: Health,
     site_health: Option<Health>,
     round_trips: RoundTrips,
@@ -127,6 +132,8 @@ pub struct Engine {
     standing: Standing,
     joined_ms: u64,
     registration: Registration,
+    /// The session that its record was last written on.
+    registered_as: Option<i64>,
     /// In the place of registration and elector, where a znode alone settles who leads.
     contest: Contest,
     /// The data that a write of the own record under way carries.
@@ -136,7 +143,7 @@ pub struct Engine {
     office: Office,
     announce_later: bool,
     history: Chronicle,
-    leaving: bool,
+    leaving: Leaving,
     ended: bool,
     keeps_lease: bool,
     /// What the guard of the work was told last.
@@ -162,6 +169,7 @@ impl Engine {
             next_op: 0,
             session: None,
             view: View::default(),
+            memory: Memory::default(),
             health: Health::Healthy,
             site_health: None,
             round_trips: RoundTrips::default(),
@@ -170,6 +178,7 @@ impl Engine {
             standing: Standing::default(),
             joined_ms: now.unix_ms,
             registration: Registration::default(),
+            registered_as: None,
             contest: Contest::default(),
             node_written: None,
             elector: None,
@@ -177,7 +186,7 @@ impl Engine {
             office: Office::default(),
             announce_later: false,
             history: Chronicle::default(),
-            leaving: false,
+            leaving: Leaving::No,
             ended: false,
             keeps_lease: false,
             told_until: None,
@@ -214,6 +223,9 @@ impl Engine {
                 if let Some(session) = self.session_of(epoch) {
                     session.paused_since = None;
                     self.registration.session_resumed(now);
+                    self.doubt_all();
+                    self.watch_membership_anew();
+                    self.contest_resumed();
                     self.tell_work_until();
                 }
             }
@@ -231,15 +243,15 @@ impl Engine {
             }
             Event::Done { op, outcome } => self.done(op, &outcome),
             Event::App(event) => self.office_app(event),
-            Event::Health(health) => self.health = health,
-            Event::SiteHealth(health) => self.site_health = health,
+            Event::Health(health) => self.health = health.bounded(),
+            Event::SiteHealth(health) => self.site_health = health.map(Health::bounded),
             Event::RoundTrips(round_trips) => self.round_trips = round_trips,
             Event::Attributes(attributes) => self.config.member.attributes = attributes,
             Event::Probed { unanswered } => {
                 self.reach.told(&unanswered, &self.config.policy, self.now);
             }
             Event::Wish(wish) => self.wish(wish),
-            Event::Leave => self.leaving = true,
+            Event::Leave { hand_over } => self.leave(hand_over),
             Event::Tick => {}
         }
         self.advance(membership || self.rules.keep(Rule::LevelTriggered));
@@ -269,7 +281,7 @@ impl Engine {
         let elector = self.elector.as_ref();
         let held = self.office.held().is_some();
         let stop_at = match if held { self.work_until() } else { self.lease_ends_first() } {
-            Some(until) if self.office.heeds_lease_end() => Some(until - self.config.policy.stop_budget),
+            Some(until) if self.office.heeds_lease_end() => Some(until - self.stop_budget()),
             _ => None,
         };
         // What needs the session waits for its events while it is paused or over.
@@ -280,6 +292,7 @@ impl Engine {
             self.contest_wake(),
             self.history.retry_at(),
             self.verification.due().filter(|_| active),
+            self.hands_over_until().filter(|until| *until > self.now.time),
             elector.and_then(|e| e.retry_at),
             elector.filter(|e| e.op.is_none()).and_then(|e| e.watchdog.wake()),
             stop_at,
@@ -293,6 +306,11 @@ impl Engine {
     /// the former one is still running. Else one process could hold two lives.
     pub fn is_clear(&self) -> bool {
         !self.office.is_working() || matches!(self.config.policy.on_pause, OnPause::Keep { .. })
+    }
+
+    /// How the election behaves.
+    pub fn policy(&self) -> &Policy {
+        &self.config.policy
     }
 
     /// Its ballot, once it stands in the election.
@@ -341,6 +359,7 @@ impl Engine {
     // ---- taking the next steps ----
 
     fn done(&mut self, op: OpId, outcome: &Outcome) {
+        self.read_ended(op, outcome);
         let _ = self.registration_done(op, outcome)
             || self.contest_done(op, outcome)
             || self.office_done(op, outcome)
@@ -356,7 +375,7 @@ impl Engine {
         self.advance_contest();
         self.advance_office();
         self.announce_again();
-        if self.leaving {
+        if self.leaving.is_asked() {
             // What the office has just let go of may have been the last thing held.
             self.advance_registration();
         }
@@ -370,9 +389,23 @@ impl Engine {
         self.hasten_at_lease_end();
         self.settle_watches();
         self.settle_lease();
-        if self.leaving && self.office_is_idle() && self.registration.is_gone() && self.contest.is_gone() {
+        let is_gone = self.office_is_idle() && self.registration.is_gone() && self.contest.is_gone();
+        // A leader znode of this member can be back with an older copy of the ensemble.
+        if self.leaving.is_asked() && is_gone && !self.verification.doubts_any_place() {
             self.end(EndReason::Left);
         }
+    }
+
+    /// Members, requests and orders are read once more. Their watches may report nothing: where a znode went back with an
+    /// older copy of the ensemble, its last change is none that the servers take for news.
+    fn watch_membership_anew(&mut self) {
+        let Some(epoch) = self.session_epoch().filter(|_| self.elector.is_some()) else { return };
+        self.view.forget_membership();
+        let paths = &self.config.paths;
+        let anew =
+            [Watched::Node(paths.control()), Watched::Tree(paths.nodes()), Watched::Tree(paths.requests())];
+        self.watched.retain(|watched| !anew.contains(watched));
+        self.actions.push_back(Action::Watch { epoch, set: self.watched.clone() });
     }
 
     fn settle_watches(&mut self) {
@@ -393,6 +426,7 @@ impl Engine {
             watched.push(Watched::Tree(paths.requests()));
         }
         watched.extend(self.contest_watched());
+        watched.extend(self.record_of_next_leader().map(Watched::Node));
         if watched != self.watched {
             self.watched.clone_from(&watched);
             self.actions.push_back(Action::Watch { epoch, set: watched });
@@ -427,6 +461,9 @@ impl Engine {
         }
         let op = OpId(self.next_op);
         self.next_op += 1;
+        if let Request::Get { path } = &request {
+            self.reads(op, path);
+        }
         self.actions.push_back(Action::Perform { op, epoch: self.epoch(), request });
         Some(op)
     }

@@ -8,14 +8,12 @@
 
 use std::time::Duration;
 
-use super::decision::{Question, ms};
+use super::decision::Question;
 use crate::{
     record::{Cause, Exclusion, Failure, Named},
     strategy::Trouble,
+    time::is_within,
 };
-
-/// How many failures a decision remembers: the record is read by every member.
-const MOST: usize = 32;
 
 impl Question<'_> {
     /// What the strategy is to know of failures, for a decision of this cause.
@@ -30,8 +28,8 @@ impl Question<'_> {
 
     /// Those of these failures that count still.
     pub(super) fn living_failures(&self, all: &[Failure]) -> Vec<Failure> {
-        let window = ms(self.policy.penalty_window);
-        all.iter().filter(|f| f.at_ms.saturating_add(window) > self.unix_ms).cloned().collect()
+        let window = self.policy.penalty_window;
+        all.iter().filter(|f| is_within(f.at_ms, window, self.unix_ms)).cloned().collect()
     }
 
     /// The failures that count once a decision of this cause is taken: whom it blames has failed
@@ -50,13 +48,15 @@ impl Question<'_> {
         if let Some(member) = blamed {
             failures.push(Failure { member, at_ms: self.unix_ms, cause: cause.as_str().to_owned() });
         }
-        let surplus = failures.len().saturating_sub(MOST);
-        failures.drain(..surplus);
         failures
     }
 
-    /// An exclusion of one who has just failed: twice as long for each failure before.
-    pub(super) fn penalty(&self, named: &Named, reason: &str) -> Exclusion {
+    /// An exclusion of one who has just given up or failed: twice as long for each failure before,
+    /// where this is one.
+    pub(super) fn penalty(&self, named: &Named, cause: Cause, reason: &str) -> Exclusion {
+        if !blames(cause) {
+            return self.exclusion_for(named, reason.to_owned(), self.policy.exclusion);
+        }
         let failures = self.living_failures(self.elected.map_or(&[], |e| &e.failures));
         let before = failures.iter().filter(|f| f.member == named.member).count();
         let most = self.policy.max_exclusion.max(self.policy.exclusion);
@@ -70,7 +70,7 @@ impl Question<'_> {
 }
 
 /// So often twice as long.
-fn doubled(span: Duration, times: usize) -> Duration {
+pub(super) fn doubled(span: Duration, times: usize) -> Duration {
     let factor = u32::try_from(times).ok().and_then(|times| 1_u32.checked_shl(times)).unwrap_or(u32::MAX);
     span.saturating_mul(factor)
 }
@@ -78,7 +78,7 @@ fn doubled(span: Duration, times: usize) -> Duration {
 /// Whether a decision of this cause says that whoever led could not be kept. Not when it was
 /// lost: its host may have been restarted, or its network cut, and that says little of it.
 const fn blames(cause: Cause) -> bool {
-    matches!(cause, Cause::TakeoverFailed | Cause::Resigned | Cause::Suspected | Cause::Unhealthy)
+    matches!(cause, Cause::TakeoverFailed | Cause::WorkFailed | Cause::Suspected | Cause::Unhealthy)
 }
 
 #[cfg(test)]

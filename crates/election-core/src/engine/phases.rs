@@ -13,6 +13,7 @@ use crate::{
     calendar::utc,
     record::{Cause, Current, Named, Status},
     strategy::{Ranking, Refused},
+    time::APART_MS,
 };
 
 /// Announcements are to the minute.
@@ -102,7 +103,9 @@ impl Facts<'_> {
             return self.refresh(at.elected, at.meta, quiet("steady", format!("{} leads", current.member)));
         };
         let so_far = watchdog.better(at.slot, at.term, &better.named.ballot, self.now);
-        let since_failover = at.elected.attempts.last().map(|at| self.now.unix_ms.saturating_sub(*at));
+        let now_ms = self.now.unix_ms;
+        let attempts = at.elected.all_attempts().filter(|at| *at <= now_ms + APART_MS);
+        let since_failover = attempts.max().map(|at| now_ms.saturating_sub(at));
         let cooldown = since_failover
             .map_or(Duration::ZERO, |ago| self.policy.cooldown.saturating_sub(Duration::from_millis(ago)));
         if self.control.stay.contains(&at.term) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{paths::Paths, strategy::Strategy};
+use crate::strategy::Strategy;
 
 /// How the leader is found. All members of an election must use the same.
 #[derive(Clone, Debug)]
@@ -45,16 +45,6 @@ impl Recipe {
             Self::Elector(_) => "elector",
             Self::Queue(_) => "queue",
             Self::Single => "single",
-        }
-    }
-
-    /// The persistent znodes that must exist before anyone can stand.
-    pub(super) fn parents(&self, paths: &Paths) -> Vec<String> {
-        match self {
-            Self::Elector(_) => paths.parents().to_vec(),
-            Self::Queue(QueueFormat::Native) => vec![paths.queue(), paths.history()],
-            Self::Queue(_) => vec![paths.base().to_owned()],
-            Self::Single => vec![paths.leader(), paths.history()],
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::{
     Engine,
+    decision::ms,
     elector::predecessor,
     io::{Action, EndReason, Level, Node, NoteKind, OpId, Outcome, Request, Watched},
     rules::Rule,
@@ -45,8 +46,14 @@ pub(super) struct Registration {
     pub(super) predecessor: Option<Ballot>,
     /// The ballot before one's own has gone: who is before it now?
     look_again: bool,
+    /// The own record is to be read without the watch.
+    reads_record: bool,
+    /// Whether the own ballot is still there, and the lowest, is to be read.
+    lists_ballots: bool,
     /// When this member began to wait for another one of the same id.
     waiting_since: Option<Time>,
+    /// The timeout that this other session was granted, as far as its record says.
+    former_timeout: Duration,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -54,12 +61,11 @@ enum Step {
     /// There is no session.
     #[default]
     Idle,
-    MakeParents,
     /// Looking for ballots that this very session has left behind: one whose
     /// creation was answered by nobody, or one that was given up. A lowest ballot
     /// that nobody stands for would leave the election without an elector.
     Sweep(Then),
-    DropStray(Ballot, Then),
+    DropStray(String, Then),
     LookForNode,
     /// Another session's record is in the way; it may expire.
     AwaitNode,
@@ -109,6 +115,9 @@ struct Leftover {
 /// How long to wait before an operation is tried again that could not be applied.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// How long to wait where the numbers of ballots are used up, which an operator has to mend.
+const USED_UP: Duration = Duration::from_secs(30);
+
 impl Registration {
     /// The own ballot, once it stands in the election.
     pub(super) fn ballot(&self) -> Option<&Ballot> {
@@ -128,6 +137,11 @@ impl Registration {
         self.predecessor.as_ref().filter(|_| matches!(self.step, Step::Standing(_)))
     }
 
+    /// Whether the own ballot is still there is to be read.
+    pub(super) fn list_ballots(&mut self) {
+        self.lists_ballots = true;
+    }
+
     pub(super) fn is_gone(&self) -> bool {
         matches!(self.step, Step::Idle | Step::Gone)
     }
@@ -141,10 +155,15 @@ impl Registration {
     /// The connection was lost and is back. Where that was a change of the
     /// ensemble's leader, every session's clock begins anew: so does the wait for
     /// another session's end.
+    ///
+    /// And the ensemble may have been restored from an older copy meanwhile, with an older record, and ballots
+    /// that were gone.
     pub(super) fn session_resumed(&mut self, now: Time) {
         if self.waiting_since.is_some() {
             self.waiting_since = Some(now);
         }
+        self.reads_record = self.stands.is_some();
+        self.lists_ballots = self.is_lowest();
     }
 
     /// What must be watched for it: the own record and ballot, the ballot before.
@@ -170,7 +189,7 @@ impl Engine {
     }
 
     pub(super) fn begin_registration(&mut self) {
-        self.registration = Registration { step: Step::MakeParents, ..Registration::default() };
+        self.registration = Registration { step: Step::LookForNode, ..Registration::default() };
     }
 
     pub(super) fn end_registration(&mut self) {
@@ -189,15 +208,16 @@ impl Engine {
         if let (true, Step::Standing(ballot)) = (self.registration.look_again, &self.registration.step) {
             self.registration.step = Step::Place(ballot.clone());
         }
-        if self.leaving && self.advance_leaving() {
+        if self.leaving.is_asked() && self.advance_leaving() {
             return;
         }
         let paths = self.config.paths.clone();
         let request = match self.registration.step.clone() {
             Step::Idle | Step::Gone => return,
-            Step::MakeParents => Request::MakeParents(paths.parents().to_vec()),
             Step::Sweep(_) => Request::Children { path: paths.election() },
-            Step::DropStray(ballot, _) => Request::Delete { path: paths.ballot(&ballot), version: None },
+            Step::DropStray(name, _) => {
+                Request::Delete { path: format!("{}/{name}", paths.election()), version: None }
+            }
             Step::LookForNode => Request::Get { path: self.own_node() },
             Step::AwaitNode => {
                 self.check_duplicate();
@@ -239,6 +259,10 @@ impl Engine {
                 self.registration.look_again = false;
                 Request::Children { path: paths.election() }
             }
+            Step::Standing(_) if self.registration.lists_ballots => {
+                Request::Children { path: paths.election() }
+            }
+            Step::Standing(_) if self.registration.reads_record => Request::Get { path: self.own_node() },
             Step::Standing(ballot) => match self.outdated_node(&ballot) {
                 Some(request) => request,
                 None => return,
@@ -250,7 +274,8 @@ impl Engine {
 
     /// Turns towards leaving once nothing is held any more.
     fn advance_leaving(&mut self) -> bool {
-        if !self.office_is_idle() {
+        // One that is named stays until another one is, so that the elector learns why it goes.
+        if !self.office_is_idle() || self.hands_over() {
             return false;
         }
         match self.registration.step.clone() {
@@ -278,7 +303,6 @@ impl Engine {
         let step = self.registration.step.clone();
         match (step, outcome) {
             (_, Outcome::NotApplied(why)) => self.retry_registration(why),
-            (Step::MakeParents, Outcome::Ok | Outcome::Exists) => self.registration.step = Step::LookForNode,
             (Step::Sweep(then), Outcome::Names(names)) => self.swept(then, names),
             (Step::DropStray(_, then), Outcome::Ok | Outcome::Missing) => {
                 self.registration.step = Step::Sweep(then);
@@ -304,6 +328,7 @@ impl Engine {
             (Step::DrawBallot, Outcome::Created { path, .. }) => self.drew_ballot(path),
             (Step::WriteNode(ballot), Outcome::Created { .. }) => {
                 let data = self.node_data(&ballot).unwrap_or_default();
+                self.registered_as = Some(self.session_id());
                 self.registration.stands = Some((data, 0));
                 self.note(
                     Level::Info,
@@ -331,8 +356,23 @@ impl Engine {
                     self.registration.stands = Some((written, *version));
                 }
             }
+            (Step::Standing(ballot), Outcome::Names(names)) => {
+                self.registration.lists_ballots = false;
+                self.found_ballots(ballot, names);
+            }
+            (Step::Standing(_), Outcome::Got(node)) => {
+                self.registration.reads_record = false;
+                // Nothing was written meanwhile, so it counts even where the version went back.
+                self.registration.stands = None;
+                let path = self.own_node();
+                self.registration_saw(&path, node.as_ref());
+            }
             (Step::Standing(_), Outcome::Missing) => self.ballot_lost("the own record is gone"),
-            // Somebody else wrote it, or a lost reply: the watch tells what stands.
+            // Somebody else wrote it, or a lost reply, or the ensemble went back to an older copy.
+            (Step::Standing(_), Outcome::Stale | Outcome::Unknown(_)) => {
+                self.registration.reads_record = true;
+                self.retry_registration("the own record could not be written");
+            }
             (Step::Standing(_), _) => self.retry_registration("the own record could not be written"),
             (Step::DropNode, Outcome::Ok | Outcome::Missing) => {
                 self.registration.step = Step::Sweep(Then::Leave)
@@ -348,7 +388,8 @@ impl Engine {
     }
 
     fn found_node(&mut self, node: Option<&Node>) {
-        if self.leaving && self.office_is_idle() {
+        // Nothing needs a ballot any more, though a leader znode may still have to be removed.
+        if self.leaving.is_asked() && !self.office.wants_lease() {
             let mine = node.is_some_and(|n| n.owner == self.session_id());
             self.registration.step = if mine { Step::DropNode } else { Step::Sweep(Then::Leave) };
             return;
@@ -359,12 +400,14 @@ impl Engine {
             return;
         };
         let record = MemberRecord::decode(&self.own_node(), &node.data).ok();
+        let former = record.as_ref().map_or(0, |record| record.session_timeout_ms);
+        self.registration.former_timeout = Duration::from_millis(former);
         let ballot = record.map(|r| r.ballot);
         if node.owner == self.session_id() {
             // Written by this session for a ballot that is given up: begin anew.
             self.registration.step = Step::RemoveBallot { leftover: Leftover { ballot, owner: node.owner } };
-        } else if self.config.leftovers == Leftovers::Remove {
-            let text = "removing what a former process of this member left behind".to_owned();
+        } else if self.config.leftovers == Leftovers::Remove || self.is_of_former_session(node) {
+            let text = "removing what a former session of this member left behind".to_owned();
             self.note(Level::Info, NoteKind::Registration, text);
             self.registration.step = Step::ReadElected { leftover: Leftover { ballot, owner: node.owner } };
         } else {
@@ -378,12 +421,18 @@ impl Engine {
         }
     }
 
+    /// Whether this very process wrote it, on a session that is over. Nothing of that leads any more.
+    fn is_of_former_session(&self, node: &Node) -> bool {
+        self.registered_as == Some(node.owner) && self.office_is_idle()
+    }
+
     /// Another session holds this member's record: has it had time to expire?
     fn check_duplicate(&mut self) {
         let Some(since) = self.registration.waiting_since else {
             return;
         };
-        let granted = self.granted();
+        // It may have been granted more than this one.
+        let granted = self.granted().max(self.registration.former_timeout);
         // Its work has ended before it says that its part is over.
         if !self.office_is_idle() {
             return;
@@ -419,7 +468,16 @@ impl Engine {
         let name = path.rsplit('/').next().unwrap_or_default();
         match Ballot::new(name) {
             Ok(ballot) => self.registration.step = Step::WriteNode(ballot),
-            Err(error) => self.retry_registration(&error.to_string()),
+            // The counter of the parent has wrapped. What was drawn is swept away, before another try.
+            Err(error) => {
+                let parent = self.config.paths.election();
+                let text = format!(
+                    "{error}; its numbers are used up: delete {parent} with all below it, and all members draw new ones"
+                );
+                self.note(Level::Warn, NoteKind::Trouble, text);
+                self.registration.step = Step::Sweep(Then::LookForNode);
+                self.registration.retry_at = Some(self.now.time + USED_UP);
+            }
         }
     }
 
@@ -429,11 +487,11 @@ impl Engine {
             return self.ballot_lost("the own ballot is gone");
         }
         // Seen only now: the creation of this one's own came after theirs.
-        if self.strays(names).iter().any(|stray| *stray != mine) {
+        if self.strays(names).iter().any(|stray| *stray != mine.as_str()) {
             return self.ballot_lost("a former ballot of this session still stands");
         }
         let before = predecessor(&ballots, &mine);
-        if before.is_none() {
+        if before.is_none() && !self.registration.is_lowest() {
             self.note(
                 Level::Info,
                 NoteKind::Registration,
@@ -450,19 +508,20 @@ impl Engine {
     }
 
     /// The ballots of this session among `names`.
-    fn strays(&self, names: &[String]) -> Vec<Ballot> {
+    fn strays<'n>(&self, names: &'n [String]) -> Vec<&'n str> {
         if !self.rules.keep(Rule::SweepBallots) {
             return Vec::new();
         }
         let prefix = self.guid_prefix();
-        let mine = names.iter().filter(|name| name.starts_with(&prefix));
-        mine.filter_map(|name| Ballot::new(name.clone()).ok()).collect()
+        names.iter().map(String::as_str).filter(|name| name.starts_with(&prefix)).collect()
     }
 
     fn swept(&mut self, then: Then, names: &[String]) {
         self.registration.step = match (self.strays(names).into_iter().next(), then) {
-            (Some(stray), then) => Step::DropStray(stray, then),
+            (Some(stray), then) => Step::DropStray(stray.to_owned(), then),
             (None, Then::LookForNode) => Step::LookForNode,
+            // What was removed may be back with an older copy of the ensemble.
+            (None, Then::Leave) if std::mem::take(&mut self.registration.reads_record) => Step::LookForNode,
             (None, Then::Leave) => Step::Gone,
         };
     }
@@ -538,12 +597,16 @@ impl Engine {
             site_health: self.site_health.clone(),
             reads: profile.format,
             software: profile.software.clone(),
+            session_timeout_ms: ms(self.granted()),
             joined_ms: self.joined_ms,
             gave_up: self.gave_up.clone(),
             withdrawn: self.standing.withdrawn.clone(),
+            leaving: self.leaving.is_asked(),
+            prepared: self.office.prepared_for,
             holds: self.standing.holds.clone(),
             unreached: self.reach.published(),
             round_trips: self.round_trips.clone(),
+            remembers: self.remembers(),
         };
         match record.encode(&path) {
             Ok(data) => Some(data),

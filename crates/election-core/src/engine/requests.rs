@@ -3,17 +3,32 @@
 //!
 //! A request is decided once: the decision that carries it out, or any later one,
 //! names it as the last that was looked at.
+//!
+//! It is begun by one transaction that writes the decision and the request, the latter only while it is pending
+//! in the version that was read. So a request that was cancelled, or has expired, is never begun, and one that
+//! was begun can't be cancelled any more.
+//!
+//! How long it may be begun is a duration in its record ([`Request::valid_for`]), for the wall clocks of
+//! machines can be wrong by days. Each elector counts it on its steady clock, from when its process first read the request.
+//! What ZooKeeper's own times show to have passed before that is taken off: the creation of the request, and the
+//! latest change of any member's record or request. So a request that was left behind while no worker ran
+//! expires at once. If an elector takes over in the meantime, and nothing was written since, the whole duration is counted
+//! anew.
 
 use super::{
     decision::{Undecided, cause_of},
-    elector::{Facts, Verdict, is_vacated},
+    elector::{Begun, Facts, Verdict, is_vacated},
     rules::Rule,
     view::Meta,
     watchdog::Watchdog,
 };
 use crate::{
     ids::Ballot,
-    record::{Current, Elected, Named, Outgoing, Request, RequestKind, RequestState, Status, Target},
+    record::{
+        Control, Current, Elected, FiledRequest, MemberRecord, Mode, Named, Outgoing, Request, RequestKind,
+        RequestRef, RequestState, Status, Target,
+    },
+    time::in_words,
 };
 
 /// How many ended requests are kept for operators to read.
@@ -23,12 +38,15 @@ impl Facts<'_> {
     /// Writes down what has become of requests that were decided.
     pub(super) fn settle_requests(&self) -> Option<Verdict> {
         let (elected, _) = self.elected?;
-        for (name, (request, place)) in self.requests {
-            if request.state.is_final() || Some(name) > elected.last_request.as_ref() {
+        for (FiledRequest { which, request }, place) in self.requests {
+            // One that was accepted was decided, by a decision that may have been deleted.
+            let accepted = matches!(request.state, RequestState::Accepted { .. });
+            let decided = accepted || Some(which.czxid) <= self.decided_up_to();
+            if request.state.is_final() || !decided {
                 continue;
             }
             let at_ms = self.now.unix_ms;
-            let state = match elected.slot_for(name) {
+            let state = match elected.slot_for(which) {
                 Some(slot) => self.progress_of(elected, slot, request),
                 None => RequestState::Failed {
                     reason: format!("overtaken by term {}: {}", elected.term, elected.sentence),
@@ -37,10 +55,35 @@ impl Facts<'_> {
             };
             if state != request.state {
                 let request = Request { state, ..request.clone() };
-                return Some(Verdict::Answer(name.clone(), place.version, Box::new(request)));
+                return Some(Verdict::Answer(which.name.clone(), place.version, Box::new(request)));
             }
         }
         None
+    }
+
+    /// Ends requests that can't be begun any more, and refuses what the mode forbids.
+    pub(super) fn end_requests(&self, watchdog: &mut Watchdog) -> Option<Verdict> {
+        for (FiledRequest { which, request }, meta) in self.undecided() {
+            match self.ends.get(which) {
+                Some(end) if self.now.time >= *end => {
+                    let reason = format!("no elector began it within {}", in_words(request.valid_for()));
+                    let state = RequestState::Expired { reason, at_ms: self.now.unix_ms };
+                    let ended = Box::new(Request { state, ..request.clone() });
+                    return Some(Verdict::Answer(which.name.clone(), meta.version, ended));
+                }
+                Some(end) => watchdog.wake_at(*end),
+                None => {}
+            }
+            if let Some(why) = forbidden(self.control) {
+                return Some(self.refuse(which, request, *meta, why));
+            }
+        }
+        None
+    }
+
+    fn refuse(&self, which: &RequestRef, request: &Request, meta: Meta, reason: String) -> Verdict {
+        let state = RequestState::Failed { reason, at_ms: self.now.unix_ms };
+        Verdict::Refuse(which.name.clone(), meta.version, Box::new(Request { state, ..request.clone() }))
     }
 
     fn progress_of(&self, elected: &Elected, slot: usize, request: &Request) -> RequestState {
@@ -69,9 +112,9 @@ impl Facts<'_> {
 
     /// Decides the next request, unless its slot is still being vacated for another.
     pub(super) fn requested(&self, elected: &Elected, watchdog: &mut Watchdog) -> Option<Verdict> {
-        let (name, request, place) = self.next_request(Some(elected))?;
-        let waits = self.slot_of(request).is_ok_and(|slot| is_vacated(elected, slot));
-        (!waits).then(|| self.carry_out(name, request, place, watchdog))
+        let (filed, place) = self.next_request()?;
+        let waits = self.slot_of(&filed.request).is_ok_and(|slot| is_vacated(elected, slot));
+        (!waits).then(|| self.carry_out(filed, place, watchdog))
     }
 
     /// The slot that a request is about.
@@ -80,35 +123,68 @@ impl Facts<'_> {
         slot_of(request, self.elected.map(|(e, _)| e), &offices)
     }
 
-    /// The first request that nobody has decided yet.
-    pub(super) fn next_request(&self, elected: Option<&Elected>) -> Option<(&str, &Request, Meta)> {
-        let last =
-            elected.and_then(|e| e.last_request.as_ref()).filter(|_| self.rules.keep(Rule::DecidedOnce));
-        let undecided = |(name, (request, _)): &(&String, &(Request, Meta))| {
-            !request.state.is_final() && Some(*name) > last
-        };
-        self.requests.iter().find(undecided).map(|(name, (request, place))| (name.as_str(), request, *place))
+    /// The creation of the latest request that was decided, as the decision says it or, where there is
+    /// none, as members remember it. One that is later than what is read now was counted before the
+    /// ensemble's transactions began anew.
+    pub(super) fn decided_up_to(&self) -> Option<i64> {
+        match self.elected {
+            Some((elected, meta)) => counted_by(elected.last_request, meta.mzxid),
+            None => counted_by(self.latest()?.last_request, self.newest_zxid),
+        }
     }
 
-    pub(super) fn request(&self, name: &str) -> Option<(&str, &Request)> {
-        self.requests.get_key_value(name).map(|(name, (request, _))| (name.as_str(), request))
+    /// The first request that is not decided yet.
+    pub(super) fn next_request(&self) -> Option<(&FiledRequest, Meta)> {
+        self.undecided().next().map(|(filed, place)| (filed, *place))
     }
 
-    pub(super) fn carry_out(
-        &self,
-        name: &str,
-        request: &Request,
-        place: Meta,
-        watchdog: &mut Watchdog,
-    ) -> Verdict {
-        let refuse = |reason: String| {
-            let state = RequestState::Failed { reason, at_ms: self.now.unix_ms };
-            Verdict::Refuse(name.to_owned(), place.version, Box::new(Request { state, ..request.clone() }))
+    /// The requests that are not decided yet, the oldest first.
+    fn undecided(&self) -> impl Iterator<Item = &(FiledRequest, Meta)> {
+        let keeps = self.rules.keep(Rule::DecidedOnce);
+        let decided_up_to = self.decided_up_to();
+        self.requests.iter().filter(move |(FiledRequest { which, request }, _)| match request.state {
+            _ if !keeps => !request.state.is_final(),
+            RequestState::Pending => Some(which.czxid) > decided_up_to,
+            _ => false,
+        })
+    }
+
+    /// Why this request is not begun although it could be carried out: another one is.
+    fn gives_way(&self, filed: &FiledRequest, slot: usize) -> Option<String> {
+        let seen = Seen { elected: self.elected.map(|(e, _)| e), members: self.members };
+        let others = self.requests.iter().map(|(other, _)| other).filter(|other| other.which != filed.which);
+        let begun = others.filter(|other| matches!(other.request.state, RequestState::Accepted { .. }));
+        let repeated = begun.into_iter().find_map(|other| {
+            let same = self.elected.is_some_and(|(e, _)| e.slot_for(&other.which) == Some(slot));
+            same.then(|| seen.repeats(other, &filed.request)).flatten()
+        });
+        let later = || {
+            let mut later = self.undecided().filter(|(other, _)| other.which > filed.which);
+            later.find_map(|(FiledRequest { which, request }, _)| {
+                let same = self.slot_of(request) == Ok(slot);
+                let overrides =
+                    request.kind == RequestKind::Failover && seen.repeats(filed, request).is_none();
+                (same && overrides).then(|| format!("superseded by request {} of {}", which.name, request.by))
+            })
         };
+        repeated.or_else(later)
+    }
+
+    pub(super) fn request(&self, which: &RequestRef) -> Option<(&RequestRef, &Request)> {
+        let found = self.requests.iter().find(|(filed, _)| filed.which == *which);
+        found.map(|(filed, _)| (&filed.which, &filed.request))
+    }
+
+    pub(super) fn carry_out(&self, filed: &FiledRequest, place: Meta, watchdog: &mut Watchdog) -> Verdict {
+        let FiledRequest { which, request } = filed;
+        let refuse = |reason: String| self.refuse(which, request, place, reason);
         let slot = match self.slot_of(request) {
             Ok(slot) => slot,
             Err(why) => return refuse(why),
         };
+        if let Some(why) = self.gives_way(filed, slot) {
+            return refuse(why);
+        }
         let elected = self.elected;
         let named = elected.and_then(|(e, _)| e.named(slot));
         let ready = self.current(slot).filter(|(c, _)| c.status == Status::Ready);
@@ -131,7 +207,7 @@ impl Facts<'_> {
             Some(reason) => format!("{} asked for by {} ({reason})", request.kind.as_str(), request.by),
             None => format!("{} asked for by {}", request.kind.as_str(), request.by),
         };
-        let decided = match question.decide(cause_of(request.kind), &what, None, Some((name, request))) {
+        let decided = match question.decide(cause_of(request.kind), &what, None, Some((which, request))) {
             Ok(decided) => decided,
             Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
                 return refuse(why);
@@ -142,17 +218,94 @@ impl Facts<'_> {
             self.current(slot).filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
         let decided = match holder {
             // The first of three steps, each of which any elector can finish.
-            Some((current, _)) if request.force => question.vacate(&current.named(), Some((name, request))),
+            Some((current, _)) if request.force => question.vacate(&current.named(), Some((which, request))),
             _ => decided,
         };
-        Verdict::Write(Box::new(decided), elected.map(|(_, meta)| meta.version))
+        let state = RequestState::Accepted { term: decided.term };
+        let begun = Begun {
+            name: which.name.clone(),
+            version: place.version,
+            request: Box::new(Request { state, ..request.clone() }),
+        };
+        Verdict::Begin(Box::new(decided), elected.map(|(_, meta)| meta.version), begun)
     }
 
     pub(super) fn trim(&self) -> Option<Verdict> {
-        let ended: Vec<_> = self.requests.iter().filter(|(_, (r, _))| r.state.is_final()).collect();
-        let (name, _) = *ended.first()?;
-        (ended.len() > KEPT_REQUESTS).then(|| Verdict::Trim(name.clone()))
+        let mut ended = self.requests.iter().filter(|(filed, _)| filed.request.state.is_final());
+        let surplus = ended.clone().count() > KEPT_REQUESTS;
+        let (oldest, _) = ended.next()?;
+        surplus.then(|| Verdict::Trim(oldest.which.name.clone()))
     }
+}
+
+/// Why the standing orders forbid that any request is carried out, if they do.
+pub(super) fn forbidden(control: &Control) -> Option<String> {
+    (control.mode == Mode::Observe).then(|| {
+        "the mode is observe: nothing is carried out; `dr-worker mode auto` (or `manual`) ends that"
+            .to_owned()
+    })
+}
+
+/// Why a request that is about to be made would be refused for the mode, or for another one that is still open: the
+/// elector would refuse it too, and the operator learns it at once. `requests` are all that there are.
+pub fn not_now(
+    request: &Request,
+    control: &Control,
+    elected: Option<&Elected>,
+    offices: &[Option<&Current>],
+    members: &[MemberRecord],
+    requests: &[FiledRequest],
+) -> Option<String> {
+    if let Some(why) = forbidden(control) {
+        return Some(why);
+    }
+    // One that can't be carried out at all is refused with that reason.
+    let slot = slot_of(request, elected, offices).ok()?;
+    let seen = Seen { elected, members };
+    let mut open = requests.iter().filter(|filed| !filed.request.state.is_final());
+    open.find_map(|filed| {
+        let known = elected.and_then(|e| e.slot_for(&filed.which));
+        let same = known.or_else(|| slot_of(&filed.request, elected, offices).ok()) == Some(slot);
+        same.then(|| seen.repeats(filed, request)).flatten()
+    })
+}
+
+/// What is known when one request is compared with another.
+struct Seen<'a> {
+    elected: Option<&'a Elected>,
+    members: &'a [MemberRecord],
+}
+
+impl Seen<'_> {
+    /// Why `request` is not carried out while `open`, about the same leader, has not ended; `None` if it
+    /// overrides it. A switchover waits for any other request. A failover is for when things
+    /// go wrong, the request before it included: it gives way only to the same failover, while the member that was
+    /// named by that is there.
+    fn repeats(&self, open: &FiledRequest, request: &Request) -> Option<String> {
+        let FiledRequest { which, request: other } = open;
+        let named = self.elected.and_then(|e| e.named(e.slot_for(which)?));
+        let fails = named.is_some_and(|named| self.members.iter().all(|m| m.ballot != named.ballot));
+        let same =
+            other.kind == RequestKind::Failover && other.to == request.to && other.force >= request.force;
+        let waits = request.kind == RequestKind::Switchover || (same && !fails);
+        let (name, kind) = (&which.name, other.kind.as_str());
+        waits.then(|| match (&other.state, request.kind) {
+            (RequestState::Accepted { term }, RequestKind::Switchover) => {
+                format!("the {kind} of request {name} is under way in term {term}; ask again once it has ended")
+            }
+            (RequestState::Accepted { term }, RequestKind::Failover) => format!(
+                "the same failover is under way in term {term} by request {name}; name another target to override it"
+            ),
+            _ => format!(
+                "request {name}, a {kind}, is still open; wait for its end, or withdraw it: `dr-worker cancel {name}`"
+            ),
+        })
+    }
+}
+
+/// The latest request that was decided, if it was counted up to this transaction.
+pub(super) fn counted_by(last_request: Option<i64>, newest: i64) -> Option<i64> {
+    last_request.filter(|czxid| *czxid <= newest)
 }
 
 /// The slot that a request is about. With one slot there is nothing to say; with

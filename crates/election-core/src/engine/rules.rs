@@ -65,6 +65,22 @@ pub enum Rule {
     WitnessesOfTwoSites,
     /// A decision keeps the base of the tokens.
     TokenBaseKept,
+    /// The next decision is above what any member has seen decided.
+    Remembered,
+    /// A member says in its record what it remembers that is missing.
+    MemoryShared,
+    /// A member is named for one slot at most.
+    OneSlot,
+    /// A decision leaves all slots but its own as they are.
+    SlotsCarried,
+    /// A leader goes by the term in which its slot was decided.
+    TermOfSlot,
+    /// In the queue: when the one before has gone, the queue is read again before this one leads.
+    RanksAgain,
+    /// A watch's reading of the decision that is older than what is known changes nothing.
+    OlderReadings,
+    /// A leader znode that a watch reports lost is read again before its leader stops.
+    DoubtedFirst,
 }
 
 /// Which rules hold: all of them, but for a test.

@@ -66,6 +66,10 @@ impl Engine {
         self.session.as_ref().map_or(Duration::ZERO, |s| s.granted)
     }
 
+    pub(super) fn stop_budget(&self) -> Duration {
+        self.config.policy.stop_budget(self.granted())
+    }
+
     pub(super) fn session_is_active(&self) -> bool {
         self.session.as_ref().is_some_and(|s| !s.over && s.paused_since.is_none())
     }
@@ -121,6 +125,7 @@ impl Engine {
         self.verification = Verification::default();
         self.office_session_over();
         self.tell_work_until();
+        self.memory.keep(&self.view.elected);
         self.view = View::default();
         self.watched.clear();
     }
@@ -129,7 +134,8 @@ impl Engine {
         let Some(session) = self.session_of(epoch) else {
             return;
         };
-        session.lease = Some(session.lease.map_or(valid_until, |known| known.max(valid_until)));
+        // It can shrink: a clock that is slewed takes from it.
+        session.lease = Some(valid_until);
         self.tell_work_until();
     }
 

@@ -8,7 +8,7 @@
 use super::{
     elector::Verdict,
     explain::{Explanation, Looker, Obstacle, Proposal, Seen, explain},
-    limit::check_limit,
+    limit::{check_limit, job_failures},
     policy::Policy,
     succession::succeed,
 };
@@ -151,7 +151,7 @@ impl Seen {
     /// The first in line steps in for a leader that was seen in office, and is gone.
     fn step_in(&mut self, before: &Self, policy: &Policy, strategy: &dyn Strategy, unix_ms: u64) -> bool {
         let Some(elected) = &self.elected else { return false };
-        if self.control.mode != Mode::Auto || check_limit(policy, Some(elected), unix_ms).is_err() {
+        if self.control.mode != Mode::Auto {
             return false;
         }
         let found = elected.leaders().find_map(|(slot, named)| {
@@ -161,7 +161,9 @@ impl Seen {
             let first = elected.line_of(slot).first()?;
             let fit = elected.excluded(&first.ballot, unix_ms).is_none()
                 && self.members.iter().any(|m| m.ballot == first.ballot);
-            (served && free && fit).then(|| (slot, first.clone()))
+            let held = check_limit(policy, Some(elected), slot, Cause::LeaderLost, unix_ms).is_err()
+                || job_failures(policy, elected, unix_ms) > 0;
+            (served && free && fit && !held).then(|| (slot, first.clone()))
         });
         let Some((slot, first)) = found else { return false };
         let record = self.members.iter().find(|m| m.ballot == first.ballot);
@@ -175,7 +177,7 @@ impl Seen {
     fn decide(&mut self, policy: &Policy, strategy: &dyn Strategy, unix_ms: u64) -> bool {
         let verdict = Looker::new(self, policy, strategy, unix_ms).verdict();
         match verdict {
-            Some(Verdict::Write(next, _) | Verdict::Depose(_, next, _)) => {
+            Some(Verdict::Write(next, _) | Verdict::Depose(_, next, _) | Verdict::Begin(next, ..)) => {
                 self.take_effect(*next, unix_ms);
                 true
             }
@@ -183,10 +185,14 @@ impl Seen {
                 self.offices.get_mut(slot).is_some_and(|office| office.take().is_some())
             }
             Some(Verdict::Answer(name, _, request) | Verdict::Refuse(name, _, request)) => {
-                self.requests.insert(name, *request);
-                true
+                let answered = self.requests.iter_mut().find(|filed| filed.which.name == name);
+                answered.map(|filed| filed.request = *request).is_some()
             }
-            Some(Verdict::Trim(name)) => self.requests.remove(&name).is_some(),
+            Some(Verdict::Trim(name)) => {
+                let before = self.requests.len();
+                self.requests.retain(|filed| filed.which.name != name);
+                self.requests.len() < before
+            }
             Some(Verdict::Wait { .. }) | None => false,
         }
     }

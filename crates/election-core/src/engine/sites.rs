@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    decision::{Question, ms},
+    decision::Question,
     elector::{Facts, Verdict},
     policy::Policy,
     view::Meta,
@@ -17,12 +17,10 @@ use super::{
 };
 use crate::{
     ids::SiteId,
-    record::{Control, Elected, Health, MemberRecord, SiteFailure},
+    record::{Control, Elected, Health, MemberRecord, SiteFailure, most},
     strategy::SiteTrouble,
+    time::is_within,
 };
-
-/// How many failures of sites a decision remembers: the record is read by every member.
-const MOST: usize = 32;
 
 /// Which sites have failed, and why: by an operator's word, or by that of most of their own
 /// living members.
@@ -75,8 +73,8 @@ pub fn barred_sites(policy: &Policy, elected: Option<&Elected>, unix_ms: u64) ->
 
 /// Those of these failures that count still: one that goes on, and one that began within the window.
 fn living<'a>(policy: &Policy, all: &'a [SiteFailure], unix_ms: u64) -> Vec<&'a SiteFailure> {
-    let window = ms(policy.max_site_failures.within);
-    all.iter().filter(|f| !f.over || f.at_ms.saturating_add(window) > unix_ms).collect()
+    let window = policy.max_site_failures.within;
+    all.iter().filter(|f| !f.over || is_within(f.at_ms, window, unix_ms)).collect()
 }
 
 impl Question<'_> {
@@ -122,7 +120,8 @@ impl Facts<'_> {
             open.over = stands(&open.site) && failed.iter().all(|f| f.site != open.site);
         }
         for SiteTrouble { site, why } in failed {
-            if next.iter().all(|known| known.over || known.site != site) {
+            let open = next.iter().filter(|known| !known.over).count();
+            if open < most::SITE_FAILURES && next.iter().all(|known| known.over || known.site != site) {
                 next.push(SiteFailure { site, at_ms: self.now.unix_ms, why, over: false });
             }
         }
@@ -130,9 +129,12 @@ impl Facts<'_> {
             return None;
         }
         let mut next: Vec<_> = living(self.policy, &next, self.now.unix_ms).into_iter().cloned().collect();
-        let surplus = next.len().saturating_sub(MOST);
-        next.drain(..surplus);
-        let elected = Elected { site_failures: next, ..elected.clone() };
+        // An open one that was left out would be noted again and again.
+        while next.len() > most::SITE_FAILURES {
+            let oldest = next.iter().position(|failure| failure.over).unwrap_or(0);
+            next.remove(oldest);
+        }
+        let elected = Elected { site_failures: next, ..elected.clone() }.bounded();
         Some(Verdict::Write(Box::new(elected), Some(meta.version)))
     }
 

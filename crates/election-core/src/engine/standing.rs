@@ -45,7 +45,7 @@ impl Engine {
                 // A later leadership has nothing to do with it.
                 if self.office.held().is_some() {
                     // A stop has its whole budget, however late it was asked for.
-                    let by = by.max(self.now.time + self.config.policy.stop_budget);
+                    let by = by.max(self.now.time + self.stop_budget());
                     self.standing.deadline = Some((by, short(reason)));
                     self.tell_work_until();
                 }
@@ -63,10 +63,10 @@ impl Engine {
 
     fn resign(&mut self, reason: String) {
         if let State::Claiming(_) = &self.office.state {
-            self.record_failure(Cause::Resigned, &reason);
+            self.record_giving_up(Cause::Resigned, &reason);
             self.give_up_claim(StopReason::Resigned(reason));
         } else if self.office.held().is_some() {
-            self.record_failure(Cause::Resigned, &reason);
+            self.record_giving_up(Cause::Resigned, &reason);
             self.stop(StopReason::Resigned(reason));
         }
     }
@@ -74,7 +74,7 @@ impl Engine {
     /// Whether the deadline of this leadership leaves just the time that a stop may take.
     pub(super) fn resigns_by_now(&self) -> Option<String> {
         let (by, reason) = self.standing.deadline.as_ref()?;
-        (self.now.time + self.config.policy.stop_budget >= *by).then(|| reason.clone())
+        (self.now.time + self.stop_budget() >= *by).then(|| reason.clone())
     }
 
     /// One who does not stand and is named all the same says so, so that the elector

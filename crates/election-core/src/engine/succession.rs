@@ -7,13 +7,10 @@ use super::{
     rules::Rule,
 };
 use crate::{
-    record::{Cause, Elected, Exclusion, Mode, Named, Slot},
+    record::{Cause, Elected, Exclusion, Mode, Named, Slot, most},
     strategy::Round,
+    time::is_within,
 };
-
-/// How many stand in the line of succession: more can hardly vanish at once, and
-/// the record is read by every member.
-const LINE: usize = 8;
 
 impl Question<'_> {
     /// The same term with the line of succession and the exclusions as they should
@@ -29,11 +26,13 @@ impl Question<'_> {
             let until_ms = gave_up.at_ms.saturating_add(ms(self.policy.exclusion));
             // Dropped exclusions of one who is named now must not come back.
             let named = elected.slot_of(&member.ballot).is_some();
-            let stands = until_ms > self.unix_ms && !named && gave_up.term < elected.term;
+            let in_time = is_within(gave_up.at_ms, self.policy.exclusion, self.unix_ms);
+            let stands = in_time && !named && gave_up.term < elected.term;
             if stands && !exclusions.iter().any(|e| e.ballot == member.ballot) {
                 exclusions.push(Exclusion {
                     member: member.member.clone(),
                     ballot: member.ballot.clone(),
+                    since_ms: gave_up.at_ms,
                     until_ms,
                     reason: format!("{}: {}", gave_up.cause, gave_up.reason),
                 });
@@ -53,7 +52,7 @@ impl Question<'_> {
         for (slot, line) in elected.slots.iter_mut().zip(lines) {
             slot.succession = line.filter(|line| *line != elected.succession);
         }
-        elected
+        elected.bounded()
     }
 
     /// Who follows if the leader of `slot` vanishes, ranked under that assumption.
@@ -78,7 +77,7 @@ impl Question<'_> {
             trouble: &self.trouble_with(self.living_failures(&elected.failures)),
             control: self.control,
         });
-        Some(ranking.order.into_iter().map(|r| r.named).take(LINE).collect())
+        Some(ranking.order.into_iter().map(|r| r.named).take(most::LINE).collect())
     }
 }
 
@@ -93,14 +92,10 @@ pub(super) fn succeed(
     policy: &Policy,
 ) -> Elected {
     let gone = elected.named(slot);
-    let window = ms(policy.max_takeovers.within);
-    let mut attempts = elected.attempts.clone();
-    attempts.retain(|at| at.saturating_add(window) > unix_ms);
+    let mut attempts = elected.attempts_of(slot).to_vec();
+    attempts.retain(|at| is_within(*at, policy.max_takeovers.within, unix_ms));
     attempts.push(unix_ms);
-    let whom = gone.map_or("the leader".to_owned(), |n| n.member.to_string());
-    let remark = remark.map_or_else(String::new, |remark| format!(" ({remark})"));
-    let sentence =
-        format!("{whom} vanished: {} of site {} leads, being first in line{remark}", me.member, me.site);
+    let sentence = sentence(gone, me, remark);
     let mut slots = elected.carried();
     slots[slot] = Slot { succession: slots[slot].succession.take(), ..me.clone().into() };
     // A member has one slot at most: it follows in no other any more.
@@ -112,8 +107,7 @@ pub(super) fn succeed(
         term: elected.term + 1,
         slots,
         succession,
-        exclusions: elected.exclusions.iter().filter(|e| e.until_ms > unix_ms).cloned().collect(),
-        attempts,
+        exclusions: elected.exclusions.iter().filter(|e| e.holds_at(unix_ms)).cloned().collect(),
         cause: Cause::LeaderLost,
         sentence: about(slot, elected.slots.len(), sentence),
         decided_by: me.member.to_string(),
@@ -123,4 +117,15 @@ pub(super) fn succeed(
         previous: gone.map(Named::as_previous),
         ..elected.clone()
     }
+    .with_attempts(slot, attempts)
+    .bounded()
+}
+
+/// Why a successor leads: the same words whether it commits itself or the elector finds that it has
+/// taken the place and confirms it, for which of the two comes first is a matter of milliseconds.
+pub(super) fn sentence(gone: Option<&Named>, successor: &Named, remark: Option<String>) -> String {
+    let whom = gone.map_or("the leader".to_owned(), |n| n.member.to_string());
+    let remark = remark.map_or_else(String::new, |remark| format!(" ({remark})"));
+    let Named { member, site, .. } = successor;
+    format!("{whom} vanished: {member} of site {site} leads, being first in line{remark}")
 }

@@ -124,7 +124,7 @@ impl Facts<'_> {
         let question = self.question(at.slot, noticed);
         let why = match question.depose(&holder, &what, &suspects, at.current.is_some()) {
             Ok(next) => return Verdict::Depose(at.slot, Box::new(next), Some(at.meta.version)),
-            Err(Undecided::Held { sentence, until_ms }) => {
+            Err(Undecided::Held { sentence, until_ms, .. }) => {
                 watchdog.wake_at(self.time_of(until_ms));
                 sentence
             }

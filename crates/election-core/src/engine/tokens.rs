@@ -6,6 +6,8 @@
 //! refuses it. So somebody who knows the newest token that a resource has seen says so
 //! here, and every later leadership has a newer one.
 
+use std::collections::BTreeMap;
+
 use crate::record::{Cause, Elected, Given, Slot, VERSION};
 
 /// The largest base. With any czxid on top the token still fits into 64 signed bits,
@@ -55,8 +57,10 @@ pub fn raise_tokens(
             succession: Vec::new(),
             exclusions: Vec::new(),
             attempts: Vec::new(),
+            slot_attempts: BTreeMap::new(),
             failures: Vec::new(),
             site_failures: Vec::new(),
+            youngest: None,
             token_base: above,
             // Nobody knows yet who will read it.
             cause: Cause::TokensRaised.in_format(VERSION),
@@ -69,8 +73,24 @@ pub fn raise_tokens(
             previous: None,
         }));
     };
+    let term = elected.term;
+    Ok(Some(self::above(elected, Above { term, token_base: above, sentence, by, unix_ms })))
+}
+
+/// What the next term in all slots is to be above.
+pub(super) struct Above<'a> {
+    pub(super) term: u64,
+    pub(super) token_base: u64,
+    pub(super) sentence: String,
+    pub(super) by: &'a str,
+    pub(super) unix_ms: u64,
+}
+
+/// The next term in all slots, above what is said.
+pub(super) fn above(elected: &Elected, to: Above<'_>) -> Elected {
+    let Above { term, token_base, sentence, by, unix_ms } = to;
     // As all members read it.
-    let (term, cause) = (elected.term + 1, Cause::TokensRaised.in_format(elected.v));
+    let (term, cause) = (elected.term.max(term) + 1, Cause::TokensRaised.in_format(elected.v));
     // By this a slot that is being vacated is told from one that has no candidate.
     let before = |slot: usize| elected.led_before(slot);
     let previous = before(0);
@@ -89,10 +109,10 @@ pub fn raise_tokens(
         });
         Slot { given, ..as_it_was.clone() }
     };
-    Ok(Some(Elected {
+    Elected {
         term,
         slots: elected.slots.iter().enumerate().map(anew).collect(),
-        token_base: above,
+        token_base,
         cause,
         sentence,
         decided_by: by.to_owned(),
@@ -101,7 +121,8 @@ pub fn raise_tokens(
         request: None,
         previous,
         ..elected.clone()
-    }))
+    }
+    .bounded()
 }
 
 /// The token of a leadership.

@@ -1,9 +1,22 @@
 //! What this member has read: the last known content of the znodes it cares for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use super::io::Node;
-use crate::record::{Control, Current, Elected, MemberRecord, Record, RecordError, Request, unknown_format};
+use super::{FAR, io::Node};
+use crate::{
+    ids::Ballot,
+    record::{
+        Control, Current, Elected, FiledRequest, MemberRecord, Record, RecordError, Request, RequestRef,
+        RequestState, unknown_format,
+    },
+    time::Time,
+};
+
+/// How long the end of a request is remembered that is not there any more: a server that lags may show it again.
+const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// What is known of one znode.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -34,6 +47,26 @@ impl From<&Node> for Meta {
     }
 }
 
+/// A transaction, and when it was made by the clock of the servers, in milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Stamp {
+    zxid: i64,
+    ms: i64,
+}
+
+impl Stamp {
+    fn latest<'a>(nodes: impl Iterator<Item = &'a Node>) -> Self {
+        nodes.map(|node| Self { zxid: node.mzxid, ms: node.mtime_ms }).max().unwrap_or_default()
+    }
+
+    /// How long before this one `node` was created, as far as that is known.
+    fn since_creation_of(self, czxid: i64, ctime_ms: i64) -> Duration {
+        let known = czxid < self.zxid && ctime_ms > 0;
+        let ms = if known { self.ms.saturating_sub(ctime_ms) } else { 0 };
+        Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+    }
+}
+
 impl<T: Record> Known<T> {
     pub(super) fn read(path: &str, node: Option<&Node>) -> Self {
         match node {
@@ -42,6 +75,19 @@ impl<T: Record> Known<T> {
                 Ok(record) => Self::Present(record, node.into()),
                 Err(error) => Self::Unreadable(error, node.into()),
             },
+        }
+    }
+}
+
+impl Known<Elected> {
+    /// What `node` says of the decision. `format` is the newest that this member reads.
+    pub(super) fn decision(path: &str, node: Option<&Node>, format: u32) -> Self {
+        match Self::read(path, node) {
+            Self::Present(elected, meta) if elected.v > format => {
+                let why = unknown_format(elected.v, format);
+                Self::Unreadable(RecordError { path: path.to_owned(), why }, meta)
+            }
+            known => known,
         }
     }
 }
@@ -63,7 +109,7 @@ impl<T> Known<T> {
 
     /// Whether `node`, read by a watch, is older than what is known already: the
     /// outcome of an own write can overtake a watch's reading.
-    fn is_newer_than(&self, node: Option<&Node>) -> bool {
+    pub(super) fn is_newer_than(&self, node: Option<&Node>) -> bool {
         match (self.meta(), node) {
             (Some(known), Some(node)) => node.mzxid < known.mzxid,
             _ => false,
@@ -80,29 +126,27 @@ pub(super) struct View {
     pub(super) control: Known<Control>,
     /// Lowest ballot first. Only the elector's.
     pub(super) members: Option<Vec<MemberRecord>>,
+    /// The latest transaction that any of them is from.
+    pub(super) newest_zxid: i64,
     /// The names of all records under `nodes`, usable or not.
     pub(super) member_nodes: BTreeSet<String>,
-    /// By name, which is the order of their numbers. Only the elector's.
-    pub(super) requests: Option<BTreeMap<String, (Request, Meta)>>,
+    /// In the order of their creation. Only the elector's.
+    pub(super) requests: Option<Vec<(FiledRequest, Meta)>>,
+    /// Until when each request that is pending may be begun. Kept while this member is no elector: the time that a
+    /// request is valid is counted once by each process.
+    pub(super) ends: BTreeMap<RequestRef, Time>,
+    /// When each request was created, by the clock of the servers.
+    filed_ms: BTreeMap<RequestRef, i64>,
+    /// The latest changes of any member's record and of any request.
+    members_stamp: Stamp,
+    requests_stamp: Stamp,
     /// Records among members and requests that can't be used.
     pub(super) unreadable: Vec<RecordError>,
+    /// What the next leader has prepared for, while the own leadership is handed over: by its ballot, the term.
+    pub(super) prepared: Option<(Ballot, u64)>,
 }
 
 impl View {
-    /// `format` is the newest that this member reads.
-    pub(super) fn see_elected(&mut self, path: &str, node: Option<&Node>, format: u32) {
-        if self.elected.is_newer_than(node) {
-            return;
-        }
-        self.elected = match Known::<Elected>::read(path, node) {
-            Known::Present(elected, meta) if elected.v > format => {
-                let why = unknown_format(elected.v, format);
-                Known::Unreadable(RecordError { path: path.to_owned(), why }, meta)
-            }
-            known => known,
-        };
-    }
-
     /// The place of the leader of `slot`.
     pub(super) fn place(&self, slot: usize) -> &Known<Current> {
         self.places.get(slot).unwrap_or(&Known::Unread)
@@ -121,6 +165,13 @@ impl View {
         let known = &mut self.places[slot];
         if !known.is_newer_than(node) {
             *known = seen;
+        }
+    }
+
+    /// What is known of this place counts no more.
+    pub(super) fn forget_place(&mut self, slot: usize) {
+        if let Some(known) = self.places.get_mut(slot) {
+            *known = Known::Unread;
         }
     }
 
@@ -145,30 +196,63 @@ impl View {
         }
         members.sort_by(|a, b| a.ballot.cmp(&b.ballot));
         self.members = Some(members);
+        self.newest_zxid = nodes.values().map(|node| node.mzxid).max().unwrap_or(0);
+        self.members_stamp = Stamp::latest(nodes.values());
         self.member_nodes = nodes.keys().cloned().collect();
     }
 
     pub(super) fn see_requests(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
         self.unreadable.retain(|e| !e.path.starts_with(parent));
-        let mut requests = BTreeMap::new();
+        let mut requests = Vec::with_capacity(nodes.len());
         for (name, node) in nodes {
             let path = format!("{parent}/{name}");
             match Request::decode(&path, &node.data) {
                 Ok(request) => {
-                    requests.insert(name.clone(), (request, Meta::from(node)));
+                    let which = RequestRef { czxid: node.czxid, name: name.clone() };
+                    requests.push((FiledRequest { which, request }, Meta::from(node)));
                 }
                 Err(error) => self.unreadable.push(error),
             }
         }
+        requests.sort_by(|(a, _), (b, _)| a.which.cmp(&b.which));
         self.requests = Some(requests);
+        self.requests_stamp = Stamp::latest(nodes.values());
+        let filed = nodes
+            .iter()
+            .map(|(name, node)| (RequestRef { czxid: node.czxid, name: name.clone() }, node.ctime_ms));
+        self.filed_ms = filed.filter(|(_, ctime_ms)| *ctime_ms > 0).collect();
+    }
+
+    /// Counts how long each request is valid: from now on, if it was not known before, less what has passed
+    /// before by the servers' own times. A member that has just begun has written its record a moment
+    /// ago, so a request that was left behind while no member lived is known to be old.
+    pub(super) fn count_validity(&mut self, now: Time) {
+        let latest = self.members_stamp.max(self.requests_stamp);
+        for (FiledRequest { which, request }, _) in self.requests.iter().flatten() {
+            if request.state != RequestState::Pending {
+                self.ends.remove(which);
+                continue;
+            }
+            // So long that no process sees its end.
+            if request.valid_for() >= FAR {
+                continue;
+            }
+            let filed_ms = self.filed_ms.get(which).copied().unwrap_or(0);
+            let passed = latest.since_creation_of(which.czxid, filed_ms);
+            let end = now + request.valid_for().saturating_sub(passed);
+            let known = self.ends.entry(which.clone()).or_insert(end);
+            *known = end.min(*known);
+        }
+        self.ends.retain(|_, end| now < *end + REMEMBERED);
     }
 
     /// A request was answered by this member itself.
-    pub(super) fn answered(&mut self, name: String, request: Request, version: i32, mzxid: i64) {
-        if let Some((known, meta)) = self.requests.as_mut().and_then(|requests| requests.get_mut(&name))
+    pub(super) fn answered(&mut self, name: &str, request: Request, version: i32, mzxid: i64) {
+        let mut requests = self.requests.iter_mut().flatten();
+        if let Some((known, meta)) = requests.find(|(filed, _)| filed.which.name == name)
             && meta.mzxid < mzxid
         {
-            *known = request;
+            known.request = request;
             *meta = Meta { version, mzxid, ..*meta };
         }
     }
@@ -176,7 +260,7 @@ impl View {
     /// A request was removed by this member itself.
     pub(super) fn trimmed(&mut self, name: &str) {
         if let Some(requests) = &mut self.requests {
-            requests.remove(name);
+            requests.retain(|(filed, _)| filed.which.name != name);
         }
     }
 
@@ -185,6 +269,9 @@ impl View {
         self.members = None;
         self.member_nodes.clear();
         self.requests = None;
+        self.filed_ms.clear();
+        self.members_stamp = Stamp::default();
+        self.requests_stamp = Stamp::default();
         self.control = Known::Unread;
         self.unreadable.clear();
     }

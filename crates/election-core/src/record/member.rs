@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Cause;
+use super::{Cause, Elected, shorten};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// What a member says of itself in `nodes/<member>`.
@@ -40,6 +40,9 @@ pub struct MemberRecord {
     /// The software that it runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub software: String,
+    /// The timeout that its session was granted, in milliseconds: how long another process of this id has to wait.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub session_timeout_ms: u64,
     /// When this incarnation joined, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub joined_ms: u64,
@@ -50,6 +53,12 @@ pub struct MemberRecord {
     /// left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withdrawn: Option<String>,
+    /// Whether it is about to leave: what it leads is handed over, and it is not named.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub leaving: bool,
+    /// The latest term that it has prepared for while a leader that leaves worked on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepared: Option<u64>,
     /// Why it does not hand over as planned, if it doesn't.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<String>,
@@ -59,6 +68,48 @@ pub struct MemberRecord {
     /// How far away others are from it.
     #[serde(default, skip_serializing_if = "RoundTrips::is_empty")]
     pub round_trips: RoundTrips,
+    /// The latest that it has seen, while the decision is missing or older than that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remembers: Option<Remembered>,
+}
+
+/// The latest decision and the newest token that a member has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct Remembered {
+    /// The term of the decision.
+    pub term: u64,
+    /// The transaction that wrote it.
+    pub mzxid: i64,
+    /// The newest fencing token, or base of tokens.
+    pub token: u64,
+    /// The base of the tokens in the decision.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub token_base: u64,
+    /// The creation of the latest request that was decided, if there was any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_request: Option<i64>,
+}
+
+impl Remembered {
+    /// Whether it was decided after `elected`, which was written by the transaction `mzxid`: in a
+    /// later term, or before the ensemble's transactions began anew with tokens that would be too low.
+    /// Every decision keeps the base of the tokens, so one with a lower base knew nothing of this.
+    pub fn is_newer_than(&self, elected: &Elected, mzxid: i64) -> bool {
+        elected.term < self.term
+            || elected.token_base < self.token_base
+            || (mzxid < self.mzxid && elected.token_base < self.token)
+    }
+
+    /// The latest of both.
+    pub(crate) fn or_newer(self, other: Self) -> Self {
+        Self {
+            term: self.term.max(other.term),
+            mzxid: self.mzxid.max(other.mzxid),
+            token: self.token.max(other.token),
+            token_base: self.token_base.max(other.token_base),
+            last_request: self.last_request.max(other.last_request),
+        }
+    }
 }
 
 /// Round trips that a member has measured, smoothed, in microseconds. What is not in here
@@ -92,13 +143,13 @@ pub struct Unreached {
     pub since_ms: u64,
 }
 
-/// A leadership that a member could not take over or keep up. It is said here so
-/// that the elector needn't wait for a timeout to name the next.
+/// A leadership that a member could not take over or keep up, or did not want any longer. It is
+/// said here so that the elector needn't wait for a timeout to name the next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct GaveUp {
     /// The term of that leadership.
     pub term: u64,
-    /// `takeover-failed` or `resigned`.
+    /// `takeover-failed`, `work-failed` or `resigned`.
     pub cause: Cause,
     /// Why, in words.
     pub reason: String,
@@ -109,6 +160,16 @@ pub struct GaveUp {
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
 const fn is_oldest(format: &u32) -> bool {
     *format == super::VERSION
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
+const fn is_zero(ms: &u64) -> bool {
+    *ms == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 fn one() -> i64 {
@@ -127,4 +188,14 @@ pub enum Health {
         /// Why, in words.
         reason: String,
     },
+}
+
+impl Health {
+    /// The same with a reason that fits into a record.
+    pub(crate) fn bounded(mut self) -> Self {
+        if let Self::Unhealthy { reason } = &mut self {
+            shorten(reason, 500);
+        }
+        self
+    }
 }

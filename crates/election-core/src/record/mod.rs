@@ -33,10 +33,11 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use contender::{Contender, ContenderStatus};
 pub use control::{Control, FailedSite, Mode};
 pub use current::{Current, Status};
+pub(crate) use elected::most;
 pub use elected::{Cause, Elected, Exclusion, Failure, Named, Previous, SiteFailure};
 pub use history::{HistoryEntry, Phases};
-pub use member::{GaveUp, Health, MemberRecord, RoundTrips, Unreached};
-pub use request::{Outgoing, Request, RequestKind, RequestState, Target};
+pub use member::{GaveUp, Health, MemberRecord, Remembered, RoundTrips, Unreached};
+pub use request::{FiledRequest, Outgoing, Request, RequestKind, RequestRef, RequestState, Target};
 pub use slot::{Given, MAX_SLOTS, Slot};
 
 /// The largest record that is read or written, in bytes.
@@ -114,6 +115,16 @@ macro_rules! record {
 }
 
 record!(Contender, Control, Current, Elected, HistoryEntry, MemberRecord, Request);
+
+/// Cuts a text for people to so many bytes. What would take more bytes in JSON than here is left out.
+pub(crate) fn shorten(text: &mut String, most: usize) {
+    text.retain(|c| !c.is_control());
+    if text.len() > most {
+        let end = (0..=most - '…'.len_utf8()).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+}
 
 pub(crate) fn unknown_format(version: u32, newest: u32) -> String {
     format!("its format is version {version}, and this program reads versions {VERSION} to {newest}")

@@ -1,6 +1,26 @@
+use std::{fmt, time::Duration};
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{MemberId, SiteId};
+
+/// Which request: a name is given out again once `requests` was deleted, a creation never.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Hash)]
+pub struct RequestRef {
+    /// The transaction that created it.
+    pub czxid: i64,
+    /// Its name under `requests`.
+    pub name: String,
+}
+
+/// A request, and which one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FiledRequest {
+    /// Which.
+    pub which: RequestRef,
+    /// What it says.
+    pub request: Request,
+}
 
 /// One operator's request, in `requests/r-<seq>`, with its progress and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
@@ -26,10 +46,36 @@ pub struct Request {
     pub reason: Option<String>,
     /// Who asked.
     pub by: String,
-    /// When, in milliseconds since the Unix epoch.
+    /// When, in milliseconds since the Unix epoch, by the clock of the machine that asked. For people: no
+    /// decision rests on it.
     pub created_ms: u64,
+    /// How long it may be begun, in milliseconds; see [`Request::valid_for`].
+    #[serde(default = "usual_validity")]
+    pub valid_for_ms: u64,
     /// How far it is.
     pub state: RequestState,
+}
+
+const fn usual_validity() -> u64 {
+    60_000
+}
+
+impl Request {
+    /// How long a request is valid that does not say so.
+    pub const USUAL_VALIDITY: Duration = Duration::from_millis(usual_validity());
+
+    /// How long it may be begun. An elector counts from when it first read the request, by its own steady
+    /// clock, and takes off what ZooKeeper's times show to have passed before. What was begun is
+    /// brought to its end, however long that takes.
+    pub const fn valid_for(&self) -> Duration {
+        Duration::from_millis(self.valid_for_ms)
+    }
+
+    /// The same request, valid for this long.
+    #[must_use]
+    pub fn with_validity(self, valid_for: Duration) -> Self {
+        Self { valid_for_ms: u64::try_from(valid_for.as_millis()).unwrap_or(u64::MAX), ..self }
+    }
 }
 
 /// What an operator asks for.
@@ -113,11 +159,50 @@ pub enum RequestState {
         /// When, in milliseconds since the Unix epoch.
         at_ms: u64,
     },
+    /// Not begun before its validity was over, and never will be.
+    Expired {
+        /// How long it was valid, in words.
+        reason: String,
+        /// When, in milliseconds since the Unix epoch.
+        at_ms: u64,
+    },
+    /// Withdrawn before it was begun, and never will be.
+    Cancelled {
+        /// By whom and why, in words.
+        reason: String,
+        /// When, in milliseconds since the Unix epoch.
+        at_ms: u64,
+    },
 }
 
 impl RequestState {
+    /// How it ended without having been carried out, or without success, in words.
+    pub fn failure(&self) -> Option<String> {
+        match self {
+            Self::Failed { reason, .. } => Some(reason.clone()),
+            Self::Expired { .. } | Self::Cancelled { .. } => Some(self.to_string()),
+            Self::Pending | Self::Accepted { .. } | Self::Done { .. } => None,
+        }
+    }
+
     /// Whether nothing more will happen to it.
     pub const fn is_final(&self) -> bool {
-        matches!(self, Self::Done { .. } | Self::Failed { .. })
+        matches!(
+            self,
+            Self::Done { .. } | Self::Failed { .. } | Self::Expired { .. } | Self::Cancelled { .. }
+        )
+    }
+}
+
+impl fmt::Display for RequestState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pending => f.write_str("pending: no elector has begun it yet"),
+            Self::Accepted { term } => write!(f, "begun in term {term}; the new leader is not ready yet"),
+            Self::Done { term, leader, .. } => write!(f, "done in term {term}: {leader} leads"),
+            Self::Failed { reason, .. } => write!(f, "failed: {reason}"),
+            Self::Expired { reason, .. } => write!(f, "expired: {reason}"),
+            Self::Cancelled { reason, .. } => write!(f, "cancelled {reason}"),
+        }
     }
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, Elected, Named, Previous};
+use super::{Cause, Elected, Named, Previous, RequestRef};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// The most slots that an election can have: with the lines of succession of all of
@@ -40,7 +40,7 @@ pub struct Given {
     pub noticed_at_ms: u64,
     /// The operator's request that it carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<String>,
+    pub request: Option<RequestRef>,
     /// Who led the slot before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Previous>,
@@ -143,10 +143,10 @@ impl Elected {
 
     /// The slot that the latest decision for this request was about, unless a later one
     /// was about the same slot.
-    pub fn slot_for(&self, request: &str) -> Option<usize> {
+    pub fn slot_for(&self, request: &RequestRef) -> Option<usize> {
         let request_of = |slot: &Slot| match &slot.given {
-            Some(given) => given.request.as_deref() == Some(request),
-            None => self.request.as_deref() == Some(request),
+            Some(given) => given.request.as_ref() == Some(request),
+            None => self.request.as_ref() == Some(request),
         };
         self.slots.iter().position(request_of)
     }

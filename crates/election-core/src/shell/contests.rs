@@ -138,11 +138,15 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         site_health: None,
         reads: NEWEST,
         software: contender.software,
+        session_timeout_ms: 0,
         joined_ms: contender.since_ms,
         gave_up: None,
         withdrawn: None,
+        leaving: false,
+        prepared: None,
         holds: None,
         unreached: Default::default(),
         round_trips: Default::default(),
+        remembers: None,
     }
 }

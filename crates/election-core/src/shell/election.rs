@@ -4,10 +4,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
 };
 
 use tokio::sync::{mpsc, watch};
-use zk_session::{BootTime, Session};
+use zk_session::{BootTime, LeaseTiming, NoLease, Session};
 
 use super::{handler::Handler, now, runner::Runner, status::ElectionStatus, to_time};
 use crate::{
@@ -79,6 +80,10 @@ pub enum Ended {
     },
     /// The session was closed under it.
     SessionClosed,
+    /// The servers are none on which anybody can lead.
+    NoLease(NoLease),
+    /// The work can't surely end before its lease does, by what the servers granted to the first session.
+    StopBudgetTooLong(StopBudgetTooLong),
     /// A call of the application panicked. Nothing was released, for nobody knows
     /// what still runs; the process should end.
     HandlerPanicked {
@@ -98,9 +103,32 @@ impl fmt::Display for Ended {
                 "another living process takes part as {member} (it holds {path}); give each process an id of its own"
             ),
             Self::SessionClosed => f.write_str("the ZooKeeper session was closed"),
+            Self::NoLease(why) => why.fmt(f),
+            Self::StopBudgetTooLong(why) => why.fmt(f),
             Self::HandlerPanicked { call } => write!(f, "the application panicked in `{call}`"),
             Self::EnginePanicked => f.write_str("the election engine panicked; this is a bug"),
         }
+    }
+}
+
+/// [`Policy::stop_budget`] does not fit a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the stop budget of {stop_budget:?} does not fit a session timeout of {:?} with a tick time of {:?}: leases have {:?} \
+     left at least; shorten Policy::stop_budget below that, or have a longer session timeout granted",
+    timing.session_timeout, timing.tick_time, timing.shortest_lease()
+)]
+pub struct StopBudgetTooLong {
+    /// How long the work may need to end.
+    pub stop_budget: Duration,
+    /// Of the session.
+    pub timing: LeaseTiming,
+}
+
+impl StopBudgetTooLong {
+    pub(super) fn judge(policy: &Policy, timing: LeaseTiming) -> Result<(), Self> {
+        let stop_budget = policy.stop_budget(timing.session_timeout);
+        if stop_budget < timing.shortest_lease() { Ok(()) } else { Err(Self { stop_budget, timing }) }
     }
 }
 
@@ -130,14 +158,15 @@ struct Holds {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let _ = self.events.send(Event::Leave);
+        let _ = self.events.send(Event::Leave { hand_over: false });
     }
 }
 
 impl Election {
     /// Joins an election over a session, which other elections can share.
     ///
-    /// Returns at once; what follows is to be seen in [`status`](Self::status).
+    /// Returns at once; what follows is to be seen in [`status`](Self::status). It [`ended`](Self::ended) with the
+    /// first session if nobody can lead on that: [`Ended::NoLease`], [`Ended::StopBudgetTooLong`].
     /// Must be called in a tokio runtime, which the election lives on.
     pub fn join<H: Handler>(session: Session, config: ElectionConfig, handler: H) -> Self {
         let name = config.name;
@@ -286,7 +315,12 @@ impl Election {
         let _ = self.handle.events.send(Event::Wish(wish));
     }
 
-    /// Leaves: the work is stopped, leadership released, the ballot withdrawn.
+    /// Leaves: leadership is handed over, the work stopped, the ballot withdrawn.
+    ///
+    /// A leader works on until another member is named, for 2 s at most, and has prepared, for
+    /// [`Policy::acquire_timeout`](crate::engine::Policy::acquire_timeout) at most; that is a planned move (its cause is
+    /// `leader-shutdown`), and counts as no failure. In the recipes `queue` and `single`, and without a connection, it stops
+    /// at once.
     ///
     /// Without a connection it ends soon after the work has; what is left in
     /// ZooKeeper then goes with the session.
@@ -294,8 +328,13 @@ impl Election {
     /// # Cancel safety
     /// Cancel safe: once begun, leaving goes on.
     pub async fn leave(&self) -> Ended {
-        let _ = self.handle.events.send(Event::Leave);
+        let _ = self.handle.events.send(Event::Leave { hand_over: true });
         self.ended().await
+    }
+
+    /// Leaves as [`leave`](Self::leave) does, without waiting for the next leader: also where that wait has begun.
+    pub fn leave_at_once(&self) {
+        let _ = self.handle.events.send(Event::Leave { hand_over: false });
     }
 
     /// Waits until this member's part is over.

@@ -35,8 +35,12 @@ pub trait Handler: Send + Sync + 'static {
     /// before anything is read there.
     fn takeover(&self, leadership: &Leadership) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Leads. Returning means that the work can't be kept up: leadership is given up.
-    fn lead(&self, leadership: &Leadership) -> impl Future<Output = Failure> + Send;
+    /// Leads. Leadership is given up when this returns: as after
+    /// [`resign`](super::Election::resign) if the work is finished.
+    ///
+    /// # Errors
+    /// When the work can't be kept up, which counts as a failure of this member.
+    fn lead(&self, leadership: &Leadership) -> impl Future<Output = Result<(), Failure>> + Send;
 
     /// Ends everything that was begun. When it returns, nothing may be running any
     /// more; by [`StopOrder::by`] everything must have ended.

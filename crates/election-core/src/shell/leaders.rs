@@ -55,6 +55,11 @@ pub struct LeaderChange {
     /// Who serves; `None` while nobody does: the place is free, or whoever holds it
     /// still takes over.
     pub leader: Option<Leader>,
+    /// The election has begun anew: its tokens are older than those told before. Somebody has
+    /// deleted it, or the ensemble was restored from a copy or wiped, and no member remembers what
+    /// was. What has seen a newer token refuses this leader, until an operator raises the base of
+    /// the tokens.
+    pub began_anew: bool,
 }
 
 /// Who leads an election and its changes: for clients that want to find the leader, or
@@ -62,13 +67,11 @@ pub struct LeaderChange {
 /// for each further slot; in a queue one, of whoever is first. No lease, and nothing that
 /// the members notice.
 ///
-/// The stream never goes back: once a leadership was seen, no leadership of its slot with
-/// an older token is told any more, whatever a server that lags behind answers. What it
-/// tells can be late, though: the leader may have gone since. Whoever writes to something
-/// on the leader's behalf passes the fencing token along.
-///
-/// After the ensemble was restored from a copy its leaderships have older tokens, so none
-/// of them is told until an operator has raised the base of the tokens.
+/// The stream never goes back, whatever a server that lags behind answers: once a leadership
+/// was seen, one of its slot with an older token is told only where a quorum says that it is
+/// the present one, as an election that [began anew](LeaderChange::began_anew). What it tells
+/// can be late, though: the leader may have gone since. Whoever writes to something on the
+/// leader's behalf passes the fencing token along.
 ///
 /// While the connection is lost nothing is told; the stream goes on by itself on
 /// another server and, when the session is over, on the next one.
@@ -91,6 +94,8 @@ struct Slot {
     /// The session that the last value was read on.
     epoch: Option<Epoch>,
     newest: u64,
+    /// Its tokens are older than before, which has not been told yet.
+    began_anew: bool,
     told: Option<Option<Leader>>,
 }
 
@@ -117,7 +122,14 @@ impl Slot {
     }
 
     fn at(place: Place) -> Self {
-        Self { place: Awaited::new(place), pending: None, epoch: None, newest: 0, told: None }
+        Self {
+            place: Awaited::new(place),
+            pending: None,
+            epoch: None,
+            newest: 0,
+            began_anew: false,
+            told: None,
+        }
     }
 }
 
@@ -160,10 +172,10 @@ impl Leaders {
                 continue;
             };
             let session = self.session.active().await?;
-            match self.read(&session, slot, &seen).await {
+            match self.read_on(&session, slot, &seen).await {
                 Ok(found) => {
-                    if let Some(leader) = self.judge(slot, seen.epoch, found) {
-                        return Ok(LeaderChange { slot, leader });
+                    if let Some(change) = self.judge(slot, seen.epoch, found) {
+                        return Ok(change);
                     }
                 }
                 Err(ReadError::Record(error)) => {
@@ -212,16 +224,32 @@ impl Leaders {
         .await
     }
 
-    /// Who holds the place, by its record, and with which token.
-    async fn read(
+    /// Who holds the place, by its record, and with which token. An older token than the one before
+    /// is what a quorum says.
+    async fn read_on(
         &self,
         session: &Incarnation,
         slot: usize,
         seen: &Seen,
     ) -> Result<Option<(Current, u64)>, ReadError> {
-        let known = self.slots.get(&slot).and_then(|s| s.epoch);
+        let (epoch, newest) = self.slots.get(&slot).map_or((None, 0), |s| (s.epoch, s.newest));
         // Another session can begin on a server that lags behind the last one's.
-        let again = known.is_some_and(|known| known != seen.epoch);
+        let again = epoch.is_some_and(|epoch| epoch != seen.epoch);
+        let found = self.read(session, slot, seen, again).await?;
+        match found {
+            Some((_, token)) if token < newest && !again => self.read(session, slot, seen, true).await,
+            found => Ok(found),
+        }
+    }
+
+    /// The same; `again` after a round trip to a quorum.
+    async fn read(
+        &self,
+        session: &Incarnation,
+        slot: usize,
+        seen: &Seen,
+        again: bool,
+    ) -> Result<Option<(Current, u64)>, ReadError> {
         let (path, node) = match &seen.holder {
             Some((path, node)) if !again => (path.clone(), node.clone()),
             None if !again => return Ok(None),
@@ -258,17 +286,16 @@ impl Leaders {
     }
 
     /// What is to be told of it, if it is news.
-    fn judge(&mut self, slot: usize, epoch: Epoch, found: Option<(Current, u64)>) -> Option<Option<Leader>> {
+    fn judge(&mut self, slot: usize, epoch: Epoch, found: Option<(Current, u64)>) -> Option<LeaderChange> {
         let known = self.slots.get_mut(&slot)?;
         known.pending = None;
         known.epoch = Some(epoch);
-        if let Some((_, token)) = &found {
-            if *token < known.newest {
-                return None;
-            }
+        let serving = found.filter(|(current, _)| current.status == Status::Ready);
+        // Before that the token rests on the decision, which can be missing for a moment.
+        if let Some((_, token)) = &serving {
+            known.began_anew |= *token < known.newest;
             known.newest = *token;
         }
-        let serving = found.filter(|(current, _)| current.status == Status::Ready);
         let leader = serving.map(|(current, fencing_token)| Leader {
             member: current.member,
             site: current.site,
@@ -282,7 +309,8 @@ impl Leaders {
             return None;
         }
         known.told = Some(leader.clone());
-        Some(leader)
+        let began_anew = leader.is_some() && std::mem::take(&mut known.began_anew);
+        Some(LeaderChange { slot, leader, began_anew })
     }
 }
 

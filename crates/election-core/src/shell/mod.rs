@@ -9,12 +9,14 @@
 mod contests;
 mod election;
 mod first;
+mod ghosts;
 mod handler;
 mod leaders;
 mod observer;
 mod operations;
 pub mod operator;
 pub mod orders;
+mod problems;
 mod runner;
 mod status;
 mod turn;
@@ -22,10 +24,14 @@ mod watches;
 mod work;
 
 pub use contests::Layout;
-pub use election::{AttributesTooLong, Election, ElectionConfig, Ended, Hold, MAX_ATTRIBUTES};
+pub use election::{
+    AttributesTooLong, Election, ElectionConfig, Ended, Hold, MAX_ATTRIBUTES, StopBudgetTooLong,
+};
+pub use ghosts::Ghost;
 pub use handler::{Failure, Handler, Leadership, StopOrder};
 pub use leaders::{Leader, LeaderChange, Leaders};
-pub use observer::{Observer, Office, ReadError, Snapshot};
+pub use observer::{Decision, Observer, Office, ReadError, Snapshot};
+pub use problems::{OldDecision, Problem};
 pub use status::ElectionStatus;
 
 use zk_session::BootTime;

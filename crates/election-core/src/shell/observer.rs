@@ -1,7 +1,5 @@
 //! Reading an election without standing in it.
 
-use std::collections::BTreeMap;
-
 use zk_session::{Incarnation, OpError};
 
 use super::{contests::Layout, operations::tree};
@@ -10,7 +8,8 @@ use crate::{
     ids::{Ballot, MemberId},
     paths::Paths,
     record::{
-        Control, Current, Elected, HistoryEntry, MAX_SLOTS, MemberRecord, Record, RecordError, Request,
+        Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS, MemberRecord, Record, RecordError,
+        Request, RequestRef,
     },
 };
 
@@ -21,18 +20,31 @@ pub struct Snapshot {
     pub layout: Layout,
     /// The living members, lowest ballot first. Of the recipe `single` only the leader.
     pub members: Vec<MemberRecord>,
+    /// The latest transaction that any of their records is from; 0 where there is no elector.
+    pub newest_zxid: i64,
     /// The lowest living ballot: the elector's, where there is one.
     pub lowest: Option<Ballot>,
-    /// The decision, with the version of its data.
-    pub elected: Option<(Elected, i32)>,
+    /// The decision.
+    pub elected: Option<Decision>,
     /// Who is in office, by slot: as many as the decision has, one before the first.
     pub offices: Vec<Option<Office>>,
     /// The standing orders, the default where there are none.
     pub control: Control,
-    /// The operators' requests by name, oldest first.
-    pub requests: BTreeMap<String, Request>,
+    /// The operators' requests, oldest first.
+    pub requests: Vec<FiledRequest>,
     /// Records that can't be used.
     pub unreadable: Vec<RecordError>,
+}
+
+/// The decision, and what ZooKeeper says of its znode.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// What was decided.
+    pub record: Elected,
+    /// The version of the data.
+    pub version: i32,
+    /// The transaction that wrote it.
+    pub mzxid: i64,
 }
 
 /// Who holds the place of a slot.
@@ -53,6 +65,11 @@ impl Snapshot {
         self.members.iter().find(|m| m.ballot == *lowest).map(|m| &m.member)
     }
 
+    /// What was decided.
+    pub fn decided(&self) -> Option<&Elected> {
+        self.elected.as_ref().map(|decision| &decision.record)
+    }
+
     /// Who is in office for `slot`.
     pub fn office(&self, slot: usize) -> Option<&Office> {
         self.offices.get(slot)?.as_ref()
@@ -63,7 +80,7 @@ impl Snapshot {
         Seen {
             members: self.members.clone(),
             lowest: self.lowest.clone(),
-            elected: self.elected.as_ref().map(|(elected, _)| elected.clone()),
+            elected: self.decided().cloned(),
             offices: self.offices.iter().map(|office| office.as_ref().map(|o| o.record.clone())).collect(),
             control: self.control.clone(),
             requests: self.requests.clone(),
@@ -77,13 +94,13 @@ impl Snapshot {
     /// A sentence that says why it could be none, or several.
     pub fn slot_for(&self, request: &Request) -> Result<usize, String> {
         let offices: Vec<_> = self.offices.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-        slot_of(request, self.elected.as_ref().map(|(e, _)| e), &offices)
+        slot_of(request, self.decided(), &offices)
     }
 
     /// The fencing token of whoever is in office for `slot`.
     pub fn fencing_token(&self, slot: usize) -> Option<u64> {
         let office = self.office(slot)?;
-        let base = self.elected.as_ref().map_or(0, |(e, _)| e.token_base);
+        let base = self.decided().map_or(0, |elected| elected.token_base);
         Some(office.record.fencing_token.unwrap_or_else(|| fencing_token(office.czxid, base)))
     }
 }
@@ -150,14 +167,12 @@ impl Observer {
             Some(Layout::Elector) => {}
             Some(layout) => return self.contest(paths, layout).await,
         }
-        let Some(ballots) = self.session.children(&paths.election()).await? else {
+        let Some(ballots) = self.ballots(paths).await? else {
             return Err(ReadError::NoElection(paths.base().to_owned()));
         };
-        let mut snapshot = Snapshot {
-            lowest: ballots.names.into_iter().filter_map(|name| Ballot::new(name).ok()).min(),
-            ..Snapshot::default()
-        };
+        let mut snapshot = Snapshot { lowest: ballots.iter().min().cloned(), ..Snapshot::default() };
         let nodes = tree(&self.session, &paths.nodes()).await?;
+        snapshot.newest_zxid = nodes.values().map(|node| node.mzxid).max().unwrap_or(0);
         let unreadable = &mut snapshot.unreadable;
         for (name, node) in &nodes {
             let path = format!("{}/{name}", paths.nodes());
@@ -166,9 +181,10 @@ impl Observer {
         snapshot.members.sort_by(|a, b| a.ballot.cmp(&b.ballot));
         if let Some(node) = self.read(&paths.elected()).await? {
             let elected = usable(Elected::decode(&paths.elected(), &node.data), unreadable);
-            snapshot.elected = elected.map(|e| (e, node.version));
+            let (version, mzxid) = (node.version, node.mzxid);
+            snapshot.elected = elected.map(|record| Decision { record, version, mzxid });
         }
-        let slots = snapshot.elected.as_ref().map_or(1, |(e, _)| e.slots.len()).clamp(1, MAX_SLOTS);
+        let slots = snapshot.elected.as_ref().map_or(1, |e| e.record.slots.len()).clamp(1, MAX_SLOTS);
         for place in (0..slots).map(|slot| paths.place(slot)) {
             let node = self.read(&place).await?;
             snapshot.offices.push(node.and_then(|node| {
@@ -182,8 +198,10 @@ impl Observer {
         }
         for (name, node) in tree(&self.session, &paths.requests()).await? {
             let request = usable(Request::decode(&paths.request(&name), &node.data), unreadable);
-            snapshot.requests.extend(request.map(|r| (name, r)));
+            let which = RequestRef { czxid: node.czxid, name };
+            snapshot.requests.extend(request.map(|request| FiledRequest { which, request }));
         }
+        snapshot.requests.sort_by(|a, b| a.which.cmp(&b.which));
         Ok(snapshot)
     }
 
@@ -213,16 +231,22 @@ impl Observer {
         Ok((entries, unreadable))
     }
 
-    /// One request.
+    /// One request, if it is still there.
     ///
     /// # Errors
     /// When ZooKeeper doesn't answer, or the record can't be used.
-    pub async fn request(&self, paths: &Paths, name: &str) -> Result<Option<Request>, ReadError> {
-        let path = paths.request(name);
-        match self.read(&path).await? {
+    pub async fn request(&self, paths: &Paths, which: &RequestRef) -> Result<Option<Request>, ReadError> {
+        let path = paths.request(&which.name);
+        match self.read(&path).await?.filter(|node| node.czxid == which.czxid) {
             Some(node) => Ok(Some(Request::decode(&path, &node.data)?)),
             None => Ok(None),
         }
+    }
+
+    /// All living ballots; none if there is no such election.
+    pub(super) async fn ballots(&self, paths: &Paths) -> Result<Option<Vec<Ballot>>, OpError> {
+        let names = self.session.children(&paths.election()).await?.map(|children| children.names);
+        Ok(names.map(|names| names.into_iter().filter_map(|name| Ballot::new(name).ok()).collect()))
     }
 
     pub(super) async fn read(&self, path: &str) -> Result<Option<Node>, OpError> {

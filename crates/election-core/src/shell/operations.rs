@@ -2,34 +2,58 @@
 
 use std::collections::BTreeMap;
 
-use zk_session::{CreateMode, Incarnation, MultiOp, OpError, Recovery};
+use futures_util::future::try_join_all;
+use zk_session::{CreateMode, Created, Incarnation, MultiOp, MultiResult, OpError, Recovery};
 
 use crate::engine::{Node, Outcome, Request};
 
 /// Performs one operation on one session.
 pub(super) async fn perform(session: &Incarnation, request: Request) -> Outcome {
+    let done = attempt(session, &request).await;
+    let (
+        Request::Create { path, .. }
+        | Request::CreateCounted { path, .. }
+        | Request::CreateSequential { prefix: path, .. },
+        Outcome::Missing,
+    ) = (first_of(&request), &done)
+    else {
+        return done;
+    };
+    match session.create_parents(path).await {
+        Ok(()) => attempt(session, &request).await,
+        Err(error) => Outcome::NotApplied(format!("what is above {path} could not be made: {error}")),
+    }
+}
+
+/// What a transaction is about.
+fn first_of(request: &Request) -> &Request {
+    match request {
+        Request::Together { request, .. } => request,
+        request => request,
+    }
+}
+
+async fn attempt(session: &Incarnation, request: &Request) -> Outcome {
     let result = match request {
-        Request::MakeParents(paths) => make_parents(session, &paths).await.map(|()| Outcome::Ok),
         Request::Create { path, data, ephemeral } => {
-            let created = session.create(&path, data, mode(ephemeral)).await;
-            created.map(|c| Outcome::Created { path: c.path, czxid: c.stat.czxid })
+            session.create(path, data.clone(), mode(*ephemeral)).await.map(created)
         }
         Request::CreateSequential { prefix, data, ephemeral, unique_prefix } => {
-            let recovery = if unique_prefix { Recovery::Name } else { Recovery::Data };
-            let created = session.create_sequential(&prefix, data, mode(ephemeral), recovery).await;
-            created.map(|c| Outcome::Created { path: c.path, czxid: c.stat.czxid })
+            let recovery = if *unique_prefix { Recovery::Name } else { Recovery::Data };
+            session.create_sequential(prefix, data.clone(), mode(*ephemeral), recovery).await.map(created)
         }
+        Request::CreateCounted { path, data, counter } => create_counted(session, path, data, counter).await,
         Request::Set { path, data, version } => {
-            let stat = session.set(&path, data, Some(version)).await;
+            let stat = session.set(path, data.clone(), Some(*version)).await;
             stat.map(|s| Outcome::Changed { version: s.version, mzxid: s.mzxid })
         }
-        Request::Delete { path, version } => session.delete(&path, version).await.map(|()| Outcome::Ok),
-        Request::DeleteWhile { path, version, unchanged, unchanged_version } => {
-            delete_while(session, &path, version, &unchanged, unchanged_version).await.map(|()| Outcome::Ok)
+        Request::Delete { path, version } => session.delete(path, *version).await.map(|()| Outcome::Ok),
+        Request::DeleteWhile { .. } | Request::Together { .. } | Request::While { .. } => {
+            all_or_none(session, request).await
         }
-        Request::Get { path } => session.get(&path).await.map(|node| Outcome::Got(node.map(to_node))),
+        Request::Get { path } => session.get(path).await.map(|node| Outcome::Got(node.map(to_node))),
         Request::Children { path } => {
-            session.children(&path).await.map(|c| Outcome::Names(c.map(|c| c.names).unwrap_or_default()))
+            session.children(path).await.map(|c| Outcome::Names(c.map(|c| c.names).unwrap_or_default()))
         }
     };
     result.unwrap_or_else(outcome_of)
@@ -45,6 +69,75 @@ fn outcome_of(error: OpError) -> Outcome {
     }
 }
 
+/// What is done together, as one transaction: the checks first, what is asked for last.
+fn transaction(request: &Request) -> Option<Vec<MultiOp>> {
+    Some(match request {
+        Request::Create { path, data, ephemeral } => {
+            vec![MultiOp::create(path, data.clone(), mode(*ephemeral))]
+        }
+        Request::Set { path, data, version } => vec![MultiOp::set(path, data.clone(), *version)],
+        Request::Delete { path, version } => vec![MultiOp::delete(path, *version)],
+        Request::DeleteWhile { path, version, unchanged, unchanged_version } => {
+            vec![MultiOp::check(unchanged, *unchanged_version), MultiOp::delete(path, *version)]
+        }
+        Request::Together { request, path, data, version } => {
+            let other = MultiOp::set(path, data.clone(), *version);
+            [other].into_iter().chain(transaction(request)?).collect()
+        }
+        Request::While { there, request } => {
+            [MultiOp::check(there, None)].into_iter().chain(transaction(request)?).collect()
+        }
+        _ => return None,
+    })
+}
+
+/// Does all of it or nothing; [`OpError::BadVersion`] if what comes before the last does not hold.
+async fn all_or_none(session: &Incarnation, request: &Request) -> Result<Outcome, OpError> {
+    let Some(group) = transaction(request) else {
+        return Ok(Outcome::NotApplied(format!("there is no such transaction: {request:?}")));
+    };
+    let target = group.last().map(|op| op.path().to_owned()).unwrap_or_default();
+    let done = match session.multi(group).await {
+        Err(OpError::NoNode { path }) if path != target => return Err(OpError::BadVersion { path }),
+        done => done?,
+    };
+    // One transaction: what it set, it set when it created the rest.
+    let set = done.iter().find_map(|result| match result {
+        MultiResult::Set { stat } => *stat,
+        _ => None,
+    });
+    Ok(match (done.last(), set) {
+        (Some(MultiResult::Set { stat: Some(stat) }), _) => {
+            Outcome::Changed { version: stat.version, mzxid: stat.mzxid }
+        }
+        (Some(MultiResult::Created { stat: Some(stat) }), _) => {
+            Outcome::Created { path: target, czxid: stat.czxid }
+        }
+        (Some(MultiResult::Created { stat: None }), Some(set)) => {
+            Outcome::Created { path: target, czxid: set.mzxid }
+        }
+        (Some(MultiResult::Deleted), _) => Outcome::Ok,
+        _ => Outcome::Unknown("it was done, but what it made was not answered".to_owned()),
+    })
+}
+
+async fn create_counted(
+    session: &Incarnation,
+    path: &str,
+    data: &[u8],
+    counter: &str,
+) -> Result<Outcome, OpError> {
+    let group = [MultiOp::set(counter, "", None), MultiOp::create(path, data, CreateMode::Ephemeral)];
+    let done = session.multi(group).await?;
+    Ok(match done.first() {
+        // One transaction: what set the counter created the znode.
+        Some(MultiResult::Set { stat: Some(stat) }) => {
+            Outcome::Counted { czxid: stat.mzxid, count: stat.version }
+        }
+        _ => Outcome::Unknown("it was created, but which creation it is was not answered".to_owned()),
+    })
+}
+
 /// Deletes `path` in this version while `unchanged` has that one.
 pub(super) async fn delete_while(
     session: &Incarnation,
@@ -53,20 +146,34 @@ pub(super) async fn delete_while(
     unchanged: &str,
     unchanged_version: i32,
 ) -> Result<(), OpError> {
-    let group = [MultiOp::check(unchanged, unchanged_version), MultiOp::delete(path, version)];
-    match session.multi(group).await {
-        Err(OpError::NoNode { path }) if path == unchanged => Err(OpError::BadVersion { path }),
-        done => done.map(drop),
-    }
+    let request = Request::DeleteWhile {
+        path: path.to_owned(),
+        version,
+        unchanged: unchanged.to_owned(),
+        unchanged_version,
+    };
+    all_or_none(session, &request).await.map(drop)
 }
 
-/// Creates each of these persistent znodes, and what is above them, where missing.
-pub(super) async fn make_parents(session: &Incarnation, paths: &[String]) -> Result<(), OpError> {
-    for path in paths {
-        // What stands above an imagined child is the path itself and all above it.
-        session.create_parents(&format!("{path}/x")).await?;
-    }
-    Ok(())
+/// Writes a decision over the one that has this version, or as the first, and with it the request that it
+/// begins: none of both if either has changed.
+pub(super) async fn begin(
+    session: &Incarnation,
+    decision: (&str, Vec<u8>, Option<i32>),
+    asked: (&str, Vec<u8>, i32),
+) -> Result<(), OpError> {
+    let ((elected, data, over), (path, state, version)) = (decision, asked);
+    let elected = elected.to_owned();
+    let request = match over {
+        Some(version) => Request::Set { path: elected, data, version },
+        None => Request::Create { path: elected, data, ephemeral: false },
+    };
+    let both = Request::Together { request: Box::new(request), path: path.to_owned(), data: state, version };
+    all_or_none(session, &both).await.map(drop)
+}
+
+fn created(created: Created) -> Outcome {
+    Outcome::Created { path: created.path, czxid: created.stat.czxid }
 }
 
 pub(super) fn to_node(node: zk_session::Node) -> Node {
@@ -77,19 +184,20 @@ pub(super) fn to_node(node: zk_session::Node) -> Node {
         czxid: stat.czxid,
         mzxid: stat.mzxid,
         owner: stat.ephemeral_owner,
+        ctime_ms: stat.ctime_ms,
+        mtime_ms: stat.mtime_ms,
     }
 }
 
 /// The children of a znode with their data; those that vanish meanwhile are left out.
 pub(super) async fn tree(session: &Incarnation, parent: &str) -> Result<BTreeMap<String, Node>, OpError> {
     let names = session.children(parent).await?.map(|c| c.names).unwrap_or_default();
-    let mut nodes = BTreeMap::new();
-    for name in names {
-        if let Some(node) = session.get(&format!("{parent}/{name}")).await? {
-            nodes.insert(name, to_node(node));
-        }
-    }
-    Ok(nodes)
+    // Together, for one after the other takes a round trip each.
+    let nodes = try_join_all(names.into_iter().map(async |name| {
+        let node = session.get(&format!("{parent}/{name}")).await?;
+        Ok::<_, OpError>(node.map(|node| (name, to_node(node))))
+    }));
+    Ok(nodes.await?.into_iter().flatten().collect())
 }
 
 fn mode(ephemeral: bool) -> CreateMode {

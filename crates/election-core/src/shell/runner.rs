@@ -6,8 +6,14 @@ use tokio::sync::{mpsc, watch};
 use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionState, Tether, sleep_until};
 
 use super::{
-    election::Ended, handler::Handler, now, operations, status::ElectionStatus, to_boot, to_time, turn::Turn,
-    watches::Watches, work::Work,
+    election::{Ended, StopBudgetTooLong},
+    handler::Handler,
+    now, operations,
+    status::ElectionStatus,
+    to_boot, to_time,
+    turn::Turn,
+    watches::Watches,
+    work::Work,
 };
 use crate::engine::{
     Action, AppEvent, EndReason, Engine, Event, Level, Note, NoteKind, OpId, Outcome, Request,
@@ -38,6 +44,10 @@ pub(super) struct Runner<H> {
     lease: Option<(LeaseKeeper, watch::Receiver<Option<Lease>>)>,
     leave_by: Option<BootTime>,
     leaving: bool,
+    /// Why it leaves, if that was not asked for.
+    refusal: Option<Ended>,
+    /// It has taken part with a session.
+    fitted: bool,
     end: Option<Ended>,
 }
 
@@ -65,7 +75,7 @@ impl<H: Handler> Runner<H> {
         Self {
             name,
             engine,
-            watches: Watches::new(session.clone(), events.clone()),
+            watches: Watches::new(session.clone()),
             work: Work::new(handler, events.clone(), panicked),
             session,
             events,
@@ -80,6 +90,8 @@ impl<H: Handler> Runner<H> {
             lease: None,
             leave_by: None,
             leaving: false,
+            refusal: None,
+            fitted: false,
             end: None,
         }
     }
@@ -145,13 +157,14 @@ impl<H: Handler> Runner<H> {
             () = lease => Woken::Lease,
             Some(call) = self.panics.recv() => Woken::Panic(call),
             () = clock => Woken::Clock,
+            event = self.watches.next() => Woken::Event(Some(event)),
             event = self.inbox.recv() => Woken::Event(event),
         }
     }
 
     fn handle(&mut self, event: Event) {
         match &event {
-            Event::Leave => self.leaving = true,
+            Event::Leave { .. } => self.leaving = true,
             Event::App(AppEvent::Stopped) => self.work.stopped(),
             Event::Done { .. } => self.under_way = self.under_way.saturating_sub(1),
             _ => {}
@@ -204,6 +217,11 @@ impl<H: Handler> Runner<H> {
             return;
         }
         let incarnation = tether.incarnation().clone();
+        if let Err(refusal) = self.fits(&incarnation) {
+            tracing::error!(election = self.name, %refusal, "leaving the election");
+            self.refusal = Some(refusal);
+            return self.handle(Event::Leave { hand_over: false });
+        }
         if !self.turn.take(incarnation.session_id()) {
             return;
         }
@@ -217,6 +235,19 @@ impl<H: Handler> Runner<H> {
         self.paused = false;
         self.handle(event);
         self.lease_changed();
+    }
+
+    /// Whether anybody can lead on it. Servers that grant less than they did end nothing: the work is given less time,
+    /// and leadership is given up more easily.
+    fn fits(&mut self, incarnation: &Incarnation) -> Result<(), Ended> {
+        incarnation.leases().map_err(Ended::NoLease)?;
+        match StopBudgetTooLong::judge(self.engine.policy(), incarnation.lease_timing()) {
+            Err(wrong) if !self.fitted => return Err(Ended::StopBudgetTooLong(wrong)),
+            Err(wrong) => tracing::error!(election = self.name, "{wrong}"),
+            Ok(()) => {}
+        }
+        self.fitted = true;
+        Ok(())
     }
 
     fn session_over(&mut self) {
@@ -249,7 +280,7 @@ impl<H: Handler> Runner<H> {
         if self.leaving && self.engine.is_clear() {
             let by = *self.leave_by.get_or_insert_with(|| BootTime::now() + FAREWELL);
             if BootTime::now() >= by {
-                self.end.get_or_insert(Ended::Left);
+                self.end.get_or_insert(self.farewell());
             }
         }
         if self.engine.is_clear() && matches!(*self.session.subscribe().borrow(), SessionState::Closed) {
@@ -264,6 +295,10 @@ impl<H: Handler> Runner<H> {
             }
             news
         });
+    }
+
+    fn farewell(&self) -> Ended {
+        self.refusal.clone().unwrap_or(Ended::Left)
     }
 
     // ---- actions ----
@@ -288,7 +323,7 @@ impl<H: Handler> Runner<H> {
             Action::Stop(reason) => self.work.stop(reason),
             Action::LeaderChanged(slot, leader) => self.work.leader_changed(slot, leader),
             Action::Note(note) => self.note(&note),
-            Action::End(EndReason::Left) => self.end = Some(Ended::Left),
+            Action::End(EndReason::Left) => self.end = Some(self.farewell()),
             Action::End(EndReason::DuplicateMember { member, path }) => {
                 self.end = Some(Ended::DuplicateMember { member, path });
             }

@@ -29,18 +29,41 @@ const LEISURE: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Watches {
     session: Session,
-    events: mpsc::UnboundedSender<Event>,
     epoch: u64,
-    armed: HashMap<Watched, AbortHandle>,
+    armed: HashMap<Watched, Armed>,
+    /// How many were armed so far.
+    count: u64,
+    /// What was read, and by which of them.
+    sender: mpsc::UnboundedSender<(u64, Event)>,
+    read: mpsc::UnboundedReceiver<(u64, Event)>,
     tasks: JoinSet<()>,
     /// Whether who leads is read at leisure.
     leisurely: watch::Sender<bool>,
 }
 
+#[derive(Debug)]
+struct Armed {
+    number: u64,
+    task: AbortHandle,
+}
+
 impl Watches {
-    pub(super) fn new(session: Session, events: mpsc::UnboundedSender<Event>) -> Self {
+    pub(super) fn new(session: Session) -> Self {
         let leisurely = watch::Sender::new(false);
-        Self { session, events, epoch: 0, armed: HashMap::new(), tasks: JoinSet::new(), leisurely }
+        let (sender, read) = mpsc::unbounded_channel();
+        let (armed, tasks) = (HashMap::new(), JoinSet::new());
+        Self { session, epoch: 0, armed, count: 0, sender, read, tasks, leisurely }
+    }
+
+    /// What was read next. What a watch read that was given up meanwhile is left out: the engine arms one anew because
+    /// it relies on that no more.
+    pub(super) async fn next(&mut self) -> Event {
+        loop {
+            let Some((number, event)) = self.read.recv().await else { return std::future::pending().await };
+            if self.armed.values().any(|armed| armed.number == number) {
+                return event;
+            }
+        }
     }
 
     /// Whether changes of who leads are read a moment later, several at once. As soon as that is over
@@ -55,26 +78,27 @@ impl Watches {
             self.clear();
             self.epoch = epoch;
         }
-        self.armed.retain(|watched, task| {
+        self.armed.retain(|watched, armed| {
             let keep = set.contains(watched);
             if !keep {
-                task.abort();
+                armed.task.abort();
             }
             keep
         });
         while self.tasks.try_join_next().is_some() {}
         for watched in set {
             if !self.armed.contains_key(watched) {
-                let events = self.events.clone();
+                self.count += 1;
+                let reader = Reader { number: self.count, sender: self.sender.clone() };
                 let session = self.session.clone();
                 let task = match watched.clone() {
                     Watched::Node(path) => {
                         let leisurely = tells_who_leads(watched).then(|| self.leisurely.subscribe());
-                        self.tasks.spawn(node(session, path, events, leisurely))
+                        self.tasks.spawn(node(session, path, reader, leisurely))
                     }
-                    Watched::Tree(parent) => self.tasks.spawn(tree(session, parent, events)),
+                    Watched::Tree(parent) => self.tasks.spawn(tree(session, parent, reader)),
                 };
-                self.armed.insert(watched.clone(), task);
+                self.armed.insert(watched.clone(), Armed { number: self.count, task });
             }
         }
     }
@@ -86,12 +110,20 @@ impl Watches {
     }
 }
 
-async fn node(
-    session: Session,
-    path: String,
-    events: mpsc::UnboundedSender<Event>,
-    mut leisurely: Option<watch::Receiver<bool>>,
-) {
+/// Where a watch puts what it has read.
+struct Reader {
+    number: u64,
+    sender: mpsc::UnboundedSender<(u64, Event)>,
+}
+
+impl Reader {
+    /// Whether it is still wanted.
+    fn has_read(&self, event: Event) -> bool {
+        self.sender.send((self.number, event)).is_ok()
+    }
+}
+
+async fn node(session: Session, path: String, reader: Reader, mut leisurely: Option<watch::Receiver<bool>>) {
     let mut watch = session.watch_data(path.clone());
     loop {
         watch.changed().await;
@@ -101,7 +133,7 @@ async fn node(
         }
         let Ok(seen) = watch.next().await else { return };
         let node = seen.value.map(to_node);
-        if events.send(Event::Seen { epoch: seen.epoch.0, path: path.clone(), node }).is_err() {
+        if !reader.has_read(Event::Seen { epoch: seen.epoch.0, path: path.clone(), node }) {
             return;
         }
     }
@@ -110,7 +142,7 @@ async fn node(
 /// What one child was read to hold.
 type Child = (String, Epoch, Option<Node>);
 
-async fn tree(session: Session, parent: String, events: mpsc::UnboundedSender<Event>) {
+async fn tree(session: Session, parent: String, reader: Reader) {
     let mut watch = session.watch_children(parent.clone());
     let (child_sender, mut children) = mpsc::unbounded_channel::<Child>();
     let mut tasks = JoinSet::new();
@@ -153,7 +185,7 @@ async fn tree(session: Session, parent: String, events: mpsc::UnboundedSender<Ev
             continue;
         };
         let nodes = known.iter().filter_map(|(name, node)| Some((name.clone(), node.clone()?))).collect();
-        if events.send(Event::SeenTree { epoch: epoch.0, parent: parent.clone(), nodes }).is_err() {
+        if !reader.has_read(Event::SeenTree { epoch: epoch.0, parent: parent.clone(), nodes }) {
             return;
         }
     }

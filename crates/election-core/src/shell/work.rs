@@ -25,7 +25,7 @@ pub(super) struct Work<H> {
     leadership: Option<Leadership>,
     term: u64,
     leaders: watch::Sender<Leaders>,
-    telling: JoinHandle<()>,
+    telling: AbortHandle,
 }
 
 impl<H: Handler> Work<H> {
@@ -37,7 +37,14 @@ impl<H: Handler> Work<H> {
     ) -> Self {
         let handler = Arc::new(handler);
         let (leaders, changes) = watch::channel(Leaders::new());
-        let telling = tokio::spawn(tell(Arc::clone(&handler), changes));
+        let task = tokio::spawn(tell(Arc::clone(&handler), changes));
+        let telling = task.abort_handle();
+        let reports = panics.clone();
+        tokio::spawn(async move {
+            if task.await.is_err_and(|error| error.is_panic()) {
+                let _ = reports.send("leader_changed");
+            }
+        });
         let (work_until, _) = watch::channel(BootTime::from_duration(std::time::Duration::ZERO));
         Self {
             handler,
@@ -84,7 +91,12 @@ impl<H: Handler> Work<H> {
     pub(super) fn lead(&mut self) {
         let Some(leadership) = self.leadership.clone() else { return };
         let handler = Arc::clone(&self.handler);
-        self.begin("lead", async move { AppEvent::WorkEnded(handler.lead(&leadership).await.to_string()) });
+        self.begin("lead", async move {
+            match handler.lead(&leadership).await {
+                Ok(()) => AppEvent::WorkFinished,
+                Err(why) => AppEvent::WorkFailed(why.to_string()),
+            }
+        });
     }
 
     pub(super) fn work_until(&self, until: BootTime) {

@@ -1,6 +1,10 @@
 //! Does somebody lead in the end, and does every request of an operator end? From a state on
 //! faults stop, and everything that can happen does, in a fixed and fair order.
 //!
+//! That is asked twice. At first whatever went wrong is repaired: processes start again, machines and
+//! connections come back. Then, of states in which a member is dead, frozen or cut off, nothing is:
+//! those members never return, and the survivors must do without them.
+//!
 //! The checker asks this of every state that it reaches. A path that ends well makes
 //! all states on it good, so most questions are answered after a few steps.
 
@@ -15,6 +19,7 @@ use election_core::{
 };
 
 use crate::{
+    process::{Link, Member},
     server::children,
     settings::Setting,
     steps::{Move, Step},
@@ -36,13 +41,23 @@ impl Good {
         self.0.lock().is_ok_and(|known| known.contains(&fingerprint))
     }
 
-    /// Whether somebody leads in the end, from `world` on.
+    /// Whether somebody leads in the end, from `world` on, when all come back.
     pub(crate) fn leads(&self, setting: &Setting, world: &World) -> bool {
+        self.ends_well(setting, world, 0)
+    }
+
+    /// The same when those who are lost never come back, if there is a survivor who may lead.
+    pub(crate) fn survivors_lead(&self, setting: &Setting, world: &World) -> bool {
+        let lost = world.casualties();
+        lost == 0 || !world.has_candidate(setting, lost) || self.ends_well(setting, world, lost)
+    }
+
+    fn ends_well(&self, setting: &Setting, world: &World, lost: u8) -> bool {
         if world.broken.is_some() {
             return true;
         }
         let mut path = Vec::new();
-        let ends_well = run(setting, world, |calm| {
+        let ends_well = run(setting, world, lost, |calm| {
             let fingerprint = calm.fingerprint();
             path.push(fingerprint);
             self.has(fingerprint)
@@ -56,9 +71,10 @@ impl Good {
 
 /// Lets everything happen that can, without a fault; `known` says of a state that it
 /// ends well. The last state stands in `World::settle`.
-fn run(setting: &Setting, world: &World, mut known: impl FnMut(&World) -> bool) -> bool {
+fn run(setting: &Setting, world: &World, lost: u8, mut known: impl FnMut(&World) -> bool) -> bool {
     let mut calm = world.clone();
     calm.calm = true;
+    calm.lost = lost;
     calm.faults = 0;
     calm.overtakes = 0;
     let mut ticks = 0;
@@ -80,11 +96,11 @@ fn run(setting: &Setting, world: &World, mut known: impl FnMut(&World) -> bool) 
 }
 
 /// How it goes on from a state that does not end well.
-pub(crate) fn goes_on(setting: &Setting, world: &World) -> Vec<(World, Option<Move>)> {
+pub(crate) fn goes_on(setting: &Setting, world: &World, lost: u8) -> Vec<(World, Option<Move>)> {
     const ENOUGH: usize = 40;
     let mut path = Vec::new();
     let mut before: Option<World> = None;
-    run(setting, world, |calm| {
+    run(setting, world, lost, |calm| {
         if let Some(before) = before.replace(calm.clone()) {
             let step = before.next_calm(setting).map(|step| Move { step, overtakes: false });
             path.push((before, step));
@@ -96,13 +112,39 @@ pub(crate) fn goes_on(setting: &Setting, world: &World) -> Vec<(World, Option<Mo
 }
 
 impl World {
+    /// Whether this member never comes back.
+    pub(crate) fn is_lost(&self, m: usize) -> bool {
+        self.lost & (1 << m) != 0
+    }
+
+    /// Who is dead, frozen, or cut off from most servers, a bit each. A connection that the client
+    /// knows to be lost is not among them: it is on its way to another server.
+    pub(crate) fn casualties(&self) -> u8 {
+        let lost = |member: &Member| {
+            let dead = member.process.is_none() && member.life > 0;
+            let cut_off = member.client().is_some_and(|c| c.link == Link::Silent || c.minority);
+            dead || member.frozen || cut_off
+        };
+        self.members.iter().enumerate().map(|(m, member)| u8::from(lost(member)) << m).sum()
+    }
+
+    /// Whether somebody who is not lost may lead, now or once it has started.
+    fn has_candidate(&self, setting: &Setting, lost: u8) -> bool {
+        self.members.iter().enumerate().any(|(m, member)| {
+            let leaves = member.process.as_ref().is_some_and(|process| process.leaving);
+            lost & (1 << m) == 0 && !leaves && !setting.broken.contains(&setting.members[m].0)
+        })
+    }
+
     /// One leads, and every request of an operator has ended.
     fn is_well(&self, setting: &Setting) -> bool {
         let requests = setting.paths().requests();
         let ended = |(name, node): (&str, &Arc<Node>)| {
             Request::decode(name, &node.data).is_ok_and(|request| request.state.is_final())
         };
-        self.leader(setting).is_some() && children(&self.server.tree, &requests).all(ended)
+        self.is_led(setting)
+            && self.is_remembered(setting)
+            && children(&self.server.tree, &requests).all(ended)
     }
 
     /// The next thing that happens when nothing goes wrong any more.
@@ -110,9 +152,12 @@ impl World {
         let mut moves = Vec::new();
         self.moves(setting, &mut moves);
         // A client that is connected again has no reason to give up.
-        let next = moves.into_iter().map(|m| m.step).find(|step| !matches!(step, Step::GiveUp(_)));
+        let next = moves
+            .into_iter()
+            .map(|m| m.step)
+            .find(|step| !matches!(step, Step::GiveUp(m) if !self.is_lost(*m)));
         // One leads, and nothing is due but what an elector writes once it has a lease again.
-        next.or_else(|| (self.leader(setting).is_some() && !self.is_well(setting)).then_some(Step::Tick))
+        next.or_else(|| (self.is_led(setting) && !self.is_well(setting)).then_some(Step::Tick))
     }
 
     /// Starts everybody, and waits until one leads and time changes nothing any more.
@@ -120,7 +165,7 @@ impl World {
         self.calm = true;
         for _ in 0..STEPS {
             match self.next_calm(setting) {
-                Some(Step::Tick) | None if self.leader(setting).is_some() => {
+                Some(Step::Tick) | None if self.is_led(setting) => {
                     self.calm = false;
                     return;
                 }

@@ -15,8 +15,11 @@ use crate::{
 
 type Holds = fn(&Election, &World) -> bool;
 
+/// What is asked of the survivors.
+pub(crate) const SURVIVORS: &str = "the survivors elect";
+
 /// Every invariant, as the word before the colon of its sentence.
-const INVARIANTS: [(&str, Holds); 12] = [
+const INVARIANTS: [(&str, Holds); 14] = [
     ("at most one", |_, w| w.keeps("at most one")),
     ("fencing", |_, w| w.keeps("fencing")),
     ("one decision per term", |_, w| w.keeps("one decision per term")),
@@ -28,7 +31,9 @@ const INVARIANTS: [(&str, Holds); 12] = [
     ("one life", |_, w| w.keeps("one life")),
     ("place is its owner's", |_, w| w.keeps("place is its owner's")),
     ("blames the right one", |_, w| w.keeps("blames the right one")),
+    ("others undisturbed", |_, w| w.keeps("others undisturbed")),
     ("one leader in the end", |e, w| !e.setting.liveness || e.good.leads(&e.setting, w)),
+    (SURVIVORS, |e, w| !e.setting.survivors || e.good.survivors_lead(&e.setting, w)),
 ];
 
 /// One run of the checker.
@@ -83,8 +88,11 @@ impl Model for Election {
 
     fn init_states(&self) -> Vec<World> {
         let mut world = World::new(&self.setting);
-        if self.setting.start == Start::Settled {
+        if self.setting.start != Start::Nothing {
             world.settle(&Setting { broken: &[], ..self.setting.clone() });
+        }
+        if self.setting.start == Start::Asked {
+            world.ask(&self.setting);
         }
         vec![world]
     }
@@ -118,34 +126,39 @@ impl Election {
             self.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).target_state_count(most);
         let clock = Stopwatch::start();
         let checker = checker.spawn_bfs().join();
-        let seconds = clock.seconds();
-        let found =
-            checker.discoveries().into_iter().min_by_key(|(_, path)| path.clone().into_actions().len());
-        let found = found.map(|(invariant, path)| {
-            let last_state = path.last_state().clone();
-            let what = last_state.broken.clone().unwrap_or_else(|| {
-                format!("{invariant}: nobody leads, or a request never ends, however long one waits")
-            });
-            let calm = match last_state.broken {
-                Some(_) => Vec::new(),
-                None => calm::goes_on(&setting, &last_state),
-            };
-            let mut steps = crate::narrate::tell(&setting, path.into_vec());
-            if !calm.is_empty() {
-                steps.push("from here on nothing goes wrong any more".to_owned());
-            }
-            steps.extend(crate::narrate::tell(&setting, calm));
-            Found { what, steps }
+        report(&setting, &checker, clock.seconds(), most)
+    }
+}
+
+fn report(setting: &Setting, checker: &impl Checker<Election>, seconds: f64, most: usize) -> Report {
+    let found = checker.discoveries().into_iter().min_by_key(|(_, path)| path.clone().into_actions().len());
+    let found = found.map(|(invariant, path)| {
+        let last_state = path.last_state().clone();
+        let what = last_state.broken.clone().unwrap_or_else(|| {
+            format!("{invariant}: nobody leads, or a request never ends, however long one waits")
         });
-        Report {
-            name: setting.name,
-            states: checker.unique_state_count(),
-            steps: checker.state_count(),
-            depth: checker.max_depth(),
-            seconds,
-            complete: found.is_none() && checker.state_count() < most,
-            found,
+        let calm = match last_state.broken {
+            Some(_) => Vec::new(),
+            None => {
+                let lost = if invariant == SURVIVORS { last_state.casualties() } else { 0 };
+                calm::goes_on(setting, &last_state, lost)
+            }
+        };
+        let mut steps = crate::narrate::tell(setting, path.into_vec());
+        if !calm.is_empty() {
+            steps.push("from here on nothing goes wrong any more".to_owned());
         }
+        steps.extend(crate::narrate::tell(setting, calm));
+        Found { what, steps }
+    });
+    Report {
+        name: setting.name,
+        states: checker.unique_state_count(),
+        steps: checker.state_count(),
+        depth: checker.max_depth(),
+        seconds,
+        complete: found.is_none() && checker.state_count() < most,
+        found,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use election_core::{
     engine::{Outcome, Request, Watched},
-    record::{Elected, Record},
+    record::{Current, Elected, Record},
 };
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     world::World,
 };
 
-/// One line for each step; what it changed in the decision or the place stands behind it.
+/// One line for each step; after it, what it changed in the decision or a leader znode.
 pub(crate) fn tell(setting: &Setting, path: Vec<(World, Option<Move>)>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut after: Vec<World> = path.iter().skip(1).map(|(world, _)| world.clone()).collect();
@@ -25,11 +25,13 @@ pub(crate) fn tell(setting: &Setting, path: Vec<(World, Option<Move>)>) -> Vec<S
                 after.elected(setting).as_ref().map_or("none".into(), decision)
             );
         }
-        let (was, is) = (before.current(setting), after.current(setting));
-        if was != is {
-            let place =
-                is.map_or("free".to_owned(), |c| format!("{} in term {}, {:?}", c.member, c.term, c.status));
-            line = format!("{line}. Place: {place}");
+        for slot in 0..setting.slots {
+            let (was, is) = (before.current(setting, slot), after.current(setting, slot));
+            if was != is {
+                let says = |c: Current| format!("{} in term {}, {:?}", c.member, c.term, c.status);
+                let of = if setting.slots > 1 { format!(" of slot {slot}") } else { String::new() };
+                line = format!("{line}. Leader znode{of}: {}", is.map_or("free".to_owned(), says));
+            }
         }
         let (was, is) = (before.glance(setting), after.glance(setting));
         if was != is {
@@ -69,9 +71,7 @@ fn in_words(setting: &Setting, world: &World, step: Step) -> String {
             format!("{} learns: {}", name(m), reply.unwrap_or_default())
         }
         Step::Tell(m, w) => {
-            let watched = client(m).map(|c| match &c.watched[w].0 {
-                Watched::Node(path) | Watched::Tree(path) => short(path),
-            });
+            let watched = client(m).map(|c| path_of(&c.watched[w].0)).map(short);
             format!("{} sees {}", name(m), watched.unwrap_or_default())
         }
         Step::Answer(m) => {
@@ -94,6 +94,12 @@ fn in_words(setting: &Setting, world: &World, step: Step) -> String {
         Step::Resume(m) => format!("{} reaches the ensemble again", name(m)),
         Step::GiveUp(m) => format!("{} gives its session up by its own clock", name(m)),
         Step::CatchUp(m) => format!("the server of {} has caught up", name(m)),
+        Step::Arrive(m) => format!("{} learns what it has read before", name(m)),
+        Step::Hold(m, None) => format!("{} has read something, and LEARNS IT LATER", name(m)),
+        Step::Hold(m, Some(w)) => {
+            let watched = client(m).map(|c| path_of(&c.watched[w].0)).map(short);
+            format!("{} reads {}, and LEARNS IT LATER", name(m), watched.unwrap_or_default())
+        }
         Step::Thaw(m) => format!("{} wakes", name(m)),
         Step::Start(m) => format!("{} is started", name(m)),
         Step::Expire(session) => {
@@ -118,7 +124,15 @@ fn in_words(setting: &Setting, world: &World, step: Step) -> String {
             Fault::JobEnds => format!("the job of {} ENDS", name(m)),
             Fault::Leave => format!("{} IS ASKED TO LEAVE", name(m)),
             Fault::Clock => "the wall clocks JUMP an hour ahead".to_owned(),
+            Fault::DeleteAll => "an administrator DELETES EVERYTHING".to_owned(),
+            Fault::Late => "something arrives late".to_owned(),
         },
+    }
+}
+
+fn path_of(watched: &Watched) -> &str {
+    match watched {
+        Watched::Node(path) | Watched::Tree(path) => path,
     }
 }
 
@@ -128,8 +142,9 @@ fn short(path: &str) -> String {
 
 fn asked(request: &Request) -> String {
     match request {
-        Request::MakeParents(_) => "makes the parents".to_owned(),
-        Request::Create { path, .. } => format!("creates {}", short(path)),
+        Request::Create { path, .. } | Request::CreateCounted { path, .. } => {
+            format!("creates {}", short(path))
+        }
         Request::CreateSequential { prefix, .. } => format!("draws {}", short(prefix)),
         Request::Set { path, data, version } => match Elected::decode(path, data) {
             Ok(elected) => format!("sets {} of version {version} to term {}", short(path), elected.term),
@@ -144,6 +159,10 @@ fn asked(request: &Request) -> String {
             short(unchanged)
         ),
         Request::Delete { path, version: None } => format!("deletes {}", short(path)),
+        Request::Together { request, path, version, .. } => {
+            format!("{}, and {} of version {version}", asked(request), short(path))
+        }
+        Request::While { there, request } => format!("{} while {} is there", asked(request), short(there)),
         Request::Get { path } => format!("reads {}", short(path)),
         Request::Children { path } => format!("lists {}", short(path)),
     }
@@ -152,6 +171,7 @@ fn asked(request: &Request) -> String {
 fn answered(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Created { path, .. } => format!("{} is created", short(path)),
+        Outcome::Counted { count, .. } => format!("is created, as number {count}"),
         Outcome::Changed { version, .. } => format!("set, now version {version}"),
         Outcome::Ok => "done".to_owned(),
         Outcome::Got(None) => "nothing is there".to_owned(),

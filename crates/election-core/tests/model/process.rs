@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use election_core::{
-    Time,
-    engine::{Engine, Epoch, OpId, Outcome, Request, Watched},
+    Ballot, Time,
+    engine::{Engine, Epoch, Event, OpId, Outcome, Request, Watched},
 };
 
 use crate::server::Tree;
@@ -41,6 +41,8 @@ pub(crate) struct Client {
     pub(crate) replies: VecDeque<(OpId, Outcome)>,
     /// What is watched, and what was told of it last.
     pub(crate) watched: Vec<(Watched, Option<Told>)>,
+    /// What it has read, and what has not reached the engine yet: later readings and outcomes overtake it.
+    pub(crate) late: Option<Event>,
     /// What its server has, if that lags.
     pub(crate) view: Option<Tree>,
     /// Its server is cut off from the others: reads are answered, writes are stuck,
@@ -69,6 +71,9 @@ pub(crate) type Told = BTreeMap<String, (i64, i64)>;
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Job {
     pub(crate) phase: Phase,
+    /// The slot that it leads, and the term and ballot that it was given that for.
+    pub(crate) slot: usize,
+    pub(crate) given: Option<(u64, Ballot)>,
     /// The token that it acts with, while it acts.
     pub(crate) token: Option<u64>,
     pub(crate) until: Option<Time>,
@@ -127,10 +132,20 @@ impl Client {
             sent: VecDeque::new(),
             replies: VecDeque::new(),
             watched: Vec::new(),
+            late: None,
             view: None,
             minority: false,
             lease: None,
             heard,
+        }
+    }
+
+    /// Whether what this watch has read has not reached the engine yet.
+    pub(crate) fn is_late(&self, watched: &Watched) -> bool {
+        match (&self.late, watched) {
+            (Some(Event::Seen { path, .. }), Watched::Node(node)) => path == node,
+            (Some(Event::SeenTree { parent, .. }), Watched::Tree(tree)) => parent == tree,
+            _ => false,
         }
     }
 

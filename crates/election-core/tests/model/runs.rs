@@ -2,7 +2,7 @@
 
 use election_core::record::RequestKind;
 
-use crate::settings::{Ask, Fault, Setting, Start, THREE, THREE_TWO_EAST};
+use crate::settings::{Ask, Fault, Kind, Setting, Start, THREE, THREE_TWO_EAST};
 
 /// Whatever can go wrong by itself.
 pub(crate) const ANY: &[Fault] = &[
@@ -31,8 +31,63 @@ pub(crate) const FORCE: &[Ask] = &[ask(RequestKind::Failover, None, true)];
 const MOVES: &[Ask] =
     &[ask(RequestKind::Failover, Some("b"), false), ask(RequestKind::Switchover, Some("a"), false)];
 
+pub(crate) const TO_AND_FRO: &[Ask] = &[
+    ask(RequestKind::Switchover, Some("b"), false),
+    ask(RequestKind::Switchover, Some("a"), false),
+    ask(RequestKind::Switchover, Some("b"), false),
+];
+
 pub(crate) const TO_B_THEN_FORCE: &[Ask] =
     &[ask(RequestKind::Switchover, Some("b"), false), ask(RequestKind::Failover, Some("a"), true)];
+
+/// Three members race for the leader znode while a switchover is carried out: one lags, the work of
+/// another ends. Both faults may hit any member, at any moment, and in either order.
+pub(crate) const RACE: Setting = Setting {
+    members: THREE,
+    asks: MOVE,
+    start: Start::Asked,
+    once: true,
+    race: true,
+    ..Setting::new("a race of three", 2, 1, &[Fault::Lag, Fault::JobEnds])
+};
+
+/// The same where a member leaves, the one that the switchover names as well.
+const LEAVES: Setting =
+    Setting { name: "a race of three, one leaves", kinds: &[Fault::Lag, Fault::Leave], ..RACE };
+
+/// The recipes without an elector.
+pub(crate) const QUEUE: Setting =
+    Setting { recipe: Kind::Queue, ..Setting::new("queue, a fault, out of turn", 1, 1, ANY) };
+pub(crate) const QUEUE_OF_THREE: Setting =
+    Setting { members: THREE, name: "queue of three, a fault, out of turn", ..QUEUE };
+pub(crate) const SINGLE: Setting =
+    Setting { recipe: Kind::Single, name: "single, a fault, out of turn", ..QUEUE };
+
+/// Two leaders of one election, and no other member, or one.
+pub(crate) const SLOTS: Setting = Setting { slots: 2, ..Setting::new("two slots, a fault", 1, 0, ANY) };
+pub(crate) const SLOTS_OF_THREE: Setting =
+    Setting { members: THREE, name: "two slots of three, a fault", ..SLOTS };
+
+/// An administrator deletes everything, before a switchover, in the midst of it, or after it.
+pub(crate) const DELETED: Setting =
+    Setting { asks: MOVE, ..Setting::new("everything is deleted, a switchover", 1, 0, &[Fault::DeleteAll]) };
+
+/// And a member dies, before or after that.
+pub(crate) const DELETED_AND_DEATH: Setting = Setting {
+    once: true,
+    ..Setting::new("everything is deleted, a death", 2, 0, &[Fault::DeleteAll, Fault::Crash])
+};
+pub(crate) const QUEUE_DELETED: Setting =
+    Setting { recipe: Kind::Queue, name: "queue, everything is deleted, a death", ..DELETED_AND_DEATH };
+
+/// What a member has read arrives after it has written, and has learned the outcome.
+pub(crate) const LATE: Setting =
+    Setting { asks: MOVES, ..Setting::new("a reading arrives late, two requests", 1, 0, &[Fault::Late]) };
+pub(crate) const SINGLE_LATE: Setting = Setting {
+    recipe: Kind::Single,
+    start: Start::Nothing,
+    ..Setting::new("single, a reading arrives late", 1, 0, &[Fault::Late])
+};
 
 /// Those of an ordinary test run: each takes seconds.
 pub(crate) fn short() -> Vec<Setting> {
@@ -57,12 +112,19 @@ pub(crate) fn short() -> Vec<Setting> {
             suspicion: true,
             ..Setting::new("a leader that two have lost", 1, 0, &[Crash, Freeze])
         },
+        QUEUE,
+        QUEUE_OF_THREE,
+        SINGLE,
+        SINGLE_LATE,
+        SLOTS,
+        DELETED,
+        LATE,
     ]
 }
 
 /// Those of `cargo xtask model` besides: each takes minutes.
 pub(crate) fn long() -> Vec<Setting> {
-    use Fault::{Crash, Cut, Freeze, Lag, Minority, Reset};
+    use Fault::{Crash, Cut, Freeze, Lag, Leave, Minority, Reset};
     vec![
         Setting::new("a fault, twice out of turn", 1, 2, ANY),
         Setting::new("processes die or stand still", 2, 0, &[Crash, Freeze]),
@@ -85,6 +147,36 @@ pub(crate) fn long() -> Vec<Setting> {
             asks: MOVE,
             ..Setting::new("three members, a switchover and a fault", 1, 0, &[Crash, Freeze, Cut, Lag])
         },
+        RACE,
+        LEAVES,
         Setting { members: THREE, ..Setting::new("three members, two faults", 2, 0, &[Crash, Freeze]) },
+        SLOTS_OF_THREE,
+        Setting { faults: 1, overtakes: 1, name: "two slots, a fault, out of turn", ..SLOTS },
+        Setting { name: "two slots of three, two faults", faults: 2, kinds: &[Crash], ..SLOTS_OF_THREE },
+        Setting {
+            members: THREE,
+            name: "everything is deleted, three members, a death",
+            ..DELETED_AND_DEATH
+        },
+        DELETED_AND_DEATH,
+        Setting { asks: TO_AND_FRO, name: "a reading arrives late, three requests", ..LATE },
+        Setting { faults: 2, overtakes: 0, kinds: &[Crash, Cut, Leave], name: "queue, two faults", ..QUEUE },
+        Setting {
+            faults: 2,
+            overtakes: 0,
+            kinds: &[Crash, Leave],
+            name: "queue of three, two faults",
+            ..QUEUE_OF_THREE
+        },
+        Setting { faults: 2, overtakes: 0, kinds: &[Crash, Leave], name: "single, two faults", ..SINGLE },
+        Setting { members: THREE, name: "single of three, a fault, out of turn", ..SINGLE },
+        QUEUE_DELETED,
+        Setting { recipe: Kind::Single, name: "single, everything is deleted, a death", ..QUEUE_DELETED },
+        Setting {
+            restored: true,
+            overtakes: 1,
+            name: "everything is deleted, tokens were raised",
+            ..DELETED
+        },
     ]
 }

@@ -28,7 +28,7 @@ pub(crate) struct Server {
 #[derive(Debug)]
 pub(crate) struct Applied {
     pub(crate) outcome: Outcome,
-    pub(crate) changed: Option<String>,
+    pub(crate) changed: Vec<String>,
 }
 
 impl Server {
@@ -71,25 +71,41 @@ impl Server {
         owned
     }
 
+    /// Deletes everything; answers what was there. Parents that are made again count their children from 0.
+    pub(crate) fn delete_all(&mut self) -> Vec<String> {
+        self.zxid += 1;
+        self.numbers.clear();
+        std::mem::take(&mut self.tree).keys().cloned().collect()
+    }
+
     pub(crate) fn get(&self, path: &str) -> Option<&Node> {
         self.tree.get(path).map(|node| &**node)
     }
 
     /// Applies a request of a session; what it reads it reads in `view`.
     pub(crate) fn apply(&mut self, session: i64, view: &Tree, request: &Request) -> Applied {
-        let read = |outcome| Applied { outcome, changed: None };
+        let read = |outcome| Applied { outcome, changed: Vec::new() };
         match request {
             Request::Get { path } => read(Outcome::Got(view.get(path).map(|node| (**node).clone()))),
             Request::Children { path } => {
                 read(Outcome::Names(children(view, path).map(|(name, _)| name.to_owned()).collect()))
             }
-            // They are always there.
-            Request::MakeParents(_) => read(Outcome::Ok),
             Request::Create { path, data, ephemeral } => {
                 if self.tree.contains_key(path) {
                     return read(Outcome::Exists);
                 }
                 self.create(path, data, if *ephemeral { session } else { 0 })
+            }
+            Request::CreateCounted { path, data, counter } => {
+                if self.tree.contains_key(path) {
+                    return read(Outcome::Exists);
+                }
+                let count = self.get(counter).map_or(0, |known| known.version + 1);
+                let czxid = self.zxid + 1;
+                let node = node(&[], count, czxid, 0);
+                Arc::make_mut(&mut self.tree).insert(counter.clone(), Arc::new(node));
+                let created = self.create(path, data, session);
+                Applied { outcome: Outcome::Counted { czxid, count }, ..created }
             }
             Request::CreateSequential { prefix, data, ephemeral, .. } => {
                 let number = self.numbers.entry(parent_of(prefix).to_owned()).or_default();
@@ -105,7 +121,7 @@ impl Server {
                     let node = Node { data: data.clone(), version, mzxid: self.zxid, ..known };
                     Arc::make_mut(&mut self.tree).insert(path.clone(), Arc::new(node));
                     let outcome = Outcome::Changed { version, mzxid: self.zxid };
-                    Applied { outcome, changed: Some(path.clone()) }
+                    Applied { outcome, changed: vec![path.clone()] }
                 }
             },
             Request::DeleteWhile { path, version, unchanged, unchanged_version } => {
@@ -115,12 +131,31 @@ impl Server {
                 let delete = Request::Delete { path: path.clone(), version: Some(*version) };
                 self.apply(session, view, &delete)
             }
+            Request::Together { request, path, data, version } => {
+                if self.get(path).is_none_or(|node| node.version != *version) {
+                    return read(Outcome::Stale);
+                }
+                let mut applied = self.apply(session, view, request);
+                if let (Outcome::Changed { .. } | Outcome::Created { .. }, Some(known)) =
+                    (&applied.outcome, self.get(path).cloned())
+                {
+                    // In the same transaction.
+                    let node = Node { data: data.clone(), version: version + 1, mzxid: self.zxid, ..known };
+                    Arc::make_mut(&mut self.tree).insert(path.clone(), Arc::new(node));
+                    applied.changed.push(path.clone());
+                }
+                applied
+            }
+            Request::While { there, request } => match self.get(there) {
+                Some(_) => self.apply(session, view, request),
+                None => read(Outcome::Stale),
+            },
             Request::Delete { path, version } => match self.check(path, *version) {
                 Err(outcome) => read(outcome),
                 Ok(_) => {
                     self.zxid += 1;
                     Arc::make_mut(&mut self.tree).remove(path);
-                    Applied { outcome: Outcome::Ok, changed: Some(path.clone()) }
+                    Applied { outcome: Outcome::Ok, changed: vec![path.clone()] }
                 }
             },
         }
@@ -138,11 +173,16 @@ impl Server {
     fn create(&mut self, path: &str, data: &[u8], owner: i64) -> Applied {
         self.zxid += 1;
         let czxid = self.zxid;
-        let node = Node { data: data.to_vec(), version: 0, czxid, mzxid: czxid, owner };
+        let node = node(data, 0, czxid, owner);
         Arc::make_mut(&mut self.tree).insert(path.to_owned(), Arc::new(node));
         let outcome = Outcome::Created { path: path.to_owned(), czxid };
-        Applied { outcome, changed: Some(path.to_owned()) }
+        Applied { outcome, changed: vec![path.to_owned()] }
     }
+}
+
+/// A znode that was just created. What time it is plays no part here.
+fn node(data: &[u8], version: i32, czxid: i64, owner: i64) -> Node {
+    Node { data: data.to_vec(), version, czxid, mzxid: czxid, owner, ctime_ms: 0, mtime_ms: 0 }
 }
 
 /// The children of a znode by name.

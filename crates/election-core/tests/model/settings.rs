@@ -6,7 +6,7 @@ pub(crate) use election_core::engine::Leftovers;
 use election_core::{
     MemberId, SiteId,
     calendar::Windows,
-    engine::{Config, OnPause, Policy, Profile, Recipe, Rule, SiteFailureLimit, TakeoverLimit},
+    engine::{Config, OnPause, Policy, Profile, QueueFormat, Recipe, Rule, SiteFailureLimit, TakeoverLimit},
     paths::Paths,
     record::{RequestKind, Target},
 };
@@ -52,6 +52,25 @@ pub(crate) enum Fault {
     Leave,
     /// The wall clock jumps an hour ahead.
     Clock,
+    /// An administrator deletes everything that the election has.
+    DeleteAll,
+    /// What a member has read, by a watch or by itself, arrives later than what it reads and writes
+    /// after that.
+    Late,
+}
+
+impl Fault {
+    pub(crate) const fn bit(self) -> u16 {
+        1 << self as u16
+    }
+}
+
+/// How the leader is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Elector,
+    Queue,
+    Single,
 }
 
 /// An operator's request.
@@ -90,12 +109,17 @@ pub(crate) enum Start {
     Nothing,
     /// One leads, and all is quiet.
     Settled,
+    /// The same, and the first of [`Setting::asks`] has just been made.
+    Asked,
 }
 
 /// One run of the checker.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) name: &'static str,
+    pub(crate) recipe: Kind,
+    /// How many members lead at once.
+    pub(crate) slots: usize,
     /// Member and site.
     pub(crate) members: &'static [(&'static str, &'static str)],
     pub(crate) start: Start,
@@ -104,6 +128,12 @@ pub(crate) struct Setting {
     /// How often something may overtake what is to happen before it.
     pub(crate) overtakes: u8,
     pub(crate) kinds: &'static [Fault],
+    /// Each kind of fault happens once at most.
+    pub(crate) once: bool,
+    /// A race of members: one that is frozen or lags comes back between any two steps of others, and
+    /// what it sent arrives between any two, without an overtake; and nothing overtakes but a
+    /// member's watch what else that member has to do.
+    pub(crate) race: bool,
     /// If there are any, the faults are these, in this order: a fault and its member.
     pub(crate) script: &'static [(Fault, usize)],
     /// What operators ask for, one after the other, at any time.
@@ -120,6 +150,8 @@ pub(crate) struct Setting {
     pub(crate) without_outside: Option<Outside>,
     /// Whether to look, from every state, whether somebody leads in the end.
     pub(crate) liveness: bool,
+    /// The same where nobody who is dead, frozen or cut off comes back.
+    pub(crate) survivors: bool,
 }
 
 pub(crate) const TWO: &[(&str, &str)] = &[("a", "east"), ("b", "west")];
@@ -131,11 +163,15 @@ impl Setting {
     pub(crate) const fn new(name: &'static str, faults: u8, overtakes: u8, kinds: &'static [Fault]) -> Self {
         Self {
             name,
+            recipe: Kind::Elector,
+            slots: 1,
             members: TWO,
             start: Start::Settled,
             faults,
             overtakes,
             kinds,
+            once: false,
+            race: false,
             script: &[],
             asks: &[],
             leftovers: Leftovers::Wait,
@@ -145,6 +181,7 @@ impl Setting {
             without: None,
             without_outside: None,
             liveness: true,
+            survivors: true,
         }
     }
 
@@ -152,9 +189,9 @@ impl Setting {
         self.without_outside != Some(rule)
     }
 
-    /// Whether 'at most one' is promised: not where a living leader's place is taken.
+    /// Whether 'at most one' is promised: not where a living leader's znode is taken from it.
     pub(crate) fn exclusive(&self) -> bool {
-        !self.suspicion && !self.asks.iter().any(|ask| ask.force)
+        !self.suspicion && !self.asks.iter().any(|ask| ask.force) && !self.kinds.contains(&Fault::DeleteAll)
     }
 
     pub(crate) fn paths(&self) -> Paths {
@@ -163,9 +200,9 @@ impl Setting {
 
     pub(crate) fn policy(&self) -> Policy {
         Policy {
-            slots: 1,
+            slots: self.slots,
             on_pause: OnPause::Stop,
-            stop_budget: TICK,
+            stop_budget: Some(TICK),
             takeover_timeout: 2 * TICK,
             release_timeout: 2 * TICK,
             acquire_timeout: 2 * TICK,
@@ -196,7 +233,11 @@ impl Setting {
             member,
             policy: self.policy(),
             leftovers: self.leftovers,
-            recipe: Recipe::Elector(Arc::new(SiteOrder(["east", "west"].map(site).to_vec()))),
+            recipe: match self.recipe {
+                Kind::Elector => Recipe::Elector(Arc::new(SiteOrder(["east", "west"].map(site).to_vec()))),
+                Kind::Queue => Recipe::Queue(QueueFormat::Native),
+                Kind::Single => Recipe::Single,
+            },
         }
     }
 }

@@ -1,16 +1,16 @@
 //! What can happen next, and what it does.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use election_core::{
-    engine::{Event, Node, Request, Role, Watched},
+    engine::{Event, Node, Outcome, Request, Role, Watched},
     record::{MemberRecord, Outgoing, Record, Request as Ordered, RequestState, Status, VERSION},
 };
 
 use crate::{
-    process::{Answer, Client, Link, Member, Phase, Told},
+    process::{Answer, Client, Link, Member, Phase, Process, Told},
     server::{Tree, children, parent_of},
-    settings::{Fault, Outside, Setting, TICK, TIMEOUT},
+    settings::{Fault, Kind, Outside, Setting, TICK, TIMEOUT},
     world::World,
 };
 
@@ -41,6 +41,10 @@ pub(crate) enum Step {
     GiveUp(usize),
     /// Its server has caught up.
     CatchUp(usize),
+    /// What it has read before arrives.
+    Arrive(usize),
+    /// [`Fault::Late`]: one of its watches reads, or else its oldest reply has come, and that arrives later.
+    Hold(usize, Option<usize>),
     /// Its machine goes on.
     Thaw(usize),
     /// Its process is started.
@@ -85,7 +89,14 @@ impl World {
             for (m, steps) in due.iter_mut().enumerate() {
                 let first = if turn.is_none_or(|turn| turn == m) && !steps.is_empty() { 1 } else { 0 };
                 moves.extend(steps.drain(..first).map(Move::in_turn));
+                if setting.race {
+                    steps.retain(|step| first == 1 && matches!(step, Step::Tell(..)));
+                }
                 rest.append(steps);
+            }
+            if !self.calm {
+                let straggles = |step: &mut Step| step.straggles(setting);
+                moves.extend(patient.extract_if(.., straggles).map(Move::in_turn));
             }
             if self.overtakes > 0 && !self.calm {
                 moves.extend(rest.into_iter().chain(patient).map(Move::out_of_turn));
@@ -110,8 +121,11 @@ impl World {
             steps.push(Step::Start(m));
         }
         let Some(process) = member.process.as_ref().filter(|_| !member.frozen) else { return steps };
+        // What arrives late is of the former session.
+        let late = process.client.as_ref().is_some_and(|client| client.late.is_some());
+        let returns = !self.is_lost(m) && !late;
         let Some(client) = &process.client else {
-            steps.push(Step::Connect(m));
+            steps.extend(returns.then_some(Step::Connect(m)));
             return steps;
         };
         let lives = self.server.lives(client.session);
@@ -135,7 +149,7 @@ impl World {
                     steps.push(Step::Beat(m));
                 }
             }
-            Link::Over if process.engine.is_clear() || !setting.has(Outside::Tether) => {
+            Link::Over if returns && (process.engine.is_clear() || !setting.has(Outside::Tether)) => {
                 steps.push(Step::Connect(m));
             }
             Link::Connected | Link::Silent | Link::Paused | Link::Over => {}
@@ -150,10 +164,14 @@ impl World {
     /// where nothing is on its way.
     fn patient(&self, setting: &Setting, quiet: bool, steps: &mut Vec<Step>) {
         for (m, member) in self.members.iter().enumerate() {
-            if member.frozen {
+            let returns = !self.is_lost(m);
+            if member.runs() && member.client().is_some_and(|client| client.late.is_some()) {
+                steps.push(Step::Arrive(m));
+            }
+            if member.frozen && returns {
                 steps.push(Step::Thaw(m));
             }
-            if member.process.is_none() && member.life > 0 {
+            if member.process.is_none() && member.life > 0 && returns {
                 steps.push(Step::Start(m));
             }
             let Some(client) = member.client() else { continue };
@@ -170,7 +188,9 @@ impl World {
                 Link::Connected if client.minority => steps.push(Step::Notice(m)),
                 Link::Connected if client.view.is_some() => steps.push(Step::CatchUp(m)),
                 Link::Paused => {
-                    steps.push(Step::Resume(m));
+                    if returns {
+                        steps.push(Step::Resume(m));
+                    }
                     if self.ticks_since(client.heard) >= TIMEOUT {
                         steps.push(Step::GiveUp(m));
                     }
@@ -187,7 +207,9 @@ impl World {
             }
         }
         // One leads, all is well, and nothing is going to happen any more: the end.
-        let ended = steps.is_empty() && self.leader(setting).is_some();
+        let ended = steps.is_empty() && self.is_led(setting);
+        let late = |m: &Arc<Member>| m.runs() && m.client().is_some_and(|c| c.late.is_some());
+        let quiet = quiet && !self.members.iter().any(late);
         if quiet && !self.expiry_is_due() && !ended {
             steps.push(Step::Tick);
         }
@@ -208,9 +230,12 @@ impl World {
             }
             return;
         }
-        for fault in setting.kinds {
+        for fault in setting.kinds.iter().filter(|kind| self.happened & kind.bit() == 0) {
             match fault {
                 Fault::Clock => steps.push(Step::Fault(*fault, 0)),
+                Fault::DeleteAll if self.server.tree.is_empty() => {}
+                Fault::DeleteAll => steps.push(Step::Fault(*fault, 0)),
+                Fault::Late => (0..self.members.len()).for_each(|m| self.may_be_late(m, steps)),
                 _ => {
                     let all = self.members.iter().enumerate().filter(|(_, m)| m.runs());
                     let can = all.filter(|(_, m)| can(*fault, m));
@@ -232,6 +257,9 @@ impl World {
 
     fn would_tell(&self, client: &Client, w: usize) -> bool {
         let (watched, told) = &client.watched[w];
+        if client.is_late(watched) {
+            return false;
+        }
         let Some(told) = told else { return true };
         let tree = client.view.as_ref().unwrap_or(&self.server.tree);
         let stamp = |n: &Node| (n.czxid, n.mzxid);
@@ -269,6 +297,12 @@ impl World {
                     client.view = None;
                 }
             }
+            Step::Arrive(m) => {
+                if let Some(event) = self.member(m).client_mut().and_then(|client| client.late.take()) {
+                    self.feed(setting, m, event);
+                }
+            }
+            Step::Hold(m, watch) => self.hold(setting, m, watch),
             Step::Thaw(m) => {
                 self.member(m).frozen = false;
                 self.guard(setting, m);
@@ -297,7 +331,7 @@ impl World {
         let applied = self.server().apply(session, &view, &request);
         let lone = {
             let reads = matches!(request, Request::Get { .. } | Request::Children { .. });
-            let office = touches(&request).contains("/leader/");
+            let office = setting.recipe != Kind::Elector || touches(&request).contains("/leader/");
             let at_once = reads && !office;
             let runs = self.members[m].runs() && self.members[m].link() == Some(Link::Connected);
             let Some(client) = self.member(m).client_mut() else { return };
@@ -308,7 +342,7 @@ impl World {
             client.replies.push_back((op, applied.outcome));
             client.replies.len() == 1 && at_once && runs
         };
-        if let Some(path) = applied.changed {
+        for path in applied.changed {
             self.changed(setting, &path);
         }
         // Where nothing that matters can come between, reading and learning are one.
@@ -325,13 +359,20 @@ impl World {
     }
 
     fn tell(&mut self, setting: &Setting, m: usize, w: usize) {
-        let Some(client) = self.members[m].client() else { return };
+        if let Some(event) = self.reads(m, w) {
+            self.feed(setting, m, event);
+        }
+    }
+
+    /// What one of its watches reads now.
+    fn reads(&mut self, m: usize, w: usize) -> Option<Event> {
+        let client = self.members[m].client()?;
         let (watched, view, epoch) = (client.watched[w].0.clone(), self.view_of(client), client.epoch);
         let value = read(&view, &watched);
         if let Some(client) = self.member(m).client_mut() {
             client.watched[w].1 = Some(value);
         }
-        let event = match watched {
+        Some(match watched {
             Watched::Node(path) => {
                 let node = view.get(&path).map(|n| (**n).clone());
                 Event::Seen { epoch, path, node }
@@ -341,8 +382,32 @@ impl World {
                     children(&view, &parent).map(|(name, n)| (name.to_owned(), (**n).clone())).collect();
                 Event::SeenTree { epoch, parent, nodes }
             }
-        };
-        self.feed(setting, m, event);
+        })
+    }
+
+    /// What a member has read that could reach it late.
+    fn may_be_late(&self, m: usize, steps: &mut Vec<Step>) {
+        let member = &self.members[m];
+        let connected = |client: &&Client| client.link == Link::Connected && client.late.is_none();
+        let Some(client) = member.client().filter(connected).filter(|_| member.runs()) else { return };
+        let reads = |outcome: &Outcome| matches!(outcome, Outcome::Got(_) | Outcome::Names(_));
+        if client.replies.front().is_some_and(|(_, outcome)| reads(outcome)) {
+            steps.push(Step::Hold(m, None));
+        }
+        let watches = (0..client.watched.len()).filter(|w| self.would_tell(client, *w));
+        steps.extend(watches.map(|w| Step::Hold(m, Some(w))));
+    }
+
+    fn hold(&mut self, setting: &Setting, m: usize, watch: Option<usize>) {
+        self.faults -= 1;
+        if setting.once {
+            self.happened |= Fault::Late.bit();
+        }
+        let read = watch.and_then(|w| self.reads(m, w));
+        if let Some(client) = self.member(m).client_mut() {
+            let reply = || client.replies.pop_front().map(|(op, outcome)| Event::Done { op, outcome });
+            client.late = read.or_else(reply);
+        }
     }
 
     /// What nobody reacts to happens at once.
@@ -453,6 +518,9 @@ impl World {
 
     fn fault(&mut self, setting: &Setting, fault: Fault, m: usize) {
         self.faults -= 1;
+        if setting.once {
+            self.happened |= fault.bit();
+        }
         match fault {
             Fault::Crash => self.member(m).process = None,
             Fault::Freeze => self.member(m).frozen = true,
@@ -480,9 +548,12 @@ impl World {
                 if let Some(process) = &mut self.member(m).process {
                     process.leaving = true;
                 }
-                self.feed(setting, m, Event::Leave);
+                self.feed(setting, m, Event::Leave { hand_over: true });
             }
             Fault::Clock => self.hours += 1,
+            Fault::DeleteAll => self.delete_all(setting),
+            // It is a step of its own.
+            Fault::Late => {}
         }
     }
 
@@ -492,7 +563,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, setting: &Setting) {
+    pub(crate) fn ask(&mut self, setting: &Setting) {
         let ask = setting.asks[usize::from(self.asked)];
         self.asked += 1;
         let prefix = setting.paths().request_prefix();
@@ -506,46 +577,68 @@ impl World {
             reason: None,
             by: "operator".to_owned(),
             created_ms: self.clock().unix_ms,
+            // Its end would be one more moment in every order of events.
+            valid_for_ms: u64::MAX,
             state: RequestState::Pending,
         };
         let Ok(data) = request.encode(&prefix) else { return };
         let create = Request::CreateSequential { prefix, data, ephemeral: false, unique_prefix: false };
         let view = self.server.tree.clone();
         let applied = self.server().apply(0, &view, &create);
-        if let Some(path) = applied.changed {
+        for path in applied.changed {
             self.changed(setting, &path);
         }
     }
 
     // ---- when all is well ----
 
-    /// Who leads, if one does, is READY, and nobody has anything left to do.
-    pub(crate) fn leader(&self, setting: &Setting) -> Option<usize> {
-        let role = |m: &Member| m.process.as_ref().map(|p| p.engine.role());
-        let leads = |m: &usize| role(&self.members[*m]) == Some(Role::Leader);
-        let leader = (0..self.members.len()).find(leads)?;
-        let (current, elected) = (self.current(setting)?, self.elected(setting)?);
-        let works = self.members[leader].process.as_ref()?.job.phase == Phase::Serving;
-        let rest = (0..self.members.len())
-            .filter(|m| *m != leader)
-            .all(|m| matches!(role(&self.members[m]), None | Some(Role::Standby | Role::Excluded)));
-        let named =
-            elected.named(0).is_some_and(|n| n.ballot == current.ballot && elected.term == current.term);
-        let own = current.member.as_str() == setting.members[leader].0 && current.status == Status::Ready;
-        (works && rest && named && own).then_some(leader)
+    /// Whether as many lead as there are slots, or members for them, all READY, and no other member has
+    /// anything left to do. Members that never return are not looked at.
+    pub(crate) fn is_led(&self, setting: &Setting) -> bool {
+        let here = |m: &usize| !self.is_lost(*m);
+        let processes = || {
+            let all = (0..self.members.len()).filter(here);
+            all.filter_map(|m| Some((m, self.members[m].process.as_ref()?)))
+        };
+        let leads = |process: &Process| process.engine.role() == Role::Leader;
+        let rests = |process: &Process| matches!(process.engine.role(), Role::Standby | Role::Excluded);
+        let may_lead =
+            |m: usize, process: &Process| !process.leaving && !setting.broken.contains(&setting.members[m].0);
+        let candidates = processes().filter(|(m, process)| may_lead(*m, process)).count();
+        let leaders: Vec<_> = processes().filter(|(_, process)| leads(process)).collect();
+        leaders.len() == setting.slots.min(candidates).max(1)
+            && processes().all(|(_, process)| leads(process) || rests(process))
+            && leaders.into_iter().all(|(m, process)| self.holds(setting, m, process).is_some())
+    }
+
+    /// This leader works, its znode is there and says so, and the decision names it, where there is one.
+    fn holds(&self, setting: &Setting, m: usize, process: &Process) -> Option<()> {
+        let slot = process.engine.slot()?;
+        let current = self.current(setting, slot)?;
+        let own = match setting.recipe {
+            Kind::Elector => {
+                let elected = self.elected(setting)?;
+                let named = elected.named(slot)?;
+                named.ballot == current.ballot && elected.term_of(slot) == current.term
+            }
+            Kind::Queue | Kind::Single => self.first(setting)?.owner == process.client.as_ref()?.session,
+        };
+        let says = current.member.as_str() == setting.members[m].0 && current.status == Status::Ready;
+        (own && says && process.job.phase == Phase::Serving).then_some(())
     }
 }
 
 fn touches(request: &Request) -> &str {
     match request {
         Request::Create { path, .. }
+        | Request::CreateCounted { path, .. }
         | Request::Set { path, .. }
         | Request::Delete { path, .. }
         | Request::DeleteWhile { path, .. }
         | Request::Get { path }
         | Request::Children { path } => path,
         Request::CreateSequential { prefix, .. } => prefix,
-        Request::MakeParents(_) => "",
+        Request::While { request, .. } | Request::Together { request, .. } => touches(request),
     }
 }
 
@@ -561,7 +654,7 @@ fn can(fault: Fault, member: &Member) -> bool {
         Fault::JobEnds => job.phase == Phase::Serving && job.answers.is_none(),
         Fault::JobHangs => job.answers.is_some() && !job.hangs,
         Fault::Leave => !process.leaving,
-        Fault::Clock => false,
+        Fault::Clock | Fault::DeleteAll | Fault::Late => false,
     }
 }
 
@@ -578,6 +671,16 @@ fn read(tree: &Tree, watched: &Watched) -> Told {
 }
 
 impl Step {
+    /// Of the [patient](World::patient) ones: what comes between any two steps of others, and is no
+    /// overtaking. In a race, what a member does that is frozen or lags.
+    fn straggles(&self, setting: &Setting) -> bool {
+        match self {
+            Self::Arrive(_) => true,
+            Self::Serve(_) | Self::Thaw(_) | Self::CatchUp(_) => setting.race,
+            _ => false,
+        }
+    }
+
     fn member(self) -> Option<usize> {
         match self {
             Self::Serve(m)
@@ -592,9 +695,10 @@ impl Step {
             | Self::Resume(m)
             | Self::GiveUp(m)
             | Self::CatchUp(m)
+            | Self::Arrive(m)
             | Self::Thaw(m)
             | Self::Start(m) => Some(m),
-            Self::Ask | Self::Expire(_) | Self::Tick | Self::Fault(..) => None,
+            Self::Ask | Self::Expire(_) | Self::Tick | Self::Hold(..) | Self::Fault(..) => None,
         }
     }
 }

@@ -9,8 +9,11 @@ use std::{
 
 use election_core::{
     Ballot, Now, SiteId, Time,
-    engine::{Action, AppEvent, Engine, Event, OpId, Outcome, Request, Watched, raise_tokens},
-    record::{Cause, Current, Elected, Record, Request as Ordered},
+    engine::{
+        Action, AppEvent, Engine, Event, Node, OpId, Outcome, Request, StopReason, Watched, fencing_token,
+        raise_tokens,
+    },
+    record::{Cause, Contender, Current, Elected, Record, Request as Ordered, RequestRef},
 };
 
 use crate::{
@@ -25,12 +28,14 @@ use crate::{
         leads_as_decided::Mandates,
         never_on_one_sites_word::{self, Witness},
         one_decision_per_term::Decisions,
-        one_life, place_is_its_owners,
+        one_life,
+        others_undisturbed::{self, Slots},
+        place_is_its_owners,
         requests_once::Requests,
     },
     process::{Answer, Client, Job, Link, Member, Phase, Process},
-    server::{Server, Tree},
-    settings::{LEASE, MEMORY, Outside, Setting, TICK},
+    server::{Server, Tree, children},
+    settings::{Kind, LEASE, MEMORY, Outside, Setting, TICK},
 };
 
 /// When a run begins.
@@ -56,11 +61,24 @@ pub(crate) struct Past {
     decisions: Decisions,
     mandates: Mandates,
     tenures: Tenures,
-    fencing: Fencing,
+    slots: Slots,
+    /// By slot.
+    fencing: BTreeMap<usize, Fencing>,
     requests: Requests,
     /// Who has ever lost whom.
     lost: BTreeMap<Ballot, BTreeSet<usize>>,
-    chances: Chances,
+    /// By slot.
+    chances: BTreeMap<usize, Chances>,
+    remembered: Remembered,
+}
+
+/// The latest decision that a member knew when all was deleted: term, base of the tokens, and who knew
+/// it, by member and life.
+#[derive(Clone, Debug, Default, Hash)]
+struct Remembered {
+    term: u64,
+    token_base: u64,
+    by: BTreeSet<(usize, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,7 +87,8 @@ pub(crate) struct World {
     pub(crate) hours: u64,
     pub(crate) server: Arc<Server>,
     pub(crate) members: Vec<Arc<Member>>,
-    pub(crate) store: Store,
+    /// By slot.
+    pub(crate) stores: Vec<Store>,
     pub(crate) past: Arc<Past>,
     /// Whose steps come first.
     pub(crate) turn: usize,
@@ -77,12 +96,16 @@ pub(crate) struct World {
     pub(crate) overtakes: u8,
     /// How many faults may still happen.
     pub(crate) faults: u8,
+    /// Which kinds of faults have happened, a bit each, where each may happen once.
+    pub(crate) happened: u16,
     /// How many requests were made.
     pub(crate) asked: u8,
     /// What does not hold.
     pub(crate) broken: Option<String>,
     /// Faults have stopped: nothing new goes wrong.
     pub(crate) calm: bool,
+    /// Members that don't come back, a bit each, where only the survivors' calm is looked at.
+    pub(crate) lost: u8,
 }
 
 impl Hash for World {
@@ -104,14 +127,16 @@ impl World {
             hours: 0,
             server: Arc::new(Server::new()),
             members: setting.members.iter().map(|_| Arc::default()).collect(),
-            store: Store::default(),
+            stores: vec![Store::default(); setting.slots],
             past: Arc::default(),
             turn: 0,
             overtakes: setting.overtakes,
             faults: setting.faults,
+            happened: 0,
             asked: 0,
             broken: None,
             calm: false,
+            lost: 0,
         };
         if setting.restored {
             world.restore(setting);
@@ -120,7 +145,7 @@ impl World {
     }
 
     fn restore(&mut self, setting: &Setting) {
-        self.store.highest = RESTORED;
+        self.stores.iter_mut().for_each(|store| store.highest = RESTORED);
         let path = setting.paths().elected();
         let raised = raise_tokens(None, None, RESTORED, "operator", WALL_MS).expect("a base");
         let data = raised.expect("a higher one").encode(&path).expect("a record");
@@ -130,9 +155,9 @@ impl World {
 
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut canon = Canon::new(self.now.since_origin().as_nanos(), (TICK * MEMORY).as_nanos());
-        (self.hours, &self.server, &self.store, &self.past).hash(&mut canon);
-        (self.turn, self.overtakes, self.faults, self.asked, self.broken.is_some(), self.calm)
-            .hash(&mut canon);
+        (self.hours, &self.server, &self.stores, &self.past).hash(&mut canon);
+        (self.turn, self.overtakes, self.faults, self.happened).hash(&mut canon);
+        (self.asked, self.broken.is_some(), self.calm, self.lost).hash(&mut canon);
         for member in &self.members {
             canon.part();
             member.hash(&mut canon);
@@ -204,6 +229,9 @@ impl World {
                         client.watched.iter().find(|(known, _)| known == w).and_then(|(_, told)| told.clone())
                     };
                     client.watched = set.into_iter().map(|w| (w.clone(), told(&w))).collect();
+                    let wanted = client.watched.iter().any(|(w, _)| client.is_late(w));
+                    client.late =
+                        client.late.take().filter(|late| wanted || matches!(late, Event::Done { .. }));
                 }
             }
             Action::KeepLease(keeps) => {
@@ -222,14 +250,22 @@ impl World {
             Action::TakeOver(grant) => {
                 let token = grant.fencing_token;
                 let life = self.members[m].life;
+                let (slot, term) = (grant.nomination.slot, grant.nomination.term);
                 let past = Arc::make_mut(&mut self.past);
-                let fenced = past.fencing.granted(setting.exclusive(), m, life, token);
-                let led = past.mandates.enters(setting.exclusive(), grant.nomination.term, &grant.ballot);
+                let fencing = past.fencing.entry(slot).or_default();
+                let fenced = fencing.granted(setting.exclusive(), m, life, token);
+                let led = match setting.recipe {
+                    Kind::Elector => past.mandates.enters(setting.exclusive(), slot, term, &grant.ballot),
+                    // Nothing is decided.
+                    Kind::Queue | Kind::Single => Ok(()),
+                };
                 self.require(fenced.and(led));
                 let broken = setting.broken.contains(&setting.members[m].0);
                 self.begin(m, Phase::TakingOver, Answer::TakenOver);
                 if let Some(job) = self.job(m) {
                     job.token = Some(token);
+                    job.slot = slot;
+                    job.given = Some((term, grant.ballot));
                     job.hangs = broken;
                 }
             }
@@ -238,7 +274,8 @@ impl World {
                     job.until = Some(until);
                 }
             }
-            Action::Stop(_) => {
+            Action::Stop(reason) => {
+                self.check_undisturbed(setting, m, &reason);
                 let Some(job) = self.job(m) else { return };
                 match job.phase {
                     // It has answered already; the two have crossed.
@@ -281,9 +318,8 @@ impl World {
             let outcome = Outcome::NotApplied("the session is over".to_owned());
             return self.feed(setting, m, Event::Done { op, outcome });
         };
-        // Nobody else looks at the history, nor at the parents.
+        // Nobody else looks at the history.
         let outcome = match &request {
-            Request::MakeParents(_) => Outcome::Ok,
             Request::CreateSequential { prefix, ephemeral: false, .. } => {
                 Outcome::Created { path: prefix.clone(), czxid: 0 }
             }
@@ -302,8 +338,8 @@ impl World {
         let event = match answer {
             Answer::Prepared => AppEvent::Prepared,
             Answer::TakenOver => {
-                let token = job.token.unwrap_or(0);
-                if self.takes_over(setting, token) {
+                let (slot, token) = (job.slot, job.token.unwrap_or(0));
+                if self.takes_over(setting, slot, token) {
                     if let Some(job) = self.job(m) {
                         job.phase = Phase::Serving;
                     }
@@ -317,7 +353,7 @@ impl World {
             Answer::Ended => {
                 job.phase = Phase::Ended;
                 job.token = None;
-                AppEvent::WorkEnded("it has ended".to_owned())
+                AppEvent::WorkFailed("it has ended".to_owned())
             }
             Answer::Stopped => {
                 *job = Job::default();
@@ -328,14 +364,15 @@ impl World {
     }
 
     /// The claim, and then the first look at the resource.
-    fn takes_over(&mut self, setting: &Setting, token: u64) -> bool {
-        if token < self.store.highest && setting.has(Outside::Tokens) {
+    fn takes_over(&mut self, setting: &Setting, slot: usize, token: u64) -> bool {
+        let store = &mut self.stores[slot];
+        if token < store.highest && setting.has(Outside::Tokens) {
             return false;
         }
         if setting.has(Outside::Claim) {
-            self.store.highest = self.store.highest.max(token);
+            store.highest = store.highest.max(token);
         }
-        self.store.read_by = self.store.read_by.max(token);
+        store.read_by = store.read_by.max(token);
         true
     }
 
@@ -415,12 +452,15 @@ impl World {
     pub(crate) fn changed(&mut self, setting: &Setting, path: &str) {
         let paths = setting.paths();
         let elected = self.elected(setting);
-        let current = self.current(setting);
+        let slot = paths.slot_of(path).filter(|_| setting.recipe == Kind::Elector);
+        let currents: Vec<_> = (0..setting.slots).map(|slot| self.current(setting, slot)).collect();
         let unix_ms = self.clock().unix_ms;
         let span = u64::try_from(setting.policy().exclusion.as_millis()).unwrap_or(u64::MAX);
-        let owner = self.server.get(&paths.place(0)).map(|n| n.owner);
-        let writer = owner.and_then(|owner| self.member_of(setting, owner));
-        let request = path.strip_prefix(&format!("{}/", paths.requests())).map(str::to_owned);
+        let writer = self.server.get(path).and_then(|n| self.member_of(setting, n.owner));
+        let which = path.strip_prefix(&format!("{}/", paths.requests())).and_then(|name| {
+            let czxid = self.server.get(path)?.czxid;
+            Some(RequestRef { czxid, name: name.to_owned() })
+        });
         let ordered = self.server.get(path).and_then(|n| Ordered::decode(path, &n.data).ok());
         let past = Arc::make_mut(&mut self.past);
         let mut verdict = Ok(());
@@ -433,18 +473,22 @@ impl World {
                     .and_then(|()| past.requests.decision(elected))
                     .and_then(|()| witnessed(setting, elected, &past.lost))
                     .and_then(|()| past.tenures.decided(elected))
+                    .and_then(|()| past.slots.decided(elected))
                     .and_then(|()| exclusions_end::check(elected, unix_ms, span, 0));
             }
-            if path == paths.elected() || path == paths.place(0) {
-                verdict = verdict.and(past.chances.stands(elected, current.as_ref()));
+            for (at, current) in currents.iter().enumerate() {
+                if path == paths.elected() || slot == Some(at) {
+                    let chances = past.chances.entry(at).or_default();
+                    verdict = verdict.and(chances.stands(at, elected, current.as_ref()));
+                }
             }
         }
-        if let Some(current) = current.filter(|_| path == paths.place(0)) {
-            past.tenures.holds(0, &current);
-            verdict = verdict.and(place_is_its_owners::check(&current, writer));
+        if let Some((slot, current)) = slot.and_then(|slot| Some((slot, currents.get(slot)?.as_ref()?))) {
+            past.tenures.holds(slot, current);
+            verdict = verdict.and(place_is_its_owners::check(current, writer));
         }
-        if let (Some(name), Some(request)) = (request, ordered) {
-            verdict = verdict.and(past.requests.written(&name, &request));
+        if let (Some(which), Some(request)) = (which, ordered) {
+            verdict = verdict.and(past.requests.written(&which, &request));
         }
         self.require(verdict);
     }
@@ -466,33 +510,112 @@ impl World {
         Elected::decode(&path, &self.server.get(&path)?.data).ok()
     }
 
-    pub(crate) fn current(&self, setting: &Setting) -> Option<Current> {
-        let path = setting.paths().place(0);
-        Current::decode(&path, &self.server.get(&path)?.data).ok()
+    /// What the leader znode of a slot says; in the queue, that of the first one.
+    pub(crate) fn current(&self, setting: &Setting, slot: usize) -> Option<Current> {
+        let path = setting.paths().place(slot);
+        if setting.recipe == Kind::Elector {
+            return Current::decode(&path, &self.server.get(&path)?.data).ok();
+        }
+        let node = self.first(setting)?;
+        let ballot = Ballot::new(format!("s{:x}-{:010}", node.owner, 0)).ok()?;
+        Some(Contender::decode(&path, &node.data).ok()?.in_office(ballot, node.czxid))
+    }
+
+    /// Where a znode alone settles who leads: that one.
+    pub(crate) fn first(&self, setting: &Setting) -> Option<&Node> {
+        let paths = setting.paths();
+        if setting.recipe == Kind::Single {
+            return self.server.get(&paths.place(0));
+        }
+        let queue = paths.queue();
+        let number = |name: &str| Ballot::new(name).ok().map(|ballot| ballot.sequence());
+        children(&self.server.tree, &queue).min_by_key(|(name, _)| number(name)).map(|(_, node)| &**node)
+    }
+
+    // ---- what an administrator does ----
+
+    pub(crate) fn delete_all(&mut self, setting: &Setting) {
+        let past = Arc::make_mut(&mut self.past);
+        past.decisions.deleted();
+        past.slots.deleted();
+        past.tenures.deleted();
+        past.mandates.deleted();
+        for (m, member) in self.members.iter().enumerate() {
+            let known = member.process.as_ref().and_then(|process| process.engine.elected());
+            let Some(known) = known.filter(|known| known.term >= past.remembered.term) else { continue };
+            if known.term > past.remembered.term {
+                past.remembered.by.clear();
+            }
+            past.remembered.term = known.term;
+            past.remembered.token_base = known.token_base;
+            past.remembered.by.insert((m, member.life));
+        }
+        let gone = self.server().delete_all();
+        for path in gone {
+            self.changed(setting, &path);
+        }
+    }
+
+    /// Whether terms and tokens go on above what somebody remembers who was there when all was deleted.
+    pub(crate) fn is_remembered(&self, setting: &Setting) -> bool {
+        let Remembered { term, token_base, by } = &self.past.remembered;
+        let lives = |(m, life): &(usize, u64)| {
+            let member = &self.members[*m];
+            member.life == *life && member.process.is_some() && !self.is_lost(*m)
+        };
+        let kept = |elected: Elected| elected.term >= *term && elected.token_base >= *token_base;
+        !by.iter().any(lives) || self.elected(setting).is_some_and(kept)
     }
 
     // ---- what must hold at each moment ----
 
+    /// A leader stops for a decision or for the loss of its znode only where there is one.
+    fn check_undisturbed(&mut self, setting: &Setting, m: usize, reason: &StopReason) {
+        let Some(process) = &self.members[m].process else { return };
+        let (Some(token), Some((term, ballot))) = (process.job.token, &process.job.given) else { return };
+        let verdict = match reason {
+            StopReason::NotNamed(_) if setting.recipe == Kind::Elector => {
+                let own = process.engine.ballot();
+                self.past.slots.stops(process.job.slot, *term, ballot, own.as_ref())
+            }
+            StopReason::PlaceLost => {
+                let base = self.elected(setting).map_or(0, |elected| elected.token_base);
+                let is_there = self
+                    .server
+                    .tree
+                    .values()
+                    .any(|node| node.owner != 0 && fencing_token(node.czxid, base) == token);
+                others_undisturbed::loses(m, is_there)
+            }
+            _ => return,
+        };
+        self.require(verdict);
+    }
+
     pub(crate) fn judge(&mut self, setting: &Setting) {
         let acting = |m: usize, w: &Self| {
             let member = &w.members[m];
-            let token = member.process.as_ref()?.job.token?;
-            (!member.frozen).then_some((m, token))
+            let job = &member.process.as_ref()?.job;
+            let token = job.token?;
+            (!member.frozen).then_some((job.slot, (m, token)))
         };
         let everyone = 0..self.members.len();
         for m in everyone.clone() {
-            let Some(me) = acting(m, self) else { continue };
+            let Some((slot, me)) = acting(m, self) else { continue };
             let others: BTreeSet<_> =
                 everyone.clone().filter(|o| *o != m).filter_map(|o| acting(o, self)).collect();
-            let verdict = at_most_one::check(setting.exclusive(), me, others.into_iter());
+            let others = others.into_iter().filter(|(of, _)| *of == slot).map(|(_, other)| other);
+            let verdict = at_most_one::check(setting.exclusive(), me, others);
             self.require(verdict);
         }
         // Whoever acts, on a machine that stands still as well, may be about to write.
         for m in everyone {
-            let Some(token) = self.members[m].process.as_ref().and_then(|p| p.job.token) else { continue };
-            let accepted = token >= self.store.highest || !setting.has(Outside::Tokens);
-            if accepted && token < self.store.read_by {
-                let read = self.store.read_by;
+            let job = self.members[m].process.as_ref().map(|p| &p.job);
+            let Some((slot, token)) = job.and_then(|job| Some((job.slot, job.token?))) else { continue };
+            let store = &self.stores[slot];
+            let accepted = token >= store.highest || !setting.has(Outside::Tokens);
+            if accepted && token < store.read_by {
+                let read = store.read_by;
                 self.require(Err(format!(
                     "fencing: the resource would take a write of host {m} with token {token} though {read} has read it"
                 )));

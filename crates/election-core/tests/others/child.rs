@@ -155,6 +155,7 @@ pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = BootTime::now() + SOON;
     while !condition() {
         assert!(BootTime::now() < deadline, "waited {SOON:?} in vain: {what}");
+        // Between two looks.
         thread::sleep(Duration::from_millis(10));
     }
 }

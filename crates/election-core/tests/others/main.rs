@@ -140,8 +140,11 @@ impl Stand {
         match who {
             Contender::Ours(ours) => ours.leave(&self.runtime),
             Contender::Other(other) => {
+                let before = self.standing().len();
                 other.say("leave");
                 other.hear("LEFT");
+                // Curator deletes its znode in the background.
+                wait_for("it has gone", || self.standing().len() < before);
             }
         }
     }

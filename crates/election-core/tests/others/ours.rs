@@ -115,7 +115,7 @@ impl Handler for App {
         Ok(())
     }
 
-    async fn lead(&self, _: &Leadership) -> Failure {
+    async fn lead(&self, _: &Leadership) -> Result<(), Failure> {
         std::future::pending().await
     }
 

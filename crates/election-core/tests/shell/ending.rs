@@ -10,17 +10,22 @@ use std::{
 };
 
 use election_core::{
-    engine::{Profile, Recipe, StopReason},
+    engine::{Nomination, Profile, Recipe, StopReason},
     paths::Paths,
-    record::{RequestKind, RequestState, Target},
-    shell::{Election, ElectionConfig, Failure, Handler, Leadership, StopOrder},
+    record::{Current, RequestKind, RequestState, Target},
+    shell::{Election, ElectionConfig, Ended, Failure, Handler, Leadership, StopOrder},
 };
 use zk_session::{BootTime, DriverKind, Session};
 
 use super::{
     SOON,
-    members::{World, wait_for},
+    members::{EastFirst, World, wait_for},
 };
+
+/// Of zk-session's tests.
+#[path = "../../../zk-session/tests/common/server.rs"]
+#[allow(dead_code, unreachable_pub, reason = "those need more of it")]
+mod scripted;
 
 /// How a leadership ended.
 #[derive(Clone, Debug)]
@@ -55,7 +60,7 @@ impl Handler for Job {
         Ok(())
     }
 
-    async fn lead(&self, _: &Leadership) -> Failure {
+    async fn lead(&self, _: &Leadership) -> Result<(), Failure> {
         self.leads.store(true, Ordering::SeqCst);
         let _leading = Leading(&self.leads);
         std::future::pending().await
@@ -184,7 +189,7 @@ async fn by_a_deadline(world: &World) {
     assert_eq!(end.reason, StopReason::Resigned("the window closes".to_owned()));
     let left = by.duration_since(end.at);
     assert!(end.at <= by, "the work ended after its deadline");
-    assert!(left <= world.policy().stop_budget, "it stopped sooner than it had to: {left:?} were left");
+    assert!(Some(left) <= world.policy().stop_budget, "it stopped sooner than it had to: {left:?} were left");
     // The deadline was that leadership's alone.
     drop(west);
     wait_for("east-1 leads again", SOON, || east.status_now().leads_now()).await;
@@ -246,4 +251,70 @@ ends! {
     a_drop_ends_the_work_and_then_leadership: by_a_drop;
     a_deadline_ends_the_work_in_time: by_a_deadline;
     who_holds_does_not_hand_over_as_planned: not_while_it_holds;
+}
+
+/// Panics in one call.
+struct Clumsy(&'static str);
+
+impl Clumsy {
+    fn call(&self, name: &'static str) {
+        assert!(self.0 != name, "the test says so");
+    }
+}
+
+impl Handler for Clumsy {
+    async fn prepare(&self, _: &Nomination) -> Result<(), Failure> {
+        self.call("prepare");
+        Ok(())
+    }
+
+    async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {
+        self.call("takeover");
+        Ok(())
+    }
+
+    async fn lead(&self, _: &Leadership) -> Result<(), Failure> {
+        self.call("lead");
+        Err(Failure::new("it is the turn of stop"))
+    }
+
+    async fn stop(&self, _: &StopOrder) {
+        self.call("stop");
+    }
+
+    async fn leader_changed(&self, _: usize, _: Option<&Current>) {
+        self.call("leader_changed");
+    }
+}
+
+/// Nobody knows what still runs, so the election ends and says so, whichever call it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_in_any_call_ends_the_election() {
+    let world = World::start(DriverKind::Native).await;
+    for name in ["prepare", "takeover", "lead", "stop", "leader_changed"] {
+        let me = Profile::new("clumsy".parse().unwrap(), "east".parse().unwrap());
+        let recipe = Recipe::Elector(world.strategy());
+        let config = ElectionConfig::new(world.root(), name, me, recipe).unwrap();
+        let config = ElectionConfig { policy: world.policy(), ..config };
+        let election = Election::join(world.session(None).await, config, Clumsy(name));
+        let ended = tokio::time::timeout(SOON, election.ended()).await.expect("it ends");
+        assert_eq!(ended, Ended::HandlerPanicked { call: name });
+    }
+}
+
+/// Where sessions end with their connections no lease is given, so nobody can lead: whoever joins leaves at once and says
+/// why.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_election_ends_where_no_lease_is_given() {
+    for driver in DriverKind::ALL {
+        let (address, _close) = scripted::keeper(Duration::from_secs(4)).await;
+        let session = Session::builder(address.to_string()).driver(driver).connect().await.unwrap();
+        let no_lease = session.active().await.unwrap().leases().unwrap_err();
+        let me = Profile::new("east-1".parse().unwrap(), "east".parse().unwrap());
+        let config = ElectionConfig::new("/app", "orders", me, Recipe::Elector(Arc::new(EastFirst))).unwrap();
+        let election = Election::join(session, config, Clumsy("prepare"));
+        let ended = tokio::time::timeout(SOON, election.ended()).await.expect("it ends");
+        assert_eq!(ended, Ended::NoLease(no_lease));
+        assert!(ended.to_string().contains("ClickHouse Keeper"), "{ended}");
+    }
 }

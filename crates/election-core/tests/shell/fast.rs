@@ -70,7 +70,7 @@ async fn a_lost_host(world: &World) {
         snapshot.members.iter().any(|m| m.member.as_str() == "east-1"),
         "the session of east-1 has ended, so this was no fast failover: {took:?}"
     );
-    let (elected, _) = snapshot.elected.as_ref().expect("there is a decision");
+    let elected = snapshot.decided().expect("there is a decision");
     assert_eq!((elected.term, elected.cause), (3, Cause::Suspected), "{}", elected.sentence);
     let token = west.status().fencing_token;
     assert!(token > old_token, "the resource can tell them apart");
@@ -85,7 +85,7 @@ async fn a_lost_host(world: &World) {
     })
     .await;
     assert_eq!((west.leads(), west.status().fencing_token), (true, token));
-    let (elected, _) = world.snapshot().await.elected.expect("there is a decision");
+    let elected = world.snapshot().await.elected.expect("there is a decision").record;
     assert_eq!(elected.term, 3, "{}", elected.sentence);
 }
 

@@ -90,7 +90,7 @@ async fn each_leader_is_told(world: &World) {
     let last = all.last().unwrap().clone().unwrap();
     let snapshot = world.snapshot().await;
     assert_eq!(Some(last.fencing_token), snapshot.fencing_token(0));
-    assert_eq!(last.term, snapshot.elected.unwrap().0.term);
+    assert_eq!(last.term, snapshot.elected.unwrap().record.term);
     assert_eq!(last.endpoint.as_deref(), Some("west-1.example"));
     assert_eq!(last.site.as_str(), "west");
     assert!(last.ready_ms.is_some());
@@ -137,10 +137,10 @@ async fn all_slots_are_told(world: &World) {
     wait_for("two leaders are told", SOON, || last(0).is_some() && last(1).is_some()).await;
     let before = [last(0).unwrap(), last(1).unwrap()];
     let snapshot = world.snapshot().await;
-    let elected = snapshot.elected.as_ref().unwrap();
+    let elected = snapshot.decided().unwrap();
     for (slot, leader) in before.iter().enumerate() {
         assert_eq!(leader.slot, slot);
-        assert_eq!(leader.term, elected.0.term_of(slot));
+        assert_eq!(leader.term, elected.term_of(slot));
         assert_eq!(Some(leader.fencing_token), snapshot.fencing_token(slot));
         assert_eq!(leader.endpoint, Some(format!("{}.example", leader.member)));
     }

@@ -5,14 +5,17 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test reports
 
+mod deleted;
 mod ending;
 mod fast;
 mod following;
+mod ghosts;
 mod herd;
 mod members;
 mod recipes;
 mod restored;
 mod slots;
+mod timing;
 mod upgrade;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -61,7 +64,7 @@ over_both_drivers! {
         assert_eq!(office.record.member.as_str(), "east-1");
         assert_eq!(snapshot.fencing_token(0), east.status().fencing_token);
         assert_eq!(snapshot.fencing_token(0), Some(u64::try_from(office.czxid).unwrap()));
-        let (elected, _) = snapshot.elected.as_ref().expect("there is a decision");
+        let elected = snapshot.decided().expect("there is a decision");
         assert_eq!((elected.term, elected.cause), (1, Cause::Startup), "{}", elected.sentence);
         wait_for("west-1 is next in line", SOON, || {
             west.status().elected.is_some_and(|e| e.succession.iter().any(|n| n.member.as_str() == "west-1"))
@@ -145,6 +148,8 @@ over_both_drivers! {
         let east = world.join("east-1", "east").await;
         let west = world.join("west-1", "west").await;
         wait_for("east-1 leads", SOON, || east.leads()).await;
+        // With nobody else there, it would be named once more.
+        wait_for("west-1 is next in line", SOON, || west.is_next()).await;
         east.end_work("it crashed too often");
         wait_for("west-1 leads", SOON, || west.leads()).await;
         wait_for("east-1 is excluded", SOON, || east.status().role == Role::Excluded).await;
@@ -175,13 +180,14 @@ over_both_drivers! {
         east.proxy().black_hole(true);
         let request = world.request_for(RequestKind::Failover, Target::Member("west-1".parse().unwrap()), true);
         let session = world.operator();
-        let ticket = operator::ask(session, world.paths(), &request).await.unwrap();
+        let filed = operator::ask(session, world.paths(), request).await.unwrap();
         let policy = world.policy();
-        operator::force(session, world.paths(), &ticket, &request, &policy, &*world.strategy()).await.unwrap();
+        let until = zk_session::BootTime::now() + filed.request.valid_for();
+        operator::force(session, world.paths(), &filed, &policy, &*world.strategy(), until).await.unwrap();
         wait_for("west-1 leads", SOON, || west.leads()).await;
         let snapshot = world.snapshot().await;
-        let (elected, _) = snapshot.elected.unwrap();
-        assert_eq!(elected.request.as_deref(), Some(ticket.name.as_str()));
+        let elected = snapshot.elected.unwrap().record;
+        assert_eq!(elected.request, Some(filed.which));
         assert_eq!(elected.term, 3, "vacated, then named: {}", elected.sentence);
     }
 

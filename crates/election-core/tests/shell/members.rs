@@ -12,10 +12,10 @@ use std::{
 use election_core::{
     engine::{Leftovers, Nomination, Policy, Profile, Recipe, TakeoverLimit},
     paths::Paths,
-    record::{Health, Outgoing, Request, RequestKind, Target},
+    record::{FiledRequest, Health, Outgoing, Request, RequestKind, Target},
     shell::{
-        Election, ElectionConfig, ElectionStatus, Failure, Handler, Leadership, Observer, Snapshot,
-        StopOrder, operator,
+        Election, ElectionConfig, ElectionStatus, Failure, Handler, Leadership, Observer, Problem, ReadError,
+        Snapshot, StopOrder, operator,
     },
     strategy::{Ranked, Ranking, Refused, Round, Strategy},
 };
@@ -143,6 +143,10 @@ impl World {
         }
     }
 
+    pub(crate) fn driver(&self) -> DriverKind {
+        self.driver
+    }
+
     pub(crate) fn connect_string(&self) -> String {
         self.servers.connect_string()
     }
@@ -170,7 +174,7 @@ impl World {
     pub(crate) fn policy(&self) -> Policy {
         Policy {
             slots: self.slots,
-            stop_budget: Duration::from_millis(500),
+            stop_budget: Some(Duration::from_millis(500)),
             takeover_timeout: Duration::from_secs(2),
             release_timeout: Duration::from_secs(5),
             acquire_timeout: Duration::from_secs(5),
@@ -193,7 +197,7 @@ impl World {
 
     pub(crate) async fn join_as(&self, profile: Profile) -> Member {
         let session = self.session(None).await;
-        self.stand(session, profile, Fate::Lead, self.paths.clone())
+        self.stand(session, profile, Fate::Lead, self.paths.clone(), self.policy())
     }
 
     pub(crate) async fn join_with(&self, member: &str, site: &str, fate: Fate) -> Member {
@@ -221,17 +225,24 @@ impl World {
             address: Some(format!("{member}.example")),
             ..Profile::new(member.parse().unwrap(), site.parse().unwrap())
         };
-        self.stand(session, profile, fate, paths)
+        self.stand(session, profile, fate, paths, self.policy())
     }
 
-    fn stand(&self, session: Session, profile: Profile, fate: Fate, paths: Paths) -> Member {
+    pub(crate) fn stand(
+        &self,
+        session: Session,
+        profile: Profile,
+        fate: Fate,
+        paths: Paths,
+        policy: Policy,
+    ) -> Member {
         let member = profile.member.to_string();
         let config = ElectionConfig {
             paths,
             name: format!("orders as {member}"),
             member: profile,
             recipe: self.recipe.clone(),
-            policy: self.policy(),
+            policy,
             leftovers: Leftovers::Wait,
         };
         let (end, _) = watch::channel(None);
@@ -241,8 +252,19 @@ impl World {
     }
 
     pub(crate) async fn snapshot(&self) -> Snapshot {
+        self.try_snapshot().await.unwrap()
+    }
+
+    /// What is wrong with the election, as an operator's observer finds it.
+    pub(crate) async fn problems(&self) -> Vec<Problem> {
+        let observer = Observer::new(self.operator.active().await.unwrap());
+        let snapshot = observer.snapshot(&self.paths).await.unwrap();
+        observer.problems(&self.paths, &snapshot).await.unwrap()
+    }
+
+    pub(crate) async fn try_snapshot(&self) -> Result<Snapshot, ReadError> {
         let session = self.operator.active().await.unwrap();
-        Observer::new(session).snapshot(&self.paths).await.unwrap()
+        Observer::new(session).snapshot(&self.paths).await
     }
 
     pub(crate) fn request_for(&self, kind: RequestKind, to: Target, force: bool) -> Request {
@@ -256,23 +278,23 @@ impl World {
         )
     }
 
-    pub(crate) async fn ask_only(&self, kind: RequestKind, to: Target, force: bool) -> operator::Ticket {
+    pub(crate) async fn ask_only(&self, kind: RequestKind, to: Target, force: bool) -> FiledRequest {
         let request = self.request_for(kind, to, force);
-        operator::ask(&self.operator, &self.paths, &request).await.unwrap()
+        operator::ask(&self.operator, &self.paths, request).await.unwrap()
     }
 
     /// Asks and waits for the outcome.
     pub(crate) async fn ask(&self, kind: RequestKind, to: Target, force: bool) -> Request {
-        let ticket = self.ask_only(kind, to, force).await;
+        let filed = self.ask_only(kind, to, force).await;
         let deadline = BootTime::now() + Duration::from_secs(30);
-        let ended = operator::follow(&self.operator, &self.paths, &ticket, deadline, |_| {}).await.unwrap();
-        ended.expect("the request is there")
+        let following = operator::follow(&self.operator, &self.paths, &filed.which, deadline, |_| {});
+        following.await.unwrap().expect("the request is there")
     }
 
-    pub(crate) async fn request(&self, ticket: &operator::Ticket) -> Request {
+    pub(crate) async fn request(&self, filed: &FiledRequest) -> Request {
         let session = self.operator.active().await.unwrap();
         Observer::new(session)
-            .request(&self.paths, &ticket.name)
+            .request(&self.paths, &filed.which)
             .await
             .unwrap()
             .expect("the request is there")
@@ -378,12 +400,16 @@ impl Handler for App {
         Ok(())
     }
 
-    async fn lead(&self, _: &Leadership) -> Failure {
+    async fn lead(&self, _: &Leadership) -> Result<(), Failure> {
         let mut ending = self.end.subscribe();
         let why = ending.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
         // That was one leadership's end, and not the next one's.
         self.end.send_replace(None);
-        Failure::new(why.unwrap_or_default())
+        // Without a reason it is finished.
+        match why.filter(|why| !why.is_empty()) {
+            Some(why) => Err(Failure::new(why)),
+            None => Ok(()),
+        }
     }
 
     async fn stop(&self, order: &StopOrder) {

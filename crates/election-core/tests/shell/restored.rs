@@ -62,7 +62,7 @@ impl Handler for Job {
         Ok(())
     }
 
-    async fn lead(&self, _: &Leadership) -> Failure {
+    async fn lead(&self, _: &Leadership) -> Result<(), Failure> {
         std::future::pending().await
     }
 
@@ -99,7 +99,7 @@ impl Stage {
     async fn join(&self, member: &str) -> (Session, Election) {
         let session = self.session().await;
         let config = ElectionConfig {
-            policy: Policy { stop_budget: Duration::from_millis(500), ..Policy::default() },
+            policy: Policy { stop_budget: Some(Duration::from_millis(500)), ..Policy::default() },
             ..ElectionConfig::new(
                 "/dr",
                 "orders",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use election_core::{
     engine::Role,
-    record::{Outgoing, RequestKind, RequestState, Target},
+    record::{Health, Outgoing, RequestKind, RequestState, Target},
     shell::operator,
 };
 use zk_session::{BootTime, DriverKind};
@@ -109,11 +109,10 @@ async fn one_leader_of_several_is_replaced(driver: DriverKind) {
             None,
             "a test".to_owned(),
         );
-        let ticket = operator::ask(world.operator(), world.paths(), &request).await.unwrap();
+        let filed = operator::ask(world.operator(), world.paths(), request).await.unwrap();
         let deadline = BootTime::now() + Duration::from_secs(30);
-        let ended =
-            operator::follow(world.operator(), world.paths(), &ticket, deadline, |_| {}).await.unwrap();
-        ended.expect("the request is there").state
+        let following = operator::follow(world.operator(), world.paths(), &filed.which, deadline, |_| {});
+        following.await.unwrap().expect("the request is there").state
     };
     // Which of the three is for the operator to say.
     let state = ask(Outgoing::Only).await;
@@ -154,4 +153,32 @@ mod zookeeper_async {
     async fn a_lost_leaders_slot_is_filled_and_the_others_are_not_disturbed() {
         a_lost_leaders_slot_is_filled(DriverKind::ZookeeperAsync).await;
     }
+}
+
+/// Sixteen slots and twenty members, of whom thirteen are unfit at the start, for reasons as long as they can be:
+/// once all are well, all slots are filled, and the decision fits into its znode.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_slots_are_filled_although_most_were_unfit_at_the_start() {
+    const ALL: usize = 16;
+    let world = World::with_slots(DriverKind::Native, ALL).await;
+    let mut members = Vec::new();
+    for number in 0..20 {
+        let site = if number % 2 == 0 { "east" } else { "west" };
+        let name = format!("{site}-{number}-{}", "of-a-long-name".repeat(6));
+        let member = world.join(&name, site).await;
+        if number >= 7 {
+            let reason = format!("the disk of {number} is full; {}", "so it is \"\\unfit\\\", ".repeat(40));
+            member.election().set_health(Health::Unhealthy { reason });
+        }
+        members.push(member);
+    }
+    wait_for("the fit ones lead", SOON, || held(&members).len() >= 7).await;
+    for member in &members {
+        member.election().set_health(Health::Healthy);
+    }
+    wait_for("all slots are filled", SOON * 2, || held(&members).len() == ALL).await;
+    let session = world.operator().active().await.unwrap();
+    let decision = session.get(&world.paths().elected()).await.unwrap().expect("a decision");
+    assert!(decision.data.len() < 64 * 1024, "{} bytes", decision.data.len());
+    world.no_overlap();
 }

@@ -18,7 +18,7 @@ fn old_program(member: &str, site: &str) -> Profile {
 }
 
 async fn upgrade(world: &World) {
-    let format = async || world.snapshot().await.elected.map(|(elected, _)| elected.v);
+    let format = async || world.snapshot().await.elected.map(|decision| decision.record.v);
     let old = world.join_as(old_program("east-1", "east")).await;
     wait_for("the old east-1 leads", SOON, || old.leads()).await;
     assert_eq!(format().await, Some(VERSION));

@@ -1,6 +1,8 @@
 //! A strategy small enough to be seen through: sites in order, another site than
 //! the one that failed, the incumbent before others of its site, oldest ballot.
 
+use std::cmp::Reverse;
+
 use election_core::{
     SiteId,
     record::{Cause, Health, MemberRecord},
@@ -13,7 +15,7 @@ pub(crate) struct SiteOrder(pub(crate) Vec<SiteId>);
 
 /// Leaders spread over the sites before anything else.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "the model has one slot")]
+#[allow(dead_code, reason = "the simulation needs it")]
 pub(crate) struct Spread(pub(crate) SiteOrder);
 
 impl Strategy for Spread {
@@ -21,6 +23,24 @@ impl Strategy for Spread {
         let mut ranking = self.0.rank(round);
         let others = |site: &SiteId| round.others.iter().filter(|n| n.site == *site).count();
         ranking.order.sort_by_key(|ranked| others(&ranked.named.site));
+        ranking
+    }
+}
+
+/// Whoever has the most weight before anything else, then whoever is nearest to ZooKeeper.
+#[derive(Clone, Debug)]
+#[allow(dead_code, reason = "the model has neither")]
+pub(crate) struct Weighed(pub(crate) SiteOrder);
+
+impl Strategy for Weighed {
+    fn rank(&self, round: &Round<'_>) -> Ranking {
+        let mut ranking = self.0.rank(round);
+        let worth = |ranked: &Ranked| {
+            let member = round.candidates.iter().find(|c| c.ballot == ranked.named.ballot)?;
+            let weight = member.attributes.get("weight").and_then(|weight| weight.parse::<u32>().ok());
+            Some((Reverse(weight), member.round_trips.zookeeper.unwrap_or(u32::MAX)))
+        };
+        ranking.order.sort_by_key(worth);
         ranking
     }
 }

@@ -5,7 +5,7 @@
 //! their timeout after the last touch that the ensemble's leader knows of, and take
 //! their ephemerals with them in one transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::engine::{Node, Outcome, Request};
 
@@ -28,7 +28,7 @@ pub(crate) struct Ensemble {
     commits: Vec<(Millis, i64)>,
     znodes: BTreeMap<String, Vec<(i64, Option<Node>)>>,
     /// How many children a parent has ever had: what sequential names are made from.
-    children: BTreeMap<String, u32>,
+    children: BTreeMap<String, i32>,
     sessions: BTreeMap<i64, Session>,
     next_session: i64,
 }
@@ -89,6 +89,22 @@ impl Ensemble {
         }
     }
 
+    /// Everything is as in the copy, sessions included, but the number of epochs where that is kept. Answers
+    /// what has changed by it, and which sessions live again.
+    pub(crate) fn restore(&mut self, copy: Self, keeps_epoch: bool) -> (Vec<String>, Vec<i64>) {
+        let was = std::mem::replace(self, copy);
+        // Ids of sessions begin with the time.
+        self.next_session = was.next_session;
+        if keeps_epoch {
+            self.zxid = self.zxid.max(was.zxid);
+        }
+        let paths: BTreeSet<_> = was.znodes.keys().chain(self.znodes.keys()).collect();
+        let changed = paths.into_iter().filter(|path| was.get(path) != self.get(path)).cloned().collect();
+        let revived =
+            self.sessions.keys().filter(|id| self.lives(**id) && !was.lives(**id)).copied().collect();
+        (changed, revived)
+    }
+
     /// Ends a session, and everything ephemeral of it in one transaction.
     pub(crate) fn end(&mut self, session: i64, now: Millis) -> Vec<String> {
         if let Some(session) = self.sessions.get_mut(&session) {
@@ -120,6 +136,13 @@ impl Ensemble {
 
     pub(crate) fn zxid(&self) -> i64 {
         self.commits.last().map_or(0, |(_, zxid)| *zxid)
+    }
+
+    /// What servers compare with what a client has seen: the last transaction, or the beginning of the epoch of
+    /// their leader.
+    #[allow(dead_code, reason = "the simulation needs it")]
+    pub(crate) fn newest(&self) -> i64 {
+        self.zxid
     }
 
     /// A znode as a server has it that has applied everything up to `zxid`.
@@ -155,32 +178,60 @@ impl Ensemble {
             Request::Children { path } => {
                 Applied::refused(Outcome::Names(self.tree_at(path, view).into_keys().collect()))
             }
-            Request::MakeParents(paths) => {
-                let missing: Vec<_> = paths.iter().flat_map(|p| with_ancestors(p)).collect();
-                let mut changed = Vec::new();
-                for path in missing {
-                    if self.get(&path).is_none() {
-                        self.create(now, &path, Vec::new(), 0);
-                        changed.push(path);
-                    }
-                }
-                Applied { outcome: Outcome::Ok, changed }
-            }
             Request::Create { path, data, ephemeral } => {
                 if self.get(path).is_some() {
                     return Applied::refused(Outcome::Exists);
                 }
+                let mut changed = self.make_parents(now, path);
                 let czxid = self.create(now, path, data.clone(), if *ephemeral { session } else { 0 });
-                let outcome = Outcome::Created { path: path.clone(), czxid };
-                Applied { outcome, changed: vec![path.clone()] }
+                changed.push(path.clone());
+                Applied { outcome: Outcome::Created { path: path.clone(), czxid }, changed }
+            }
+            Request::CreateCounted { path, data, counter } => {
+                if self.get(path).is_some() {
+                    return Applied::refused(Outcome::Exists);
+                }
+                let mut changed = self.make_parents(now, path);
+                let set = self.set(now, counter, Vec::new(), None);
+                let Outcome::Changed { version: count, .. } = set.outcome else { return set };
+                let czxid = self.create(now, path, data.clone(), session);
+                changed.extend(set.changed);
+                changed.push(path.clone());
+                Applied { outcome: Outcome::Counted { czxid, count }, changed }
             }
             Request::CreateSequential { prefix, data, ephemeral, .. } => {
+                let mut changed = self.make_parents(now, prefix);
                 let owner = if *ephemeral { session } else { 0 };
                 let (path, czxid) = self.create_sequential(now, prefix, data.clone(), owner);
-                Applied { outcome: Outcome::Created { path: path.clone(), czxid }, changed: vec![path] }
+                changed.push(path.clone());
+                Applied { outcome: Outcome::Created { path, czxid }, changed }
             }
             Request::Set { path, data, version } => self.set(now, path, data.clone(), Some(*version)),
             Request::Delete { path, version } => self.delete(now, path, *version),
+            Request::Together { request, path, data, version } => {
+                if self.get(path).is_none_or(|node| node.version != *version) {
+                    return Applied::refused(Outcome::Stale);
+                }
+                let mut applied = self.apply(now, session, view, request);
+                if let Outcome::Changed { .. } | Outcome::Created { .. } = applied.outcome {
+                    // In the same transaction.
+                    let (known, zxid) = (self.get(path).cloned(), self.zxid);
+                    let set = known.map(|known| Node {
+                        data: data.clone(),
+                        version: version + 1,
+                        mzxid: zxid,
+                        mtime_ms: stamp(now),
+                        ..known
+                    });
+                    self.put(path, zxid, set);
+                    applied.changed.push(path.clone());
+                }
+                applied
+            }
+            Request::While { there, request } => match self.get(there) {
+                Some(_) => self.apply(now, session, view, request),
+                None => Applied::refused(Outcome::Stale),
+            },
             Request::DeleteWhile { path, version, unchanged, unchanged_version } => {
                 match self.get(unchanged).map(|node| node.version) {
                     Some(stands) if stands == *unchanged_version => self.delete(now, path, Some(*version)),
@@ -188,6 +239,12 @@ impl Ensemble {
                 }
             }
         }
+    }
+
+    /// The numbers of the children go on below zero, as after 2^31 of them.
+    #[allow(dead_code, reason = "the transcripts need it")]
+    pub(crate) fn wrap(&mut self, parent: &str) {
+        self.children.insert(parent.to_owned(), i32::MIN);
     }
 
     pub(crate) fn create_sequential(
@@ -206,7 +263,12 @@ impl Ensemble {
     pub(crate) fn create(&mut self, now: Millis, path: &str, data: Vec<u8>, owner: i64) -> i64 {
         *self.children.entry(parent_of(path).to_owned()).or_default() += 1;
         let zxid = self.commit(now);
-        self.put(path, zxid, Some(Node { data, version: 0, czxid: zxid, mzxid: zxid, owner }));
+        let (ctime_ms, mtime_ms) = (stamp(now), stamp(now));
+        self.put(
+            path,
+            zxid,
+            Some(Node { data, version: 0, czxid: zxid, mzxid: zxid, owner, ctime_ms, mtime_ms }),
+        );
         zxid
     }
 
@@ -219,7 +281,7 @@ impl Ensemble {
         }
         let zxid = self.commit(now);
         let version = known.version + 1;
-        self.put(path, zxid, Some(Node { data, version, mzxid: zxid, ..known }));
+        self.put(path, zxid, Some(Node { data, version, mzxid: zxid, mtime_ms: stamp(now), ..known }));
         Applied { outcome: Outcome::Changed { version, mzxid: zxid }, changed: vec![path.to_owned()] }
     }
 
@@ -232,7 +294,37 @@ impl Ensemble {
         }
         let zxid = self.commit(now);
         self.put(path, zxid, None);
+        // Made again, it counts its children from 0.
+        self.children.remove(path);
         Applied { outcome: Outcome::Ok, changed: vec![path.to_owned()] }
+    }
+
+    /// Deletes a znode and all below it, as an administrator's tool does; answers what was there.
+    pub(crate) fn delete_tree(&mut self, now: Millis, root: &str) -> Vec<String> {
+        let below = format!("{root}/");
+        let there = |path: &String| path == root || path.starts_with(&below);
+        let mut doomed: Vec<_> = self.znodes.keys().filter(|path| there(path)).cloned().collect();
+        doomed.retain(|path| self.get(path).is_some());
+        // Children first.
+        for path in doomed.iter().rev() {
+            self.delete(now, path, None);
+        }
+        doomed
+    }
+
+    /// Every znode that there is now.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &String> {
+        self.znodes.iter().filter(|(_, history)| latest(history).is_some()).map(|(path, _)| path)
+    }
+
+    /// Makes what is missing above a path; answers what was.
+    pub(crate) fn make_parents(&mut self, now: Millis, path: &str) -> Vec<String> {
+        let missing: Vec<_> =
+            with_ancestors(parent_of(path)).into_iter().filter(|path| self.get(path).is_none()).collect();
+        for path in &missing {
+            self.create(now, path, Vec::new(), 0);
+        }
+        missing
     }
 
     fn commit(&mut self, now: Millis) -> i64 {
@@ -246,6 +338,11 @@ impl Ensemble {
     }
 }
 
+/// The clock of the servers, which has nothing to do with that of any host.
+fn stamp(now: Millis) -> i64 {
+    1_000_000 + i64::try_from(now).unwrap_or(i64::MAX / 2)
+}
+
 fn latest(history: &[(i64, Option<Node>)]) -> Option<&Node> {
     history.last()?.1.as_ref()
 }
@@ -255,6 +352,6 @@ pub(crate) fn parent_of(path: &str) -> &str {
 }
 
 fn with_ancestors(path: &str) -> Vec<String> {
-    let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]).skip(1);
     ends.map(|end| path[..end].to_owned()).collect()
 }

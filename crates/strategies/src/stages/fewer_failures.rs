@@ -63,8 +63,11 @@ mod tests {
             at_ms: NOW_MS,
             cause: cause.to_owned(),
         };
-        view.trouble.failures =
-            vec![failure("e-1", "resigned"), failure("e-2", "unhealthy"), failure("e-1", "takeover-failed")];
+        view.trouble.failures = vec![
+            failure("e-1", "work-failed"),
+            failure("e-2", "unhealthy"),
+            failure("e-1", "takeover-failed"),
+        ];
         view
     }
 

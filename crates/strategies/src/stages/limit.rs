@@ -45,7 +45,11 @@ impl Limit {
     fn is_planned(cause: Cause) -> bool {
         matches!(
             cause,
-            Cause::Switchover | Cause::BetterCandidate | Cause::TokensRaised | Cause::StandingOrder
+            Cause::Switchover
+                | Cause::LeaderShutdown
+                | Cause::BetterCandidate
+                | Cause::TokensRaised
+                | Cause::StandingOrder
         )
     }
 }
@@ -118,7 +122,13 @@ mod tests {
     #[test]
     fn a_planned_move_and_the_incumbent_are_let_pass() {
         let limit = Limit::new("lag", 10.0);
-        let planned = [Cause::Switchover, Cause::BetterCandidate, Cause::TokensRaised, Cause::StandingOrder];
+        let planned = [
+            Cause::Switchover,
+            Cause::LeaderShutdown,
+            Cause::BetterCandidate,
+            Cause::TokensRaised,
+            Cause::StandingOrder,
+        ];
         for cause in Cause::ALL {
             let is_out = refusal(&limit, cause, None, Some("11")).is_some();
             assert_eq!(is_out, !planned.contains(&cause), "{cause}");

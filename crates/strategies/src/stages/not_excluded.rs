@@ -23,7 +23,7 @@ impl Filter for NotExcluded {
         let exclusion = round
             .exclusions
             .iter()
-            .filter(|e| e.ballot == candidate.ballot && e.until_ms > round.unix_ms)
+            .filter(|e| e.ballot == candidate.ballot && e.holds_at(round.unix_ms))
             // Of several the one that ends last, whatever order they stand in.
             .max_by_key(|e| (e.until_ms, &e.reason))?;
         let until = utc(exclusion.until_ms);

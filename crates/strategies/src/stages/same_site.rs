@@ -1,12 +1,15 @@
-use election_core::{record::MemberRecord, strategy::Round};
+use election_core::{
+    record::{Cause, MemberRecord, Previous},
+    strategy::Round,
+};
 
 use super::failed;
 use crate::stage::{Comparison, Standing};
 
-/// After a failure: prefers the failed leader's site, for moving to another one
-/// costs more than a restart beside it.
+/// After a failure, and where a leader shuts down: prefers that leader's site, for moving to
+/// another one costs more than a restart beside it.
 ///
-/// Where the cause is no failure, all are equal.
+/// With any other cause all are equal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SameSite;
 
@@ -21,22 +24,27 @@ impl Comparison for SameSite {
     }
 
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
-        i64::from(failed(round).is_some_and(|failed| failed.site != candidate.site))
+        i64::from(goes(round).is_some_and(|goes| goes.site != candidate.site))
     }
 
     fn reason(&self, candidate: &MemberRecord, _: Standing, round: &Round<'_>) -> String {
-        match failed(round) {
-            Some(failed) if failed.site == candidate.site => {
-                format!("stays in the failed leader's site ({})", failed.site)
-            }
-            Some(failed) => format!("leaves the failed leader's site ({})", failed.site),
-            None => "no leader failed".to_owned(),
+        let whose = if round.cause.is_failure() { "the failed leader's" } else { "the leader's" };
+        match goes(round) {
+            Some(goes) if goes.site == candidate.site => format!("stays in {whose} site ({})", goes.site),
+            Some(goes) => format!("leaves {whose} site ({})", goes.site),
+            None => "no leader failed or shuts down".to_owned(),
         }
     }
 
     fn speaks_when_tied(&self, _: &MemberRecord, round: &Round<'_>) -> bool {
-        failed(round).is_some()
+        goes(round).is_some()
     }
+}
+
+/// The leader that failed, or shuts down.
+fn goes<'a>(round: &Round<'a>) -> Option<&'a Previous> {
+    let shuts_down = round.cause == Cause::LeaderShutdown;
+    failed(round).or(round.previous.filter(|_| shuts_down))
 }
 
 #[cfg(test)]
@@ -48,6 +56,17 @@ mod tests {
         Pipeline,
         support::{View, member, order, previous},
     };
+
+    #[test]
+    fn a_leader_that_shuts_down_is_followed_in_its_site() {
+        let view = View {
+            cause: Cause::LeaderShutdown,
+            previous: Some(previous("w-0", "west", 0)),
+            ..View::of([member("e-1", "east", 1), member("w-1", "west", 2)])
+        };
+        let expected = ["w-1: stays in the leader's site (west)", "e-1: leaves the leader's site (west)"];
+        assert_eq!(order(&Pipeline::new().compare(SameSite), &view), expected);
+    }
 
     #[test]
     fn the_same_site_goes_first_after_every_failure_and_only_then() {

@@ -105,6 +105,7 @@ pub fn exclusion(sequence: u32, until_ms: u64) -> Exclusion {
     Exclusion {
         member: MemberId::new("east-1").unwrap(),
         ballot: ballot(sequence),
+        since_ms: 0,
         until_ms,
         reason: "takeover failed".to_owned(),
     }

@@ -26,6 +26,11 @@
 //! znodes that somebody makes by hand, and an ensemble restored from a copy. There is
 //! no decision to count terms, so the token is also the term.
 //!
+//! **Versions begin at 0 in every life of a znode**, so the place of the single recipe is
+//! counted: each creation sets the parent, in one transaction, and whoever deletes a place
+//! does so only while the parent has the version that the creation gave it. So a deletion
+//! that comes late, or is tried again, never hits the place of the next leader.
+//!
 //! **A znode without a member behind it would block everyone** as long as its session
 //! lives. So a creation without an answer is looked for, by the guid in its name or
 //! as this session's, and adopted; and whatever else of this session is found is deleted, before
@@ -46,6 +51,8 @@ use super::{
     io::{Level, Node, NoteKind, OpId, Watched},
     office::Stage,
     recipe::{QueueFormat, Recipe},
+    registration::Leftovers,
+    verification::Verified,
 };
 use crate::{
     ids::Ballot,
@@ -55,6 +62,9 @@ use crate::{
 
 /// How long to wait before an operation is tried again that could not be applied.
 const RETRY: Duration = Duration::from_millis(300);
+
+/// How long to wait where the numbers of a queue are used up, which an operator has to mend.
+const USED_UP: Duration = Duration::from_secs(30);
 
 /// The first pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -75,6 +85,8 @@ pub(super) struct Contest {
     before: Option<Before>,
     /// The one before has gone: who is before it now?
     look_again: bool,
+    /// Whether this one is still the first in the queue is to be read before it leads.
+    ranks_again: bool,
     /// What of the own znode the creation under way writes.
     written: Vec<u8>,
     failures: u32,
@@ -91,6 +103,8 @@ pub(super) struct Contest {
 struct Own {
     path: String,
     node: Node,
+    /// Single: which creation of the place it is.
+    count: Option<i32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -107,7 +121,6 @@ enum Step {
     /// There is no session.
     #[default]
     Idle,
-    MakeParents,
     /// Looking for what a former process of this member has left in the queue.
     ListLeftovers,
     LookAtLeftover(Vec<String>),
@@ -116,7 +129,12 @@ enum Step {
     Seek(Then),
     /// Found under the guid of a creation that was not answered.
     Adopt(String),
-    Drop(String, Option<i32>, Then),
+    /// Single: the place is this session's. Which creation is it? Read before the place is once
+    /// more: if that one is newer, the count is too low, and nothing is deleted by it.
+    Count(Then),
+    Look(Then, i32),
+    /// With its version and its count, if it is the place.
+    Drop(String, Option<(i32, i32)>, Then),
     Create,
     /// Queue: who is before this one?
     Rank,
@@ -151,10 +169,7 @@ impl Contest {
 
     /// Whether nothing of this session can stand yet.
     fn is_preparing(&self) -> bool {
-        matches!(
-            self.step,
-            Step::MakeParents | Step::ListLeftovers | Step::LookAtLeftover(_) | Step::DropLeftover(..)
-        )
+        matches!(self.step, Step::ListLeftovers | Step::LookAtLeftover(_) | Step::DropLeftover(..))
     }
 }
 
@@ -166,9 +181,28 @@ impl Engine {
 
     /// A session has begun: this member stands, with nothing of a former one.
     pub(super) fn begin_contest(&mut self) {
-        self.contest.reset(Step::MakeParents);
+        let first = match (self.config.leftovers, self.queue_format()) {
+            (Leftovers::Remove, Some(_)) => Step::ListLeftovers,
+            // It is there most likely: a read, rather than a creation that is refused.
+            (Leftovers::Remove, None) => Step::Seek(Then::Stand),
+            (Leftovers::Wait, _) => Step::Create,
+        };
+        self.contest.reset(first);
         if self.gave_up.is_some() {
             self.pause_after_failure(false);
+        }
+    }
+
+    /// The connection was lost, and is back: with an older copy of the ensemble those may be back who stood before
+    /// this one in the queue.
+    pub(super) fn contest_resumed(&mut self) {
+        if self.queue_format().is_none() {
+            return;
+        }
+        match self.contest.step {
+            Step::First => self.contest.step = Step::Rank,
+            Step::InOffice => self.contest.ranks_again = self.office.held().is_none(),
+            _ => {}
         }
     }
 
@@ -220,7 +254,14 @@ impl Engine {
     }
 
     pub(super) fn contest_is_paused(&self) -> bool {
-        matches!(self.contest.step, Step::Pausing | Step::Seek(Then::Pause) | Step::Drop(_, _, Then::Pause))
+        matches!(
+            self.contest.step,
+            Step::Pausing
+                | Step::Seek(Then::Pause)
+                | Step::Count(Then::Pause)
+                | Step::Look(Then::Pause, _)
+                | Step::Drop(_, _, Then::Pause)
+        )
     }
 
     /// Whether this member may have to lead soon. Where nobody can tell, it may: proving
@@ -263,7 +304,7 @@ impl Engine {
                 self.place_seen(node);
             } else if let Some(node) = stands {
                 let node = node.clone();
-                self.contest.own = Some(Own { path: path.to_owned(), node });
+                self.contest.own = Some(Own { path: path.to_owned(), node, count: None });
             } else {
                 self.own_lost("the own znode in the queue is gone");
             }
@@ -273,7 +314,7 @@ impl Engine {
     }
 
     fn place_seen(&mut self, node: Option<&Node>) {
-        self.verification.watch_told(0, node);
+        self.verification.watch_told(Verified::Place(0), node);
         self.see_place(0, node);
         self.office_saw_place(0, node);
     }

@@ -23,6 +23,11 @@ impl Engine {
         }
     }
 
+    /// Single: which creation of the place the own one is.
+    pub(in crate::engine) fn place_count(&self) -> Option<i32> {
+        self.contest.own.as_ref().and_then(|own| own.count)
+    }
+
     /// What stands in the place.
     pub(in crate::engine) fn read_place(&self, path: &str, node: Option<&Node>) -> Known<Current> {
         let Some(node) = node.filter(|_| self.is_contest()) else {
@@ -104,6 +109,11 @@ impl Engine {
         })
     }
 
+    /// Whether it was read once more since the connection was lost who is first.
+    pub(in crate::engine) fn contest_is_sure(&self) -> bool {
+        !self.contest.ranks_again
+    }
+
     /// The place was read anew, for a watch had told something else.
     pub(in crate::engine) fn contest_looked(&mut self, node: Option<&Node>) {
         self.see_place(0, node);
@@ -132,7 +142,7 @@ impl Engine {
                 Stage::TakingOver => "taking over",
             };
             let why = format!("{what} took longer than {:?}", self.config.policy.takeover_timeout);
-            self.record_failure(Cause::TakeoverFailed, &why);
+            self.record_giving_up(Cause::TakeoverFailed, &why);
             self.note(Level::Warn, NoteKind::TakeoverFailed, why.clone());
             self.contest.stage = None;
             self.give_up(StopReason::TakeoverFailed(why));
@@ -183,6 +193,7 @@ impl Engine {
         self.contest.own = None;
         self.contest.before = None;
         self.contest.has_waited = false;
+        self.contest.ranks_again = false;
         if self.queue_format().is_some() {
             self.see_place(0, None);
             self.verification = Default::default();
@@ -203,10 +214,14 @@ impl Engine {
         };
         let pause =
             FIRST_PAUSE.saturating_mul(1 << self.contest.failures.min(20)).min(self.config.policy.exclusion);
-        self.contest.failures += 1;
+        let (level, what) = match gave_up.cause.is_failure() {
+            true => (Level::Warn, "has failed"),
+            false => (Level::Info, "gave up"),
+        };
+        self.contest.failures += u32::from(level == Level::Warn);
         self.contest.stand_at = Some(self.now.time + pause);
-        let text = format!("stands again in {pause:?}, for it has failed: {}", gave_up.reason);
-        self.note(Level::Warn, NoteKind::Registration, text);
+        let text = format!("stands again in {pause:?}, for it {what}: {}", gave_up.reason);
+        self.note(level, NoteKind::Registration, text);
         true
     }
 

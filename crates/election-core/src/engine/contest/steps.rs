@@ -1,11 +1,12 @@
 //! Standing for a place: one step at a time, each with what follows from its outcome.
 
-use super::{Before, Engine, Own, RETRY, Step, Then};
+use super::{Before, Engine, Own, RETRY, Step, Then, USED_UP};
 use crate::{
     engine::{
+        StopReason,
         io::{Level, Node, NoteKind, OpId, Outcome, Request},
         recipe::QueueFormat,
-        registration::Leftovers,
+        rules::Rule,
         view::Known,
     },
     record::{Contender, ContenderStatus, Record, VERSION},
@@ -36,12 +37,15 @@ impl Engine {
     /// Goes over to what the circumstances ask for; whether there is nothing to do but wait.
     fn turn(&mut self) -> bool {
         let idle = self.office_is_idle();
-        if self.leaving {
+        if self.leaving.is_asked() {
             if !idle {
                 return true;
             }
             match self.contest.step {
-                Step::Seek(Then::Leave) | Step::Drop(_, _, Then::Leave) => return false,
+                Step::Seek(Then::Leave)
+                | Step::Count(Then::Leave)
+                | Step::Look(Then::Leave, _)
+                | Step::Drop(_, _, Then::Leave) => return false,
                 Step::Idle | Step::Gone => return true,
                 _ => {}
             }
@@ -54,7 +58,7 @@ impl Engine {
         }
         match self.contest.step {
             Step::Idle | Step::Gone => return true,
-            Step::InOffice if !idle => return true,
+            Step::InOffice if !idle => return !self.contest.ranks_again,
             Step::InOffice => self.left_office(),
             Step::First if self.ill_health().is_none() => {
                 if idle {
@@ -95,7 +99,7 @@ impl Engine {
             let again = std::mem::take(&mut self.contest.look_again);
             if again {
                 // Cleared before it is read: what vanishes meanwhile is looked at again.
-                self.contest.step = Step::Rank;
+                self.contest.step = if self.rules.keep(Rule::RanksAgain) { Step::Rank } else { Step::First };
             }
             return !again;
         }
@@ -116,13 +120,21 @@ impl Engine {
         let place = || Request::Get { path: paths.place(0) };
         let in_queue = |name: &str| format!("{}/{name}", queue.unwrap_or_default().parent(&paths));
         Some(match &self.contest.step {
-            Step::MakeParents => Request::MakeParents(self.config.recipe.parents(&paths)),
             Step::ListLeftovers | Step::Rank => children(queue?),
+            Step::InOffice if self.contest.ranks_again => children(queue?),
             Step::LookAtLeftover(names) => Request::Get { path: in_queue(names.last()?) },
             Step::DropLeftover(name, _) => Request::Delete { path: in_queue(name), version: None },
             Step::Seek(_) => queue.map_or_else(place, children),
             Step::Adopt(name) => Request::Get { path: in_queue(name) },
-            Step::Drop(path, version, _) => Request::Delete { path: path.clone(), version: *version },
+            Step::Count(_) => Request::Get { path: paths.leader() },
+            Step::Look(..) => place(),
+            Step::Drop(path, None, _) => Request::Delete { path: path.clone(), version: None },
+            Step::Drop(path, Some((version, count)), _) => Request::DeleteWhile {
+                path: path.clone(),
+                version: *version,
+                unchanged: paths.leader(),
+                unchanged_version: *count,
+            },
             Step::Create => return self.create_own(),
             Step::Idle | Step::Waiting | Step::First | Step::InOffice | Step::Pausing | Step::Gone => {
                 return None;
@@ -149,7 +161,11 @@ impl Engine {
                     unique_prefix: true,
                 }
             }
-            None => Request::Create { path: self.config.paths.place(0), data, ephemeral: true },
+            None => Request::CreateCounted {
+                path: self.config.paths.place(0),
+                data,
+                counter: self.config.paths.leader(),
+            },
         })
     }
 
@@ -195,21 +211,7 @@ impl Engine {
         }
         self.contest.op = None;
         match (self.contest.step.clone(), outcome) {
-            // By the time that it is tried again another one may have the place, in the same version.
-            (Step::Drop(_, Some(_), then), Outcome::NotApplied(why) | Outcome::Unknown(why)) => {
-                self.contest.step = Step::Seek(then);
-                self.contest_later(why);
-            }
             (_, Outcome::NotApplied(why)) => self.contest_later(why),
-            (Step::MakeParents, Outcome::Ok | Outcome::Exists) => {
-                let queues = self.queue_format().is_some();
-                self.contest.step = match self.removes_leftovers() {
-                    true if queues => Step::ListLeftovers,
-                    // It is there most likely: a read, rather than a creation that is refused.
-                    true => Step::Seek(Then::Stand),
-                    false => Step::Create,
-                };
-            }
             (Step::ListLeftovers, Outcome::Names(names)) => {
                 let stem = self.queue_format().map(|format| format.session_stem(self.session_id()));
                 let others =
@@ -229,16 +231,24 @@ impl Engine {
             (Step::DropLeftover(_, names), Outcome::Ok | Outcome::Missing) => self.look_at_leftovers(names),
             (Step::Seek(then), Outcome::Names(names)) => self.sought_in_queue(then, names),
             (Step::Seek(then), Outcome::Got(node)) => self.sought_place(then, node.as_ref()),
+            (Step::Count(then), Outcome::Got(counter)) => {
+                let found = counter.as_ref().map(|counter| Step::Look(then, counter.version));
+                self.contest.step = found.unwrap_or(Step::Seek(then));
+            }
+            (Step::Look(then, count), Outcome::Got(node)) => self.looked_at_place(then, count, node.as_ref()),
             (Step::Drop(_, _, then), Outcome::Ok | Outcome::Missing | Outcome::Stale) => {
                 self.contest.step = Step::Seek(then);
             }
             (Step::Create, Outcome::Created { path, czxid }) => {
                 let (owner, data) = (self.session_id(), std::mem::take(&mut self.contest.written));
-                let node = Node { data, version: 0, czxid: *czxid, mzxid: *czxid, owner };
-                self.stands_with(Own { path: path.clone(), node });
+                let node = Node::created(data, *czxid, owner);
+                self.stands_with(Own { path: path.clone(), node, count: None });
             }
-            // Its parent was a container, say, and has been deleted.
-            (Step::Create, Outcome::Missing) => self.contest.step = Step::MakeParents,
+            (Step::Create, Outcome::Counted { czxid, count }) => {
+                let (owner, data) = (self.session_id(), std::mem::take(&mut self.contest.written));
+                let node = Node::created(data, *czxid, owner);
+                self.stands_with(Own { path: self.config.paths.place(0), node, count: Some(*count) });
+            }
             (Step::Create, Outcome::Exists) => self.contest.step = Step::Seek(Then::Stand),
             // Nobody knows whether it stands.
             (Step::Create, Outcome::Unknown(why)) => {
@@ -247,10 +257,12 @@ impl Engine {
             }
             (Step::Adopt(name), Outcome::Got(Some(node))) if node.owner == self.session_id() => {
                 let parent = self.queue_format().unwrap_or_default().parent(&self.config.paths);
-                self.stands_with(Own { path: format!("{parent}/{name}"), node: node.clone() });
+                let path = format!("{parent}/{name}");
+                self.stands_with(Own { path, node: node.clone(), count: None });
             }
             (Step::Adopt(_), Outcome::Got(_)) => self.contest.step = Step::Seek(Then::Stand),
             (Step::Rank, Outcome::Names(names)) => self.ranked(names),
+            (Step::InOffice, Outcome::Names(names)) => self.ranked_again(names),
             (step, outcome) => self.contest_later(&format!("{step:?}: {outcome:?}")),
         }
         true
@@ -258,11 +270,6 @@ impl Engine {
 
     fn look_at_leftovers(&mut self, names: Vec<String>) {
         self.contest.step = if names.is_empty() { Step::Create } else { Step::LookAtLeftover(names) };
-    }
-
-    /// Whether what a former process of this member has left may be removed, and may still be there.
-    fn removes_leftovers(&self) -> bool {
-        self.config.leftovers == Leftovers::Remove && self.contest.attempts == 0
     }
 
     /// Whether another session made it for this member.
@@ -274,6 +281,11 @@ impl Engine {
             node.data == member.as_str().as_bytes()
         };
         says && node.owner != self.session_id()
+    }
+
+    fn owns(&self, node: &Node) -> bool {
+        let member = || !self.rules.keep(Rule::OwnerChecked) && self.is_of_this_member(node);
+        node.owner == self.session_id() || member()
     }
 
     /// What of this session stands in the queue: the last creation, if it was not
@@ -297,16 +309,10 @@ impl Engine {
 
     fn sought_place(&mut self, then: Then, node: Option<&Node>) {
         self.see_place(0, node);
-        let path = self.config.paths.place(0);
-        // Another session's is never deleted, not even that of a former process of this member. It
-        // may expire before the deletion comes, and whoever is next begins at version 0 again: a
-        // version doesn't tell one life of the place from another.
-        match node.filter(|n| n.owner == self.session_id()) {
-            Some(node) if then == Then::Stand && self.contest.unanswered => {
-                self.stands_with(Own { path, node: node.clone() });
-            }
-            Some(node) => self.contest.step = Step::Drop(path, Some(node.version), then),
-            None if then == Then::Stand && node.is_some() => {
+        // Another session's is never deleted, not even that of a former process of this member.
+        match node {
+            Some(node) if self.owns(node) => self.contest.step = Step::Count(then),
+            Some(_) if then == Then::Stand => {
                 self.contest.unanswered = false;
                 let text = match self.view.place(0).record() {
                     Some(current) => format!("waits for {} to let go", current.member),
@@ -315,7 +321,20 @@ impl Engine {
                 self.note(Level::Info, NoteKind::Registration, text);
                 self.contest.step = Step::Waiting;
             }
-            None => self.contest.step = self.nothing_left(then),
+            _ => self.contest.step = self.nothing_left(then),
+        }
+    }
+
+    /// The place was this session's a moment ago.
+    fn looked_at_place(&mut self, then: Then, count: i32, node: Option<&Node>) {
+        self.see_place(0, node);
+        let path = self.config.paths.place(0);
+        match node.filter(|n| self.owns(n)) {
+            Some(node) if then == Then::Stand && self.contest.unanswered => {
+                self.stands_with(Own { path, node: node.clone(), count: Some(count) });
+            }
+            Some(node) => self.contest.step = Step::Drop(path, Some((node.version, count)), then),
+            None => self.contest.step = Step::Seek(then),
         }
     }
 
@@ -331,15 +350,34 @@ impl Engine {
     fn stands_with(&mut self, own: Own) {
         self.contest.unanswered = false;
         if self.queue_format().is_some() && self.ballot_at(&own.path, own.node.owner).is_none() {
-            let why = format!("{} is no name of a place in a queue", own.path);
+            let parent = self.queue_format().unwrap_or_default().parent(&self.config.paths);
+            let why = format!(
+                "{} is no name of a place in a queue; where its numbers are used up, delete {parent}",
+                own.path
+            );
             self.contest.step = Step::Drop(own.path, None, Then::Stand);
-            return self.contest_later(&why);
+            self.contest_later(&why);
+            self.contest.retry_at = Some(self.now.time + USED_UP);
+            return;
         }
         self.contest.own = Some(own);
         self.contest.step = match self.queue_format() {
             Some(_) => Step::Rank,
             None => Step::First,
         };
+    }
+
+    /// It was the first in the queue before the connection was lost.
+    fn ranked_again(&mut self, names: &[String]) {
+        self.contest.ranks_again = false;
+        let (Some(format), Some(own)) = (self.queue_format(), &self.contest.own) else {
+            return;
+        };
+        let first = format.order(names).first().copied().map(str::to_owned);
+        if first.as_deref() != own.path.rsplit('/').next() && self.office.held().is_none() {
+            let why = "it is not the first in the queue any more".to_owned();
+            self.give_up_claim(StopReason::NotNamed(why));
+        }
     }
 
     /// Where the own znode stands in the queue.

@@ -28,7 +28,7 @@ impl Engine {
         let State::Claiming(claiming) = &self.office.state else {
             return;
         };
-        if self.leaving {
+        if self.leaving.is_asked() {
             return self.give_up_claim(StopReason::Leaving);
         }
         let entitled = self.claim_stands(claiming);
@@ -157,9 +157,10 @@ impl Engine {
                 if let State::Claiming(claiming) = &mut self.office.state {
                     // Later than what the place says, if another slot was decided meanwhile.
                     claiming.nomination.term = next.term;
-                    claiming.written = Some(Box::new(next));
+                    claiming.written = Some((Box::new(next), version));
                 }
-                self.issue(Request::Set { path, data, version }, |op| Claim::Committing(op, place));
+                let request = self.as_candidate(Request::Set { path, data, version });
+                self.issue(request, |op| Claim::Committing(op, place));
             }
             Err(error) => self.give_up_claim(StopReason::NotNamed(error.to_string())),
         }
@@ -182,8 +183,8 @@ impl Engine {
         self.advance_claim();
     }
 
-    /// Held, entitled and prepared: leadership is entered if the lease is good
-    /// for at least the time that stopping needs.
+    /// Held, entitled and prepared: leadership is entered if the lease is good for the time that stopping needs and an
+    /// eighth of the session timeout.
     pub(in crate::engine) fn enter(&mut self, place: Place) {
         let State::Claiming(claiming) = &self.office.state else {
             return;
@@ -196,13 +197,14 @@ impl Engine {
             self.set_claim(Claim::Looking(None));
             return self.advance_claim();
         }
-        if claiming.prepared != Prepared::Yes {
+        if claiming.prepared != Prepared::Yes || !self.is_sure() {
             return;
         }
         let Some(work_until) = self.work_until() else {
             return;
         };
-        if self.now.time + self.config.policy.stop_budget >= work_until {
+        // What begins so late would be stopped before it is of any use, unless the lease is renewed in time.
+        if self.now.time + self.stop_budget() + self.granted() / 8 >= work_until {
             return;
         }
         // The token rests on the decision. One that can't be read (any more) is
@@ -221,6 +223,7 @@ impl Engine {
             fencing_token: fencing_token(place.czxid, token_base),
             work_until,
         };
+        self.memory.saw_token(Some(grant.fencing_token));
         let text = format!(
             "takes over in term {} with fencing token {}",
             grant.nomination.term, grant.fencing_token
@@ -241,6 +244,13 @@ impl Engine {
         self.office.state = State::TakingOver(Box::new(held));
     }
 
+    /// Whether all that a claim, or a release, rests on was read since the connection was lost. The lease can be back before, and the
+    /// ensemble can be a copy in which somebody else is named, or holds the leader znode.
+    pub(super) fn is_sure(&self) -> bool {
+        let doubts = self.verification.doubts_decision() || self.verification.doubts_place(self.office.slot);
+        !doubts && self.contest_is_sure()
+    }
+
     /// What is added to the czxid; there is none where nothing is decided.
     fn token_base(&self) -> Option<u64> {
         if self.is_contest() {
@@ -258,6 +268,10 @@ impl Engine {
     pub(in crate::engine) fn set_prepared(&mut self, prepared: Prepared) {
         if let State::Claiming(claiming) = &mut self.office.state {
             claiming.prepared = prepared;
+            let Nomination { term, cause, .. } = claiming.nomination;
+            if (prepared, cause) == (Prepared::Yes, Cause::LeaderShutdown) {
+                self.office.prepared_for = Some(term);
+            }
         }
     }
 
@@ -284,7 +298,7 @@ impl Engine {
                 State::Stopping(Stopping { reason: reason.clone(), epoch, hold, term, token: None });
             // What was prepared touches nothing that only a leader may touch, so it has
             // its whole budget, even before there is a lease.
-            let budget = self.now.time + self.config.policy.stop_budget;
+            let budget = self.now.time + self.stop_budget();
             let until = self.work_until().map_or(budget, |lease| lease.max(budget));
             self.told_until = Some(until);
             self.actions.push_back(Action::WorkUntil(until));
@@ -334,6 +348,10 @@ impl Engine {
             }
             (Claim::Rereading(_, place), Outcome::Got(node)) => {
                 self.see_elected(node.as_ref());
+                if self.was_refused_over_the_same() {
+                    self.registration.list_ballots();
+                    self.office.retry_at = Some(self.now.time + RETRY);
+                }
                 if node.is_none() {
                     let why = "there is no decision any more".to_owned();
                     return self.give_up_claim(StopReason::NotNamed(why));
@@ -352,6 +370,9 @@ impl Engine {
             }
             // Lost the race, or an unknown outcome: what does the decision say?
             (Claim::Committing(_, place), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
+                if let State::Claiming(claiming) = &mut self.office.state {
+                    claiming.written.take_if(|_| *outcome != Outcome::Stale);
+                }
                 Claim::Rereading(None, place)
             }
             (Claim::Restating(_, place), Outcome::Changed { version, mzxid }) => {
@@ -369,6 +390,13 @@ impl Engine {
         };
         self.set_claim(next);
         self.advance_office();
+    }
+
+    /// Whether the commit was refused over a decision that has not changed: the own ballot may be gone.
+    fn was_refused_over_the_same(&self) -> bool {
+        let State::Claiming(claiming) = &self.office.state else { return false };
+        let over = claiming.written.as_ref().map(|(_, version)| *version);
+        over.is_some() && over == self.view.elected.meta().map(|known| known.version)
     }
 
     pub(in crate::engine) fn claim_is_uncommitted(&self) -> bool {
@@ -407,7 +435,10 @@ impl Engine {
         let (nomination, ballot) = (claiming.nomination.clone(), claiming.ballot.clone());
         if let Some(data) = self.place_data(&nomination, &ballot, Status::Progress, None) {
             let owner = self.session_id();
-            self.see_place(self.office.slot, Some(&Node { data, version, czxid, mzxid, owner }));
+            self.see_place(
+                self.office.slot,
+                Some(&Node { version, mzxid, ..Node::created(data, czxid, owner) }),
+            );
         }
     }
 
@@ -439,14 +470,13 @@ impl Engine {
             return;
         };
         // A watch may have been quicker, and have read what came after it already.
-        if let (Some(written), Known::Present(_, meta)) = (claiming.written.take(), &self.view.elected)
+        if let (Some((written, _)), Known::Present(_, meta)) = (claiming.written.take(), &self.view.elected)
             && meta.mzxid < mzxid
         {
             let meta = Meta { version, mzxid, ..*meta };
             let text = format!("term {}: {}", written.term, written.sentence);
-            self.view.elected = Known::Present(*written, meta);
+            self.know_elected(Known::Present(*written, meta));
             self.note(Level::Info, NoteKind::Decided, text);
-            self.remember_tenures();
         }
         let stands = match &self.office.state {
             State::Claiming(claiming) => self.claim_stands(claiming),

@@ -9,15 +9,16 @@ impl Engine {
         };
         let orphaned = self.session_epoch() != Some(held.epoch);
         let own = self.registration.ballot();
-        if self.leaving {
+        let leads = matches!(self.office.state, State::Leading(_));
+        if self.leaving.is_asked() && !(leads && self.hands_over()) {
             return self.stop(StopReason::Leaving);
         }
         if let Some(reason) = self.resigns_by_now() {
-            self.record_failure(Cause::Resigned, &reason);
+            self.record_giving_up(Cause::Resigned, &reason);
             return self.stop(StopReason::Resigned(reason));
         }
         match self.lease_until() {
-            Some(until) if self.now.time + self.config.policy.stop_budget < until => {}
+            Some(until) if self.now.time + self.stop_budget() < until => {}
             _ => return self.stop(StopReason::LeaseEnds),
         }
         if !orphaned && own.is_some_and(|b| *b != held.grant.ballot) {
@@ -26,8 +27,9 @@ impl Engine {
         if let Some(elected) = self.view.elected.record() {
             let slot = held.grant.nomination.slot;
             let mine = elected.named(slot).is_some_and(|n| self.is_me(n, &held.grant.ballot));
-            let moved = !mine || elected.term_of(slot) != held.grant.nomination.term;
-            if moved && self.rules.keep(Rule::StandDown) {
+            let term = if self.rules.keep(Rule::TermOfSlot) { elected.term_of(slot) } else { elected.term };
+            let moved = !mine || term != held.grant.nomination.term;
+            if moved && self.rules.keep(Rule::StandDown) && !self.works_on_for(elected) {
                 return self.stop(StopReason::NotNamed(moved_away(elected, slot)));
             }
             // It leads on from a session that is over, and has been given another slot on
@@ -116,6 +118,9 @@ impl Engine {
             && node.is_none_or(|n| n.czxid != held.place.czxid)
         {
             held.doubted = true;
+            if !self.rules.keep(Rule::DoubtedFirst) {
+                self.stop(StopReason::PlaceLost);
+            }
         }
         if let State::Stopping(stopping) = &self.office.state
             && Some(stopping.epoch) == epoch
@@ -140,9 +145,7 @@ impl Engine {
     /// A stop that was begun at leisure has no leisure left once the lease is not
     /// renewed any more. The place stays this member's to delete.
     pub(in crate::engine) fn hasten_at_lease_end(&mut self) {
-        let due = self
-            .lease_ends_first()
-            .is_some_and(|until| self.now.time + self.config.policy.stop_budget >= until);
+        let due = self.lease_ends_first().is_some_and(|until| self.now.time + self.stop_budget() >= until);
         if let State::Stopping(stopping) = &mut self.office.state
             && due
             && !stopping.reason.is_urgent()
@@ -184,7 +187,7 @@ impl Engine {
         self.actions.push_back(Action::Stop(reason));
     }
 
-    pub(in crate::engine) fn record_failure(&mut self, cause: Cause, reason: &str) {
+    pub(in crate::engine) fn record_giving_up(&mut self, cause: Cause, reason: &str) {
         let term = match &self.office.state {
             State::Claiming(claiming) => claiming.nomination.term,
             _ => match self.office.held() {
@@ -193,6 +196,7 @@ impl Engine {
             },
         };
         let reason = reason.chars().take(500).collect();
+        let cause = cause.in_format(self.config.member.format);
         self.gave_up = Some(GaveUp { term, cause, reason, at_ms: self.now.unix_ms });
     }
 
@@ -229,14 +233,16 @@ impl Engine {
             Hold::Unsure => Some(self.look_before_release()),
             Hold::Place(place) => {
                 // Every znode's versions begin at 0, so the version alone doesn't tell
-                // the own place from the next one's.
-                let known = self.own_place().meta().is_some_and(|m| m.czxid == place.czxid);
+                // the own place from the next one's. Nor does what was known before a reconnect: in an older copy of
+                // the ensemble all numbers are given out again.
+                let known = self.own_place().meta().is_some_and(|m| m.czxid == place.czxid) && self.is_sure();
                 Some(match self.decision_that_took_nothing(term) {
                     _ if !self.rules.keep(Rule::DeleteOwnOnly) => {
                         ReleaseStep::Delete(None, place.version, None)
                     }
-                    // Without decisions nobody takes a place by force.
-                    _ if known && self.is_contest() => ReleaseStep::Delete(None, place.version, None),
+                    _ if known && self.is_contest() => {
+                        ReleaseStep::Delete(None, place.version, self.place_count())
+                    }
                     Some(decision) if known => ReleaseStep::Delete(None, place.version, Some(decision)),
                     _ => self.look_before_release(),
                 })
@@ -257,7 +263,10 @@ impl Engine {
     }
 
     pub(super) fn look_before_release(&self) -> ReleaseStep {
-        if self.is_contest() { ReleaseStep::Look(None, None) } else { ReleaseStep::ReadElected(None) }
+        match self.is_contest() {
+            true => ReleaseStep::Look(None, self.place_count()),
+            false => ReleaseStep::ReadElected(None),
+        }
     }
 
     /// The creation that was under way when the claim was given up has ended.
@@ -285,7 +294,8 @@ impl Engine {
             ReleaseStep::Delete(None, version, decision) => {
                 let request = match decision {
                     Some(unchanged_version) => {
-                        let unchanged = self.config.paths.elected();
+                        let paths = &self.config.paths;
+                        let unchanged = if self.is_contest() { paths.leader() } else { paths.elected() };
                         Request::DeleteWhile { path, version, unchanged, unchanged_version }
                     }
                     None => Request::Delete { path, version: Some(version) },
@@ -408,6 +418,7 @@ impl Engine {
         let session = self.session_id();
         let look = self.look_before_release();
         let delete_anyway = !self.rules.keep(Rule::DeleteOwnOnly);
+        let is_contest = self.is_contest();
         let State::Releasing(release) = &mut self.office.state else {
             return;
         };
@@ -425,6 +436,11 @@ impl Engine {
                 if self.own_place().meta().is_some_and(|m| m.owner == session) {
                     self.see_place(self.office.slot, None);
                 }
+                self.office.state = State::Standby;
+            }
+            // The place is another one than was held: the ensemble went back to an older copy. The contest looks for
+            // what this session has left behind, and removes it.
+            (ReleaseStep::Delete(_, _, Some(_)), Outcome::Stale) if is_contest => {
                 self.office.state = State::Standby;
             }
             (ReleaseStep::Delete(_, version, _), _) => {

@@ -23,7 +23,7 @@ use super::{
     io::{
         Action, AppEvent, Epoch, Grant, Level, Node, Nomination, NoteKind, OpId, Outcome, Request, StopReason,
     },
-    limit::check_limit,
+    limit::{check_limit, job_failures},
     policy::OnPause,
     recipe::Recipe,
     rules::Rule,
@@ -54,6 +54,8 @@ pub(in crate::engine) struct Office {
     /// By slot.
     tenures: Vec<Tenure>,
     pub(super) retry_at: Option<Time>,
+    /// The latest term that this member has prepared for while the leader before worked on.
+    pub(in crate::engine) prepared_for: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -82,8 +84,8 @@ pub(in crate::engine) struct Claiming {
     /// It steps in and has not committed yet: for the leader with this ballot, named
     /// for the slot in this term, that vanished.
     pub(super) follows: Option<(u64, Ballot)>,
-    /// What the commit under way writes.
-    pub(super) written: Option<Box<Elected>>,
+    /// What the commit under way writes, and over which version.
+    pub(super) written: Option<(Box<Elected>, i32)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -289,7 +291,7 @@ impl Engine {
             }
             return;
         }
-        if self.leaving || self.standing.withdrawn.is_some() {
+        if self.leaving.is_asked() || self.standing.withdrawn.is_some() {
             return;
         }
         let Some(ballot) = self.registration.ballot().cloned() else {
@@ -334,13 +336,16 @@ impl Engine {
     /// of them. It takes the lowest slot; once that is committed it stands in no line
     /// any more, and the second in line is the first for the next slot.
     fn lost_slot<'a>(&self, elected: &'a Elected, ballot: &Ballot) -> Option<(usize, &'a Named)> {
-        if elected.excluded(ballot, self.now.unix_ms).is_some()
-            || check_limit(&self.config.policy, Some(elected), self.now.unix_ms).is_err()
-        {
+        let unix_ms = self.now.unix_ms;
+        if elected.excluded(ballot, unix_ms).is_some() {
             return None;
         }
         elected.leaders().find(|(slot, _)| {
-            elected.place_in_line(*slot, ballot) == Some(0) && self.has_vanished(elected, *slot)
+            elected.place_in_line(*slot, ballot) == Some(0)
+                && self.has_vanished(elected, *slot)
+                && check_limit(&self.config.policy, Some(elected), *slot, Cause::LeaderLost, unix_ms).is_ok()
+                // Whether the job failed once more, and is to pause, only the elector knows.
+                && job_failures(&self.config.policy, elected, unix_ms) == 0
         })
     }
 
@@ -369,21 +374,25 @@ impl Engine {
         match (event, &self.office.state) {
             (AppEvent::Prepared, State::Claiming(_)) => self.set_prepared(Prepared::Yes),
             (AppEvent::PrepareFailed(why), State::Claiming(_)) => {
-                self.record_failure(Cause::TakeoverFailed, &why);
+                self.record_giving_up(Cause::TakeoverFailed, &why);
                 self.note(Level::Warn, NoteKind::TakeoverFailed, format!("preparing failed: {why}"));
                 self.give_up_claim(StopReason::TakeoverFailed(why));
             }
             (AppEvent::TakenOver, State::TakingOver(_)) => self.announce(),
             (AppEvent::TakeoverFailed(why), State::TakingOver(_)) => {
-                self.record_failure(Cause::TakeoverFailed, &why);
+                self.record_giving_up(Cause::TakeoverFailed, &why);
                 self.note(Level::Warn, NoteKind::TakeoverFailed, format!("taking over failed: {why}"));
                 self.stop(StopReason::TakeoverFailed(why));
             }
             // Also before READY is written: that may have to wait for the connection.
-            (AppEvent::WorkEnded(why), State::Leading(_) | State::Announcing(..) | State::TakingOver(_)) => {
-                self.record_failure(Cause::Resigned, &why);
+            (AppEvent::WorkFailed(why), State::Leading(_) | State::Announcing(..) | State::TakingOver(_)) => {
+                self.record_giving_up(Cause::WorkFailed, &why);
                 self.note(Level::Warn, NoteKind::Office, format!("gives up leadership: {why}"));
-                self.stop(StopReason::WorkEnded(why));
+                self.stop(StopReason::WorkFailed(why));
+            }
+            (AppEvent::WorkFinished, State::Leading(_) | State::Announcing(..) | State::TakingOver(_)) => {
+                self.record_giving_up(Cause::Resigned, "its work is finished");
+                self.stop(StopReason::WorkFinished);
             }
             (AppEvent::Stopped, State::Stopping(_)) => self.stopped(),
             // An answer to something that was given up meanwhile.

@@ -60,8 +60,9 @@ impl Engine {
         }
     }
 
-    /// The memory ends with the session.
-    pub(super) fn forget_tenures(&mut self) {
+    /// The memory ends with the session, and where the ensemble went back to an older state: terms are given out again
+    /// then.
+    pub(in crate::engine) fn forget_tenures(&mut self) {
         for tenure in &mut self.office.tenures {
             (tenure.seen, tenure.vanished) = (None, None);
         }

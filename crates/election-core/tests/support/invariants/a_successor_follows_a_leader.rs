@@ -4,12 +4,14 @@
 //! released leader of a planned move may be first in the new line: without the
 //! memory of having seen the named one in office it would jump straight back in.
 //! A model checker has found that trace.
+//!
+//! A successor has its place before the decision that names it; whoever an elector names has none in that term yet.
 
 use std::collections::BTreeSet;
 
 use election_core::{
     Ballot,
-    record::{Current, Elected},
+    record::{Current, Elected, Named},
 };
 
 use super::Verdict;
@@ -18,6 +20,8 @@ use super::Verdict;
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Tenures {
     held: BTreeSet<(usize, u64, Ballot)>,
+    /// The same, before the ensemble was restored from a copy: terms are given out again since.
+    lost: BTreeSet<(usize, u64, Ballot)>,
     last: Option<Elected>,
 }
 
@@ -26,16 +30,32 @@ impl Tenures {
         self.held.insert((slot, current.term, current.ballot.clone()));
     }
 
+    /// The decision was deleted, and is written again as somebody remembers it.
+    pub(crate) fn deleted(&mut self) {
+        self.last = None;
+    }
+
+    /// The ensemble was restored from a copy.
+    #[allow(dead_code, reason = "the simulation needs it")]
+    pub(crate) fn restored(&mut self) {
+        self.deleted();
+        self.lost.append(&mut self.held);
+    }
+
     pub(crate) fn decided(&mut self, elected: &Elected) -> Verdict {
         let before = self.last.replace(elected.clone());
-        let (Some(before), true) = (before, elected.sentence.contains("being first in line")) else {
+        let Some(before) = before.filter(|before| before.term < elected.term) else {
             return Ok(());
         };
-        let stepped_in = |slot: &usize| before.term < elected.term && elected.term_of(*slot) == elected.term;
+        let stepped_in = |slot: &usize| {
+            let has_place = |named: &Named| self.held.contains(&(*slot, elected.term, named.ballot.clone()));
+            elected.term_of(*slot) == elected.term && elected.named(*slot).is_some_and(has_place)
+        };
         for slot in (0..before.slots.len()).filter(stepped_in) {
             let Some(gone) = before.named(slot) else { continue };
             let term = before.term_of(slot);
-            if !self.held.contains(&(slot, term, gone.ballot.clone())) {
+            let tenure = (slot, term, gone.ballot.clone());
+            if !self.held.contains(&tenure) && !self.lost.contains(&tenure) {
                 return Err(format!(
                     "a successor follows a leader: term {} steps in for {} in slot {slot}, who never held it in term {term}",
                     elected.term, gone.ballot

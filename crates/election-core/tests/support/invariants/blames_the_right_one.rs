@@ -11,7 +11,7 @@ use election_core::{
 
 use super::Verdict;
 
-/// Whether the one who is named could have taken its place.
+/// Whether the one who is named for a slot could have taken its place.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Chances {
     term: u64,
@@ -21,18 +21,19 @@ pub(crate) struct Chances {
 
 impl Chances {
     /// The decision or the place has changed.
-    pub(crate) fn stands(&mut self, elected: &Elected, current: Option<&Current>) -> Verdict {
-        let named = elected.named(0).map(|n| &n.ballot);
+    pub(crate) fn stands(&mut self, slot: usize, elected: &Elected, current: Option<&Current>) -> Verdict {
+        let named = elected.named(slot).map(|n| &n.ballot);
+        let given = elected.given(slot);
         let mut verdict = Ok(());
-        if self.term != elected.term {
-            let late = elected.cause == Cause::TakeoverFailed && elected.sentence.contains("did not");
+        if self.term != given.term {
+            let late = given.cause == Cause::TakeoverFailed && given.sentence.contains("did not");
             if let Some(before) = self.named.as_ref().filter(|_| late && !self.had) {
                 verdict = Err(format!(
                     "blames the right one: {before} is excluded in term {}, and its place was never free",
-                    elected.term
+                    given.term
                 ));
             }
-            *self = Self { term: elected.term, named: named.cloned(), had: false };
+            *self = Self { term: given.term, named: named.cloned(), had: false };
         }
         self.had |= current.is_none_or(|c| Some(&c.ballot) == named);
         verdict

@@ -16,29 +16,42 @@ use election_core::{
 
 use super::Verdict;
 
-/// Who was named in each term, and the latest term that was led.
+/// Who was named for each slot in each term, and the latest term in which it was led.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Mandates {
-    named: BTreeMap<u64, Option<Named>>,
-    led: u64,
+    named: BTreeMap<(usize, u64), Vec<Named>>,
+    led: BTreeMap<usize, u64>,
+    /// A decision was deleted: a term can be decided once more.
+    deleted: bool,
 }
 
 impl Mandates {
     pub(crate) fn decided(&mut self, elected: &Elected) {
-        self.named.entry(elected.term).or_insert_with(|| elected.named(0).cloned());
+        for slot in 0..elected.slots.len() {
+            let at = (slot, elected.term_of(slot));
+            if self.deleted || !self.named.contains_key(&at) {
+                let all = self.named.entry(at).or_default();
+                all.extend(elected.named(slot).filter(|named| !all.contains(named)).cloned());
+            }
+        }
     }
 
-    /// `ballot` enters leadership in `term`.
-    pub(crate) fn enters(&mut self, exclusive: bool, term: u64, ballot: &Ballot) -> Verdict {
-        let named = self.named.get(&term).cloned().flatten();
-        if named.as_ref().map(|n| &n.ballot) != Some(ballot) {
+    /// The decision was deleted.
+    pub(crate) fn deleted(&mut self) {
+        self.deleted = true;
+    }
+
+    /// `ballot` enters leadership of `slot` in `term`.
+    pub(crate) fn enters(&mut self, exclusive: bool, slot: usize, term: u64, ballot: &Ballot) -> Verdict {
+        let named = self.named.get(&(slot, term)).map(Vec::as_slice).unwrap_or_default();
+        if !named.iter().any(|named| named.ballot == *ballot) {
             return Err(format!("leads as decided: {ballot} leads in term {term}, which names {named:?}"));
         }
-        if term < self.led && exclusive {
-            let led = self.led;
+        let led = self.led.entry(slot).or_default();
+        if term < *led && exclusive {
             return Err(format!("leads as decided: {ballot} leads in term {term} after term {led} was led"));
         }
-        self.led = self.led.max(term);
+        *led = term.max(*led);
         Ok(())
     }
 }

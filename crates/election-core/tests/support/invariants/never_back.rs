@@ -15,6 +15,11 @@ pub(crate) struct NeverBack {
 }
 
 impl NeverBack {
+    /// The ensemble was restored from a copy with a decision of this term, which was judged when it was made.
+    pub(crate) fn restored(&mut self, term: u64) {
+        self.term = term;
+    }
+
     /// The decision has changed. What is written later in the same term may remember more.
     pub(crate) fn decided(&mut self, elected: &Elected, policy: &Policy) -> Verdict {
         if std::mem::replace(&mut self.term, elected.term) == elected.term {

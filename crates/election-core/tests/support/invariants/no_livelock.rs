@@ -9,21 +9,27 @@ use std::collections::VecDeque;
 use super::Verdict;
 use crate::zookeeper::Millis;
 
-/// The most operations of one member within a second: a whole takeover with its
-/// registration takes about thirty.
-const LIMIT: usize = 120;
+/// The most steps of one member within a second: a whole takeover with its registration takes about thirty
+/// operations.
+const STEPS: usize = 30;
+
+/// A step of an elector that can't be taken back reads the decision, the members and each slot's leader znode before,
+/// so what a member may ask for grows with the slots.
+fn limit(slots: usize) -> usize {
+    STEPS * (slots + 3)
+}
 
 /// When a member's last operations were.
 #[derive(Debug, Default)]
 pub(crate) struct Pace(VecDeque<Millis>);
 
 impl Pace {
-    pub(crate) fn operation(&mut self, now: Millis, host: usize) -> Verdict {
+    pub(crate) fn operation(&mut self, now: Millis, host: usize, slots: usize) -> Verdict {
         while self.0.front().is_some_and(|at| *at + 1000 < now) {
             self.0.pop_front();
         }
         self.0.push_back(now);
-        if self.0.len() > LIMIT {
+        if self.0.len() > limit(slots) {
             return Err(format!(
                 "no livelock: host {host} asked for {} operations in a second",
                 self.0.len()

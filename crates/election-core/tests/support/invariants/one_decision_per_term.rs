@@ -1,5 +1,6 @@
 //! A term is decided once: no two decisions of one term with different leaders
-//! ever stand, terms only grow, and each changes by one.
+//! ever stand, terms only grow, and each changes by one; but once a decision was deleted,
+//! terms may be left out.
 //!
 //! Rests on compare-and-set on `leader/elected`.
 
@@ -13,6 +14,8 @@ use super::Verdict;
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Decisions {
     named: BTreeMap<u64, Vec<Option<Named>>>,
+    /// Terms may be left out, for a decision was deleted.
+    leaps: bool,
 }
 
 impl Decisions {
@@ -30,11 +33,19 @@ impl Decisions {
             }
         } else if let Some((last, _)) = self.named.last_key_value()
             && elected.term != last + 1
+            && !self.leaps
         {
             return Err(format!("one decision per term: term {} follows term {last}", elected.term));
         }
         self.named.insert(elected.term, named);
         Ok(())
+    }
+
+    /// The decision was deleted, and is written again as somebody remembers it: that can be an older
+    /// one, or the first, until who knows more has said so.
+    pub(crate) fn deleted(&mut self) {
+        self.named.clear();
+        self.leaps = true;
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -8,20 +8,25 @@
 use super::Verdict;
 use crate::zookeeper::Millis;
 
-/// How long one leader must stay for the run to count as settled.
-const STAYS: Millis = 4000;
+/// How long one leader must stay for the election to have come to rest.
+const REST: Millis = 4000;
 
 /// Waits for one leader.
 #[derive(Debug)]
 pub(crate) struct Calm {
-    since: Millis,
-    bound: Millis,
+    /// By then the election must have come to rest.
+    rests_by: Millis,
+    /// From then on leadership must not move any more, not even to somebody who is better.
+    stays_from: Millis,
+    /// How long the same must lead for the run to count as settled.
+    stays: Millis,
+    rested: bool,
     settled_since: Option<(Millis, Vec<usize>)>,
 }
 
 impl Calm {
-    pub(crate) fn new(since: Millis, bound: Millis) -> Self {
-        Self { since, bound, settled_since: None }
+    pub(crate) fn new(rests_by: Millis, stays_from: Millis, stays: Millis) -> Self {
+        Self { rests_by, stays_from, stays, rested: false, settled_since: None }
     }
 
     /// `leaders` are all that lead, one in each slot, and READY; answers whether that
@@ -34,7 +39,11 @@ impl Calm {
                     _ => now,
                 };
                 self.settled_since = Some((since, leaders));
-                Ok(now - since >= STAYS)
+                if since == now {
+                    self.check(now, "the leaders have changed")?;
+                }
+                self.rested |= now - since >= REST;
+                Ok(now - since >= self.stays)
             }
             Err(why) => {
                 self.settled_since = None;
@@ -45,9 +54,11 @@ impl Calm {
     }
 
     fn check(&self, now: Millis, why: &str) -> Verdict {
-        if now - self.since <= self.bound {
+        let (limit, what) =
+            if self.rested { (self.stays_from, "still moving") } else { (self.rests_by, "no rest") };
+        if now <= limit {
             return Ok(());
         }
-        Err(format!("one leader in the end: not within {} ms after the last fault: {why}", now - self.since))
+        Err(format!("one leader in the end: {what} {} ms after it was due: {why}", now - limit))
     }
 }

@@ -18,12 +18,27 @@ use super::Verdict;
 type Stand = (u64, Option<Ballot>);
 
 /// Every decision that ever stood, by term.
-#[derive(Debug, Default)]
-pub(crate) struct Slots(BTreeMap<u64, Vec<Stand>>);
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Slots {
+    stands: BTreeMap<u64, Vec<Stand>>,
+    /// Those from before one was deleted. Earlier terms can have followed later ones.
+    deleted: Vec<Vec<Stand>>,
+}
 
 fn stands(elected: &Elected) -> Vec<Stand> {
     let stand = |slot| (elected.term_of(slot), elected.named(slot).map(|n| n.ballot.clone()));
     (0..elected.slots.len()).map(stand).collect()
+}
+
+/// A leader stops because its znode is gone; is it?
+#[allow(dead_code, reason = "the model needs it")]
+pub(crate) fn loses(host: usize, is_there: bool) -> Verdict {
+    if is_there {
+        return Err(format!(
+            "others undisturbed: host {host} takes its leader znode for lost, and it is there"
+        ));
+    }
+    Ok(())
 }
 
 impl Slots {
@@ -35,7 +50,8 @@ impl Slots {
                 return Err(format!("others undisturbed: term {term} names {} for two slots", named.member));
             }
         }
-        let before = self.0.range(..term).next_back().map(|(_, before)| before.clone()).unwrap_or_default();
+        let before =
+            self.stands.range(..term).next_back().map(|(_, before)| before.clone()).unwrap_or_default();
         let kept = before.len().min(now.len());
         let touched: Vec<_> = (0..kept).filter(|slot| before[*slot] != now[*slot]).collect();
         if let Some(slot) = touched.iter().find(|slot| now[**slot].0 != term) {
@@ -53,8 +69,13 @@ impl Slots {
                 elected.sentence
             ));
         }
-        self.0.insert(term, now);
+        self.stands.insert(term, now);
         Ok(())
+    }
+
+    /// The decision was deleted: the next one begins anew.
+    pub(crate) fn deleted(&mut self) {
+        self.deleted.extend(std::mem::take(&mut self.stands).into_values());
     }
 
     /// A leader of `slot` that it was given in `term` stops because it is not named any
@@ -65,7 +86,9 @@ impl Slots {
         let anew = |stands: &[Stand]| {
             own.is_some_and(|own| own != ballot && stands.iter().any(|s| s.1.as_ref() == Some(own)))
         };
-        if self.0.range(term..).any(|(_, stands)| stands.get(slot) != mine.as_ref() || anew(stands)) {
+        let since = if self.deleted.is_empty() { term } else { 0 };
+        let all = self.stands.range(since..).map(|(_, stands)| stands);
+        if all.chain(&self.deleted).any(|stands| stands.get(slot) != mine.as_ref() || anew(stands)) {
             return Ok(());
         }
         Err(format!(

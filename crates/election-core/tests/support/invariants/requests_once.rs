@@ -1,64 +1,110 @@
-//! An operator's request is carried out at most once, and ends in a state that
-//! stays.
+//! An operator's request is carried out at most once, and ends in a state that stays. None is begun
+//! after its end, or after it was cancelled.
 //!
 //! The failure: the tool says 'failed' while the move goes on, and the operator
-//! repeats it (patroni/patroni#743).
+//! repeats it (patroni/patroni#743). Or the operator has given up waiting, and the move is made later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use election_core::record::{Elected, Request, RequestState};
+use election_core::record::{Elected, Request, RequestRef, RequestState};
 
 use super::Verdict;
 
 /// Every request that was made.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Requests {
-    decided: BTreeMap<String, BTreeSet<u64>>,
-    ended: BTreeMap<String, RequestState>,
+    decided: BTreeMap<RequestRef, BTreeSet<u64>>,
+    ended: BTreeMap<RequestRef, RequestState>,
     /// There have been several slots.
     several: bool,
 }
 
 impl Requests {
+    /// The ensemble was restored from a copy with these: nobody knows any more what was decided.
+    pub(crate) fn restored(all: impl Iterator<Item = (RequestRef, Request)>) -> Self {
+        let ended: BTreeMap<_, _> =
+            all.filter(|(_, r)| r.state.is_final()).map(|(which, request)| (which, request.state)).collect();
+        let decided = ended.keys().map(|which| (which.clone(), BTreeSet::new())).collect();
+        Self { decided, ended, ..Self::default() }
+    }
+
     /// A decision stands.
     pub(crate) fn decision(&mut self, elected: &Elected) -> Verdict {
         self.several |= elected.slots.len() > 1;
-        let Some(name) = &elected.request else {
+        // A decision that is written again as it was remembered carries what was decided of each slot.
+        for given in (0..elected.slots.len()).map(|slot| elected.given(slot)) {
+            if let Some(which) = &given.request {
+                self.decided.entry(which.clone()).or_default().insert(given.term);
+            }
+        }
+        let Some(which) = &elected.request else {
             return Ok(());
         };
-        let terms = self.decided.entry(name.clone()).or_default();
+        let terms = self.decided.entry(which.clone()).or_default();
+        if let (true, Some(ended)) = (terms.is_empty(), self.ended.get(which)) {
+            return Err(format!(
+                "requests once: {which:?} had ended as {ended:?}, and term {} begins it",
+                elected.term
+            ));
+        }
         terms.insert(elected.term);
         // Taking the place by force is a term of its own, and naming the next another;
         // between the two, only other slots are decided.
         let (first, last) = (terms.first().copied().unwrap_or(0), terms.last().copied().unwrap_or(0));
         if terms.len() > 2 || (last - first > 1 && !self.several) {
-            return Err(format!("requests once: {name} was decided in the terms {terms:?}"));
+            return Err(format!("requests once: {which:?} was decided in the terms {terms:?}"));
         }
         Ok(())
     }
 
     /// A request was written.
-    pub(crate) fn written(&mut self, name: &str, request: &Request) -> Verdict {
-        if let Some(ended) = self.ended.get(name)
+    pub(crate) fn written(&mut self, which: &RequestRef, request: &Request) -> Verdict {
+        if let Some(ended) = self.ended.get(which)
             && *ended != request.state
         {
             return Err(format!(
-                "requests once: {name} had ended as {ended:?}, and now is {:?}",
+                "requests once: {which:?} had ended as {ended:?}, and now is {:?}",
                 request.state
             ));
         }
         if request.state.is_final() {
-            self.ended.insert(name.to_owned(), request.state.clone());
+            self.ended.insert(which.clone(), request.state.clone());
         }
         if let RequestState::Done { .. } = request.state
-            && !self.decided.contains_key(name)
+            && !self.decided.contains_key(which)
         {
-            return Err(format!("requests once: {name} is done though no term ever carried it out"));
+            return Err(format!("requests once: {which:?} is done though no term ever carried it out"));
+        }
+        Ok(())
+    }
+
+    /// A process asks for a request to be begun, so long after it has first read it.
+    pub(crate) fn begins(which: &RequestRef, request: &Request, after: Duration) -> Verdict {
+        let valid_for = request.valid_for();
+        if after >= valid_for {
+            return Err(format!(
+                "requests once: {which:?} was valid for {valid_for:?}, and is begun after {after:?}"
+            ));
         }
         Ok(())
     }
 
     pub(crate) fn done(&self) -> usize {
-        self.ended.values().filter(|state| matches!(state, RequestState::Done { .. })).count()
+        self.count(|state| matches!(state, RequestState::Done { .. }))
+    }
+
+    pub(crate) fn expired(&self) -> usize {
+        self.count(|state| matches!(state, RequestState::Expired { .. }))
+    }
+
+    pub(crate) fn cancelled(&self) -> usize {
+        self.count(|state| matches!(state, RequestState::Cancelled { .. }))
+    }
+
+    fn count(&self, is: impl Fn(&RequestState) -> bool) -> usize {
+        self.ended.values().filter(|state| is(state)).count()
     }
 }

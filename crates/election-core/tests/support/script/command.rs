@@ -22,13 +22,14 @@ use election_core::{
 
 use crate::strategy::Spread;
 
-use super::{GRANTED, Loss, Member, Pending, STEPS, Stage, UNIX_MS};
+use super::{Loss, Member, Pending, STEPS, Stage, UNIX_MS};
 
 impl Stage {
     pub(super) fn command(&mut self, words: &[&str]) -> Result<(), String> {
         match words {
             ["policy", settings @ ..] => settings.iter().try_for_each(|s| self.set_policy(s)),
             ["recipe", recipe] => self.set_recipe(recipe),
+            ["grant", span] => parse(span).map(|span| self.granted = span),
             ["start", "old", rest @ ..] => {
                 rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait, VERSION))
             }
@@ -48,6 +49,13 @@ impl Stage {
                 member.connected = false;
                 let epoch = member.epoch;
                 self.feed(name, Event::SessionPaused { epoch })
+            }
+            // No watch has news, as where all that was read went back with a copy.
+            ["resume", name, "without", "news"] => {
+                let member = self.member(name)?;
+                member.connected = true;
+                let epoch = member.epoch;
+                self.feed(name, Event::SessionResumed { epoch })
             }
             ["resume", name] => {
                 let member = self.member(name)?;
@@ -126,11 +134,16 @@ impl Stage {
             ["stand", name] => self.feed(name, Event::Wish(Wish::Stand)),
             ["hold", name, why @ ..] => self.feed(name, Event::Wish(Wish::Hold { reason: why.join(" ") })),
             ["free", name] => self.feed(name, Event::Wish(Wish::Free)),
-            ["leave", name] => self.feed(name, Event::Leave),
+            ["leave", name] => self.feed(name, Event::Leave { hand_over: true }),
+            ["leave", name, "at", "once"] => self.feed(name, Event::Leave { hand_over: false }),
             ["delete", "ballot", "of", name] => {
                 let ballot = self.member(name)?.engine.ballot().ok_or("it has no ballot")?;
                 let path = self.paths.ballot(&ballot);
                 self.admin(|zk, now| zk.delete(now, &path, None))
+            }
+            ["ballots", "wrap"] => {
+                self.zk.wrap(&self.paths.election());
+                Ok(())
             }
             ["stranger", "creates", path] => {
                 let (session, path) = (self.zk.open(self.now_ms, 10_000), self.absolute(path));
@@ -142,6 +155,26 @@ impl Stage {
             ["delete", path] => {
                 let path = self.absolute(path);
                 self.admin(|zk, now| zk.delete(now, &path, None))
+            }
+            ["deleteall", path @ ..] => {
+                let path = self.absolute(path.first().unwrap_or(&""));
+                let gone = self.zk.delete_tree(self.now_ms, path.trim_end_matches('/'));
+                if gone.is_empty() {
+                    return Err(format!("there is no {path}"));
+                }
+                self.changed(&gone);
+                Ok(())
+            }
+            ["copy", "the", "ensemble"] => {
+                self.copy = Some(self.zk.clone());
+                Ok(())
+            }
+            ["restore", "the", "ensemble"] => {
+                let copy = self.copy.clone().ok_or("there is no copy")?;
+                let (changed, _) = self.zk.restore(copy, false);
+                self.zk.elect_leader(self.now_ms);
+                self.changed(&changed);
+                Ok(())
             }
             ["spoil", path] => {
                 let path = self.absolute(path);
@@ -162,6 +195,7 @@ impl Stage {
             }
             ["ack"] => self.acknowledge(),
             ["request", kind, rest @ ..] => self.request(kind, rest),
+            ["cancel", name] => self.cancel(name),
             ["raise", "tokens", "above", token] => self.raise_tokens(token),
             ["foreign", "record", "of", name] => self.foreign_record(name),
             ["foreign", "place"] => self.foreign_place(),
@@ -182,7 +216,7 @@ impl Stage {
             "slots" => policy.slots = value.parse().map_err(|_| "a count")?,
             "spread" if value == "sites" => self.recipe = Recipe::Elector(Arc::new(Spread(super::sites()))),
             "on_pause" if value == "keep" => policy.on_pause = OnPause::Keep { max_pause: None },
-            "stop_budget" => policy.stop_budget = parse(value)?,
+            "stop_budget" => policy.stop_budget = Some(parse(value)?),
             "takeover_timeout" => policy.takeover_timeout = parse(value)?,
             "release_timeout" => policy.release_timeout = parse(value)?,
             "acquire_timeout" => policy.acquire_timeout = parse(value)?,
@@ -268,7 +302,7 @@ impl Stage {
         member.watched.clear();
         let epoch = member.epoch;
         self.say(&format!("{name} <- session {session:x}"));
-        self.feed(name, Event::SessionStarted { epoch, session_id: session, granted: GRANTED })
+        self.feed(name, Event::SessionStarted { epoch, session_id: session, granted: self.granted })
     }
 
     fn lease(&mut self, names: &str, span: &str) -> Result<(), String> {
@@ -291,7 +325,8 @@ impl Stage {
             ["prepare-failed", ..] => AppEvent::PrepareFailed(why()),
             ["taken-over"] => AppEvent::TakenOver,
             ["takeover-failed", ..] => AppEvent::TakeoverFailed(why()),
-            ["work-ended", ..] => AppEvent::WorkEnded(why()),
+            ["work-failed", ..] => AppEvent::WorkFailed(why()),
+            ["work-finished"] => AppEvent::WorkFinished,
             ["stopped"] => AppEvent::Stopped,
             _ => return Err(format!("no such answer: {answer:?}")),
         };
@@ -378,6 +413,10 @@ impl Stage {
             _ => return Err(format!("no such request: {kind}")),
         };
         let force = rest.contains(&"by-force");
+        let valid_for = match rest.iter().position(|w| *w == "for").and_then(|at| rest.get(at + 1)) {
+            None => Order::USUAL_VALIDITY,
+            Some(span) => parse(span)?,
+        };
         let to = match rest.iter().position(|w| *w == "to").and_then(|at| rest.get(at + 1)) {
             None => Target::Any,
             Some(site @ (&"east" | &"west")) => Target::Site(SiteId::new(*site).map_err(|e| e.to_string())?),
@@ -398,12 +437,30 @@ impl Stage {
             reason: None,
             by: "ann".to_owned(),
             created_ms: UNIX_MS + self.now_ms,
+            valid_for_ms: 0,
             state: RequestState::Pending,
-        };
+        }
+        .with_validity(valid_for);
         let data = request.encode(&prefix).map_err(|e| e.to_string())?;
-        let (path, _) = self.zk.create_sequential(self.now_ms, &prefix, data, 0);
-        self.changed(&[path]);
+        let mut changed = self.zk.make_parents(self.now_ms, &prefix);
+        changed.push(self.zk.create_sequential(self.now_ms, &prefix, data, 0).0);
+        self.changed(&changed);
         Ok(())
+    }
+
+    /// What `dr-worker cancel` does.
+    fn cancel(&mut self, name: &str) -> Result<(), String> {
+        let path = self.paths.request(name);
+        let node = self.zk.get(&path).cloned().ok_or_else(|| format!("there is no request {name}"))?;
+        let request = Order::decode(&path, &node.data).map_err(|e| e.to_string())?;
+        if request.state != RequestState::Pending {
+            self.say(&format!("{name} is not pending any more"));
+            return Ok(());
+        }
+        let at_ms = UNIX_MS + self.now_ms;
+        let state = RequestState::Cancelled { reason: "by bob".to_owned(), at_ms };
+        let data = Order { state, ..request }.encode(&path).map_err(|e| e.to_string())?;
+        self.admin(|zk, now| zk.set(now, &path, data, Some(node.version)))
     }
 
     fn raise_tokens(&mut self, above: &str) -> Result<(), String> {

@@ -26,7 +26,7 @@ use words::{outcome_in_words, shorten, tokens, verb_and_path};
 /// The wall clock when a script begins.
 const UNIX_MS: u64 = 1_700_000_000_000;
 
-/// The timeout that the ensemble grants.
+/// The timeout that the ensemble grants, unless a script says otherwise.
 const GRANTED: Duration = Duration::from_secs(10);
 
 /// So many steps without an end are a circle.
@@ -83,10 +83,13 @@ pub(crate) struct Stage {
     paths: Paths,
     policy: Policy,
     recipe: Recipe,
+    granted: Duration,
     now_ms: u64,
     members: BTreeMap<String, Member>,
     pending: VecDeque<Pending>,
     losses: Vec<Loss>,
+    /// What the ensemble may be restored from.
+    copy: Option<Ensemble>,
     out: String,
 }
 
@@ -97,10 +100,12 @@ impl Stage {
             paths: Paths::new("/dr", "orders").expect("paths"),
             policy: Policy::default(),
             recipe: Recipe::Elector(Arc::new(sites())),
+            granted: GRANTED,
             now_ms: 0,
             members: BTreeMap::new(),
             pending: VecDeque::new(),
             losses: Vec::new(),
+            copy: None,
             out: String::new(),
         }
     }

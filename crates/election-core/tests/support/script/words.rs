@@ -20,8 +20,9 @@ impl Stage {
 
     pub(super) fn operation_in_words(&self, request: &Request) -> String {
         match request {
-            Request::MakeParents(_) => "make the parents".to_owned(),
-            Request::Create { path, data, .. } => format!("create {}", self.written(path, data)),
+            Request::Create { path, data, .. } | Request::CreateCounted { path, data, .. } => {
+                format!("create {}", self.written(path, data))
+            }
             Request::CreateSequential { prefix, data, ephemeral, .. } => {
                 let what =
                     if *ephemeral { String::new() } else { format!(": {}", self.content(prefix, data)) };
@@ -33,6 +34,11 @@ impl Stage {
             Request::Delete { path, version: Some(version) } => format!("delete {path} in version {version}"),
             Request::DeleteWhile { path, version, .. } => format!("delete {path} in version {version}"),
             Request::Delete { path, version: None } => format!("delete {path}"),
+            Request::Together { request, path, data, version } => {
+                let other = format!("{} over version {version}", self.written(path, data));
+                format!("{}, and with it {other}", self.operation_in_words(request))
+            }
+            Request::While { request, .. } => self.operation_in_words(request),
             Request::Get { path } => format!("read {path}"),
             Request::Children { path } => format!("list {path}"),
         }
@@ -102,7 +108,7 @@ fn decision(elected: &Elected) -> String {
         let _ = write!(text, "; {member} failed {} times", count(member));
     }
     if let Some(request) = &elected.request {
-        let _ = write!(text, "; for {request}");
+        let _ = write!(text, "; for {}", request.name);
     }
     if elected.v < NEWEST {
         let _ = write!(text, "; in format {}", elected.v);
@@ -125,8 +131,17 @@ fn member_in_words(member: &MemberRecord) -> String {
     if let Some(why) = &member.withdrawn {
         let _ = write!(text, ", does not stand ({why})");
     }
+    if member.leaving {
+        text.push_str(", leaves");
+    }
+    if let Some(term) = member.prepared {
+        let _ = write!(text, ", has prepared for term {term}");
+    }
     if let Some(why) = &member.holds {
         let _ = write!(text, ", does not hand over ({why})");
+    }
+    if let Some(remembered) = &member.remembers {
+        let _ = write!(text, ", remembers term {} and token {}", remembered.term, remembered.token);
     }
     if let Some(gave_up) = &member.gave_up {
         let _ = write!(text, ", gave up term {} ({})", gave_up.term, gave_up.reason);
@@ -141,12 +156,18 @@ fn request_in_words(request: &Order) -> String {
         RequestState::Accepted { term } => format!("{what}, accepted in term {term}"),
         RequestState::Done { term, leader, .. } => format!("{what}, done: {leader} leads in term {term}"),
         RequestState::Failed { reason, .. } => format!("{what}, failed: {reason}"),
+        RequestState::Expired { reason, .. } => format!("{what}, expired: {reason}"),
+        RequestState::Cancelled { reason, .. } => format!("{what}, cancelled {reason}"),
     }
 }
 
 pub(super) fn outcome_in_words(outcome: &Outcome) -> &'static str {
     match outcome {
-        Outcome::Created { .. } | Outcome::Changed { .. } | Outcome::Ok | Outcome::Names(_) => "",
+        Outcome::Created { .. }
+        | Outcome::Counted { .. }
+        | Outcome::Changed { .. }
+        | Outcome::Ok
+        | Outcome::Names(_) => "",
         Outcome::Got(None) => ": absent",
         Outcome::Got(Some(_)) => "",
         Outcome::Exists => ": exists",
@@ -159,11 +180,11 @@ pub(super) fn outcome_in_words(outcome: &Outcome) -> &'static str {
 
 pub(super) fn verb_and_path(request: &Request) -> (&'static str, &str) {
     match request {
-        Request::MakeParents(_) => ("make", ""),
-        Request::Create { path, .. } => ("create", path),
+        Request::Create { path, .. } | Request::CreateCounted { path, .. } => ("create", path),
         Request::CreateSequential { prefix, .. } => ("create", prefix),
         Request::Set { path, .. } => ("set", path),
         Request::Delete { path, .. } | Request::DeleteWhile { path, .. } => ("delete", path),
+        Request::While { request, .. } | Request::Together { request, .. } => verb_and_path(request),
         Request::Get { path } => ("read", path),
         Request::Children { path } => ("list", path),
     }

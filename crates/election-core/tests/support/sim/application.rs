@@ -94,7 +94,7 @@ impl Sim {
     }
 
     pub(super) fn stop(&mut self, host: usize, reason: &StopReason) {
-        let budget = u64::try_from(self.settings.policy.stop_budget.as_millis()).unwrap_or(u64::MAX);
+        let budget = self.settings.stop_budget();
         let time = self.hosts[host].clock.time(self.now);
         let patience = if reason.is_urgent() { budget * 9 / 10 } else { self.settings.app.stop };
         let takes = self.rng.u64(0..=patience.max(1));
@@ -165,7 +165,7 @@ impl Sim {
                 job.phase = Phase::Ended;
                 job.token = None;
                 self.job_later(host, no_zombie::NOTICED_WITHIN, JobDue::LongEnded);
-                self.tell(host, AppEvent::WorkEnded(why));
+                self.tell(host, AppEvent::WorkFailed(why));
             }
             (phase, JobDue::LongEnded) => {
                 let asked = phase != Phase::Ended || self.frozen_lately(host);
@@ -204,6 +204,8 @@ impl Sim {
         let promised = self.settings.exclusive && valid && !self.probing.has_deposed(token);
         let verdict = if accepted {
             self.checks.fencing(slot).accepted(host, token)
+        } else if self.is_lost(token) {
+            Ok(())
         } else {
             self.checks.fencing(slot).refused(promised, host, token)
         };
@@ -262,13 +264,13 @@ impl Sim {
             job.phase = Phase::Ended;
             job.run += 1;
             self.require(work_ends_in_time::killed(host, frozen_lately || keeps));
-            self.tell(host, AppEvent::WorkEnded("ended by its guard".to_owned()));
+            self.tell(host, AppEvent::WorkFailed("ended by its guard".to_owned()));
         }
     }
 
     fn frozen_lately(&self, host: usize) -> bool {
         let target = &self.hosts[host];
-        let budget = u64::try_from(self.settings.policy.stop_budget.as_millis()).unwrap_or(u64::MAX);
+        let budget = self.settings.stop_budget();
         target.frozen.is_some()
             || target.process.as_ref().is_some_and(|p| p.thawed_at + budget + 5 > self.now && p.thawed_at > 0)
     }

@@ -1,13 +1,19 @@
 //! When all faults are mended: does the election come to rest, and with whom?
 
+use std::time::Duration;
+
 use election_core::{
     Ballot,
+    calendar::Windows,
     engine::{QueueFormat, Recipe, Role},
-    record::{Current, Elected, Record, Request, Status},
+    record::{Current, Elected, MemberRecord, Record, Request, RequestRef, Status},
 };
 
-use super::{Due, Sim, host::Host, job};
+use super::{Due, Sim, host::Host, job, settings};
 use crate::invariants::one_leader_in_the_end::Calm;
+
+/// Nobody who is better waits so long in a run.
+const LONG: Duration = Duration::from_secs(600);
 
 impl Sim {
     /// All faults are mended; from now on time is running.
@@ -17,17 +23,27 @@ impl Sim {
         let policy = &self.settings.policy;
         let ms = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
         let phases = ms(policy.takeover_timeout) + ms(policy.acquire_timeout) + ms(policy.release_timeout);
+        let slots = self.read::<Elected>(&self.paths.elected()).map_or(1, |(e, _)| e.slots.len());
+        let slots = slots.max(policy.slots) as u64;
         let bound = 6 * self.settings.timeout
             + 2 * phases
-            + ms(policy.max_takeovers.within)
+            // All slots together have so many takeovers in a window, and each may need one, or one more.
+            + ms(policy.max_takeovers.within) * slots
             + ms(policy.cooldown)
             + ms(policy.max_exclusion)
             + 30_000;
-        self.checks.calm = Some(Calm::new(self.now, bound));
+        // Whoever is better, or whose site is no longer barred, may still follow.
+        let window = settings::WINDOW_ENDS.saturating_sub(self.now);
+        let window = if policy.failback_windows == Windows::default() { 0 } else { window };
+        let moves = ms(policy.max_site_failures.within).max(window)
+            + if policy.better_after < LONG { ms(policy.better_after) + ms(policy.min_tenure) } else { 0 };
+        let rests_by = self.now + bound;
+        self.checks.calm = Some(Calm::new(rests_by, rests_by + moves, self.settings.stays));
         self.after(500, Due::Look);
     }
 
     pub(super) fn look(&mut self) {
+        self.recall_tokens();
         let leaders = self.leaders();
         if let Some(calm) = &mut self.checks.calm {
             match calm.look(self.now, leaders) {
@@ -127,11 +143,20 @@ impl Sim {
         if against > slots.saturating_sub(open) {
             return Err(format!("{against} lead from the drained site, and others may lead"));
         }
+        let nodes = self.zk.tree_at(&self.paths.nodes(), self.zk.zxid());
+        let records = nodes.iter().filter_map(|(name, node)| MemberRecord::decode(name, &node.data).ok());
+        if let Some(behind) = records.into_iter().find(|record| record.remembers.is_some()) {
+            return Err(format!(
+                "term {} stands, and {} remembers {:?}",
+                elected.term, behind.member, behind.remembers
+            ));
+        }
         let requests = self.zk.tree_at(&self.paths.requests(), self.zk.zxid());
         for (name, node) in requests {
+            let which = RequestRef { czxid: node.czxid, name: name.clone() };
             // One whose leader has gone, with nobody left to follow, may still be fulfilled.
             let waits =
-                elected.slot_for(&name).is_some_and(|slot| leaders.iter().all(|(led, _)| *led != slot));
+                elected.slot_for(&which).is_some_and(|slot| leaders.iter().all(|(led, _)| *led != slot));
             if let Ok(request) = Request::decode(&name, &node.data)
                 && !request.state.is_final()
                 && !waits

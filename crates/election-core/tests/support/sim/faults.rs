@@ -1,16 +1,20 @@
 //! What goes wrong, and how it is mended.
 
+use std::collections::BTreeMap;
+
 use election_core::{
     engine::{Event, Wish},
-    record::{Control, Health, NEWEST, RequestKind},
+    record::{Control, Health, NEWEST, RequestKind, RoundTrips},
 };
+
+use fastrand::Rng;
 
 use super::{
     Due, Sim, ToWorker,
     host::{Frozen, Link, Unseen},
     network::ToClient,
     operator::Errand,
-    settings::Fault,
+    settings::{self, Fault},
 };
 use crate::zookeeper::Millis;
 
@@ -33,6 +37,13 @@ pub(crate) enum Healed {
     Sight,
     Abdication,
     Hold,
+    WallClock,
+    Lag,
+}
+
+/// What a strategy may go by.
+pub(super) fn attributes(rng: &mut Rng) -> BTreeMap<String, String> {
+    [("weight".to_owned(), rng.u8(0..4).to_string())].into()
 }
 
 impl Sim {
@@ -93,9 +104,10 @@ impl Sim {
             Fault::Force => drop(self.request(RequestKind::Failover, true)),
             Fault::ForceFromOutside => {
                 if let Some(name) = self.request(RequestKind::Failover, true) {
-                    self.after(1, Due::Operator(Errand::Plan { name, tries: 0 }));
+                    self.after(1, Due::Operator(Errand::Plan { name, tries: 0, seen: None }));
                 }
             }
+            Fault::Impatient => self.ask_impatiently(),
             Fault::Mode => self.change_mode(),
             Fault::Drain => self.drain(),
             Fault::Ack => self.acknowledge(),
@@ -120,13 +132,35 @@ impl Sim {
                 let place = self.any_place();
                 self.write(&place, None);
             }
+            Fault::WallClock => {
+                const DAY_MS: i64 = 24 * 3600 * 1000;
+                self.hosts[host].clock.wall_error = self.rng.i64(-3 * DAY_MS..3 * DAY_MS);
+                self.wall_clocks_were_wrong = true;
+                self.after(lasts, Due::Heal(host, Healed::WallClock));
+            }
+            Fault::LagServer => {
+                self.hosts[host].net.answers_late = self.rng.bool();
+                let lag = self.rng.u64(300..10_000);
+                self.lag(host, lag);
+                self.after(lasts, Due::Heal(host, Healed::Lag));
+            }
+            Fault::DeleteElected => self.delete_tree(&self.paths.elected()),
+            Fault::DeleteTree => {
+                let all: Vec<_> = self.zk.paths().cloned().collect();
+                if let Some(root) = self.rng.choice(&all) {
+                    self.delete_tree(root);
+                }
+            }
             Fault::SpoilNode => self.spoil(&self.paths.node(&self.hosts[host].member), None),
             Fault::SpoilCurrent => {
                 let place = self.any_place();
                 self.spoil(&place, None);
             }
             // For whoever starts from now on.
-            Fault::Resize => self.settings.policy.slots = self.rng.usize(1..4),
+            Fault::Resize => {
+                let slots = settings::slots(&mut self.rng);
+                self.settings.policy.slots = self.rng.choice([1, slots]).unwrap_or(slots);
+            }
             Fault::SpoilControl => self.spoil(&self.paths.control(), Some(lasts)),
             Fault::SpoilElected => self.spoil(&self.paths.elected(), Some(lasts)),
             Fault::Unseen => self.unseen(host, Unseen::All, lasts),
@@ -147,13 +181,25 @@ impl Sim {
                 self.wish(host, Wish::Hold { reason: "as the dice say".to_owned() });
                 self.after(lasts, Due::Heal(host, Healed::Hold));
             }
-            Fault::RaiseTokens => self.raise_tokens(),
+            Fault::RaiseTokens => {
+                let beyond = self.rng.u64(0..1_000_000);
+                self.raise_tokens(beyond);
+            }
+            Fault::Restore => self.copy(),
+            Fault::Attributes => {
+                let event = Event::Attributes(attributes(&mut self.rng));
+                self.tell_worker(host, 1, ToWorker::Event(event));
+            }
+            Fault::RoundTrips => {
+                let zookeeper = Some(self.rng.u32(100..50_000));
+                let event = Event::RoundTrips(RoundTrips { zookeeper, ..RoundTrips::default() });
+                self.tell_worker(host, 1, ToWorker::Event(event));
+            }
             Fault::SpoilRequest => {
                 let prefix = self.paths.request_prefix();
-                if self.zk.get(&self.paths.requests()).is_some() {
-                    let (path, _) = self.zk.create_sequential(self.now, &prefix, GARBAGE.to_vec(), 0);
-                    self.changed(&[path]);
-                }
+                let mut changed = self.zk.make_parents(self.now, &prefix);
+                changed.push(self.zk.create_sequential(self.now, &prefix, GARBAGE.to_vec(), 0).0);
+                self.changed(&changed);
             }
         }
     }
@@ -181,6 +227,8 @@ impl Sim {
                 Healed::Sight,
                 Healed::Abdication,
                 Healed::Hold,
+                Healed::WallClock,
+                Healed::Lag,
             ] {
                 self.heal(host, what);
             }
@@ -223,7 +271,7 @@ impl Sim {
             && !process.leaving
         {
             process.leaving = true;
-            self.tell_worker(host, 1, ToWorker::Event(Event::Leave));
+            self.tell_worker(host, 1, ToWorker::Event(Event::Leave { hand_over: true }));
         }
     }
 
@@ -240,6 +288,13 @@ impl Sim {
             self.hosts[host].net.minority = Some(self.zk.zxid());
             self.after(lasts, Due::Heal(host, Healed::Minority));
         }
+    }
+
+    /// The host's server lags by this from now on.
+    fn lag(&mut self, host: usize, lag: Millis) {
+        self.hosts[host].net.lag = lag;
+        // What it comes to only then, the watches tell then.
+        self.read_all_watches(host);
     }
 
     fn unseen(&mut self, host: usize, unseen: Unseen, lasts: Millis) {
@@ -296,13 +351,15 @@ impl Sim {
         let accepted = self.resource.write(slot, token);
         let verdict = if accepted {
             self.checks.fencing(slot).accepted(host, token)
+        } else if self.is_lost(token) {
+            Ok(())
         } else {
             self.checks.fencing(slot).refused(false, host, token)
         };
         self.require(verdict);
     }
 
-    fn outage(&mut self, lasts: Millis) {
+    pub(super) fn outage(&mut self, lasts: Millis) {
         if self.outage {
             return;
         }
@@ -315,6 +372,7 @@ impl Sim {
 
     pub(super) fn outage_ends(&mut self) {
         if std::mem::take(&mut self.outage) {
+            self.restore();
             self.zk.elect_leader(self.now);
             for host in 0..self.hosts.len() {
                 self.notice_later(host, 10);
@@ -351,12 +409,41 @@ impl Sim {
             Healed::Loss => net.loss = self.settings.loss,
             Healed::Watches => net.watch_delay = self.settings.latency,
             Healed::Latency => net.latency = self.settings.latency,
+            Healed::Lag => {
+                net.answers_late = false;
+                if net.lag != net.usual_lag {
+                    self.lag(host, self.hosts[host].net.usual_lag);
+                }
+            }
             Healed::Sight => net.unseen = Unseen::Nobody,
             Healed::Abdication => self.wish(host, Wish::Stand),
             Healed::Hold => self.wish(host, Wish::Free),
+            Healed::WallClock => {
+                let error = &mut self.hosts[host].clock.wall_error;
+                if error.unsigned_abs() > WALL_ERROR {
+                    *error = 0;
+                }
+            }
             Healed::Health => self.health(host, Health::Healthy),
             Healed::SiteHealth => self.site_health(host, Some(Health::Healthy)),
         }
+    }
+
+    /// An administrator deletes a znode and all below it.
+    fn delete_tree(&mut self, root: &str) {
+        let elected = self.paths.elected();
+        if self.zk.get(&elected).is_some() && (elected == root || elected.starts_with(&format!("{root}/"))) {
+            self.note_deletion();
+        }
+        let gone = self.zk.delete_tree(self.now, root);
+        self.trace.line(self.now, || format!("    administrator: deleteall {root}: {} znodes", gone.len()));
+        if gone.contains(&self.paths.elected()) {
+            self.checks.decisions.deleted();
+            self.checks.slots.deleted();
+            self.checks.tenures.deleted();
+            self.summary.deleted += 1;
+        }
+        self.changed(&gone);
     }
 
     /// Somebody's hand slips; `repaired_after` for what only an operator can mend.

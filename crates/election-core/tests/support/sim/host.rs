@@ -8,7 +8,8 @@ use std::{
 
 use election_core::{
     MemberId, Now, SiteId, Time,
-    engine::{Engine, Epoch, OpId, Watched},
+    engine::{Engine, Epoch, OpId, Policy, Watched},
+    record::RequestRef,
 };
 
 use super::{Due, job::Job};
@@ -61,10 +62,22 @@ pub(crate) struct Network {
     pub(crate) latency: Millis,
     /// How far its server lags behind.
     pub(crate) lag: Millis,
+    /// How far it lags on a good day.
+    pub(crate) usual_lag: Millis,
+    /// Its server answers what is written when it has come to that itself; else at once,
+    /// and has caught up with it.
+    pub(crate) answers_late: bool,
     /// How long a watch's reading takes at most.
     pub(crate) watch_delay: Millis,
     /// How likely an operation is refused, or its request or reply is lost.
     pub(crate) loss: f64,
+}
+
+impl Network {
+    /// How late what is written is answered.
+    pub(crate) fn late(&self) -> Millis {
+        if self.answers_late { self.lag } else { 0 }
+    }
 }
 
 /// Who of its peers can't reach a node.
@@ -80,6 +93,7 @@ pub(crate) enum Unseen {
 pub(crate) struct Host {
     pub(crate) member: MemberId,
     pub(crate) site: SiteId,
+    pub(crate) policy: Policy,
     pub(crate) clock: Clock,
     pub(crate) net: Network,
     /// Counts processes: what was meant for a dead one reaches nobody.
@@ -116,6 +130,8 @@ pub(crate) struct Process {
     /// Since when a new session could be made, were it not for what still runs.
     pub(crate) blocked_since: Option<Millis>,
     pub(crate) thawed_at: Millis,
+    /// The requests that it has read, and when first, by its own clock.
+    pub(crate) requests: BTreeMap<RequestRef, Time>,
 }
 
 /// The client side of one session.
@@ -135,8 +151,12 @@ pub(crate) struct Client {
     pub(crate) replies_at: Millis,
     pub(crate) watched: BTreeMap<Watched, Told>,
     pub(crate) watches: u64,
+    /// Over the present connection.
     pub(crate) beats: Vec<Beat>,
-    pub(crate) valid_until: Option<Time>,
+    /// When the connection was made.
+    pub(crate) attached: Time,
+    /// The latest moment at which the session is proved to have been alive.
+    pub(crate) alive: Time,
     pub(crate) beating: bool,
     /// When it last heard from the ensemble, on its own clock.
     pub(crate) heard: Time,
@@ -155,6 +175,8 @@ pub(crate) struct Told {
     /// Which watch of this path it is: one that was given up tells nothing any more.
     pub(crate) watch: u64,
     pub(crate) value: Option<BTreeMap<String, (i64, i64)>>,
+    /// It has fired, and could not be read without a connection.
+    pub(crate) missed: bool,
     pub(crate) delivered_at: Millis,
 }
 
@@ -179,31 +201,31 @@ impl Client {
             watched: BTreeMap::new(),
             watches: 0,
             beats: Vec::new(),
-            valid_until: None,
+            attached: heard,
+            alive: heard,
             beating: false,
             heard,
         }
     }
 
-    /// The lease that an acknowledged beat proves, see `zk-session`.
-    pub(crate) fn acknowledged(
-        &mut self,
-        sent: Time,
-        acknowledged: Time,
-        timeout: Millis,
-        tick: Millis,
-    ) -> Option<Time> {
+    /// A beat was acknowledged over this connection. See `zk-session` for the rules.
+    pub(crate) fn acknowledged(&mut self, sent: Time, acknowledged: Time, tick: Millis) {
         let tick = Duration::from_millis(tick);
-        let proved = |b: &&Beat| b.sent + tick <= sent && b.acknowledged + tick / 2 <= sent;
-        let margin = (timeout / 100).max(100);
-        if let Some(beat) = self.beats.iter().rev().find(proved) {
-            let until = beat.sent + Duration::from_millis(timeout - margin);
-            self.valid_until = self.valid_until.max(Some(until));
-        }
+        let proved = self.beats.iter().filter(|b| b.acknowledged + tick <= sent).map(|b| b.sent).max();
+        self.alive = self.alive.max(self.attached).max(proved.unwrap_or(Time::ZERO));
         self.beats.push(Beat { sent, acknowledged });
         if self.beats.len() > 16 {
             self.beats.remove(0);
         }
-        self.valid_until
+    }
+
+    /// Another connection: those over the last one prove nothing any more.
+    pub(crate) fn attach(&mut self, now: Time) {
+        self.attached = now;
+        self.beats.clear();
+    }
+
+    pub(crate) fn valid_until(&self, timeout: Millis) -> Time {
+        self.alive + Duration::from_millis(timeout - (timeout / 100).max(100))
     }
 }

@@ -13,6 +13,7 @@ mod network;
 mod operator;
 mod probing;
 mod resource;
+mod restoring;
 mod settings;
 mod trace;
 mod watching;
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use election_core::{
     MemberId,
-    engine::{Action, Config, EndReason, Engine, Event, Profile, Watched},
+    engine::{Action, Config, EndReason, Engine, Event, Policy, Profile, Watched},
     paths::Paths,
     record::{NEWEST, VERSION},
 };
@@ -41,6 +42,7 @@ use host::{Clock, Host, Network, Process, Unseen};
 use job::{Job, JobDue};
 use probing::Probing;
 use resource::Resource;
+use restoring::{Deleted, Lost, Restoring};
 pub(crate) use settings::{Kind, Settings};
 use trace::Trace;
 
@@ -71,6 +73,8 @@ pub(crate) enum Due {
     Look,
     /// The members probe each other.
     Probe(usize),
+    /// The ensemble is stopped, to be restored from this copy.
+    Restore(Box<Ensemble>),
     /// The session of a member that has left is looked at, and closed.
     Leftovers {
         host: usize,
@@ -100,6 +104,8 @@ pub(crate) struct Summary {
     pub(crate) acts: u64,
     pub(crate) refused: u64,
     pub(crate) requests_done: usize,
+    pub(crate) requests_expired: usize,
+    pub(crate) requests_cancelled: usize,
     pub(crate) vacated: u64,
     pub(crate) excluded: u64,
     pub(crate) held: u64,
@@ -116,6 +122,10 @@ pub(crate) struct Summary {
     pub(crate) site_failed: u64,
     pub(crate) remembered: u64,
     pub(crate) barred: u64,
+    pub(crate) deleted: u64,
+    pub(crate) forgotten: u64,
+    pub(crate) restored: u64,
+    pub(crate) better: u64,
     pub(crate) operations: u64,
 }
 
@@ -166,6 +176,15 @@ pub(crate) struct Sim {
     violation: Option<Violation>,
     settled: bool,
     last_good_elected: Option<Vec<u8>>,
+    /// Some clock was wrong by days: what is stamped with it is, too.
+    wall_clocks_were_wrong: bool,
+    /// The decision was deleted, and no other one stands yet.
+    deleted: Option<Deleted>,
+    /// Term and base of the tokens of the last decision that stood.
+    newest: (u64, u64),
+    restoring: Option<Restoring>,
+    /// What was lost when the ensemble was restored from a copy.
+    lost: Option<Lost>,
     summary: Summary,
     trace: Trace,
 }
@@ -215,6 +234,11 @@ impl Sim {
             violation: None,
             settled: false,
             last_good_elected: None,
+            wall_clocks_were_wrong: false,
+            deleted: None,
+            newest: (0, 0),
+            restoring: None,
+            lost: None,
             summary: Summary::default(),
             trace: Trace::new(trace),
             settings,
@@ -248,6 +272,8 @@ impl Sim {
         self.summary.virtual_ms = self.now;
         self.summary.terms = self.checks.decisions.count();
         self.summary.requests_done = self.checks.requests.done();
+        self.summary.requests_expired = self.checks.requests.expired();
+        self.summary.requests_cancelled = self.checks.requests.cancelled();
         self.summary.acts = self.resource.accepted;
         self.summary.raised = self.checks.raised.len();
         self.summary.obeyed = self.checks.obeyed.len();
@@ -313,6 +339,7 @@ impl Sim {
             Due::Calm => self.calm(),
             Due::Look => self.look(),
             Due::Probe(host) => self.probe(host),
+            Due::Restore(copy) => self.stop_to_restore(copy),
             Due::Leftovers { host, session } => self.look_for_leftovers(host, session),
         }
     }
@@ -341,11 +368,14 @@ impl Sim {
         let target = &self.hosts[host];
         let mut profile = Profile::new(target.member.clone(), target.site.clone());
         profile.format = target.format;
+        if self.rng.bool() {
+            profile.attributes = faults::attributes(&mut self.rng);
+        }
         profile.address = Some(format!("{}.example", target.member));
         let config = Config {
             paths: self.paths.clone(),
             member: profile,
-            policy: self.settings.policy.clone(),
+            policy: Policy { slots: self.settings.policy.slots, ..target.policy.clone() },
             leftovers: self.settings.leftovers,
             recipe: self.settings.recipe.clone(),
         };
@@ -363,6 +393,7 @@ impl Sim {
             leaving: false,
             blocked_since: None,
             thawed_at: self.now,
+            requests: BTreeMap::new(),
         });
         self.tell_worker(host, 1, ToWorker::Client(network::ToClient::Connect));
     }
@@ -390,6 +421,7 @@ impl Sim {
 
     fn feed(&mut self, host: usize, event: Event) {
         let now = self.hosts[host].clock.now(self.now);
+        self.note_requests(host, &event);
         let target = &mut self.hosts[host];
         let member = &target.member;
         let Some(process) = &mut target.process else {
@@ -435,14 +467,20 @@ impl Sim {
         match action {
             Action::Perform { op, epoch, request } => {
                 self.summary.operations += 1;
-                let verdict = self.checks.paces[host].operation(self.now, host);
+                let engine = self.hosts[host].process.as_ref().map(|p| &p.engine);
+                let slots = engine.map_or(1, |engine| engine.in_office().count());
+                let verdict = self.checks.paces[host].operation(self.now, host, slots);
                 self.require(verdict);
+                self.check_begun(host, &request);
                 self.perform(host, op, epoch, request);
             }
             Action::Watch { epoch, set } => self.watch(host, epoch, set),
             Action::KeepLease(keeps) => {
                 if let Some(process) = &mut self.hosts[host].process {
                     process.keeps_lease = keeps;
+                }
+                if keeps {
+                    self.tell_lease(host);
                 }
                 self.beat_if_due(host);
             }
@@ -457,7 +495,7 @@ impl Sim {
 
     fn count(&mut self, action: &Action) {
         if let Action::Note(note) = action
-            && note.text.starts_with("held:")
+            && note.text.contains("on hold until")
         {
             self.summary.held += 1;
         }
@@ -525,9 +563,11 @@ impl Sim {
 
 fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
     let site = settings.sites[number % settings.sites.len()].clone();
+    let lag = if settings.lag == 0 { 0 } else { rng.u64(0..settings.lag) };
     Host {
         member: MemberId::new(format!("{site}-{}", number / settings.sites.len() + 1)).expect("a member id"),
         site,
+        policy: settings.policy_of_one(rng),
         clock: Clock {
             origin_us: rng.u64(1_000_000_000..1_000_000_000_000),
             drift_ppm: rng.i64(-4000..4000),
@@ -538,7 +578,9 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
             minority: None,
             unseen: Unseen::Nobody,
             latency: settings.latency,
-            lag: if settings.lag == 0 { 0 } else { rng.u64(0..settings.lag) },
+            lag,
+            usual_lag: lag,
+            answers_late: false,
             watch_delay: settings.latency,
             loss: settings.loss,
         },

@@ -158,7 +158,7 @@ impl Sim {
 
     fn connect(&mut self, host: usize) {
         let now = self.now;
-        let budget = u64::try_from(self.settings.policy.stop_budget.as_millis()).unwrap_or(u64::MAX);
+        let budget = self.settings.stop_budget();
         let keeps = keeps(&self.settings);
         let Some(process) = &mut self.hosts[host].process else {
             return;
@@ -207,7 +207,7 @@ impl Sim {
         self.beat_if_due(host);
     }
 
-    fn expire_later(&mut self, session: i64) {
+    pub(super) fn expire_later(&mut self, session: i64) {
         if let Some(at) = self.zk.expires_at(session) {
             // ZooKeeper looks once in a tick, and never too early.
             let slack = self.rng.u64(0..=self.settings.tick);
@@ -290,11 +290,14 @@ impl Sim {
         if !waiting {
             return;
         }
-        if unreachable {
+        let (lives, newest) = (self.zk.lives(session), self.zk.newest());
+        // A server turns away whoever has seen more than it has, before it looks at the session.
+        let turned_away = lives && self.client_of(host).is_some_and(|c| newest < c.seen);
+        if unreachable || turned_away {
             let delay = self.rng.u64(50..400);
             return self.later(host, delay, ToClient::Reconnect { session, connection });
         }
-        if !self.zk.lives(session) {
+        if !lives {
             return self.over(host);
         }
         self.zk.touch(session, self.now);
@@ -307,13 +310,11 @@ impl Sim {
         client.link = Link::Connected;
         client.connection += 1;
         client.heard = heard;
+        client.attach(heard);
         let (epoch, connection) = (client.epoch, client.connection);
-        let watched: Vec<_> = client.watched.keys().cloned().collect();
         self.feed(host, Event::SessionResumed { epoch });
         self.later(host, 1, ToClient::Ping { session, connection });
-        for watched in watched {
-            self.read_watch_later(host, watched);
-        }
+        self.arm_watches_again(host);
         self.beat_if_due(host);
     }
 
@@ -338,19 +339,7 @@ impl Sim {
 
     // ---- operations ----
 
-    /// What reaches the server: without groups of operations a check is a read before,
-    /// and that can be as old as the operation is late.
-    pub(super) fn as_the_driver_can(&self, request: Request) -> Request {
-        match request {
-            Request::DeleteWhile { path, version, .. } if !self.settings.groups => {
-                Request::Delete { path, version: Some(version) }
-            }
-            request => request,
-        }
-    }
-
     pub(super) fn perform(&mut self, host: usize, op: OpId, epoch: Epoch, request: Request) {
-        let request = self.as_the_driver_can(request);
         let loss = self.hosts[host].net.loss;
         let timeout = self.settings.timeout;
         let usable = self.client_of(host).is_some_and(|c| c.epoch == epoch && c.link == Link::Connected);
@@ -400,7 +389,7 @@ impl Sim {
     pub(super) fn arrives(&mut self, message: Message) {
         let Message { host, life, session, connection, what } = message;
         let net = &self.hosts[host].net;
-        let (cut, minority, lag) = (net.cut, net.minority, net.lag);
+        let (cut, minority, lag, late) = (net.cut, net.minority, net.lag, net.late());
         let same_life = self.hosts[host].life == life;
         let moved = same_life
             && !self.client_of(host).is_some_and(|c| c.session == session && c.connection == connection);
@@ -416,7 +405,7 @@ impl Sim {
         }
         if minority.is_none() {
             // The leader hears of it with the next answer to its ping.
-            let delay = self.rng.u64(0..=self.settings.tick / 2);
+            let delay = self.rng.u64(0..=self.settings.tick);
             self.after(delay, Due::Touch { session, at: self.now });
         }
         match what {
@@ -428,7 +417,7 @@ impl Sim {
             }
             What::Beat(sent) => {
                 if minority.is_none() && same_life {
-                    let delay = self.latency(host);
+                    let delay = self.latency(host) + late;
                     let now_at = self.zk.zxid();
                     if let Some(client) = self.client_of(host) {
                         client.seen = client.seen.max(now_at);
@@ -450,7 +439,7 @@ impl Sim {
                     self.trace.line(self.now, || format!("    {member} has changed {:?}", applied.changed));
                 }
                 let newest = if reads { view } else { self.zk.zxid() };
-                let latency = self.latency(host);
+                let latency = self.latency(host) + if reads { 0 } else { late };
                 let now = self.now;
                 if let Some(client) = self.client_of(host).filter(|_| same_life) {
                     client.seen = client.seen.max(newest);
@@ -473,15 +462,15 @@ impl Sim {
             return;
         }
         let sent = self.hosts[host].clock.time(self.now);
-        let interval = self.settings.timeout / 4;
-        let tick = self.settings.tick;
+        let (timeout, tick) = (self.settings.timeout, self.settings.tick);
+        let interval = timeout / 4;
         let Some(client) = self.client_of(host).filter(|c| c.link == Link::Connected && !c.beating) else {
             return;
         };
         client.beating = true;
         let (session, connection) = (client.session, client.connection);
-        // The first lease needs two beats, a tick apart.
-        let soon = client.valid_until.is_none() || client.beats.len() < 2;
+        // What gives a lease again where one has run out: two beats, a tick apart.
+        let soon = client.valid_until(timeout) <= sent;
         let delay = if soon { interval.min(tick + tick / 4 + 1) } else { interval };
         // By its own clock, as everything that the lease rests on.
         let next = self.hosts[host].clock.reaches(sent + std::time::Duration::from_millis(delay)) + 1;
@@ -498,8 +487,18 @@ impl Sim {
         };
         client.heard = client.heard.max(sent);
         let epoch = client.epoch;
-        if let Some(valid_until) = client.acknowledged(sent, at, timeout, tick) {
-            self.feed(host, Event::Lease { epoch, valid_until });
+        client.acknowledged(sent, at, tick);
+        let valid_until = client.valid_until(timeout);
+        self.feed(host, Event::Lease { epoch, valid_until });
+    }
+
+    /// Somebody wants a lease: what is proved already is known at once.
+    pub(super) fn tell_lease(&mut self, host: usize) {
+        let (timeout, now) = (self.settings.timeout, self.hosts[host].clock.time(self.now));
+        let Some(client) = self.client_of(host).filter(|c| c.link != Link::Over) else { return };
+        let (epoch, valid_until) = (client.epoch, client.valid_until(timeout));
+        if now < valid_until {
+            self.tell_worker(host, 1, ToWorker::Event(Event::Lease { epoch, valid_until }));
         }
     }
 }

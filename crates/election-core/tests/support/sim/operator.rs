@@ -4,8 +4,8 @@
 use election_core::{
     engine::{self, ForceStep, Recipe, force_step},
     record::{
-        Control, Current, Elected, FailedSite, MemberRecord, Mode, Outgoing, Record, Request, RequestKind,
-        RequestState, Target, VERSION,
+        Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode, Outgoing, Record, Request,
+        RequestKind, RequestRef, RequestState, Target, VERSION,
     },
 };
 
@@ -23,12 +23,22 @@ pub(crate) enum Errand {
     Plan {
         name: String,
         tries: u32,
+        /// The latest request that this one has seen decided.
+        seen: Option<i64>,
     },
     /// Takes it, on what was read then.
     Step {
         name: String,
         tries: u32,
         step: ForceStep,
+        version: Option<i32>,
+        /// That of the request.
+        asked: i32,
+        seen: Option<i64>,
+    },
+    /// Withdraws a request: reads it, and then writes it in the version that was read.
+    Cancel {
+        name: String,
         version: Option<i32>,
     },
     Control(Control),
@@ -50,7 +60,28 @@ impl Sim {
 
     /// Makes a request; answers its name.
     pub(super) fn request(&mut self, kind: RequestKind, force: bool) -> Option<String> {
-        self.zk.get(&self.paths.requests())?;
+        let valid_for_ms = if self.rng.bool() { 60_000 } else { self.rng.u64(100..8000) };
+        self.request_for(kind, force, valid_for_ms)
+    }
+
+    /// Several requests that end within moments, some of which are withdrawn: just when the elector begins them, or
+    /// is busy with another one.
+    pub(super) fn ask_impatiently(&mut self) {
+        for _ in 0..self.rng.u8(1..4) {
+            let kind = if self.rng.bool() { RequestKind::Switchover } else { RequestKind::Failover };
+            let valid_for_ms = self.rng.u64(1..400);
+            let name = self.request_for(kind, false, valid_for_ms);
+            if let Some(name) = name.filter(|_| self.rng.bool()) {
+                let delay = self.rng.u64(0..200);
+                self.after(delay, Due::Operator(Errand::Cancel { name, version: None }));
+            }
+        }
+    }
+
+    fn request_for(&mut self, kind: RequestKind, force: bool, valid_for_ms: u64) -> Option<String> {
+        self.zk.get(&self.paths.election())?;
+        let made = self.zk.make_parents(self.now, &self.paths.request_prefix());
+        self.changed(&made);
         let all = self.zk.tree_at(&self.paths.requests(), self.zk.zxid());
         let open = |data: &[u8]| Request::decode("request", data).is_ok_and(|r| !r.state.is_final());
         if all.values().filter(|node| open(&node.data)).count() >= PATIENCE {
@@ -76,6 +107,7 @@ impl Sim {
             reason: None,
             by: "operator".to_owned(),
             created_ms: self.unix_ms(),
+            valid_for_ms,
             state: RequestState::Pending,
         };
         let prefix = self.paths.request_prefix();
@@ -90,13 +122,39 @@ impl Sim {
             )
         });
         self.changed(std::slice::from_ref(&path));
-        path.rsplit('/').next().map(str::to_owned)
+        let name = path.rsplit('/').next().map(str::to_owned);
+        if let Some(name) = name.clone().filter(|_| self.rng.u8(0..4) == 0) {
+            let delay = self.rng.u64(0..3000);
+            self.after(delay, Due::Operator(Errand::Cancel { name, version: None }));
+        }
+        name
+    }
+
+    /// What `dr-worker cancel` does. Between its two steps the request may be begun.
+    fn cancel(&mut self, name: String, read: Option<i32>) {
+        let path = self.paths.request(&name);
+        let Some((request, version)) = self.read::<Request>(&path) else { return };
+        if request.state != RequestState::Pending {
+            return;
+        }
+        if read.is_none() {
+            let delay = self.rng.u64(1..200);
+            return self.after(delay, Due::Operator(Errand::Cancel { name, version: Some(version) }));
+        }
+        let state = RequestState::Cancelled { reason: "by operator".to_owned(), at_ms: self.unix_ms() };
+        self.trace.line(self.now, || format!("    operator: cancels {name}"));
+        let Ok(data) = Request { state, ..request }.encode(&path) else { return };
+        let applied = self.zk.set(self.now, &path, data, read);
+        self.commit(&applied);
     }
 
     pub(super) fn run_errand(&mut self, errand: Errand) {
         match errand {
-            Errand::Plan { name, tries } => self.plan_force(name, tries),
-            Errand::Step { name, tries, step, version } => self.step_force(name, tries, step, version),
+            Errand::Plan { name, tries, seen } => self.plan_force(name, tries, seen),
+            Errand::Step { name, tries, step, version, asked, seen } => {
+                self.step_force(name, tries, step, version, asked, seen);
+            }
+            Errand::Cancel { name, version } => self.cancel(name, version),
             // What stands in the end stays.
             Errand::Control(_) if self.is_calm() => {}
             Errand::Control(control) => self.order(&control),
@@ -104,19 +162,24 @@ impl Sim {
         }
     }
 
-    fn read<R: Record>(&self, path: &str) -> Option<(R, i32)> {
+    pub(super) fn read<R: Record>(&self, path: &str) -> Option<(R, i32)> {
         let node = self.zk.get(path)?;
         Some((R::decode(path, &node.data).ok()?, node.version))
     }
 
-    fn plan_force(&mut self, name: String, tries: u32) {
-        let Some((request, _)) = self.read::<Request>(&self.paths.request(&name)) else {
+    fn plan_force(&mut self, name: String, tries: u32, seen: Option<i64>) {
+        let path = self.paths.request(&name);
+        let (Some(node), Some((request, _))) = (self.zk.get(&path), self.read::<Request>(&path)) else {
             return;
         };
-        if request.state.is_final() || tries > 20 {
+        let which = RequestRef { czxid: node.czxid, name: name.clone() };
+        let expired = self.unix_ms() >= request.created_ms.saturating_add(request.valid_for_ms);
+        if request.state.is_final() || tries > 20 || (request.state == RequestState::Pending && expired) {
             return;
         }
+        let asked = node.version;
         let tree = self.zk.tree_at(&self.paths.nodes(), self.zk.zxid());
+        let newest_zxid = tree.values().map(|node| node.mzxid).max().unwrap_or(0);
         let mut members: Vec<_> =
             tree.values().filter_map(|n| MemberRecord::decode("member", &n.data).ok()).collect();
         members.sort_by(|a, b| a.ballot.cmp(&b.ballot));
@@ -130,28 +193,57 @@ impl Sim {
         let current: Vec<_> = (0..slots).map(|slot| self.read::<Current>(&self.paths.place(slot))).collect();
         let current: Vec<_> = current.iter().map(|c| c.as_ref().map(|(c, version)| (c, *version))).collect();
         let step = force_step(
-            &name,
-            &request,
+            &FiledRequest { which, request },
             "operator",
             self.unix_ms(),
             &self.settings.policy,
             strategy.as_ref(),
             &members,
+            newest_zxid,
             &control,
             elected.as_ref().map(|(e, _)| e),
             &current,
+            seen,
         );
+        let seen = seen.max(elected.as_ref().and_then(|(e, _)| e.last_request));
         let delay = self.rng.u64(1..100);
         let version = elected.map(|(_, version)| version);
-        self.after(delay, Due::Operator(Errand::Step { name, tries, step, version }));
+        self.after(delay, Due::Operator(Errand::Step { name, tries, step, version, asked, seen }));
     }
 
-    fn step_force(&mut self, name: String, tries: u32, step: ForceStep, decision_version: Option<i32>) {
+    fn step_force(
+        &mut self,
+        name: String,
+        tries: u32,
+        step: ForceStep,
+        decision_version: Option<i32>,
+        asked: i32,
+        mut seen: Option<i64>,
+    ) {
         self.trace.line(self.now, || format!("    operator: {name}: {step:?}"));
         match step {
+            ForceStep::Begin(elected, request) => {
+                let (path, request_path) = (self.paths.elected(), self.paths.request(&name));
+                let (Ok(data), Ok(begun)) = (elected.encode(&path), request.encode(&request_path)) else {
+                    return;
+                };
+                let decision = match decision_version {
+                    Some(version) => engine::Request::Set { path, data, version },
+                    None => engine::Request::Create { path, data, ephemeral: false },
+                };
+                let both = engine::Request::Together {
+                    request: Box::new(decision),
+                    path: request_path,
+                    data: begun,
+                    version: asked,
+                };
+                let applied = self.zk.apply(self.now, 0, 0, &both);
+                self.commit(&applied);
+            }
             ForceStep::Write(elected) => {
                 let path = self.paths.elected();
                 let Ok(data) = elected.encode(&path) else { return };
+                seen = seen.max(elected.last_request);
                 match decision_version {
                     Some(version) => {
                         let applied = self.zk.set(self.now, &path, data, Some(version));
@@ -168,14 +260,14 @@ impl Sim {
                 let (path, unchanged) = (self.paths.place(slot), self.paths.elected());
                 let unchanged_version = decision_version.unwrap_or(-1);
                 let request = engine::Request::DeleteWhile { path, version, unchanged, unchanged_version };
-                let request = self.as_the_driver_can(request);
+
                 let applied = self.zk.apply(self.now, 0, 0, &request);
                 self.commit(&applied);
             }
             ForceStep::Named | ForceStep::Refused(_) => return,
         }
         let delay = self.rng.u64(1..300);
-        self.after(delay, Due::Operator(Errand::Plan { name, tries: tries + 1 }));
+        self.after(delay, Due::Operator(Errand::Plan { name, tries: tries + 1, seen }));
     }
 
     pub(super) fn order(&mut self, control: &Control) {
@@ -207,6 +299,8 @@ impl Sim {
     fn repair(&mut self, path: &str, data: Option<Vec<u8>>) {
         let spoiled = self.zk.get(path).is_some_and(|n| n.data == super::faults::GARBAGE);
         if spoiled {
+            // An earlier copy may be of before a deletion.
+            let data = if path == self.paths.elected() { self.last_good_elected.clone() } else { data };
             self.trace.line(self.now, || format!("    operator: repairs {path}"));
             self.write(path, data);
         }
@@ -214,25 +308,28 @@ impl Sim {
 
     /// The resource has seen tokens that were given out before the ensemble was
     /// restored from a copy, for all that the operator knows.
-    pub(super) fn raise_tokens(&mut self) {
+    /// Answers whether they are above now.
+    pub(super) fn raise_tokens(&mut self, beyond: u64) -> bool {
         let path = self.paths.elected();
         let read = self.read::<Elected>(&path);
         if read.is_none() && self.zk.get(&path).is_some() {
-            return;
+            return false;
         }
         let base = read.as_ref().map_or(0, |(e, _)| e.token_base);
         let in_office = self.zk.get(&self.paths.place(0)).map(|n| engine::fencing_token(n.czxid, base));
-        let above = self.resource.newest() + self.rng.u64(0..1_000_000);
+        let above = self.resource.newest() + beyond;
         let elected = read.as_ref().map(|(e, _)| e);
         let raised = engine::raise_tokens(elected, in_office, above, "operator", self.unix_ms());
-        let Ok(Some(next)) = raised else { return };
-        if read.is_none() && self.zk.get(&self.paths.leader()).is_none() {
-            return;
+        let Ok(Some(next)) = raised else { return raised.is_ok() };
+        if read.is_none() {
+            let made = self.zk.make_parents(self.now, &path);
+            self.changed(&made);
         }
-        let Ok(data) = next.encode(&path) else { return };
+        let Ok(data) = next.encode(&path) else { return false };
         self.trace.line(self.now, || format!("    operator: tokens above {above} from term {}", next.term));
         self.checks.raised.raised(next.term, above);
         self.write(&path, Some(data));
+        true
     }
 
     /// What is remembered of takeovers and failures is forgotten.

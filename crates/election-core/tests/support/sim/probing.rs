@@ -23,11 +23,20 @@ pub(crate) struct Probing {
     deposed: BTreeSet<u64>,
     /// Every base of the tokens that has stood in a decision.
     bases: BTreeSet<u64>,
+    /// The latest term that was judged.
+    judged: u64,
     /// The members' records as they were at this zxid.
     registered: Option<(i64, BTreeMap<String, MemberRecord>)>,
 }
 
 impl Probing {
+    /// What there is at a zxid may be something else from now on, and the decision one of this term, which was judged
+    /// when it was made: who was not reached then may have been forgotten.
+    pub(crate) fn restored(&mut self, term: u64) {
+        self.registered = None;
+        self.judged = term;
+    }
+
     /// Whether this leadership was ended while it may have been alive: until its
     /// holder knows, it may act beside the next, and the resource refuses it.
     pub(crate) fn has_deposed(&self, token: u64) -> bool {
@@ -106,6 +115,9 @@ impl Sim {
             let czxid = u64::try_from(place.czxid).unwrap_or(0);
             let tokens: Vec<_> = self.probing.bases.iter().map(|base| czxid + base).collect();
             self.probing.deposed.extend(tokens);
+        }
+        if std::mem::replace(&mut self.probing.judged, elected.term) == elected.term {
+            return;
         }
         // What an elector knows can be as old as its lease is long, and the slowest watch.
         let since = self.now.saturating_sub(2 * self.settings.timeout + 12_000);

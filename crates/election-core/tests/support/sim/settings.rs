@@ -5,14 +5,18 @@ use std::{sync::Arc, time::Duration};
 use election_core::{
     SiteId,
     calendar::Windows,
-    engine::{Leftovers, OnPause, Policy, QueueFormat, Recipe, SiteFailureLimit, TakeoverLimit, Timing},
+    engine::{Leftovers, OnPause, Policy, QueueFormat, Recipe, SiteFailureLimit, TakeoverLimit},
+    record::MAX_SLOTS,
 };
 use fastrand::Rng;
 
 use crate::{
-    strategy::{SiteOrder, Spread},
+    strategy::{SiteOrder, Spread, Weighed},
     zookeeper::Millis,
 };
+
+/// When the window for elective moves ends that some seeds have.
+pub(crate) const WINDOW_ENDS: Millis = 100_000;
 
 /// Everything that can go wrong, by the name that a trace shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub(crate) enum Fault {
     Failover,
     Force,
     ForceFromOutside,
+    /// An operator asks for several moves at once that end within moments, and takes some of them back.
+    Impatient,
     Mode,
     Drain,
     DeleteBallot,
@@ -63,10 +69,24 @@ pub(crate) enum Fault {
     SiteUnwell,
     /// An operator says that a site has failed, and later that it has not.
     DeclareFailed,
+    /// An administrator deletes the decision.
+    DeleteElected,
+    /// An administrator deletes any znode and all below it.
+    DeleteTree,
+    /// Somebody sets the wall clock of a host wrong by days.
+    WallClock,
+    /// A server lags by seconds, and is not cut off.
+    LagServer,
+    /// The ensemble is stopped, and restored from an older copy.
+    Restore,
+    /// A member has other attributes from now on.
+    Attributes,
+    /// It measures other round trips.
+    RoundTrips,
 }
 
 impl Fault {
-    const ALL: [Self; 39] = [
+    const ALL: [Self; 47] = [
         Self::Crash,
         Self::CrashSite,
         Self::Leave,
@@ -84,6 +104,7 @@ impl Fault {
         Self::Failover,
         Self::Force,
         Self::ForceFromOutside,
+        Self::Impatient,
         Self::Mode,
         Self::Drain,
         Self::DeleteBallot,
@@ -106,13 +127,22 @@ impl Fault {
         Self::Ack,
         Self::SiteUnwell,
         Self::DeclareFailed,
+        Self::DeleteElected,
+        Self::DeleteTree,
+        Self::WallClock,
+        Self::LagServer,
+        Self::Restore,
+        Self::Attributes,
+        Self::RoundTrips,
     ];
 
     /// Whether two may act for a moment after it, by design: the place of a living
     /// leader is taken from it. In a queue that can be anybody's znode.
     fn takes_the_place(self, kind: Kind) -> bool {
-        matches!(self, Self::Force | Self::ForceFromOutside | Self::DeleteCurrent | Self::EndSession)
-            || (kind != Kind::Elector && self == Self::DeleteBallot)
+        matches!(
+            self,
+            Self::Force | Self::ForceFromOutside | Self::DeleteCurrent | Self::DeleteTree | Self::EndSession
+        ) || (kind != Kind::Elector && self == Self::DeleteBallot)
     }
 
     /// Whether there is nothing that it could happen to without an elector.
@@ -123,6 +153,7 @@ impl Fault {
                 | Self::Failover
                 | Self::Force
                 | Self::ForceFromOutside
+                | Self::Impatient
                 | Self::Mode
                 | Self::Drain
                 | Self::DeleteNode
@@ -134,6 +165,9 @@ impl Fault {
                 | Self::Ack
                 | Self::SiteUnwell
                 | Self::DeclareFailed
+                | Self::DeleteElected
+                | Self::Attributes
+                | Self::RoundTrips
         )
     }
 }
@@ -159,8 +193,14 @@ impl Kind {
 
     fn recipe(self, sites: &[SiteId], rng: &mut Rng) -> Recipe {
         match self {
-            Self::Elector if rng.bool() => Recipe::Elector(Arc::new(Spread(SiteOrder(sites.to_vec())))),
-            Self::Elector => Recipe::Elector(Arc::new(SiteOrder(sites.to_vec()))),
+            Self::Elector => {
+                let order = SiteOrder(sites.to_vec());
+                Recipe::Elector(match rng.u8(0..4) {
+                    0 => Arc::new(order),
+                    1 => Arc::new(Weighed(order)),
+                    _ => Arc::new(Spread(order)),
+                })
+            }
             Self::Queue => Recipe::Queue(match rng.u8(0..4) {
                 0 => QueueFormat::LeaderLatch,
                 1 => QueueFormat::KazooElection,
@@ -179,12 +219,18 @@ pub(crate) struct Settings {
     pub(crate) members: usize,
     pub(crate) timeout: Millis,
     pub(crate) tick: Millis,
+    /// No member's spans are longer than these.
     pub(crate) policy: Policy,
+    /// Whether every member has a policy of its own.
+    pub(crate) differing: bool,
     pub(crate) leftovers: Leftovers,
     /// Whether a client gives a session up by its own clock.
     pub(crate) own_deadline: bool,
     pub(crate) fault_time: Millis,
     pub(crate) fault_every: Millis,
+    /// How long the leaders must stay in the end: mostly so long that most flapping is seen,
+    /// now and then so long that slow flapping is.
+    pub(crate) stays: Millis,
     pub(crate) weights: Vec<(Fault, f64)>,
     pub(crate) latency: Millis,
     pub(crate) lag: Millis,
@@ -193,8 +239,6 @@ pub(crate) struct Settings {
     pub(crate) loss: f64,
     /// Whether somebody starts a second process of one id, by mistake.
     pub(crate) twin: bool,
-    /// Whether the client has groups of operations.
-    pub(crate) groups: bool,
     /// How often members probe each other, where suspicion decides.
     pub(crate) probe_every: Option<Millis>,
     /// Whether the fleet runs the program of the previous format at first.
@@ -228,9 +272,16 @@ fn weight(rng: &mut Rng) -> f64 {
     if rng.bool() { 0.0 } else { rng.f64() * rng.f64() }
 }
 
-/// Mostly few, as in most elections; now and then as many as a whole fleet.
-fn members(rng: &mut Rng) -> usize {
+/// Two or three mostly; now and then as many as there can be.
+pub(crate) fn slots(rng: &mut Rng) -> usize {
+    if rng.f64() < 0.8 { rng.usize(2..4) } else { rng.usize(4..=MAX_SLOTS) }
+}
+
+/// Mostly few, as in most elections; now and then as many as a whole fleet. For many slots
+/// mostly about as many as those.
+fn members(slots: usize, rng: &mut Rng) -> usize {
     match rng.u8(0..100) {
+        0..70 if slots > 3 => rng.usize(slots - 2..slots + 4),
         0..90 => rng.usize(2..8),
         90..97 => rng.usize(8..21),
         _ => rng.usize(21..=50),
@@ -238,20 +289,18 @@ fn members(rng: &mut Rng) -> usize {
 }
 
 impl Settings {
+    pub(crate) fn stop_budget(&self) -> Millis {
+        let budget = self.policy.stop_budget(ms(self.timeout));
+        u64::try_from(budget.as_millis()).unwrap_or(u64::MAX)
+    }
+
     pub(crate) fn draw(kind: Kind, rng: &mut Rng) -> Self {
         let timeout = rng.u64(2000..6000);
-        let tick = rng.u64(timeout / 10..timeout / 4);
-        let timing = Timing {
-            session_timeout: ms(timeout),
-            tick: ms(tick),
-            stop_budget: Duration::ZERO,
-            round_trip: ms(100),
-        };
-        let overhead =
-            timing.beat_interval() + timing.beat_interval().max(ms(tick)) + timing.margin() + ms(100);
-        let longest = u64::try_from((ms(timeout) - overhead).as_millis()).unwrap_or(0);
+        let tick = rng.u64(timeout / 10..timeout / 4 - 100);
+        // A beat proves the one before it, a quarter of the timeout earlier; the margin and a round trip take
+        // 100 ms each.
+        let longest = timeout / 2 - 200;
         let stop_budget = ms(rng.u64(longest / 8..longest - 1));
-        Timing { stop_budget, ..timing }.check().expect("the timings are drawn so that they fit");
         let keep = rng.f64() < 0.15;
         let max_pause = rng.bool().then(|| ms(rng.u64(1000..20_000)));
         let fast = rng.f64() < 0.3;
@@ -261,9 +310,9 @@ impl Settings {
         let failback_windows = Windows::read(window).expect("a window");
         let exclusion = ms(rng.u64(3000..30_000));
         let policy = Policy {
-            slots: if several { rng.usize(2..4) } else { 1 },
+            slots: if several { slots(rng) } else { 1 },
             on_pause: if keep { OnPause::Keep { max_pause } } else { OnPause::Stop },
-            stop_budget,
+            stop_budget: Some(stop_budget),
             takeover_timeout: ms(rng.u64(1000..6000)),
             release_timeout: ms(rng.u64(1000..5000)),
             acquire_timeout: ms(rng.u64(800..4000)),
@@ -300,9 +349,6 @@ impl Settings {
             hangs: weight(rng) * 0.3,
             work_ends: weight(rng) * 0.5,
         };
-        let groups = rng.f64() < 0.7;
-        // Without groups a late deletion can hit the next leader's place.
-        let exclusive = exclusive && (groups || !fast);
         let twin = rng.f64() < 0.15;
         let wait = rng.bool() || twin;
         let sites = ["east", "west"].map(|s| SiteId::new(s).expect("a site")).to_vec();
@@ -311,25 +357,58 @@ impl Settings {
         Self {
             recipe: kind.recipe(&sites, rng),
             sites,
-            members: members(rng),
+            members: members(policy.slots, rng),
             timeout,
             tick,
             policy,
+            differing: rng.f64() < 0.3,
             leftovers: if wait { Leftovers::Wait } else { Leftovers::Remove },
             own_deadline: rng.bool(),
             fault_time: rng.u64(20_000..70_000),
             fault_every: rng.u64(300..8000),
+            stays: if rng.f64() < 0.85 { 4000 } else { rng.u64(10_000..90_000) },
             weights,
             latency: rng.u64(1..45),
             lag: if rng.bool() { 0 } else { rng.u64(1..300) },
             app,
             loss: weight(rng) * 0.1,
             twin,
-            groups,
             probe_every: fast.then(|| rng.u64(20..400)),
             rolling: rng.f64() < 0.3,
             drained,
             exclusive,
+        }
+    }
+
+    /// What one member is configured with. Slots, windows and what a site may fail are what all
+    /// agree on.
+    pub(crate) fn policy_of_one(&self, rng: &mut Rng) -> Policy {
+        let policy = self.policy.clone();
+        if !self.differing {
+            return policy;
+        }
+        // Whole milliseconds, as all time here: else an engine would wake before it is due, again and again.
+        let mut shorter = |span: Duration| {
+            let longest = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+            ms(rng.u64(longest / 2..=longest))
+        };
+        let within = shorter(policy.max_takeovers.within);
+        Policy {
+            takeover_timeout: shorter(policy.takeover_timeout).max(ms(1000)),
+            release_timeout: shorter(policy.release_timeout).max(ms(1000)),
+            acquire_timeout: shorter(policy.acquire_timeout).max(ms(800)),
+            exclusion: shorter(policy.exclusion),
+            penalty_window: shorter(policy.penalty_window),
+            min_tenure: shorter(policy.min_tenure),
+            cooldown: shorter(policy.cooldown),
+            better_after: shorter(policy.better_after),
+            startup_wait: shorter(policy.startup_wait),
+            suspect_after: shorter(policy.suspect_after),
+            max_takeovers: TakeoverLimit { count: rng.u32(2..=policy.max_takeovers.count), within },
+            on_pause: if rng.bool() { OnPause::Stop } else { policy.on_pause },
+            fast_failover: policy.fast_failover && rng.f64() < 0.8,
+            history_kept: rng.usize(1..30),
+            ..policy
         }
     }
 

@@ -64,11 +64,17 @@ pub(crate) fn elected(elected: &Elected) -> String {
 
 fn describe(request: &Request) -> String {
     match request {
-        Request::Create { path, data, .. } => format!("create {path} {}", text(data)),
+        Request::Create { path, data, .. } | Request::CreateCounted { path, data, .. } => {
+            format!("create {path} {}", text(data))
+        }
         Request::Set { path, data, version } => format!("set {path} v{version} {}", text(data)),
         Request::CreateSequential { prefix, .. } => format!("create {prefix}#"),
         Request::DeleteWhile { path, version, .. } => format!("delete {path} {version} unless decided anew"),
         Request::Delete { path, version } => format!("delete {path} {version:?}"),
+        Request::Together { request, path, data, version } => {
+            format!("{}, and set {path} v{version} {}", describe(request), text(data))
+        }
+        Request::While { there, request } => format!("while {there}: {}", describe(request)),
         request => short(&format!("{request:?}")),
     }
 }

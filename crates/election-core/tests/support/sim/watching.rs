@@ -41,6 +41,39 @@ impl Sim {
         self.later(host, delay, ToClient::ReadWatch { epoch, watched });
     }
 
+    /// The client is connected again, and says what it watches. The server compares each znode's last change with
+    /// what the client has seen: it reports none that went back with an older copy of the ensemble.
+    pub(super) fn arm_watches_again(&mut self, host: usize) {
+        let lagging = self.zk.zxid_at(self.now.saturating_sub(self.hosts[host].net.lag));
+        let Some(client) = self.hosts[host].process.as_ref().and_then(|p| p.client.as_ref()) else { return };
+        let (seen, view) = (client.seen, lagging.max(client.seen));
+        let fires = |(watched, told): &(&Watched, &Told)| {
+            let Some(value) = told.value.as_ref().filter(|_| !told.missed) else { return true };
+            let now: BTreeMap<_, _> = match watched {
+                Watched::Node(path) => {
+                    self.zk.get_at(path, view).map(|node| (String::new(), node.clone())).into_iter().collect()
+                }
+                Watched::Tree(parent) => self.zk.tree_at(parent, view),
+            };
+            let is_node = matches!(watched, Watched::Node(_));
+            value.keys().any(|name| now.get(name).is_none_or(|node| node.mzxid > seen))
+                || now.iter().any(|(name, node)| !value.contains_key(name) && (is_node || node.czxid > seen))
+        };
+        let fired: Vec<_> = client.watched.iter().filter(fires).map(|(watched, _)| watched.clone()).collect();
+        for watched in fired {
+            self.read_watch_later(host, watched);
+        }
+    }
+
+    /// Everything that is watched is read again.
+    pub(super) fn read_all_watches(&mut self, host: usize) {
+        let watched: Vec<_> =
+            self.client_of(host).into_iter().flat_map(|c| c.watched.keys().cloned()).collect();
+        for watched in watched {
+            self.read_watch_later(host, watched);
+        }
+    }
+
     /// Reads what is watched, and tells it if it differs from what was told last.
     pub(super) fn read_watch(&mut self, host: usize, epoch: Epoch, watched: &Watched) {
         let net = &self.hosts[host].net;
@@ -53,8 +86,8 @@ impl Sim {
         else {
             return;
         };
-        // After a gap everything is read again.
         if client.link != Link::Connected || cut {
+            client.watched.entry(watched.clone()).and_modify(|told| told.missed = true);
             return;
         }
         let view = minority.unwrap_or(lagging).max(client.seen);
@@ -62,6 +95,7 @@ impl Sim {
         let Some(told) = client.watched.get_mut(watched) else {
             return;
         };
+        told.missed = false;
         let (value, event) = match watched {
             Watched::Node(path) => {
                 let node = self.zk.get_at(path, view).cloned();

@@ -1,11 +1,51 @@
 //! What is written, as it is written: the promises that a record alone can break.
 
-use election_core::record::{Cause, Current, Elected, Record, Request};
+use std::time::Duration;
+
+use election_core::{
+    engine::{self, Event},
+    record::{Cause, Current, Elected, Record, Request, RequestRef},
+};
 
 use super::{Sim, faults, host, trace};
-use crate::invariants::{elective_moves_in_windows, exclusions_end};
+use crate::invariants::{elective_moves_in_windows, exclusions_end, requests_once::Requests};
 
 impl Sim {
+    /// Which requests a process has read, and when first.
+    pub(super) fn note_requests(&mut self, host: usize, event: &Event) {
+        let Event::SeenTree { parent, nodes, .. } = event else { return };
+        if *parent != self.paths.requests() {
+            return;
+        }
+        let now = self.hosts[host].clock.time(self.now);
+        let Some(process) = &mut self.hosts[host].process else { return };
+        for (name, node) in nodes {
+            if Request::decode(name, &node.data).is_ok() {
+                let which = RequestRef { czxid: node.czxid, name: name.clone() };
+                process.requests.entry(which).or_insert(now);
+            }
+        }
+    }
+
+    /// Whether a process may begin the request that it asks to be begun.
+    pub(super) fn check_begun(&mut self, host: usize, asked: &engine::Request) {
+        let engine::Request::While { request: asked, .. } = asked else { return };
+        let engine::Request::Together { request: decision, path, data, .. } = &**asked else { return };
+        let (engine::Request::Set { data: decision, .. } | engine::Request::Create { data: decision, .. }) =
+            &**decision
+        else {
+            return;
+        };
+        let elected = Elected::decode(&self.paths.elected(), decision).ok();
+        let which = elected.and_then(|elected| elected.request);
+        let (Some(which), Ok(request)) = (which, Request::decode(path, data)) else { return };
+        let now = self.hosts[host].clock.time(self.now);
+        let read = self.hosts[host].process.as_ref().and_then(|p| p.requests.get(&which)).copied();
+        let after = read.map_or(Duration::MAX, |read| now.since(read));
+        let verdict = Requests::begins(&which, &request, after);
+        self.require(verdict);
+    }
+
     pub(super) fn check_written(&mut self, path: &str) {
         let Some(node) = self.zk.get(path).cloned() else {
             return;
@@ -17,10 +57,21 @@ impl Sim {
             };
             self.trace.line(self.now, || format!("    elected: {}", trace::elected(&elected)));
             self.last_good_elected = Some(node.data);
+            let before = std::mem::replace(&mut self.newest, (elected.term, elected.token_base));
+            let knows_less = elected.term < before.0 || elected.token_base < before.1;
+            let deleted = self.deleted.take();
+            if deleted.as_ref().is_some_and(|deleted| self.forgets_requests(deleted, &elected)) {
+                // As after a restore: what is not answered yet may be decided once more.
+                self.checks.requests = Requests::restored(self.requests());
+            }
+            if deleted.is_some() && knows_less {
+                self.forget(before.0);
+            }
             let vacates = matches!(elected.cause, Cause::Failover | Cause::Suspected);
             if vacates && elected.leaders().count() < elected.slots.len() {
                 self.summary.vacated += 1;
             }
+            self.summary.better += u64::from(elected.cause == Cause::BetterCandidate);
             self.summary.resized += u64::from(elected.cause == Cause::SlotsChanged);
             self.check_suspicion(&elected);
             self.summary.penalties +=
@@ -32,6 +83,7 @@ impl Sim {
             self.summary.successions += u64::from(elected.sentence.contains("being first in line"));
             let span = u64::try_from(self.settings.policy.max_exclusion.as_millis()).unwrap_or(u64::MAX);
             let windows = &self.settings.policy.failback_windows;
+            let wrong = self.wall_clocks_were_wrong;
             let verdict = self
                 .checks
                 .decisions
@@ -42,7 +94,10 @@ impl Sim {
                 .and_then(|()| self.checks.obeyed.decided(&elected))
                 .and_then(|()| elective_moves_in_windows::check(&elected, windows))
                 .and_then(|()| self.checks.never_back.decided(&elected, &self.settings.policy))
-                .and_then(|()| exclusions_end::check(&elected, unix_ms, span, 2 * faults::WALL_ERROR));
+                .and_then(|()| {
+                    let check = || exclusions_end::check(&elected, unix_ms, span, 2 * faults::WALL_ERROR);
+                    if wrong { Ok(()) } else { check() }
+                });
             self.require(verdict);
         } else if let Some(slot) = self.paths.slot_of(path) {
             if let Ok(current) = Current::decode(path, &node.data) {
@@ -51,7 +106,8 @@ impl Sim {
         } else if let Some(name) = path.strip_prefix(&format!("{}/", self.paths.requests()))
             && let Ok(request) = Request::decode(path, &node.data)
         {
-            let verdict = self.checks.requests.written(name, &request);
+            let which = RequestRef { czxid: node.czxid, name: name.to_owned() };
+            let verdict = self.checks.requests.written(&which, &request);
             self.require(verdict);
         }
     }

@@ -1,0 +1,119 @@
+//! Ephemerals that no living member owns.
+//!
+//! A session's ephemerals go with it, all at once. Servers have been seen to keep some of them for ever
+//! (ZOOKEEPER-2355, ZOOKEEPER-4837): a lowest ballot without an elector, a leader's place without a leader, a record that
+//! keeps its member from rejoining. A living member has its ballot and its record, so what is there
+//! without the other two is reported. The znodes of the recipes without an elector stand alone, and don't tell.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use zk_session::{Session, SessionId};
+
+use super::{
+    observer::{Observer, ReadError, Snapshot},
+    operations::delete_while,
+    operator::OperatorError,
+    unix_ms,
+};
+use crate::{
+    ids::{Ballot, MemberId},
+    paths::Paths,
+    time::is_within,
+};
+
+/// A member that has just joined has its ballot, and is about to write its record.
+const YOUNG: Duration = Duration::from_secs(5);
+
+/// An ephemeral that no living member owns. See [`Problem::Ghost`](super::Problem::Ghost).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ghost {
+    /// The znode.
+    pub path: String,
+    /// Whose it says that it is.
+    pub member: Option<MemberId>,
+    /// The session that it belongs to.
+    pub session: SessionId,
+    /// When it was created, in milliseconds since the Unix epoch, by the servers' clock.
+    pub created_ms: u64,
+    czxid: i64,
+}
+
+/// What may be a ghost: the znode, whose it says that it is, and under which ballot.
+type Suspect = (String, Option<MemberId>, Ballot);
+
+/// Those of what was read that stand alone, looked at once more.
+pub(super) async fn find(
+    observer: &Observer,
+    paths: &Paths,
+    snapshot: &Snapshot,
+) -> Result<Vec<Ghost>, ReadError> {
+    let ballots = observer.ballots(paths).await?.unwrap_or_default();
+    let recorded: BTreeSet<_> = snapshot.members.iter().map(|m| &m.ballot).collect();
+    let drawn: BTreeSet<_> = ballots.iter().collect();
+    let has_record = |ballot: &Ballot| recorded.contains(ballot);
+    let mut suspects: Vec<Suspect> = Vec::new();
+    for ballot in ballots.iter().filter(|ballot| !has_record(ballot)) {
+        suspects.push((paths.ballot(ballot), None, ballot.clone()));
+    }
+    for member in snapshot.members.iter().filter(|m| !drawn.contains(&m.ballot)) {
+        suspects.push((paths.node(&member.member), Some(member.member.clone()), member.ballot.clone()));
+    }
+    for (slot, office) in snapshot.offices.iter().enumerate() {
+        if let Some(current) = office.as_ref().map(|o| &o.record).filter(|c| !has_record(&c.ballot)) {
+            suspects.push((paths.place(slot), Some(current.member.clone()), current.ballot.clone()));
+        }
+    }
+    let mut ghosts = Vec::new();
+    for suspect in suspects {
+        ghosts.extend(look(observer, paths, suspect).await?);
+    }
+    Ok(ghosts)
+}
+
+async fn look(
+    observer: &Observer,
+    paths: &Paths,
+    (path, member, ballot): Suspect,
+) -> Result<Option<Ghost>, ReadError> {
+    let Some(node) = observer.session().get(&path).await? else { return Ok(None) };
+    let created_ms = u64::try_from(node.stat.ctime_ms).unwrap_or(0);
+    if node.stat.ephemeral_owner == 0 || is_within(created_ms, YOUNG, unix_ms()) {
+        return Ok(None);
+    }
+    match observer.member(paths, &ballot).await {
+        Ok(None) => {}
+        // It lives, or has a record that can't be read, which is said elsewhere.
+        Ok(Some(_)) | Err(ReadError::Record(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    // A ballot holds its member's id.
+    let member = member.or_else(|| String::from_utf8_lossy(&node.data).parse().ok());
+    let session = SessionId(node.stat.ephemeral_owner);
+    Ok(Some(Ghost { path, member, session, created_ms, czxid: node.stat.czxid }))
+}
+
+/// Removes a ghost; `false` if it has gone by itself. A member that lives after all stands anew, and ends its work
+/// before if it leads.
+///
+/// # Errors
+/// When ZooKeeper doesn't answer, or refuses.
+///
+/// # Cancel safety
+/// May have been carried out or not; doing it again does no harm.
+pub async fn remove_ghost(session: &Session, paths: &Paths, ghost: &Ghost) -> Result<bool, OperatorError> {
+    let session = session.active().await?;
+    // Before the place: nobody gets one while the decision has this version, but whoever is named by it.
+    let elected = session.get(&paths.elected()).await?;
+    let Some(node) = session.get(&ghost.path).await?.filter(|node| node.stat.czxid == ghost.czxid) else {
+        return Ok(false);
+    };
+    let version = node.stat.version;
+    match elected.filter(|_| paths.slot_of(&ghost.path).is_some()) {
+        Some(elected) => {
+            let unchanged = (paths.elected(), elected.stat.version);
+            delete_while(&session, &ghost.path, version, &unchanged.0, unchanged.1).await?;
+        }
+        None => session.delete(&ghost.path, Some(version)).await?,
+    }
+    Ok(true)
+}

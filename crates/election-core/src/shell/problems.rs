@@ -1,0 +1,164 @@
+//! What is wrong with an election that its members can't, or don't yet, mend.
+
+use super::{
+    contests::Layout,
+    ghosts::{self, Ghost},
+    observer::{Decision, Observer, ReadError, Snapshot},
+};
+use crate::{
+    paths::Paths,
+    record::{HistoryEntry, Remembered},
+};
+
+/// What is wrong with an election. See [`Observer::problems`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A znode whose session is over, in the way of an elector, a leader or a member.
+    /// [`remove_ghost`](super::operator::remove_ghost) removes it.
+    Ghost(Ghost),
+    /// The decision has been deleted, or replaced by an older one. The elector writes it anew, above
+    /// what members have seen, by itself.
+    OldDecision(OldDecision),
+    /// A leader's fencing token is older than one that was given before, so a resource that has seen
+    /// that one refuses the leader. Where there is an elector,
+    /// [`raise_tokens`](super::operator::raise_tokens) mends it.
+    LowToken {
+        /// Which leader's.
+        slot: usize,
+        /// Its token.
+        token: u64,
+        /// The newest that was given for the slot, as far as the history is kept.
+        newest: u64,
+    },
+}
+
+/// A decision that is missing, or older than what members have seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldDecision {
+    /// The term of the decision; none where it is missing.
+    pub term: Option<u64>,
+    /// The latest term that members have seen.
+    pub seen: u64,
+    /// The newest fencing token that members have seen.
+    pub token: u64,
+}
+
+impl Observer {
+    /// What is wrong with the election of this snapshot. What the snapshot shows is looked at once more,
+    /// for all may be well by now.
+    ///
+    /// Three reads, and one for each entry of the history.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
+    pub async fn problems(&self, paths: &Paths, snapshot: &Snapshot) -> Result<Vec<Problem>, ReadError> {
+        let mut problems = Vec::new();
+        if snapshot.layout == Layout::Elector {
+            problems.extend(ghosts::find(self, paths, snapshot).await?.into_iter().map(Problem::Ghost));
+        }
+        if let Some(old) = old_decision(snapshot) {
+            // The term that follows has tokens above all that was seen.
+            problems.push(Problem::OldDecision(old));
+            return Ok(problems);
+        }
+        let (history, _) = self.history(paths).await?;
+        if low_tokens(snapshot, &history).next().is_some() {
+            // A leader that has come since the snapshot may be in the history already.
+            problems.extend(low_tokens(&self.snapshot(paths).await?, &history));
+        }
+        Ok(problems)
+    }
+}
+
+fn old_decision(snapshot: &Snapshot) -> Option<OldDecision> {
+    let is_newer = |remembered: &Remembered| {
+        let than = |decision: &Decision| remembered.is_newer_than(&decision.record, decision.mzxid);
+        snapshot.elected.as_ref().is_none_or(than)
+    };
+    let remembered = snapshot.members.iter().filter_map(|member| member.remembers);
+    let remembered = remembered.filter(is_newer).map(|seen| (seen.term, seen.token));
+    // Nobody comes to lead before there is a decision.
+    let offices = snapshot.offices.iter().enumerate().filter(|_| snapshot.elected.is_none());
+    let led = offices.filter_map(|(slot, office)| {
+        Some((office.as_ref()?.record.term, snapshot.fencing_token(slot).unwrap_or(0)))
+    });
+    let (seen, token) = remembered.chain(led).reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
+    let is_elector = snapshot.layout == Layout::Elector;
+    is_elector.then(|| OldDecision { term: snapshot.decided().map(|elected| elected.term), seen, token })
+}
+
+fn low_tokens<'a>(snapshot: &'a Snapshot, history: &'a [HistoryEntry]) -> impl Iterator<Item = Problem> + 'a {
+    (0..snapshot.offices.len()).filter_map(|slot| {
+        let token = snapshot.fencing_token(slot)?;
+        let given = history.iter().filter(|entry| entry.slot == slot).map(|entry| entry.fencing_token);
+        let newest = given.max().filter(|newest| *newest > token)?;
+        Some(Problem::LowToken { slot, token, newest })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+    use serde_json::json;
+
+    use super::{super::observer::Office, *};
+    use crate::record::{Current, Elected, MemberRecord, Record as _};
+
+    fn member(remembers: serde_json::Value) -> MemberRecord {
+        let record = json!({ "v": 1, "member": "east-1", "ballot": "s1.1-0000000001", "site": "east", "remembers": remembers });
+        MemberRecord::decode("/nodes/east-1", record.to_string().as_bytes()).unwrap()
+    }
+
+    fn decision(term: u64) -> Decision {
+        let record = json!({
+            "v": 1, "term": term, "slots": [{}], "cause": "startup", "sentence": "east-1 leads", "decided_by": "east-1",
+            "decided_at_ms": 0, "noticed_at_ms": 0,
+        });
+        let record = Elected::decode("/leader/elected", record.to_string().as_bytes()).unwrap();
+        Decision { record, version: 0, mzxid: 70 }
+    }
+
+    fn office(term: u64) -> Office {
+        let record = json!({
+            "v": 1, "member": "east-1", "ballot": "s1.1-0000000001", "site": "east", "term": term,
+            "status": "READY", "since_ms": 0, "fencing_token": 66,
+        });
+        let record = Current::decode("/leader/current", record.to_string().as_bytes()).unwrap();
+        Office { record, version: 0, czxid: 66 }
+    }
+
+    fn old(
+        elected: Option<Decision>,
+        offices: Vec<Option<Office>>,
+        seen: serde_json::Value,
+    ) -> Option<OldDecision> {
+        old_decision(&Snapshot { members: vec![member(seen)], elected, offices, ..Snapshot::default() })
+    }
+
+    #[test]
+    fn a_decision_is_old_where_somebody_has_seen_more() {
+        let seen = || json!({ "term": 57, "mzxid": 60, "token": 88 });
+        assert_eq!(
+            old(Some(decision(3)), vec![], seen()),
+            Some(OldDecision { term: Some(3), seen: 57, token: 88 })
+        );
+        assert_eq!(old(None, vec![], seen()), Some(OldDecision { term: None, seen: 57, token: 88 }));
+        // A leader in office has had a decision, and says what it was.
+        let led = Some(OldDecision { term: None, seen: 58, token: 66 });
+        assert_eq!(old(None, vec![Some(office(58))], json!(null)), led);
+    }
+
+    #[test]
+    fn a_decision_that_has_caught_up_is_not_old() {
+        // The member has not taken back what it remembers, or can't, for it stands still.
+        assert_eq!(old(Some(decision(58)), vec![], json!({ "term": 57, "mzxid": 60, "token": 88 })), None);
+        assert_eq!(old(Some(decision(58)), vec![Some(office(58))], json!(null)), None);
+        // Before the first decision.
+        assert_eq!(old(None, vec![None], json!(null)), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! Ephemerals that no living member owns, as a server would leave them: here a session that is no member's
+//! keeps them.
+
+use election_core::{
+    Ballot,
+    record::{Current, MemberRecord, Record as _, Status},
+    shell::{Problem, operator},
+};
+use zk_session::{CreateMode, DriverKind, Incarnation, Recovery};
+
+use super::{
+    SOON,
+    members::{World, wait_for},
+};
+
+async fn lowest_ballot(world: &World, ghost: &Incarnation) -> Ballot {
+    let prefix = world.paths().ballot_prefix("s00ghost.1");
+    ghost.create_parents(&prefix).await.unwrap();
+    let created =
+        ghost.create_sequential(&prefix, "east-9", CreateMode::Ephemeral, Recovery::Name).await.unwrap();
+    Ballot::new(created.path.rsplit('/').next().unwrap()).unwrap()
+}
+
+async fn place(world: &World, ghost: &Incarnation, ballot: &Ballot) {
+    let current = Current {
+        v: 1,
+        member: "east-9".parse().unwrap(),
+        ballot: ballot.clone(),
+        site: "east".parse().unwrap(),
+        slot: 0,
+        term: 1,
+        status: Status::Ready,
+        endpoint: None,
+        fencing_token: None,
+        since_ms: 0,
+        ready_ms: None,
+    };
+    let path = world.paths().place(0);
+    ghost.create_parents(&path).await.unwrap();
+    ghost.create(&path, current.encode(&path).unwrap(), CreateMode::Ephemeral).await.unwrap();
+}
+
+/// Of a member whose ballot has gone with its session.
+async fn record(world: &World, ghost: &Incarnation) {
+    let path = world.paths().node(&"east-8".parse().unwrap());
+    ghost.create_parents(&path).await.unwrap();
+    let text = r#"{"v":1,"member":"east-8","ballot":"s00.1-0000000099","site":"east"}"#;
+    MemberRecord::decode(&path, text.as_bytes()).expect("a record");
+    ghost.create(&path, text, CreateMode::Ephemeral).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ghosts_are_named_and_once_they_are_removed_somebody_leads() {
+    let world = World::start(DriverKind::Native).await;
+    let session = world.session(None).await;
+    let ghost = session.active().await.unwrap();
+    let ballot = lowest_ballot(&world, &ghost).await;
+    place(&world, &ghost, &ballot).await;
+    record(&world, &ghost).await;
+
+    let members = [world.join("east-1", "east").await, world.join("west-1", "west").await];
+    wait_for("both stand", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
+    // Once they are no newcomers any more.
+    let deadline = zk_session::BootTime::now() + SOON;
+    let ghosts = loop {
+        let problems = world.problems().await;
+        let ghost = |problem| if let Problem::Ghost(ghost) = problem { Some(ghost) } else { None };
+        let ghosts: Vec<_> = problems.into_iter().filter_map(ghost).collect();
+        if ghosts.len() == 3 {
+            break ghosts;
+        }
+        assert!(zk_session::BootTime::now() < deadline, "{ghosts:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
+    assert!(members.iter().all(|m| !m.leads() && !m.status().is_elector), "the lowest ballot is a ghost's");
+    assert!(ghosts.iter().all(|g| g.session == ghost.session_id()), "{ghosts:?}");
+    let named = |path: &str| ghosts.iter().find(|g| g.path == path).and_then(|g| g.member.clone());
+    for (path, member) in [
+        (world.paths().ballot(&ballot), "east-9"),
+        (world.paths().place(0), "east-9"),
+        (world.paths().node(&"east-8".parse().unwrap()), "east-8"),
+    ] {
+        assert_eq!(named(&path), Some(member.parse().unwrap()), "{path}");
+    }
+
+    for ghost in &ghosts {
+        assert!(operator::remove_ghost(world.operator(), world.paths(), ghost).await.unwrap(), "{ghost:?}");
+        assert!(!operator::remove_ghost(world.operator(), world.paths(), ghost).await.unwrap(), "{ghost:?}");
+    }
+    wait_for("east-1 leads", SOON, || members[0].leads()).await;
+    assert_eq!(world.problems().await, []);
+    assert!(session.active().await.is_ok_and(|same| same.epoch() == ghost.epoch()), "its session lives on");
+}

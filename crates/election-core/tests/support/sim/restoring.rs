@@ -1,0 +1,195 @@
+//! An ensemble that is restored from an older copy, all of it at once: what was written
+//! since is gone, who had a session then has it again, and zxids go back. The servers elect a
+//! leader, so zxids go on in the epoch after that of the copy. Where clients have seen no later epoch
+//! than that, whoever has a session in the copy resumes it, though what was written since is gone; a client that
+//! has seen more than the servers have is turned away until they have it, or its session is over.
+//!
+//! The resource forgets nothing. Whoever has seen the latest before makes the tokens go on
+//! above it; where nobody has who still runs, an operator must.
+
+use std::collections::BTreeSet;
+
+use election_core::record::{Elected, Record as _, Request, RequestRef};
+
+use super::{Due, Sim};
+use crate::{
+    invariants::{requests_once::Requests, tokens_above_their_base::Raised},
+    zookeeper::{Ensemble, Millis},
+};
+
+/// What is to be restored once the ensemble has stood still for so long.
+#[derive(Debug)]
+pub(crate) struct Restoring {
+    not_before: Millis,
+    copy: Box<Ensemble>,
+    lost: Lost,
+}
+
+/// A decision that was deleted.
+#[derive(Debug)]
+pub(crate) struct Deleted {
+    /// The creation of the latest request that was decided.
+    last_request: Option<i64>,
+    /// Who has read that, host and life.
+    readers: BTreeSet<(usize, u64)>,
+}
+
+/// What has been restored does not know of it.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    /// The newest token that the resource has seen.
+    token: u64,
+    /// Who has seen it as well, host and life.
+    knowing: BTreeSet<(usize, u64)>,
+    /// An operator has raised the tokens above it. Who entered before that is refused all the same.
+    recalled: bool,
+}
+
+impl Sim {
+    /// Somebody makes a copy, and goes back to it after a while.
+    pub(super) fn copy(&mut self) {
+        let delay = self.rng.u64(0..30_000);
+        self.after(delay, Due::Restore(Box::new(self.zk.clone())));
+    }
+
+    /// The ensemble is stopped for longer than any lease lasts.
+    pub(super) fn stop_to_restore(&mut self, copy: Box<Ensemble>) {
+        if self.is_calm() || self.outage {
+            return;
+        }
+        let token = self.resource.newest();
+        let knows = |host: &usize| {
+            let Some(process) = &self.hosts[*host].process else { return false };
+            let engine = &process.engine;
+            let in_office = engine.in_office().flatten().filter_map(|current| current.fencing_token);
+            engine.elected().map(|elected| elected.term) == Some(self.newest.0)
+                && in_office.chain(engine.fencing_token()).max() >= Some(token)
+        };
+        let knowing = self.hosts_that(knows);
+        let lasts = self.settings.timeout * 21 / 20 + self.rng.u64(0..3000);
+        self.restoring = Some(Restoring {
+            not_before: self.now + lasts,
+            copy,
+            lost: Lost { token, knowing, recalled: false },
+        });
+        self.outage(lasts);
+    }
+
+    /// The ensemble is about to start again.
+    pub(super) fn restore(&mut self) {
+        let Some(Restoring { copy, mut lost, .. }) =
+            self.restoring.take().filter(|r| self.now >= r.not_before)
+        else {
+            return;
+        };
+        let token = self.resource.newest();
+        if lost.token < token {
+            // Somebody who had its lease still has entered after the ensemble was stopped.
+            lost.token = token;
+            lost.knowing.retain(|(host, life)| {
+                let host = &self.hosts[*host];
+                let own = host.process.as_ref().and_then(|p| p.engine.fencing_token());
+                host.life == *life && own == Some(token)
+            });
+        }
+        // Without an elector nobody raises tokens: there the number of its epochs must be kept.
+        let keeps_epoch = !self.has_elector() || self.rng.bool();
+        let (changed, revived) = self.zk.restore(*copy, keeps_epoch);
+        self.trace.line(self.now, || format!("    administrator: the ensemble is restored: {lost:?}"));
+        self.summary.restored += 1;
+        for session in revived {
+            self.expire_later(session);
+        }
+        for host in &mut self.hosts {
+            host.net.minority = None;
+            // What had begun, or ended, is pending again.
+            host.process.iter_mut().for_each(|process| process.requests.clear());
+        }
+        self.checks.fencing.clear();
+        self.checks.requests = Requests::restored(self.requests());
+        self.checks.raised = Raised::default();
+        self.checks.decisions.deleted();
+        self.checks.slots.deleted();
+        self.checks.tenures.restored();
+        let restored = self.read::<Elected>(&self.paths.elected()).map(|(elected, _)| elected);
+        let term = restored.as_ref().map_or(0, |elected| elected.term);
+        self.checks.never_back.restored(term);
+        self.probing.restored(term);
+        if let Some(elected) = restored {
+            let verdict = self.checks.requests.decision(&elected);
+            self.require(verdict);
+        }
+        self.newest = (0, 0);
+        self.lost = Some(lost);
+        self.changed(&changed);
+    }
+
+    pub(super) fn requests(&self) -> impl Iterator<Item = (RequestRef, Request)> {
+        self.zk.tree_at(&self.paths.requests(), self.zk.zxid()).into_iter().filter_map(|(name, node)| {
+            let request = Request::decode(&name, &node.data).ok()?;
+            Some((RequestRef { czxid: node.czxid, name }, request))
+        })
+    }
+
+    /// The decision is about to be deleted.
+    pub(super) fn note_deletion(&mut self) {
+        let last_request = self.read::<Elected>(&self.paths.elected()).and_then(|(e, _)| e.last_request);
+        let has_read = |host: &usize| {
+            let known = self.hosts[*host].process.as_ref().and_then(|p| p.engine.elected());
+            known.is_some_and(|elected| elected.last_request >= last_request)
+        };
+        let readers = self.hosts_that(has_read);
+        self.deleted = Some(Deleted { last_request, readers });
+    }
+
+    /// Whether nobody can know any more which requests were decided: the decision that said so was deleted
+    /// before anybody read it, or who read it has ended since.
+    pub(super) fn forgets_requests(&self, deleted: &Deleted, elected: &Elected) -> bool {
+        elected.last_request < deleted.last_request
+            && !deleted.readers.iter().any(|reader| self.is_up(*reader))
+    }
+
+    /// The next decision is made by one who remembers less than term `term`, or nothing: terms and tokens begin anew, and
+    /// the resource refuses them, until those who remember more have said so. Where none of them runs any more, an
+    /// operator must.
+    pub(super) fn forget(&mut self, term: u64) {
+        let token = self.resource.newest();
+        let knows = |host: &usize| {
+            let remembered = self.hosts[*host].process.as_ref().and_then(|p| p.engine.remembers());
+            remembered.is_some_and(|remembered| remembered.term >= term && remembered.token >= token)
+        };
+        self.lost = Some(Lost { token, knowing: self.hosts_that(knows), recalled: false });
+        // Nobody knows what was decided.
+        self.checks.requests = Requests::default();
+        self.checks.fencing.clear();
+        self.checks.raised = Raised::default();
+        self.summary.forgotten += 1;
+    }
+
+    fn hosts_that(&self, knows: impl Fn(&usize) -> bool) -> BTreeSet<(usize, u64)> {
+        (0..self.hosts.len()).filter(knows).map(|host| (host, self.hosts[host].life)).collect()
+    }
+
+    /// Whether this process still runs.
+    fn is_up(&self, (host, life): (usize, u64)) -> bool {
+        self.hosts[host].life == life && self.hosts[host].process.is_some()
+    }
+
+    /// Whether the resource may refuse a token though nobody has had a newer one since.
+    pub(super) fn is_lost(&self, token: u64) -> bool {
+        self.lost.as_ref().is_some_and(|lost| token <= lost.token)
+    }
+
+    /// An operator says what the resource has seen, where nobody else knows it any more.
+    pub(super) fn recall_tokens(&mut self) {
+        let is_known = |lost: &Lost| lost.recalled || lost.knowing.iter().any(|knowing| self.is_up(*knowing));
+        let forgotten = self.lost.as_ref().is_some_and(|lost| !is_known(lost));
+        if self.has_elector()
+            && forgotten
+            && self.raise_tokens(0)
+            && let Some(lost) = &mut self.lost
+        {
+            lost.recalled = true;
+        }
+    }
+}
