@@ -2,10 +2,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use zk_session::{Secret, Session};
+use zk_session::{Acl, Session};
 
 use crate::{
-    config::{Auth, ZooKeeperConfig},
+    config::{Access, Auth, Scheme, ZooKeeperConfig},
     error::Error,
 };
 
@@ -18,14 +18,26 @@ pub async fn connect(config: &ZooKeeperConfig) -> Result<Session, Error> {
         .session_timeout(config.session_timeout)
         .connect_timeout(config.connect_timeout)
         .tick_time(config.tick_time)
-        .driver(config.driver);
+        .driver(config.driver)
+        .acl(match config.acl {
+            Access::Creator => Acl::CreatorAll,
+            Access::Open => Acl::Open,
+        });
     if let Some(auth) = &config.auth {
-        builder = builder.auth(auth.scheme.as_str(), credentials(auth)?);
+        let (user, password) = credentials(auth)?;
+        builder = match auth.scheme {
+            Scheme::Digest => builder.auth(auth.scheme.as_str(), format!("{user}:{password}").as_str()),
+            Scheme::Sasl => builder.sasl_digest(user, password.as_str()),
+        };
+    }
+    if let Some(tls) = &config.tls {
+        builder = builder.tls(tls.clone());
     }
     Ok(builder.connect().await?)
 }
 
-fn credentials(auth: &Auth) -> Result<Secret, Error> {
+/// User and password.
+fn credentials(auth: &Auth) -> Result<(String, String), Error> {
     const KEY: &str = "zookeeper.auth.credentials_file";
     let path = auth.credentials_file.display();
     let wrong = |message: String| Error::Setting { key: KEY, message };
@@ -39,7 +51,9 @@ fn credentials(auth: &Auth) -> Result<Secret, Error> {
     let text = text.trim_end_matches(['\r', '\n']);
     // What it holds instead must not be shown.
     match text.split_once(':') {
-        Some((user, password)) if !user.is_empty() && !password.is_empty() => Ok(Secret::from(text)),
+        Some((user, password)) if !user.is_empty() && !password.is_empty() => {
+            Ok((user.to_owned(), password.to_owned()))
+        }
         _ => Err(wrong(format!("{path} does not hold user:password"))),
     }
 }

@@ -119,10 +119,16 @@ impl From<LockError> for Error {
 
 impl From<ConnectError> for Error {
     fn from(error: ConnectError) -> Self {
-        let message = error.to_string();
+        let mut message = error.to_string();
+        if matches!(error, ConnectError::Unsupported { feature: "tls", .. }) {
+            message =
+                "this dr-worker was built without TLS; build it with the feature tls, which is on by default"
+                    .to_owned();
+        }
         let key = match error {
             ConnectError::InvalidConnectString { .. } => "zookeeper.connect",
             ConnectError::AuthFailed { .. } => "zookeeper.auth",
+            ConnectError::Tls { .. } | ConnectError::Unsupported { feature: "tls", .. } => "zookeeper.tls",
             ConnectError::TimeoutTooShort { .. } => "zookeeper.session_timeout",
             ConnectError::DriverNotBuilt { .. } => "zookeeper.driver",
             ConnectError::InvalidSetting { .. } => "zookeeper",
@@ -140,6 +146,10 @@ impl From<OpError> for Error {
         match error {
             OpError::Unavailable { .. } | OpError::SessionOver => Self::Unreachable(error.to_string()),
             OpError::AuthFailed { .. } => Self::Setting { key: "zookeeper.auth", message: error.to_string() },
+            OpError::NoAuth { .. } => Self::Setting {
+                key: "zookeeper.auth",
+                message: format!("{error}; its access list wants other credentials than these"),
+            },
             OpError::Unknown { .. } => {
                 Self::NotNow(format!("{error}; look at `dr-worker list` before you try again"))
             }
@@ -169,6 +179,7 @@ impl From<OperatorError> for Error {
             OperatorError::Session(error) => error.into(),
             OperatorError::Read(error) => error.into(),
             OperatorError::Token(_) => Self::Usage(error.to_string()),
+            OperatorError::NotNow(_) => Self::NotNow(error.to_string()),
             OperatorError::Closed => Self::Unreachable(error.to_string()),
             other => Self::Failed(other.to_string()),
         }

@@ -1,17 +1,52 @@
 //! The log: on standard error, for people on a terminal and as JSON for machines.
+//!
+//! A daemon's log never blocks. Its lines go to a bounded queue, which a thread of its own writes to standard error,
+//! so a terminal that is held (Ctrl-S) or a pipe that no one reads blocks that thread and nothing else. Lines that
+//! do not fit are dropped and counted. A command's log is written directly: a command has nothing to keep alive, and
+//! should lose nothing.
+//!
+//! Passwords in URLs are masked, but for what jobs write, which is passed on as it is.
 
-use std::io::{self, IsTerminal as _};
+mod queue;
 
-use tracing::{Level, level_filters::LevelFilter};
+use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    borrow::Cow,
+    io::{self, IsTerminal as _, Write},
+    panic,
+    sync::OnceLock,
+    time::Duration,
+};
+
+use anstream::{AutoStream, ColorChoice, adapter::strip_str};
+use metrics::counter;
+use tracing::{Level, Metadata, level_filters::LevelFilter};
 use tracing_subscriber::{
     Layer as _,
     filter::{Targets, filter_fn},
+    fmt::MakeWriter,
     layer::SubscriberExt as _,
     util::SubscriberInitExt as _,
 };
 
+use crate::mask::mask;
+use queue::{Lane, Queue};
+
 /// The target of a client crate that logs a session's password when it connects.
 const TELLS_PASSWORD: &str = "zookeeper_async";
+
+/// The target of the lines that jobs, hooks and probes write. They are logged at `info` whatever the level of the
+/// worker's own lines is, unless the levels name this target (`warn,job=off`).
+pub(crate) const OUTPUT: &str = "job";
+
+/// The target of the line that reports dropped lines. A part of the queue is kept free for it.
+const DROPPED: &str = "dr_worker::logging::dropped";
+
+/// How many bytes of log wait at most to be written.
+const QUEUED: usize = 1 << 20;
+
+/// The queue of a daemon.
+static QUEUE: OnceLock<Queue> = OnceLock::new();
 
 /// What is logged when nobody says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,18 +68,35 @@ pub fn parse(levels: &str) -> Result<Targets, String> {
     Ok(targets)
 }
 
-/// Starts the log.
-pub fn init(levels: Option<Targets>, usual: Usual) {
-    let levels = levels.unwrap_or_else(|| match usual {
+/// Starts the log. To be called once in a process.
+///
+/// # Errors
+/// If the thread that writes a daemon's log can't be started.
+pub fn init(levels: Option<Targets>, usual: Usual) -> io::Result<()> {
+    let mut levels = levels.unwrap_or_else(|| match usual {
         Usual::Daemon => Targets::new().with_default(Level::INFO).with_target("zookeeper", Level::WARN),
         Usual::Command => Targets::new().with_default(LevelFilter::ERROR),
     });
+    if levels.iter().all(|(target, _)| target != OUTPUT) {
+        levels = levels.with_target(OUTPUT, Level::INFO);
+    }
     // Whatever was asked for.
     let safe = filter_fn(|metadata| {
         !metadata.target().starts_with(TELLS_PASSWORD) || *metadata.level() <= Level::WARN
     });
+    let to = match usual {
+        Usual::Daemon => {
+            let queue = QUEUE.get_or_init(|| Queue::new(QUEUED));
+            queue.start(io::stderr(), |lines| {
+                tracing::warn!(target: DROPPED, lines, "{lines} lines of the log were dropped: standard error took none");
+            })?;
+            panic::set_hook(Box::new(log_panic));
+            To::Queue(queue)
+        }
+        Usual::Command => To::Stderr,
+    };
     let is_terminal = io::stderr().is_terminal();
-    let format = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    let format = tracing_subscriber::fmt::layer().with_writer(to);
     let layer = if is_terminal || usual == Usual::Command {
         let colours = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
         format.with_ansi(colours).with_target(false).boxed()
@@ -52,6 +104,118 @@ pub fn init(levels: Option<Targets>, usual: Usual) {
         format.json().flatten_event(true).boxed()
     };
     tracing_subscriber::registry().with(layer.with_filter(levels).with_filter(safe)).init();
+    Ok(())
+}
+
+/// Writes a line to standard error as it is: behind the log, where that is a daemon's.
+pub(crate) fn print(line: &str) {
+    match QUEUE.get() {
+        Some(queue) => {
+            let stderr = io::stderr();
+            let line = match AutoStream::choice(&stderr) {
+                ColorChoice::Never => strip_str(line).to_string(),
+                _ => line.to_owned(),
+            };
+            queue.push(format!("{line}\n").as_bytes(), Lane::Own);
+        }
+        None => anstream::eprintln!("{line}"),
+    }
+}
+
+/// Waits until all that was logged before is written, but no longer than `within`.
+pub(crate) fn flush(within: Duration) {
+    if let Some(queue) = QUEUE.get() {
+        queue.flush(within);
+    }
+}
+
+/// Whether there is room for a job's line. At most half of the queue is for those, so that a job that writes without
+/// end does not crowd out the worker's own lines.
+pub(crate) fn has_room_for_output() -> bool {
+    QUEUE.get().is_none_or(Queue::has_room)
+}
+
+/// Waits until there is room for a job's line.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub(crate) async fn room_for_output() {
+    if let Some(queue) = QUEUE.get() {
+        queue.room().await;
+    }
+}
+
+/// The line without passwords in URLs, if it has any.
+fn masked(line: &[u8]) -> Option<Vec<u8>> {
+    match mask(str::from_utf8(line).ok()?) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(masked) => Some(masked.into_bytes()),
+    }
+}
+
+/// The usual way of reporting a panic writes to standard error, and so may block.
+fn log_panic(panic: &panic::PanicHookInfo<'_>) {
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    tracing::error!(backtrace, "{panic}");
+}
+
+/// Where lines go.
+#[derive(Clone, Copy)]
+enum To {
+    Queue(&'static Queue),
+    Stderr,
+}
+
+/// One line on its way: it is written as a whole.
+enum Line {
+    Queued(&'static Queue, Lane),
+    Direct(io::Stderr),
+}
+
+impl<'a> MakeWriter<'a> for To {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        match self {
+            To::Queue(queue) => Line::Queued(queue, Lane::Own),
+            To::Stderr => Line::Direct(io::stderr()),
+        }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line {
+        match self {
+            To::Queue(queue) if metadata.target() == DROPPED => Line::Queued(queue, Lane::Notice),
+            To::Queue(queue) if metadata.target() == OUTPUT => Line::Queued(queue, Lane::Output),
+            _ => self.make_writer(),
+        }
+    }
+}
+
+impl Write for Line {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match self {
+            Line::Queued(queue, lane) => {
+                let masked = match lane {
+                    // It belongs to the job, and is passed on as it is.
+                    Lane::Output => None,
+                    Lane::Own | Lane::Notice => masked(line),
+                };
+                if !queue.push(masked.as_deref().unwrap_or(line), *lane) {
+                    counter!("dr_log_lines_dropped_total").increment(1);
+                }
+                Ok(line.len())
+            }
+            Line::Direct(stderr) => {
+                stderr.write_all(masked(line).as_deref().unwrap_or(line))?;
+                Ok(line.len())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

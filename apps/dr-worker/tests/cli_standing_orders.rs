@@ -67,7 +67,7 @@ fn a_drained_site_is_left_at_once() {
 fn sites_that_nobody_knows_are_refused_before_anything_is_changed() {
     let (stage, ..) = two_sites("/unknown-sites", &[]);
     for verb in [&["drain", "wset"][..], &["prefer", "wset"], &["prefer", "--order", "west,wset"]] {
-        stage.operator(verb).assert(64, &["orders: site wset", "known: east, west", "--force"]);
+        stage.operator(verb).assert(64, &["orders: unknown site wset", "known: east, west", "--force"]);
     }
     stage.operator(&["prefer", "--order", "west,west"]).assert(64, &["west stands twice"]);
     stage.operator(&["prefer"]).assert(64, &["--order"]);

@@ -8,9 +8,9 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{
-    Outcome, Running, code_of,
+    Background, Outcome, Running, code_of,
     stage::{Stage, leads},
     until,
 };
@@ -107,12 +107,12 @@ fn operators_move_leadership_and_see_the_outcome() {
     assert!(leads(&west) && !leads(&east));
 
     let refused = stage.operator(&["switchover", "--to", "nobody", "--wait"]);
-    refused.assert(1, &["request r-0000000001: ", "nobody"]);
+    refused.assert(1, &["unknown member nobody", "members: east-1, west-1"]);
 
     // Without --wait: the request's id, and how to follow it.
     let asked = stage.operator(&["failover", "--to", "east-1", "--reason", "a test"]);
-    asked.assert(0, &["request r-0000000002", "dr-worker list --job orders --watch"]);
-    assert_eq!(asked.stdout, "r-0000000002\n");
+    asked.assert(0, &["request r-0000000001", "dr-worker list --job orders --watch"]);
+    assert_eq!(asked.stdout, "r-0000000001\n");
     until("east-1 leads", || leads(&east));
 
     let history = stage.json(&["history"]);
@@ -162,24 +162,92 @@ fn a_failover_takes_nothing_from_a_leader_unless_told_to() {
     until("west-1 leads", || leads(&west));
 }
 
+fn state_of_request(stage: &Stage, number: usize) -> String {
+    stage.json(&["list"])["requests"][number]["outcome"]["state"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A command that has ended by its timeout or by a signal leaves nothing behind that is carried out later.
 #[test]
-fn who_has_waited_long_enough_is_told_how_it_stands_and_not_that_it_failed() {
+fn a_command_that_no_longer_waits_withdraws_its_request() {
     let stage = Stage::new("/patience");
-    let (east, _west) = frozen_east(&stage);
+    let (east, west) = frozen_east(&stage);
     let waited = stage.operator(&["switchover", "--wait", "--timeout", "1s"]);
     waited.assert(
         75,
-        &[
-            "r-0000000000 is still open",
-            "no elector has looked at it yet",
-            "don't repeat it",
-            "list --job orders",
-        ],
+        &["request r-0000000000 was withdrawn: no elector began it within 1s", "nothing was moved"],
     );
     assert!(!waited.stderr.contains("failed"), "{}", waited.stderr);
-    let list = stage.json(&["list"]);
-    assert_eq!(list["requests"][0]["outcome"]["state"], "pending");
+    assert_eq!(state_of_request(&stage, 0), "cancelled");
     east.signal(Signal::SIGCONT);
+    until("it leads on", || leads(&east) && !leads(&west));
+}
+
+#[test]
+fn a_command_that_is_ended_withdraws_its_request() {
+    // What is frozen must not outlast its session, on a slow machine either: a test of its own.
+    let stage = Stage::new("/ended");
+    let (east, west) = frozen_east(&stage);
+    for (number, signal) in [(0, Signal::SIGINT), (1, Signal::SIGTERM)] {
+        let command = Background::of(stage.command(&[]).args(["switchover", "--wait"]));
+        until("the request is made", || state_of_request(&stage, number) == "pending");
+        command.signal(signal);
+        let ended = command.outcome();
+        ended.assert(75, &[&format!("request r-000000000{number} was withdrawn: {signal}")]);
+        assert_eq!(state_of_request(&stage, number), "cancelled");
+    }
+
+    // Awake again, the elector carries out what is asked now, and nothing of all that.
+    east.signal(Signal::SIGCONT);
+    let moved = stage.operator(&["switchover", "--wait"]);
+    moved.assert(0, &[]);
+    assert_eq!(moved.stdout, "west-1 leads orders in term 2\n");
+    assert!(leads(&west));
+}
+
+#[test]
+fn a_request_is_cancelled_until_it_is_begun() {
+    let stage = Stage::new("/cancelled");
+    let (east, west) = frozen_east(&stage);
+    let asked = stage.operator(&["switchover"]);
+    asked.assert(0, &["within 1m", "dr-worker cancel r-0000000000 --job orders"]);
+    let again = stage.operator(&["switchover"]);
+    again.assert(75, &["request r-0000000000, a switchover, is still open", "dr-worker cancel r-0000000000"]);
+
+    let cancelled = stage.operator(&["cancel", "r-0000000000"]);
+    cancelled.assert(0, &[]);
+    assert_eq!(cancelled.stdout, "request r-0000000000 is withdrawn\n");
+    let twice = stage.operator(&["cancel", "r-0000000000"]);
+    twice.assert(1, &["request r-0000000000 can't be withdrawn any more: cancelled by "]);
+    stage.operator(&["cancel", "r-0000000009"]).assert(1, &["there is no request", "r-0000000009"]);
+    stage.operator(&["cancel", "../control"]).assert(64, &["a request's id is"]);
+
+    east.signal(Signal::SIGCONT);
+    stage.operator(&["switchover", "--wait"]).assert(0, &[]);
+    assert!(leads(&west));
+    let late = stage.operator(&["--output", "json", "cancel", "r-0000000001"]);
+    late.assert(1, &["can't be withdrawn any more: done in term 2: west-1 leads"]);
+    let late: Value = serde_json::from_str(&late.stdout).expect("JSON");
+    assert_eq!(late["error"]["code"], 1, "{late:#}");
+}
+
+#[test]
+fn a_mode_that_forbids_a_move_is_named_at_once() {
+    let stage = Stage::new("/observed");
+    let east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads", || leads(&east));
+    let west = stage.worker("west-1", "west", &[]);
+    until("west-1 is next in line", || stage.json(&["list"])["elected"]["succession"][0] == "west-1");
+    stage.operator(&["mode", "observe"]).assert(0, &[]);
+    for verb in [&["switchover", "--wait"][..], &["failover"], &["failover", "--force", "--wait"]] {
+        let refused = stage.operator(verb);
+        refused.assert(75, &["the mode is observe: nothing is carried out", "dr-worker mode auto"]);
+        assert!(refused.took < Duration::from_secs(5), "{:?}", refused.took);
+    }
+    assert_eq!(stage.json(&["list"])["requests"], json!([]));
+    stage.operator(&["mode", "auto"]).assert(0, &[]);
+    // An order that was just given counts.
+    stage.operator(&["switchover", "--wait"]).assert(0, &[]);
+    assert!(leads(&west));
 }
 
 #[test]
@@ -347,4 +415,99 @@ fn a_raised_base_makes_tokens_newer_and_is_raised_once() {
     // Before anybody has ever taken part.
     let job = ["raise-token", "--above", "77", "--job", "bills"];
     assert_eq!(stage.json(&job)["term"], 1);
+}
+
+#[test]
+fn a_token_that_resources_refuse_is_shown_with_the_command_that_mends_it() {
+    let stage = Stage::new("/forgotten");
+    let mut east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads", || leads(&east));
+    stage.operator(&["raise-token", "--above", "1000000000000"]).assert(0, &[]);
+    let leaderships = || stage.json(&["history"])["leaderships"].as_array().map_or(0, Vec::len);
+    until("its new token is in the history", || leads(&east) && leaderships() == 2);
+    assert_eq!(stage.json(&["list"])["problems"], json!([]));
+    // Whoever remembers is gone, and so is the decision that had the base.
+    east.signal(Signal::SIGTERM);
+    assert_eq!(east.ended().code(), Some(0));
+    Stage::with_session(async |session| {
+        session.delete_recursive("/forgotten/orders/leader").await.expect("deleted");
+    });
+    let east = stage.worker("east-1", "east", &[]);
+    until("east-1 leads again", || leads(&east));
+    let problem = &stage.json(&["list"])["problems"][0];
+    assert_eq!(problem["kind"], "low-token", "{problem}");
+    let command = problem["command"].as_str().expect("a command").to_owned();
+    for verb in ["list", "explain"] {
+        let shown = stage.operator(&[verb]).stdout;
+        assert!(shown.contains(&format!("`{command}` mends it")), "{shown}");
+    }
+    let verb: Vec<_> = command.split(' ').skip(1).collect();
+    stage.operator(&verb).assert(0, &[]);
+    until("nothing is wrong any more", || leads(&east) && stage.json(&["list"])["problems"] == json!([]));
+}
+
+#[test]
+fn ghosts_are_named_shown_and_removed() {
+    let stage = Stage::new("/haunted");
+    // As a server would keep it that has lost a session's end: no member has it.
+    Stage::with_session(async |session| {
+        let ballot = "/haunted/orders/election/s00ghost.1-";
+        session.create_parents(ballot).await.expect("the parents");
+        let recovery = zk_session::Recovery::Name;
+        session.create_sequential(ballot, "east-9", CreateMode::Ephemeral, recovery).await.expect("created");
+        let east = stage.worker("east-1", "east", &[]);
+        let list = || stage.json(&["list"]);
+        until("east-1 takes part, and the ghost is named", || {
+            let list = list();
+            list["members"].as_array().is_some_and(|m| m.len() == 1) && list["problems"][0]["kind"] == "ghost"
+        });
+        assert!(!leads(&east), "the lowest ballot is a ghost's");
+        let path = "/haunted/orders/election/s00ghost.1-0000000000";
+        stage.operator(&["list"]).assert(0, &[]);
+        let shown = stage.operator(&["list"]).stdout;
+        for part in [path, "east-9", "dr-worker remove-ghosts --job orders --yes"] {
+            assert!(shown.contains(part), "{shown}");
+        }
+        stage.operator(&["explain"]).assert(0, &[]);
+        let explained = stage.operator(&["explain"]).stdout;
+        assert!(explained.contains("`dr-worker remove-ghosts --job orders --yes` mends it"), "{explained}");
+
+        let shown = stage.operator(&["remove-ghosts"]);
+        shown.assert(0, &[]);
+        assert!(shown.stdout.contains("not removed without --yes"), "{}", shown.stdout);
+        let removed = stage.json(&["remove-ghosts", "--yes"]);
+        assert_eq!(removed["removed"][0], path, "{removed:#}");
+        until("east-1 leads", || leads(&east));
+        assert!(stage.operator(&["remove-ghosts", "--yes"]).stdout.contains("no ghosts"));
+    });
+}
+
+#[test]
+fn names_are_checked_before_a_request_is_written() {
+    let stage = Stage::new("/names");
+    let east = stage.worker("east-1", "east", &[]);
+    let _west = stage.worker("west-1", "west", &[]);
+    until("east-1 leads, and west-1 is next in line", || {
+        leads(&east) && stage.json(&["list"])["elected"]["succession"][0] == "west-1"
+    });
+    for (verb, parts) in [
+        (&["switchover", "--to", "north-1"][..], ["unknown member north-1", "east-1, west-1"]),
+        (&["failover", "--to", "north-1"], ["unknown member north-1", "east-1, west-1"]),
+        (&["switchover", "--from", "north-1"], ["unknown member north-1", "east-1, west-1"]),
+        (&["switchover", "--to-site", "north"], ["unknown site north", "east, west"]),
+        (&["drain", "north"], ["unknown site north", "--force to override"]),
+    ] {
+        stage.operator(verb).assert(if verb[0] == "drain" { 64 } else { 1 }, &parts);
+    }
+    assert_eq!(stage.json(&["list"])["requests"], json!([]));
+    for wait in [&[][..], &["--wait"]] {
+        for to in [&["--to", "east-1"][..], &["--to-site", "east"]] {
+            let outcome = stage.operator(&[&["switchover"], to, wait].concat());
+            outcome.assert(0, &[]);
+            assert!(outcome.stdout.contains("east-1 leads orders in term 1 already"), "{}", outcome.stdout);
+        }
+    }
+    let outcome = stage.json(&["switchover", "--to", "east-1"]);
+    assert_eq!(outcome["outcome"], json!({ "state": "done", "term": 1, "leader": "east-1" }), "{outcome}");
+    assert_eq!(stage.json(&["list"])["requests"], json!([]));
 }

@@ -277,3 +277,72 @@ fn the_shipped_files_can_be_shown() {
         assert!(outcome.stdout.contains(&format!("node.site = \"{site}\"")), "{}", outcome.stdout);
     }
 }
+
+#[test]
+fn passwords_in_urls_are_not_shown() {
+    let given = Given::new(
+        &GOOD
+            .replace("\"touch started\"]", "\"touch started\", \"--db=postgres://u:hunter4@h/db\"]\nenv = { DB = \"postgres://u:hunter4@h/db\" }\nready = { kind = \"http\", url = \"http://u:hunter4@127.0.0.1:1/\" }")
+            .replace("[zookeeper]", "attributes = { db = \"postgres://u:hunter4@h/db\" }\n\n[zookeeper]"),
+    );
+    let set = "job.orders.policy.preset=http://u:hunter4@h/";
+    for (settings, verb, code) in [
+        (&[][..], &["config", "show"][..], 0),
+        (&[], &["--output", "json", "config", "show"], 0),
+        (&[set], &["config", "check"], 78),
+        (&["zookeeper.tick_time=x://u:hunter4@h"], &["--output", "json", "config", "check"], 78),
+    ] {
+        let outcome = given.run(settings, verb);
+        assert_eq!(outcome.code, Some(code), "{}", outcome.stderr);
+        let printed = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(!printed.contains("hunter4") && printed.contains("://...@"), "{printed}");
+    }
+}
+
+#[test]
+fn an_error_is_an_object_where_results_are() {
+    let given = Given::new(GOOD);
+    for (verb, code, part) in [
+        (&["--output", "json", "list"][..], 69, "zookeeper.connect"),
+        (&["list", "--output=json", "--no-such-option"], 64, "--no-such-option"),
+        (&["--output", "json", "--set", "zookeeper.rot=/x", "list"], 78, "zookeeper.rot"),
+    ] {
+        let outcome = given.run(&[], verb);
+        assert_eq!(outcome.code, Some(code), "{}", outcome.stderr);
+        let object: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("one object");
+        assert_eq!(object["error"]["code"], code, "{object}");
+        assert!(object["error"]["message"].as_str().is_some_and(|words| words.contains(part)), "{object}");
+        assert!(outcome.stderr.contains(part), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn signals_that_mean_nothing_to_a_worker_leave_it_alone() {
+    use nix::sys::signal::Signal;
+    let given = Given::new(GOOD);
+    let mut command = dr_worker();
+    command.current_dir(given.dir.path()).arg("--config").arg(given.file());
+    let state = format!("node.state_dir={}", given.state().display());
+    set(&mut command, &[&state, "zookeeper.connect_timeout=10m"]);
+    let mut worker = Running::start(&mut command);
+    let own = |signal: &Signal| {
+        use Signal::*;
+        // What ends it, what can't be caught, what a fault sends, and what a terminal sends to what is not before it.
+        let left_out =
+            [SIGTERM, SIGINT, SIGKILL, SIGSTOP, SIGILL, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGTTIN, SIGTTOU];
+        !left_out.contains(signal)
+    };
+    for signal in Signal::iterator().filter(own) {
+        worker.signal(signal);
+        assert_eq!(worker.code("/liveness"), 200, "{signal}");
+    }
+    for number in 34..=64 {
+        let sent = std::process::Command::new("kill")
+            .args([format!("-{number}"), worker.pid().to_string()])
+            .status();
+        assert!(sent.expect("kill can be started").success(), "{number}");
+        assert_eq!(worker.code("/liveness"), 200, "{number}");
+    }
+    worker.signal(Signal::SIGTERM);
+    assert_eq!(worker.ended().code(), Some(0));
+}

@@ -4,11 +4,12 @@ mod support;
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use support::{Running, dr_worker, set, until};
 use zk_testkit::Ensemble;
 
@@ -93,6 +94,10 @@ fn hooks_run_in_their_order_and_are_told_of_the_leadership() {
         stage.writes("job", "trap 'echo stopped >> journal; exit' TERM; while :; do sleep 0.05; done")
     )];
     settings.push(format!("job.orders.working_dir={}", stage.dir.path().display()));
+    // Else `after_ready` may run before the job's first line is written.
+    settings.push("job.orders.ready.kind=exec".to_owned());
+    settings.push(r#"job.orders.ready.command=["grep", "-q", "^job ", "journal"]"#.to_owned());
+    settings.push("job.orders.ready.interval=20ms".to_owned());
     for hook in HOOKS {
         settings.push(format!("job.orders.hooks.{hook}.command={}", stage.writes(hook, "true")));
     }
@@ -123,6 +128,7 @@ fn a_second_signal_leaves_hooks_and_patience_out() {
     ];
     let mut worker = stage.worker(&settings);
     until("the worker leads", || worker.code("/leader") == 200);
+    until("the job has begun", || stage.words() == ["job"]);
     worker.signal(Signal::SIGTERM);
     until("the hook runs", || stage.words().iter().any(|word| word == "before_stop"));
     assert_eq!(worker.code("/leader"), 503);
@@ -131,6 +137,113 @@ fn a_second_signal_leaves_hooks_and_patience_out() {
     assert_eq!(worker.ended().code(), Some(0));
     assert!(asked.elapsed() < Duration::from_secs(30), "{:?}", asked.elapsed());
     assert_eq!(stage.words(), ["job", "before_stop"]);
+}
+
+/// A hook that mounts data must not do so beside the next leader.
+#[test]
+fn a_hook_of_a_frozen_worker_is_gone_before_another_one_leads() {
+    let stage = Stage::new();
+    let file = stage.dir.path().join("pid");
+    let script = format!("echo $$ > {}; exec sleep 600", file.display());
+    let hook = serde_json::json!(["/bin/sh", "-c", script]);
+    let job = format!("job.orders.command={}", stage.writes("job", "sleep 600"));
+    let pid = || fs::read_to_string(&file).unwrap_or_default().trim().to_owned();
+    let frozen = stage.worker(&[
+        job.clone(),
+        format!("job.orders.hooks.before_takeover.command={hook}"),
+        "job.orders.hooks.before_takeover.timeout=20m".to_owned(),
+        "job.orders.policy.takeover_timeout=30m".to_owned(),
+    ]);
+    until("the hook runs", || !pid().is_empty());
+    frozen.signal(Signal::SIGSTOP);
+    let next = stage.worker(&[
+        job,
+        "node.id=west-1".to_owned(),
+        "node.site=west".to_owned(),
+        format!("node.state_dir={}", stage.dir.path().join("west").display()),
+    ]);
+    until("another one leads", || next.code("/leader") == 200);
+    assert!(!Path::new("/proc").join(pid()).exists(), "the hook lives beside the next leader");
+    frozen.signal(Signal::SIGCONT);
+    until("the frozen one knows it", || frozen.code("/standby") == 200);
+}
+
+/// Kills a worker and all of its guards, so that none of them sees another's end.
+fn kill_together(worker: &mut Running) {
+    let mut victims = worker.children();
+    victims.push(worker.pid());
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        for &pid in &victims {
+            kill(pid, signal).expect("it lives");
+        }
+    }
+    worker.ended();
+}
+
+#[test]
+fn what_worker_and_guard_have_left_is_gone_before_the_next_worker_leads() {
+    let stage = Stage::new();
+    let acts = stage.dir.path().join("acts");
+    let script = format!(
+        "echo $$ >> {0}; (setsid sh -c 'while :; do echo $$ >> {0}; sleep 0.02; done' &); exec sleep 600",
+        acts.display()
+    );
+    let command = format!("job.orders.command={}", serde_json::json!(["/bin/sh", "-c", script]));
+    let acting = || -> Vec<String> {
+        fs::read_to_string(&acts).unwrap_or_default().lines().map(str::to_owned).collect()
+    };
+    let mut worker = stage.worker(&[command]);
+    until("all of the job runs", || acting().len() > 2);
+    kill_together(&mut worker);
+    let mut left = acting();
+    left.dedup();
+    // Whoever adopts the dead may take its time to reap them.
+    let lives = |pid: &&String| {
+        fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    };
+    assert!(left.iter().any(|pid| lives(&pid)), "nothing is left to end");
+
+    let next = stage.worker(&[format!("job.orders.command={}", stage.writes("job", "sleep 600"))]);
+    until("the next job runs", || stage.words().iter().any(|word| word == "job"));
+    let living: Vec<&String> = left.iter().filter(lives).collect();
+    assert!(living.is_empty(), "these live beside the next job: {living:?}");
+    until("it leads", || next.code("/leader") == 200);
+}
+
+#[test]
+fn what_is_not_proved_to_be_gone_is_waited_for() {
+    let stage = Stage::new();
+    let file = stage.dir.path().join("pid");
+    let hidden =
+        format!("(setsid env -i sh -c 'echo $$ > {}; exec sleep 600' &); exec sleep 600", file.display());
+    let pid = || fs::read_to_string(&file).unwrap_or_default().trim().parse::<i32>().ok();
+    let command = format!("job.orders.command={}", serde_json::json!(["/bin/sh", "-c", hidden]));
+    let mut worker = stage.worker(&[command]);
+    until("it leads", || worker.code("/leader") == 200 && pid().is_some());
+    let killed = Instant::now();
+    kill_together(&mut worker);
+    let next = stage.worker(&[format!("job.orders.command={}", stage.writes("job", "sleep 600"))]);
+    until("the next job runs", || stage.words().iter().any(|word| word == "job"));
+    // The session of the former worker lasts for six seconds from its last beat, of which there are four in that time.
+    assert!(killed.elapsed() > Duration::from_secs(3), "{:?}", killed.elapsed());
+    kill(Pid::from_raw(pid().expect("its pid")), Signal::SIGKILL)
+        .expect("a stranger's life is not ours to end");
+    drop(next);
+}
+
+#[test]
+fn a_long_hook_does_not_hold_up_the_end() {
+    let stage = Stage::new();
+    let mut worker = stage.worker(&[
+        format!("job.orders.command={}", stage.writes("job", "sleep 600")),
+        format!("job.orders.hooks.after_ready.command={}", stage.writes("after_ready", "sleep 600")),
+        "job.orders.hooks.after_ready.timeout=20m".to_owned(),
+    ]);
+    until("the hook runs", || stage.words().iter().any(|word| word == "after_ready"));
+    let asked = Instant::now();
+    worker.signal(Signal::SIGTERM);
+    assert_eq!(worker.ended().code(), Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(60), "{:?}", asked.elapsed());
 }
 
 #[test]

@@ -2,11 +2,14 @@
 
 mod job_support;
 
+use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dr_worker::guard::BootTime;
-use dr_worker::job::{Exit, Hook, HookName, HookProblem, JobError, JobSpec, run_hook};
+use dr_worker::job::{Exit, Hook, HookName, HookProblem, HookRuns, JobError, JobSpec, run_hook};
 use job_support::{Tree, env, guards, until};
+use tokio::sync::watch;
 
 fn with_hook(tree: &Tree, script: &str, timeout: Duration) -> JobSpec {
     let mut spec = tree.spec("");
@@ -16,7 +19,9 @@ fn with_hook(tree: &Tree, script: &str, timeout: Duration) -> JobSpec {
 }
 
 async fn run(spec: &JobSpec, by: Option<BootTime>) -> Result<(), JobError> {
-    run_hook(spec, HookName::BeforeTakeover, &env(), &guards(), by).await
+    // Nobody renews it.
+    let by = by.map(|by| watch::channel(by).1.into());
+    run_hook(spec, HookName::BeforeTakeover, &env(), &guards(), by, pending()).await
 }
 
 #[tokio::test]
@@ -27,7 +32,7 @@ async fn a_hook_gets_the_jobs_surroundings() {
     run(&spec, None).await.expect("it works");
     assert_eq!(tree.read("words"), "orders 7 42 east-1\n");
     // Others are not configured: nothing to do.
-    run_hook(&spec, HookName::AfterStop, &env(), &guards(), None).await.expect("nothing to do");
+    run_hook(&spec, HookName::AfterStop, &env(), &guards(), None, pending()).await.expect("nothing to do");
 }
 
 #[tokio::test]
@@ -72,6 +77,55 @@ async fn a_hook_has_no_longer_than_the_lease() {
 
     let error = run(&spec, Some(BootTime::now())).await.expect_err("no time");
     assert!(matches!(error, JobError::Hook { problem: HookProblem::TimedOut(_), .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_lease_that_is_renewed_keeps_the_hook() {
+    let tree = Tree::new();
+    let spec =
+        with_hook(&tree, "echo > up; while [ ! -e go ]; do sleep 0.02; done", Duration::from_secs(600));
+    let first_end = BootTime::now() + Duration::from_secs(1);
+    let (lease, by) = watch::channel(first_end);
+    let (env, guards) = (env(), guards());
+    let hook = run_hook(&spec, HookName::BeforeTakeover, &env, &guards, Some(by.into()), pending());
+    let renewals = async {
+        until("the end of the first lease", || {
+            lease.send_replace(BootTime::now() + Duration::from_secs(1));
+            BootTime::now() > first_end
+        })
+        .await;
+        std::fs::write(tree.file("go"), "").expect("written");
+        // From here on nobody renews it.
+    };
+    let (ended, ()) = tokio::join!(hook, renewals);
+    ended.expect("it had the time");
+}
+
+#[tokio::test]
+async fn a_hook_that_is_no_longer_wanted_is_gone_when_it_is_said() {
+    let tree = Tree::new();
+    let spec =
+        with_hook(&tree, "trap '' TERM; setsid sleep 1000 & echo > up; sleep 1000", Duration::from_secs(600));
+    let unwanted = until("the hook", || tree.file("up").exists());
+    let ended = run_hook(&spec, HookName::BeforeTakeover, &env(), &guards(), None, unwanted).await;
+    assert!(tree.is_gone(), "{:?}", tree.living());
+    ended.expect_err("it was killed");
+}
+
+/// Leadership is free only when nothing acts for it any more.
+#[tokio::test]
+async fn a_hook_that_nobody_waits_for_any_more_is_waited_for() {
+    let tree = Tree::new();
+    let spec = with_hook(&tree, "setsid sleep 1000 & echo > up; sleep 1000", Duration::from_secs(600));
+    let hooks = HookRuns::default();
+    hooks.gone().await;
+    tokio::select! {
+        ended = hooks.run(Arc::new(spec), HookName::BeforeTakeover, env(), guards(), None) => panic!("{ended:?}"),
+        () = until("the hook", || tree.file("up").exists()) => {}
+    }
+    assert!(!tree.is_gone(), "nothing is left to wait for");
+    hooks.gone().await;
+    assert!(tree.is_gone(), "{:?}", tree.living());
 }
 
 #[tokio::test]

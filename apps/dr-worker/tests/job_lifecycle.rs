@@ -41,6 +41,18 @@ async fn a_job_that_ends_when_asked_is_stopped_gently() {
 }
 
 #[tokio::test]
+async fn a_job_that_ends_by_a_real_time_signal_has_ended() {
+    let tree = Tree::new();
+    let mut spec = tree.spec("kill -40 $$; sleep 1000");
+    spec.restart = RestartPolicy { max: 0, ..RestartPolicy::default() };
+    let job = run(spec);
+    let error = job.finished().await;
+    assert!(error.to_string().contains("signal 40"), "{error}");
+    assert_eq!(job.status().borrow().pid, None);
+    assert_eq!(job.stop(soon()).await.exit, Some(Exit::Signal(40)));
+}
+
+#[tokio::test]
 async fn a_job_that_ignores_the_signal_is_killed_with_all_its_kin_within_the_budget() {
     let tree = Tree::new();
     let spec = tree.spec(STUBBORN);

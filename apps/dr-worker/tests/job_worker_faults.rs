@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dr_worker::guard::BootTime;
-use dr_worker::job::StateLock;
-use job_support::{STUBBORN, STUBBORN_PROCESSES, Tree, Worker, WorkerSetup, guards_of, name_of, wait_for};
+use dr_worker::job::{StateLock, sweep};
+use job_support::{
+    CgroupRoot, PATIENCE, STUBBORN, STUBBORN_PROCESSES, Tree, Worker, WorkerSetup, children_of, guards_of,
+    name_of, programs_for_all, wait_for,
+};
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid};
 
 #[test]
 #[ignore = "the worker of the other tests, not a test"]
@@ -59,6 +63,44 @@ fn a_worker_that_is_killed_lets_its_job_end_gently() {
     worker.wait();
     wait_for("the end of the job", || tree.is_gone());
     assert_eq!(tree.read("asked"), "asked\n");
+}
+
+/// More than a pipe holds, so it can't be written without a reader.
+const MUCH: &str = "head -c 300000 /dev/zero | tr '\\0' x | fold -w 100";
+
+#[test]
+fn a_job_that_writes_in_the_midst_of_its_end_survives_the_death_of_its_worker() {
+    let tree = Tree::new();
+    let script = format!(
+        "trap 'echo asked; {MUCH} >&2; echo; echo farewell; echo > done; exit' TERM; echo > up; while :; do sleep 0.02; done"
+    );
+    let log = tree.file("log");
+    let mut setup = WorkerSetup::new(&tree, &script);
+    setup.stop_timeout = Duration::from_secs(20);
+    setup.stderr = Some(&log);
+    let mut worker = setup.start();
+    wait_for("its trap", || tree.file("up").exists());
+    worker.signal(Signal::SIGKILL);
+    worker.wait();
+    wait_for("the end of the job", || tree.is_gone());
+    assert!(tree.file("done").exists(), "it was ended by what it wrote");
+    wait_for("its last words on the worker's standard error", || tree.read("log").contains("\nfarewell\n"));
+    assert!(tree.read("log").contains("asked\n"));
+}
+
+#[test]
+fn a_job_that_writes_is_not_held_up_by_a_frozen_worker() {
+    let tree = Tree::new();
+    let script =
+        format!("until [ -e go ]; do sleep 0.02; done; {MUCH}; {MUCH} >&2; echo > done; exec sleep 1000");
+    let worker = WorkerSetup::new(&tree, &script).start();
+    worker.signal(Signal::SIGSTOP);
+    std::fs::write(tree.file("go"), "").expect("a file");
+    let began = BootTime::now();
+    wait_for("all that it writes", || tree.file("done").exists());
+    let took = BootTime::now().duration_since(began);
+    assert!(took < Duration::from_secs(20), "its lease lasts for a minute, and it was held up for {took:?}");
+    assert!(!tree.is_gone());
 }
 
 #[test]
@@ -166,6 +208,68 @@ fn what_a_killed_guard_has_left_to_the_worker_is_ended_by_it() {
 }
 
 #[test]
+fn without_descriptors_a_job_is_not_said_to_be_gone() {
+    let tree = Tree::new();
+    let mut worker = WorkerSetup::new(&tree, STUBBORN).start();
+    wait_for_the_whole_tree(&tree);
+    let guard = worker.guard();
+    worker.tell("exhaust it");
+    worker.expect("has no descriptors left");
+    // As above: what is left has come to the worker by the time it looks.
+    worker.signal(Signal::SIGSTOP);
+    kill(guard, Signal::SIGKILL).expect("kill the guard");
+    wait_for("the end of the guard", || name_of(guard).is_none());
+    worker.signal(Signal::SIGCONT);
+    worker.expect("finished job orders has failed: its guard was lost");
+    assert!(tree.is_gone(), "these live: {:?}", tree.living());
+}
+
+/// Each process starts the next one and ends, so that what one look finds alive may be dead at the next, and
+/// its child has come to the worker in between.
+#[test]
+fn a_chain_that_forks_and_exits_is_ended_however_it_is_looked_at() {
+    for round in 0..20 {
+        let tree = Tree::new();
+        let chain = "echo x >> acts; [ -e halt ] || setsid sh ./chain &";
+        std::fs::write(tree.file("chain"), chain).expect("written");
+        let mut setup = WorkerSetup::new(&tree, "sh ./chain; exec sleep 1000");
+        setup.stop_timeout = Duration::from_millis(100);
+        let worker = setup.start();
+        wait_for("the chain", || tree.lines("acts").len() > 20);
+        kill(worker.guard(), Signal::SIGKILL).expect("kill the guard");
+        worker.expect("finished job orders has failed: its guard was lost");
+        let acts = tree.lines("acts").len();
+        let living = tree.living();
+        std::fs::write(tree.file("halt"), "").expect("written");
+        assert!(living.is_empty(), "round {round}: {acts} acts, and these live: {living:?}");
+        assert_eq!(tree.lines("acts").len(), acts, "round {round}");
+        wait_for("no zombies", || children_of(worker.pid()).is_empty());
+    }
+}
+
+/// The dead of a frozen guard are reaped by nobody, so that each look would take longer than the one before.
+#[test]
+fn a_chain_does_not_outrun_the_end_of_a_frozen_guard() {
+    for round in 0..5 {
+        let tree = Tree::new();
+        let chain = "echo x >> acts; [ -e halt ] || setsid sh ./chain & setsid sh -c 'echo y >> acts' &";
+        std::fs::write(tree.file("chain"), chain).expect("written");
+        let mut setup = WorkerSetup::new(&tree, "sh ./chain & sh ./chain & sh ./chain; exec sleep 1000");
+        setup.stop_timeout = Duration::from_secs(1);
+        let mut worker = setup.start();
+        wait_for("the chains", || tree.lines("acts").len() > 20);
+        kill(worker.guard(), Signal::SIGSTOP).expect("freeze the guard");
+        let frozen = tree.lines("acts").len();
+        wait_for("many dead", || tree.lines("acts").len() > frozen + 200);
+        worker.tell("stop 2000");
+        worker.expect("stopped");
+        let living = tree.living();
+        std::fs::write(tree.file("halt"), "").expect("written");
+        assert!(living.is_empty(), "round {round}: these live: {living:?}");
+    }
+}
+
+#[test]
 fn worker_and_guard_killed_together_take_the_jobs_program_with_them() {
     let tree = Tree::new();
     let mut worker = WorkerSetup::new(&tree, "exec sleep 1000").start();
@@ -270,37 +374,6 @@ fn the_lock_is_released_only_when_the_tree_is_gone() {
     assert!(refusals > 0, "the guard did not hold the lock");
 }
 
-/// A cgroup to make others in, removed with all of them; `None` where this user can't have one.
-struct CgroupRoot(PathBuf);
-
-impl CgroupRoot {
-    fn new(name: &str) -> Option<CgroupRoot> {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("/proc");
-        let mount = mounts.lines().find_map(|line| {
-            let mut fields = line.split(' ').skip(1);
-            let (point, filesystem) = (fields.next()?, fields.next()?);
-            (filesystem == "cgroup2").then_some(point)
-        })?;
-        let dir = Path::new(mount).join(format!("dr-test-{name}-{}", std::process::id()));
-        std::fs::create_dir(&dir).ok()?;
-        dir.join("cgroup.kill").exists().then_some(CgroupRoot(dir))
-    }
-}
-
-impl Drop for CgroupRoot {
-    fn drop(&mut self) {
-        let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
-        for _ in 0..100 {
-            let _ = std::fs::remove_dir(self.0.join("job-orders"));
-            if std::fs::remove_dir(&self.0).is_ok() {
-                break;
-            }
-            // It is empty once the last process has ended.
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
 #[test]
 fn a_job_in_a_cgroup_is_ended_with_it() {
     let Some(root) = CgroupRoot::new("end") else {
@@ -347,6 +420,294 @@ fn what_is_left_when_worker_and_guard_are_killed_together_is_ended_by_the_next_w
     assert_eq!(next.living().len(), 1);
 }
 
+/// What the next worker of the member does first. Orphans of other tests may be strangers to it while they live.
+fn swept(state: &Path, within: Duration) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let lock = StateLock::acquire_by(state, "east-1", BootTime::now() + PATIENCE).await;
+        sweep(&lock.expect("worker and guard end"), BootTime::now() + within).await
+    })
+}
+
+fn records(state: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(state.join("east-1.runs"))
+        .expect("the records")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_none())
+        .collect()
+}
+
+#[test]
+fn a_record_is_there_from_before_the_start_until_nothing_is_left() {
+    let tree = Tree::new();
+    let state = tempfile::tempdir().expect("tempdir");
+    let mut setup = WorkerSetup::new(&tree, STUBBORN);
+    setup.lock_dir = Some(state.path());
+    let mut worker = setup.start();
+    assert_eq!(records(state.path()).len(), 1);
+    worker.tell("stop 5000");
+    worker.expect("stopped");
+    assert!(records(state.path()).is_empty());
+
+    // One that can't be written starts nothing.
+    drop(worker);
+    let empty = Tree::new();
+    let setup = WorkerSetup { tree: &empty, ..setup };
+    let state_dir = state.path().join("east-1.runs");
+    let worker = setup.start_without(|| {
+        std::fs::remove_dir(&state_dir).expect("empty");
+        std::fs::write(&state_dir, "").expect("written");
+    });
+    let word = worker.expect("failed");
+    assert!(word.contains("can't note in") && word.contains("node.state_dir"), "{word}");
+    assert!(empty.is_gone());
+}
+
+/// The lock is free then, and proves nothing.
+#[test]
+fn what_is_left_without_a_cgroup_is_found_by_its_record_and_ended() {
+    let tree = Tree::new();
+    let state = tempfile::tempdir().expect("tempdir");
+    // Beside what carries its environment, one of its session that has cleared it, with a child of its own session.
+    let script = format!("env -i sh -c 'setsid sleep 1000 & exec sleep 1000' &\n{STUBBORN}");
+    let mut setup = WorkerSetup::new(&tree, &script);
+    setup.lock_dir = Some(state.path());
+    let mut worker = setup.start();
+    wait_for_the_whole_tree(&tree);
+    let main = children_of(worker.guard())[0];
+    let mut hidden = Vec::new();
+    wait_for("those without environment", || {
+        hidden = below(main).into_iter().filter(|&pid| is_bare(pid)).collect();
+        hidden.len() == 2
+    });
+    kill_together(&mut worker);
+    assert!(!tree.is_gone(), "nothing is left to end");
+
+    assert_eq!(swept(state.path(), PATIENCE), Ok(()));
+    assert!(tree.is_gone(), "these live: {:?}", tree.living());
+    assert!(hidden.iter().all(|&pid| name_of(pid).is_none()), "{hidden:?}");
+    assert!(records(state.path()).is_empty());
+}
+
+#[test]
+fn what_can_not_be_told_from_a_stranger_is_not_said_to_be_gone() {
+    let tree = Tree::new();
+    let state = tempfile::tempdir().expect("tempdir");
+    let script = "(setsid env -i sleep 1000 &); exec sleep 1000";
+    let mut setup = WorkerSetup::new(&tree, script);
+    setup.lock_dir = Some(state.path());
+    let mut worker = setup.start();
+    let guard = worker.guard();
+    let mut hidden = Pid::from_raw(0);
+    wait_for("the one that hides", || {
+        let found = below(guard).into_iter().find(|&pid| is_bare(pid));
+        found.inspect(|&pid| hidden = pid).is_some()
+    });
+    kill_together(&mut worker);
+
+    let words = swept(state.path(), Duration::from_millis(200)).expect_err("it lives");
+    assert!(words.contains(&hidden.to_string()) && words.contains("may be"), "{words}");
+    assert_eq!(name_of(hidden).as_deref(), Some("sleep"), "a stranger's life is not ours to end");
+    kill(hidden, Signal::SIGKILL).expect("it lives");
+    assert_eq!(swept(state.path(), PATIENCE), Ok(()));
+    assert!(records(state.path()).is_empty());
+}
+
+#[test]
+fn what_another_boot_of_the_machine_ran_is_gone_and_another_namespace_is_not_seen() {
+    let tree = Tree::new();
+    let state = tempfile::tempdir().expect("tempdir");
+    let mut setup = WorkerSetup::new(&tree, "exec sleep 1000");
+    setup.lock_dir = Some(state.path());
+    let worker = setup.start();
+    let path = records(state.path()).remove(0);
+    let record = std::fs::read_to_string(&path).expect("a record");
+    drop(worker);
+    wait_for("the end of the guard", || records(state.path()).is_empty());
+    let mut record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
+
+    record["pid_namespace"] = "pid:[1]".into();
+    std::fs::write(&path, record.to_string()).expect("written");
+    let words = swept(state.path(), Duration::ZERO).expect_err("nobody can know");
+    assert!(words.contains("PID namespace"), "{words}");
+    record["boot"] = "another".into();
+    std::fs::write(&path, record.to_string()).expect("written");
+    assert_eq!(swept(state.path(), Duration::ZERO), Ok(()));
+    std::fs::write(&path, "{").expect("written");
+    let words = swept(state.path(), Duration::ZERO).expect_err("nobody can know");
+    assert!(words.contains(&path.display().to_string()), "{words}");
+}
+
+/// What descends from a process.
+fn below(pid: Pid) -> Vec<Pid> {
+    let mut found: Vec<Pid> = Vec::new();
+    let mut next = vec![pid];
+    while let Some(pid) = next.pop() {
+        if Path::new(&format!("/proc/{pid}")).exists() {
+            let children = children_of(pid);
+            found.extend(&children);
+            next.extend(children);
+        }
+    }
+    found
+}
+
+/// Whether it is a `sleep 1000` that has cleared its environment.
+fn is_bare(pid: Pid) -> bool {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
+    // Nor is it one of those that are just being started.
+    read("cmdline").is_ok_and(|line| line == "sleep\u{0}1000\u{0}")
+        && read("environ").is_ok_and(|text| !text.contains("DR_RUN"))
+}
+
+#[test]
+fn a_job_can_give_its_guard_no_orders() {
+    let tree = Tree::new();
+    let script = r#"
+        order='{"until":99999999999999}'
+        (echo "$order" > /proc/$PPID/fd/0) 2> words || echo refused > refused
+        [ -e refused ] || echo accepted > refused
+        while :; do sleep 0.05; done
+    "#;
+    let mut setup = WorkerSetup::new(&tree, script);
+    setup.lease = Duration::from_secs(2);
+    let mut worker = setup.start();
+    wait_for("its attempt", || !tree.read("refused").is_empty());
+    worker.tell("starve it");
+    worker.expect("starving");
+    wait_for("the end of the job", || tree.is_gone());
+    let now = BootTime::now();
+    let until = worker.lease_until();
+    assert!(now < until, "the job outlived its lease by {:?}", now.duration_since(until));
+    assert_eq!(tree.read("refused"), "refused\n", "{}", tree.read("words"));
+}
+
+/// Whatever has taken time between the guard's look at the clock and the start.
+#[test]
+fn no_program_is_started_after_its_time() {
+    let tree = Tree::new();
+    let start = |start_by: BootTime| {
+        let stage = serde_json::json!({
+            "outcome": 1,
+            "guard": std::process::id(),
+            "start_by": u64::try_from(start_by.as_duration().as_millis()).expect("a time"),
+            "cgroup": null,
+            "no_new_privileges": false,
+            "oom_score_adj": null,
+        });
+        let file = tree.file("started");
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_dr-worker"))
+            .args(["guard", "--exec", &stage.to_string(), "touch"])
+            .arg(&file)
+            .output()
+            .expect("started");
+        (String::from_utf8(output.stdout).expect("text"), file.exists())
+    };
+    let now = BootTime::now();
+    assert_eq!(start(now), ("the lease leaves no time to run and stop the job".to_owned(), false));
+    assert_eq!(start(now + Duration::from_secs(60)), (String::new(), true));
+}
+
+#[test]
+fn memory_is_taken_from_the_job_before_the_guard() {
+    let tree = Tree::new();
+    let worker = WorkerSetup::new(&tree, "exec sleep 1000").start();
+    let adj = |pid: Pid| -> i32 {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("alive");
+        text.trim().parse().expect("a number")
+    };
+    let guard = worker.guard();
+    let job = children_of(guard)[0];
+    assert!(adj(guard) < adj(job), "guard {}, job {}", adj(guard), adj(job));
+    assert!(adj(job) <= adj(worker.pid()) + 10, "no more than that");
+}
+
+/// Nothing on this machine can act then. What the job writes to has to refuse its token.
+#[test]
+fn worker_and_guard_both_stopped_leave_the_job_running_past_its_lease() {
+    let tree = Tree::new();
+    let script = "trap '' TERM; while :; do date +%s%N >> acts; sleep 0.01; done";
+    let mut setup = WorkerSetup::new(&tree, script);
+    setup.lease = Duration::from_secs(2);
+    let worker = setup.start();
+    let guard = worker.guard();
+    for pid in [guard, worker.pid()] {
+        kill(pid, Signal::SIGSTOP).expect("freeze");
+    }
+    wait_for("the end of the lease", || BootTime::now() > worker.lease_until());
+    let acts = tree.lines("acts").len();
+    wait_for("an act past the lease", || tree.lines("acts").len() > acts);
+    for pid in [guard, worker.pid()] {
+        kill(pid, Signal::SIGCONT).expect("thaw");
+    }
+    wait_for("the end of the job", || tree.is_gone());
+    worker.expect("finished job orders was ended because its lease was not renewed");
+}
+
+/// The user of the test of privileges: any but root.
+const NOBODY: u32 = 65_534;
+
+/// False, loudly, where this test can't be run.
+fn may_change_users() -> bool {
+    let may = Uid::effective().is_root();
+    if !may {
+        assert!(std::env::var_os("CI").is_none(), "this test needs root");
+        eprintln!("not tested: only root can start a worker of another user");
+    }
+    may
+}
+
+/// A worker of an ordinary user, and a program that makes its processes root's.
+#[test]
+fn a_job_that_becomes_another_user_is_prevented_or_named() {
+    if !may_change_users() {
+        return;
+    }
+    let programs = programs_for_all();
+    let become_root = programs.path().join("setpriv");
+    std::fs::copy("/usr/bin/setpriv", &become_root).expect("copied");
+    std::fs::set_permissions(&become_root, std::os::unix::fs::PermissionsExt::from_mode(0o4755))
+        .expect("set");
+    // Of all that it has, its real user too: by that one it could still be killed.
+    let script = format!("{} --reuid 0 sleep 1000 || exec sleep 1000", become_root.display());
+
+    let tree = Tree::new();
+    std::os::unix::fs::chown(tree.dir.path(), Some(NOBODY), Some(NOBODY)).expect("chown");
+    let mut setup = WorkerSetup::new(&tree, &script);
+    setup.runs_as = Some((programs.path(), NOBODY));
+    let mut worker = setup.start();
+    worker.tell("stop 5000");
+    worker.expect("stopped");
+    assert!(tree.is_gone(), "these live: {:?}", tree.living());
+
+    // Allowed, it can't be killed: that is said, and it is not said to be gone.
+    let log = tree.file("log");
+    setup.no_new_privileges = Some(false);
+    let log_path = log.display().to_string();
+    let env = [("DR_TEST_LOG", log_path.as_str())];
+    setup.env = &env;
+    let mut worker = setup.start();
+    let mut of_root = Vec::new();
+    wait_for("the process of another user", || {
+        of_root = tree.living();
+        of_root.retain(|(pid, name)| name == "sleep" && owner(*pid) == Some(0));
+        !of_root.is_empty()
+    });
+    worker.tell("stop 1000");
+    let pid = of_root[0].0;
+    let said = format!("processes [{pid}] run as another user");
+    wait_for("the true reason", || tree.read("log").contains(&said));
+    assert!(worker.is_silent(), "it lives");
+    kill(pid, Signal::SIGKILL).expect("it lives");
+    worker.expect("stopped");
+}
+
+fn owner(pid: Pid) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 #[test]
 fn the_job_gets_nothing_of_the_worker_that_it_must_not_have() {
     let tree = Tree::new();
@@ -358,6 +719,7 @@ fn the_job_gets_nothing_of_the_worker_that_it_must_not_have() {
     "#;
     let mut setup = WorkerSetup::new(&tree, script);
     setup.lock_dir = Some(state.path());
+    setup.ignoring = "HUP INT QUIT USR1 USR2 CHLD TSTP TTIN TTOU WINCH ALRM TERM RTMIN+3";
     setup.env = &[
         ("NOTIFY_SOCKET", "/run/x"),
         ("WATCHDOG_USEC", "1"),

@@ -6,7 +6,10 @@ use clap::ValueEnum;
 use election_core::{
     SiteId,
     record::{Control, FailedSite, Mode},
-    shell::orders::{self, Ordered},
+    shell::{
+        Snapshot,
+        orders::{self, Ordered},
+    },
 };
 use serde_json::json;
 
@@ -260,21 +263,35 @@ impl<'a> Order<'a> {
             return Ok(());
         }
         let snapshot = operator.observer().await?.snapshot(&operator.paths(job)?).await?;
-        let Control { drained, failed_sites, preferred_site, site_order, .. } = &snapshot.control;
-        let failed = failed_sites.iter().map(|failed| &failed.site);
-        let ordered = drained.iter().chain(failed).chain(preferred_site).chain(site_order);
-        let members = snapshot.members.iter().map(|member| &member.site);
-        let policy = operator.config.policy_of(job);
-        let known: BTreeSet<_> = policy.sites.iter().chain(members).chain(ordered).collect();
-        let unknown = self.sites.iter().find(|site| !known.contains(*site));
-        let Some(unknown) = unknown else { return Ok(()) };
-        let known: Vec<_> = known.iter().map(|site| site.as_str()).collect();
-        let known = if known.is_empty() { "no site".to_owned() } else { known.join(", ") };
-        Err(Error::Usage(format!(
-            "{job}: site {unknown} stands neither in policy.sites nor has it a member; known: {known}. --force takes \
-             it all the same"
-        )))
+        let sites = self.sites.iter().copied();
+        check_sites(operator, job, sites, &snapshot, " (--force to override)").map_err(Error::Usage)
     }
+}
+
+/// Refuses a site that is neither configured nor has a member, nor is part of a standing order.
+///
+/// # Errors
+/// With the site, and those that are known.
+pub(super) fn check_sites<'a>(
+    operator: &Operator,
+    job: &str,
+    sites: impl IntoIterator<Item = &'a SiteId>,
+    snapshot: &Snapshot,
+    hint: &str,
+) -> Result<(), String> {
+    let Control { drained, failed_sites, preferred_site, site_order, .. } = &snapshot.control;
+    let failed = failed_sites.iter().map(|failed| &failed.site);
+    let ordered = drained.iter().chain(failed).chain(preferred_site).chain(site_order);
+    let members = snapshot.members.iter().map(|member| &member.site);
+    let policy = operator.config.policy_of(job);
+    let known: BTreeSet<_> = policy.sites.iter().chain(members).chain(ordered).collect();
+    let unknown = sites.into_iter().find(|site| !known.contains(*site));
+    let Some(unknown) = unknown else { return Ok(()) };
+    let known: Vec<_> = known.iter().map(|site| site.as_str()).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(format!(
+        "{job}: unknown site {unknown}: not in policy.sites and no member there{hint}; known: {known}"
+    ))
 }
 
 fn report(job: &str, ordered: &Ordered, how: Output) -> Result<(), Error> {

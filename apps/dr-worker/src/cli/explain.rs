@@ -1,10 +1,8 @@
 //! `explain`: why leadership is where it is.
 
 use election_core::{
-    engine::Policy,
     record::{Cause, Mode, Status},
     shell::{ReadError, Snapshot},
-    strategy::Strategy,
 };
 use owo_colors::OwoColorize as _;
 
@@ -17,7 +15,7 @@ use crate::{
     ask,
     config::Sources,
     error::Error,
-    view::{Candidate, Explained, ExplainedSlot, InTheWay},
+    view::{Candidate, Explained, ExplainedSlot, InTheWay, ProblemRow},
     wall::unix_ms,
 };
 
@@ -70,15 +68,15 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Explained>, 
     for (job, snapshot) in snapshots(operator, job).await? {
         let config = &operator.config;
         let (policy, strategy) = (config.engine_of(&job), config.policy_of(&job).strategy());
-        all.push(explain(&job, &snapshot, &policy, &*strategy).await);
+        let mut explained = Explained::new(&job, &snapshot, &policy, &*strategy, unix_ms());
+        explained.skipped = ask::elector(&job, &snapshot).await;
+        let observer = operator.observer().await?;
+        explained.problems =
+            ProblemRow::read(&observer, &operator.config.zookeeper, &job, &operator.paths(&job)?, &snapshot)
+                .await?;
+        all.push(explained);
     }
     Ok(all)
-}
-
-async fn explain(job: &str, snapshot: &Snapshot, policy: &Policy, strategy: &dyn Strategy) -> Explained {
-    let mut explained = Explained::new(job, snapshot, policy, strategy, unix_ms());
-    explained.skipped = ask::elector(job, snapshot).await;
-    explained
 }
 
 /// What there is to read of the job that was named, or of all.
@@ -130,6 +128,7 @@ pub(super) fn describe(explained: &Explained) -> String {
         }
         lines.extend(describe_slot(slot));
     }
+    lines.extend(explained.problems.iter().map(|problem| format!("  {problem}")));
     lines.join("\n")
 }
 
@@ -163,7 +162,7 @@ pub(super) fn describe_slot(slot: &ExplainedSlot) -> Vec<String> {
 
 /// An obstacle in words, with the time when it goes.
 pub(super) fn in_the_way(obstacle: &InTheWay) -> String {
-    let until = obstacle.until_ms.map(output::moment);
+    let until = obstacle.until_ms.map(crate::wall::moment);
     let until = match (until, obstacle.known) {
         (None, _) => String::new(),
         (Some(at), "earliest") => format!(", until {at} at least"),

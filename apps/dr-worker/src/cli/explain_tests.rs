@@ -4,7 +4,7 @@
 use election_core::{
     engine::Policy,
     record::Elected,
-    shell::{Office, Snapshot},
+    shell::{Decision, Office, Snapshot},
     strategy::Strategy,
 };
 use serde_json::json;
@@ -50,7 +50,7 @@ fn after_an_outage() -> Snapshot {
     Snapshot {
         lowest: Some(serde_json::from_value(json!(ballot(3))).unwrap()),
         members,
-        elected: Some((elected, 1)),
+        elected: Some(Decision { record: elected, version: 1, mzxid: 7 }),
         offices: vec![Some(Office { record, version: 1, czxid: 1 })],
         ..Snapshot::default()
     }

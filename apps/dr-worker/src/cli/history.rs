@@ -55,7 +55,7 @@ fn print(history: &History) -> Result<(), Error> {
             let phases = &row.phases;
             let mut cells = vec![
                 row.term.to_string(),
-                output::moment(row.ready_ms),
+                crate::wall::moment(row.ready_ms),
                 row.member.to_string(),
                 row.site.to_string(),
                 row.cause.to_string(),

@@ -4,7 +4,7 @@ use std::{
 };
 
 use election_core::{
-    record::{Outgoing, RequestState, Status, Target},
+    record::{Outgoing, Status, Target},
     shell::ReadError,
 };
 use owo_colors::OwoColorize as _;
@@ -18,7 +18,7 @@ use crate::{
     ask,
     config::Sources,
     error::Error,
-    view::{Cluster, Leader, MemberRole, OpenRequest},
+    view::{Cluster, Leader, MemberRole, OpenRequest, ProblemRow, Skipped},
     wall::unix_ms,
 };
 
@@ -72,7 +72,8 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Cluster>, Er
     let observer = operator.observer().await?;
     let mut clusters = Vec::new();
     for job in jobs {
-        let snapshot = match observer.snapshot(&operator.paths(&job)?).await {
+        let paths = operator.paths(&job)?;
+        let snapshot = match observer.snapshot(&paths).await {
             Ok(snapshot) => snapshot,
             // One election that has just been removed must not hide the others.
             Err(ReadError::NoElection(path)) if !clusters.is_empty() => {
@@ -82,7 +83,10 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Cluster>, Er
             Err(error) => return Err(error.into()),
         };
         let skipped = ask::elector(&job, &snapshot).await;
-        clusters.push(Cluster { skipped, ..Cluster::new(operator.root(), &job, snapshot, unix_ms()) });
+        let problems =
+            ProblemRow::read(&observer, &operator.config.zookeeper, &job, &paths, &snapshot).await?;
+        let cluster = Cluster::new(operator.root(), &job, snapshot, unix_ms());
+        clusters.push(Cluster { skipped, problems, ..cluster });
     }
     Ok(clusters)
 }
@@ -115,7 +119,8 @@ fn describe(cluster: &Cluster) -> String {
     decisions.dedup();
     lines.extend(decisions);
     // Where all is as it was decided there is nothing to say.
-    if let Some(skipped) = cluster.skipped.as_ref().filter(|skipped| skipped.reason != "steady") {
+    let is_said = |skipped: &&Skipped| skipped.reason == "steady" || skipped.is_hold();
+    if let Some(skipped) = cluster.skipped.as_ref().filter(|skipped| !is_said(skipped)) {
         lines.push(format!("  not decided: {}", skipped.sentence));
     }
     if let Some(elected) = &cluster.elected {
@@ -123,16 +128,22 @@ fn describe(cluster: &Cluster) -> String {
             lines.push(format!(
                 "  {} is not elected until {}: {}",
                 exclusion.member,
-                output::moment(exclusion.until_ms),
+                crate::wall::moment(exclusion.until_ms),
                 exclusion.reason
             ));
         }
     }
     if let Some(failures) = cluster.elected.as_ref().map(|elected| &elected.failures) {
         lines.extend(failures.iter().map(|failure| {
-            format!("  {} failed at {}: {}", failure.member, output::moment(failure.at_ms), failure.cause)
+            format!(
+                "  {} failed at {}: {}",
+                failure.member,
+                crate::wall::moment(failure.at_ms),
+                failure.cause
+            )
         }));
     }
+    lines.extend(cluster.problems.iter().map(|problem| format!("  {problem}")));
     let several = cluster.slots.len() > 1;
     let described = cluster.members.iter().any(|member| !member.attributes.is_empty());
     let rows: Vec<_> = cluster
@@ -218,26 +229,26 @@ fn headline(cluster: &Cluster) -> String {
     let orders = control::words(cluster.mode, &cluster.drained, &cluster.preferred_site, &cluster.site_order);
     let failed = cluster.failed_sites.iter().map(|f| format!("site {} has failed ({})", f.site, f.why));
     let orders: String = orders.into_iter().chain(failed).map(|order| format!(", {order}")).collect();
+    let hold = cluster.skipped.as_ref().filter(|skipped| skipped.is_hold()).map(|skipped| {
+        let resume = format!("`dr-worker ack --job {}`", cluster.election);
+        format!(", {}", skipped.sentence.replacen("on hold", "ON HOLD", 1).replace("`ack`", &resume))
+    });
     let recipe = match cluster.recipe {
         "elector" => String::new(),
         other => format!(", recipe {other}"),
     };
-    format!("{}: {leader}, term {}{recipe}{orders}", cluster.election.bold(), cluster.term)
+    let hold = hold.unwrap_or_default();
+    format!("{}: {leader}{hold}, term {}{recipe}{orders}", cluster.election.bold(), cluster.term)
 }
 
 fn request_line(request: &OpenRequest) -> String {
-    let outcome = match &request.outcome {
-        RequestState::Pending => "nobody has looked at it yet".to_owned(),
-        RequestState::Accepted { term } => format!("decided in term {term}; the new leader is not ready yet"),
-        RequestState::Done { term, leader, .. } => format!("done in term {term}: {leader} leads"),
-        RequestState::Failed { reason, .. } => format!("failed: {reason}"),
-    };
     format!(
-        "  request {}, {}{}{}: {outcome}",
+        "  request {}, {}{}{}: {}",
         request.id,
         request.kind.as_str(),
         outgoing(&request.from),
-        target(&request.to)
+        target(&request.to),
+        request.outcome
     )
 }
 

@@ -11,6 +11,7 @@ mod explain;
 #[cfg(test)]
 mod explain_tests;
 mod gather;
+mod ghosts;
 mod history;
 mod list;
 mod output;
@@ -19,7 +20,7 @@ mod simulate;
 mod stay;
 mod tokens;
 
-use std::{panic, path::PathBuf};
+use std::{ffi::OsString, panic, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -31,6 +32,9 @@ use crate::{
     logging::{self, Usual},
     run,
 };
+
+/// How long the last lines of a daemon's log may take. Where standard error takes none, they are lost.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 carried out and failed; 64 bad usage; 69 ZooKeeper not reachable in \
                           time; 70 internal error; 75 not now, try again; 78 bad configuration.";
@@ -82,6 +86,8 @@ enum Verb {
     Switchover(request::SwitchoverArguments),
     /// Move leadership whether or not a leader or an elector lives.
     Failover(request::FailoverArguments),
+    /// Withdraw a request that is not begun yet. Exit code 1 if it was begun or has ended, with its outcome.
+    Cancel(request::CancelArguments),
     /// Close a site: nobody leads from it, and who does hands over at once.
     Drain(control::SiteArguments),
     /// Open a drained site again.
@@ -116,6 +122,8 @@ enum Verb {
     /// Make every fencing token from now on newer than one, after the ensemble was restored from
     /// a copy: zxids, and the tokens made from them, go back then.
     RaiseToken(tokens::RaiseTokenArguments),
+    /// Remove the znodes of dead sessions that no living member owns. Without --yes, only show them.
+    RemoveGhosts(ghosts::RemoveGhostsArguments),
     /// Start a stand-in for ZooKeeper and one worker in this process, for a first look. Not for
     /// production: the server keeps nothing, and ends with the worker.
     #[cfg(feature = "dev")]
@@ -163,20 +171,51 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help that was asked for is a result, and goes to standard output.
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::Usage } else { ExitCode::Done };
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::Done;
+            }
+            if wants_json(std::env::args_os()) {
+                let words = error.to_string();
+                let words = words.trim_start_matches("error: ").trim_end();
+                output::say_error(&Error::Usage(words.to_owned()), Output::Json);
+            } else {
+                let _ = error.print();
+            }
+            return ExitCode::Usage;
         }
     };
     let usual = if arguments.verb.is_daemon() { Usual::Daemon } else { Usual::Command };
-    logging::init(arguments.global.levels.clone(), usual);
+    if usual == Usual::Daemon
+        && let Err(error) = run::ignore_signals()
+    {
+        output::say_error(&Error::Internal(format!("no signals: {error}")), Output::Pretty);
+        return ExitCode::Internal;
+    }
+    if let Err(error) = logging::init(arguments.global.levels.clone(), usual) {
+        output::say_error(&Error::Internal(format!("no log: {error}")), arguments.global.output);
+        return ExitCode::Internal;
+    }
     let dispatched = panic::catch_unwind(|| dispatch(&arguments));
     let error = match dispatched {
-        Ok(Ok(())) => return ExitCode::Done,
-        Ok(Err(error)) => error,
-        Err(_) => Error::Internal("this is a bug; what it is stands above".to_owned()),
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error),
+        Err(_) => Some(Error::Internal("this is a bug, which the line above describes".to_owned())),
     };
-    output::say_error(&error);
-    error.exit_code()
+    if let Some(error) = &error {
+        // A daemon has no result that the error could be in place of.
+        let how = if usual == Usual::Daemon { Output::Pretty } else { arguments.global.output };
+        output::say_error(error, how);
+    }
+    logging::flush(LAST_LINES);
+    error.map_or(ExitCode::Done, |error| error.exit_code())
+}
+
+/// Whether `--output json` is among arguments that are not understood.
+fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    let ours: Vec<_> = arguments.take_while(|argument| argument != "--").collect();
+    ours.iter().any(|argument| argument == "--output=json")
+        || ours.windows(2).any(|two| two[0] == "--output" && two[1] == "json")
 }
 
 fn dispatch(arguments: &Arguments) -> Result<(), Error> {
@@ -192,6 +231,7 @@ fn dispatch(arguments: &Arguments) -> Result<(), Error> {
             block_on(request::switchover(switchover, &global.sources(), global.output))
         }
         Verb::Failover(failover) => block_on(request::failover(failover, &global.sources(), global.output)),
+        Verb::Cancel(cancel) => block_on(request::cancel(cancel, &global.sources(), global.output)),
         Verb::Drain(site) => block_on(control::drain(site, &global.sources(), global.output)),
         Verb::FailSite(site) => block_on(control::fail_site(site, &global.sources(), global.output)),
         Verb::UnfailSite(site) => block_on(control::unfail_site(site, &global.sources(), global.output)),
@@ -206,6 +246,7 @@ fn dispatch(arguments: &Arguments) -> Result<(), Error> {
         Verb::Explain(explain) => block_on(explain::run(explain, &global.sources(), global.output)),
         Verb::Simulate(simulate) => block_on(simulate::run(simulate, &global.sources(), global.output)),
         Verb::RaiseToken(raise) => block_on(tokens::raise(raise, &global.sources(), global.output)),
+        Verb::RemoveGhosts(remove) => block_on(ghosts::remove(remove, &global.sources(), global.output)),
         #[cfg(feature = "dev")]
         Verb::Dev(dev) => dev::run(dev, global),
         Verb::Config(ConfigVerb::Check) => config::check(&global.sources()),

@@ -11,11 +11,25 @@ use comfy_table::{ContentArrangement, Table, presets};
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
-use crate::error::{Error, ExitCode};
+use serde_json::json;
 
-/// Says what went wrong.
-pub(super) fn say_error(error: &Error) {
-    eprintln!("{} {error}", "error:".red().bold());
+use super::Output;
+use crate::{
+    error::{Error, ExitCode},
+    logging,
+    mask::mask,
+};
+
+/// Says what went wrong: in words on standard error, and where results are for programs, on standard output as well,
+/// in place of the result: what reads it gets JSON in any case.
+pub(super) fn say_error(error: &Error, how: Output) {
+    let words = error.to_string();
+    let words = mask(&words);
+    logging::print(&format!("{} {words}", "error:".red().bold()));
+    if how == Output::Json {
+        // What it goes to may be what is wrong.
+        let _ = print_json(&json!({ "error": { "code": error.exit_code() as u8, "message": words } }));
+    }
 }
 
 /// Says something that somebody should look at.
@@ -77,18 +91,6 @@ pub(super) fn table(heading: &[&str], rows: &[(Vec<String>, Accent)]) -> String 
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A moment, for people.
-pub(super) fn moment(unix_ms: u64) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::new();
-    let at = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(unix_ms));
-    // A record may hold anything; past the year 9999 there is no such text.
-    match at.map(|at| write!(text, "{}", humantime::format_rfc3339_seconds(at))) {
-        Some(Ok(())) => text,
-        _ => format!("{unix_ms} ms"),
-    }
-}
-
 /// A duration, for people.
 pub(super) fn span(ms: u64) -> String {
     humantime::format_duration(std::time::Duration::from_millis(ms)).to_string()
@@ -109,11 +111,5 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert_eq!(column(lines[1], "leader"), column(lines[2], "standby"), "{text}");
-    }
-
-    #[test]
-    fn moments_are_readable() {
-        assert_eq!(moment(1_700_000_000_000), "2023-11-14T22:13:20Z");
-        assert_eq!(moment(u64::MAX), "18446744073709551615 ms");
     }
 }

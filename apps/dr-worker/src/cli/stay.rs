@@ -32,7 +32,7 @@ async fn stay_all(operator: &Operator, arguments: &StayArguments, how: Output) -
     for job in operator.jobs(arguments.jobs.job.as_deref()).await? {
         let paths = operator.paths(&job)?;
         let snapshot = operator.observer().await?.snapshot(&paths).await?;
-        let elected = snapshot.elected.as_ref().map(|(elected, _)| elected).filter(|_| !arguments.clear);
+        let elected = snapshot.decided().filter(|_| !arguments.clear);
         let leaders: Vec<_> =
             elected.into_iter().flat_map(|e| e.leaders().map(|(slot, n)| (e.term_of(slot), n))).collect();
         if leaders.is_empty() && !arguments.clear {

@@ -85,6 +85,7 @@ impl JobConfig {
         );
         let env = section.or("env", BTreeMap::new());
         let working_dir = section.optional("working_dir");
+        let no_new_privileges = section.optional("no_new_privileges");
         let stop_signal = section.or("stop_signal", StopSignal::default());
         let stop_timeout = section.duration("stop_timeout", Duration::from_secs(2), Duration::ZERO..=HOUR);
         let ready = section.table("ready", read_probe);
@@ -116,6 +117,7 @@ impl JobConfig {
                 command: command?,
                 env,
                 working_dir,
+                no_new_privileges,
                 stop_signal,
                 stop_timeout,
                 ready: ready?,

@@ -83,6 +83,7 @@ pub(super) fn merge(sources: &Sources, problems: &mut Vec<Problem>) -> Node {
             Err(problem) => problems.push(problem),
         }
     }
+    find_contradictions(&layers, problems);
     let jobs = job_names(&layers);
     variables(&sources.variables, &jobs, &mut layers, problems);
     sets(&sources.sets, &mut layers, problems);
@@ -183,6 +184,28 @@ fn read(path: &Path) -> Result<Layer, Problem> {
         Problem::with_source(origin, format!("this is no valid TOML: {}", e.message))
     })?;
     Ok(Layer { origin: LayerOrigin::File { path, places: parsed.places }, values: parsed.values })
+}
+
+/// Keys that say which node this is: the files of two nodes were given together where they differ.
+const OF_ONE_NODE: [&str; 2] = ["id", "site"];
+
+fn find_contradictions(layers: &[Layer], problems: &mut Vec<Problem>) {
+    for key in OF_ONE_NODE {
+        let said = layers.iter().filter_map(|layer| {
+            let value = layer.values.get("node")?.as_dict()?.get(key)?.as_str()?;
+            let LayerOrigin::File { path, places } = &layer.origin else { return None };
+            let (line, column) =
+                places.get(&["node".to_owned(), key.to_owned()][..]).map_or((1, 1), |p| p.value);
+            Some((value, Origin::File { path: Arc::clone(path), line, column }))
+        });
+        let said: Vec<_> = said.collect();
+        let Some((first, at)) = said.first() else { continue };
+        if let Some((other, here)) = said.iter().find(|(value, _)| value != first) {
+            let words =
+                format!("{other:?} contradicts {first:?} in {at}: give each node the file of its own alone");
+            problems.push(Problem::with_key(here, format!("node.{key}"), words));
+        }
+    }
 }
 
 /// The names of all jobs in the files, for variables can't spell most of them.

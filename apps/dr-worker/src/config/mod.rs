@@ -36,11 +36,12 @@ pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
 pub use tree::Origin;
-pub use zookeeper::{Auth, Scheme, ZooKeeperConfig};
+pub use zookeeper::{Access, Auth, Scheme, ZooKeeperConfig};
 
 use reader::{Findings, Section};
 use timing::Timing;
 use tree::Node;
+use zk_session::LeaseTiming;
 
 /// All that a worker needs to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,10 +121,10 @@ impl Config {
     ///
     /// # Errors
     /// For each that can't, the figures and what to change.
-    pub fn check_timing(&self, granted: std::time::Duration) -> Result<(), Problems> {
+    pub fn check_timing(&self, granted: LeaseTiming) -> Result<(), Problems> {
         let mut problems = Vec::new();
         for job in &self.jobs {
-            if let Err(wrong) = timing_of(&self.zookeeper, granted, job).check() {
+            if let Err(wrong) = (Timing { lease: granted, stop_timeout: job.spec.stop_timeout }.check()) {
                 let key = format!("job.{}.stop_timeout", job.name());
                 let message = format!("with the session timeout that the servers grant, {wrong}");
                 problems.push(Problem::with_key(origin_of(&self.shown, &key), key.as_str(), message));
@@ -327,13 +328,10 @@ fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
 }
 
 fn check_timing(section: &mut Section<'_>, zookeeper: &ZooKeeperConfig, job: &JobConfig) {
-    if let Err(wrong) = timing_of(zookeeper, zookeeper.session_timeout, job).check() {
+    let lease = LeaseTiming { session_timeout: zookeeper.session_timeout, tick_time: zookeeper.tick_time };
+    if let Err(wrong) = (Timing { lease, stop_timeout: job.spec.stop_timeout }.check()) {
         section.problem("stop_timeout", wrong.to_string());
     }
-}
-
-fn timing_of(zookeeper: &ZooKeeperConfig, session_timeout: std::time::Duration, job: &JobConfig) -> Timing {
-    Timing { session_timeout, tick: zookeeper.tick_time, stop_timeout: job.spec.stop_timeout }
 }
 
 /// Never seen: what is missing has been reported already.

@@ -217,7 +217,7 @@ impl PolicyConfig {
                 OnPause::Stop => election_core::engine::OnPause::Stop,
                 OnPause::Keep => election_core::engine::OnPause::Keep { max_pause: None },
             },
-            stop_budget,
+            stop_budget: Some(stop_budget),
             takeover_timeout: self.takeover_timeout,
             release_timeout: self.release_timeout,
             acquire_timeout: self.acquire_timeout,

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::tree::Origin;
+use crate::mask::mask;
 
-/// One thing that is wrong.
+/// One thing that is wrong. Passwords in URLs are left out of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where: `file:line:column`, a variable, a `--set`.
@@ -18,7 +19,11 @@ pub struct Problem {
 impl Problem {
     /// A problem with a source as a whole.
     pub(super) fn with_source(at: impl fmt::Display, message: impl Into<String>) -> Self {
-        Self { at: Some(at.to_string()), key: None, message: message.into() }
+        Self {
+            at: Some(mask(&at.to_string()).into_owned()),
+            key: None,
+            message: mask(&message.into()).into_owned(),
+        }
     }
 
     /// A problem with a key.
@@ -27,7 +32,7 @@ impl Problem {
             Origin::BuiltIn | Origin::Inherited(_) => None,
             set => Some(set.to_string()),
         };
-        Self { at, key: Some(key.into()), message: message.into() }
+        Self { at, key: Some(key.into()), message: mask(&message.into()).into_owned() }
     }
 }
 

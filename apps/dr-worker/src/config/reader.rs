@@ -5,13 +5,15 @@ use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use strategies::spec::Step;
 
+use crate::mask::mask;
+
 use super::{
     parse::Parse,
     problem::Problem,
     tree::{Node, Origin, Value},
 };
 
-/// An effective value, with where it came from.
+/// An effective value, with where it came from. Passwords in URLs are left out.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Shown {
     /// The key, in full.
@@ -96,7 +98,7 @@ impl<'a> Section<'a> {
     }
 
     fn show<T: Parse>(&mut self, key: &str, value: &T, origin: Origin) {
-        let shown = Shown { key: self.key(key), value: value.show(), origin };
+        let shown = Shown { key: self.key(key), value: mask(&value.show()).into_owned(), origin };
         self.findings.shown.push(shown);
     }
 

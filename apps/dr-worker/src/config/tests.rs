@@ -2,6 +2,8 @@ mod policy;
 
 use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
 
+use zk_session::LeaseTiming;
+
 use super::*;
 use crate::job::ReadyProbe;
 
@@ -75,6 +77,18 @@ impl Given {
 }
 
 #[test]
+fn the_files_of_two_nodes_do_not_go_together() {
+    for (key, one, other) in [("site", "east", "west"), ("id", "east-1", "west-1")] {
+        let mut given = Given::file(SMALL);
+        given.add("one.toml", &format!("[node]\n{key} = {one:?}\n"));
+        given.add("same.toml", &format!("[node]\n{key} = {one:?}\n"));
+        given.add("other.toml", &format!("\n[node]\n{key} = {other:?}\n"));
+        let place = format!("other.toml:3:{}: node.{key}: ", key.len() + 4);
+        given.refused(&place, &[other, one, "worker.toml:", "the file of its own"]);
+    }
+}
+
+#[test]
 fn the_smallest_configuration_gets_the_defaults() {
     let config = Given::file(SMALL).load().unwrap();
     assert_eq!(config.node.id.as_str(), "east-1");
@@ -96,20 +110,20 @@ fn the_member_is_named_after_the_host() {
 #[test]
 fn later_layers_win() {
     let mut given = Given::file(SMALL);
-    given.add("site.toml", "[node]\nid = \"from-site\"\naddress = \"10.0.0.1\"\n");
+    given.add("site.toml", "[zookeeper]\nconnect = \"zk:2181\"\n[node]\naddress = \"10.0.0.1\"\n");
     let given = given
         .variable("DR_WORKER__NODE__ADDRESS", "10.0.0.2")
         .variable("DR_WORKER__NODE__STATE_DIR", "/from/environment")
         .set("node.state_dir=/from/set");
     let config = given.load().unwrap();
-    assert_eq!(config.node.id.as_str(), "from-site");
+    assert_eq!(config.zookeeper.connect, "zk:2181");
     assert_eq!(config.node.address, "10.0.0.2");
     assert_eq!(config.node.state_dir, PathBuf::from("/from/set"));
     let origin = |key: &str| {
         let shown = config.shown().iter().find(|s| s.key == key).unwrap();
         shown.origin.to_string()
     };
-    assert!(origin("node.id").ends_with("site.toml:2:6"), "{}", origin("node.id"));
+    assert!(origin("zookeeper.connect").ends_with("site.toml:2:11"), "{}", origin("zookeeper.connect"));
     assert_eq!(origin("node.address"), "environment variable DR_WORKER__NODE__ADDRESS");
     assert_eq!(origin("node.state_dir"), "--set node.state_dir=/from/set");
     assert_eq!(origin("zookeeper.root"), "built-in default");
@@ -250,7 +264,6 @@ fn what_this_version_cannot_do_is_refused_not_ignored() {
             "['Sit 02:00-04:00']",
             "\"Sit 02:00-04:00\" has a day that there is not; valid are",
         ),
-        ("zookeeper.tls", "{ ca_file = \"x\" }", "not supported by this version"),
         ("http.token_file", "x", "not supported by this version"),
     ] {
         let set = format!("{key}={value}");
@@ -320,8 +333,14 @@ fn a_program_that_is_not_there_is_found_at_its_place() {
 #[test]
 fn what_the_servers_grant_is_checked_as_well() {
     let config = Given::file(SMALL).load().unwrap();
-    assert_eq!(config.check_timing(Duration::from_secs(10)), Ok(()));
-    let problems = config.check_timing(Duration::from_secs(4)).unwrap_err().to_string();
+    let granted = |seconds| {
+        config.check_timing(LeaseTiming {
+            session_timeout: Duration::from_secs(seconds),
+            tick_time: Duration::from_secs(2),
+        })
+    };
+    assert_eq!(granted(10), Ok(()));
+    let problems = granted(4).unwrap_err().to_string();
     for part in ["job.orders.stop_timeout", "that the servers grant", "less than the session timeout of 4s"] {
         assert!(problems.contains(part), "{problems}");
     }

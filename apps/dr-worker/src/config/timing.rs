@@ -1,34 +1,28 @@
-//! Whether a job can be stopped before its lease ends: the engine's rule, said in the
+//! Whether a job can be stopped before its lease ends: the rule of leases, said in the
 //! words of the configuration.
 
 use std::{fmt, time::Duration};
 
-use election_core::engine;
+use zk_session::{LeaseTiming, lease_margin};
 
 use crate::guard::KILL_RESERVE;
-
-/// What one quorum round trip is taken to last.
-const ROUND_TRIP: Duration = Duration::from_millis(100);
 
 /// The times that the end of a job has to fit into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timing {
-    /// Asked for or granted.
-    pub(super) session_timeout: Duration,
-    /// The servers' tickTime.
-    pub(super) tick: Duration,
+    /// Of the session timeout that is asked for or granted.
+    pub(super) lease: LeaseTiming,
     /// The job's own part of the stop budget.
     pub(super) stop_timeout: Duration,
 }
 
 impl Timing {
-    fn rule(&self) -> engine::Timing {
-        engine::Timing {
-            session_timeout: self.session_timeout,
-            tick: self.tick,
-            stop_budget: self.stop_timeout + KILL_RESERVE,
-            round_trip: ROUND_TRIP,
-        }
+    fn stop_budget(&self) -> Duration {
+        self.stop_timeout + KILL_RESERVE
+    }
+
+    fn fits(&self) -> bool {
+        self.stop_budget() < self.lease.shortest_lease()
     }
 
     /// Checks that a job which needs all its time has ended before the lease has.
@@ -36,61 +30,62 @@ impl Timing {
     /// # Errors
     /// With all figures, and what to change them to.
     pub(super) fn check(&self) -> Result<(), DoesNotFit> {
-        self.rule()
-            .check()
-            .map_err(|e| DoesNotFit { timing: *self, longest_stop: e.longest.checked_sub(KILL_RESERVE) })
+        if self.fits() { Ok(()) } else { Err(DoesNotFit(*self)) }
     }
 
-    /// How much older than the latest beat the one is that it proves: the beats that a tick takes.
-    fn proving_time(&self) -> Duration {
-        let beat = self.rule().beat_interval();
-        let beats = self.tick.as_nanos().div_ceil(beat.as_nanos().max(1)).max(1);
-        beat.saturating_mul(u32::try_from(beats).unwrap_or(u32::MAX))
+    /// The longest stop timeout, if there is one, that would do.
+    fn longest_stop(&self) -> Option<Duration> {
+        self.lease.shortest_lease().checked_sub(KILL_RESERVE + Duration::from_millis(1))
     }
 
     /// The shortest session timeout, in half seconds, that is long enough.
     fn shortest_session(&self) -> Duration {
         let step = Duration::from_millis(500);
         let mut longer = *self;
-        while longer.rule().check().is_err() {
-            longer.session_timeout += step;
+        while !longer.fits() {
+            longer.lease.session_timeout += step;
         }
-        longer.session_timeout
+        longer.lease.session_timeout
     }
 }
 
 /// The stop doesn't fit into the session timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DoesNotFit {
-    timing: Timing,
-    longest_stop: Option<Duration>,
-}
+pub(super) struct DoesNotFit(Timing);
 
 impl fmt::Display for DoesNotFit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rule = self.timing.rule();
+        let Self(timing) = self;
         let show = humantime::format_duration;
-        let wait = self.timing.proving_time();
+        let lease = &timing.lease;
+        let margin = lease_margin(lease.session_timeout);
+        let parts = [
+            timing.stop_budget(),
+            lease.beat_interval(),
+            lease.proving_time(),
+            margin,
+            LeaseTiming::ROUND_TRIP,
+        ];
         write!(
             f,
             "the job can't surely be stopped before its lease ends: stop budget {} (stop_timeout {} + {} for the \
-             kill) + beat interval {} + beats that a tick of {} takes {} + margin {} + one round trip {} = {}, \
-             which must be less than the session timeout of {}; set ",
-            show(rule.stop_budget),
-            show(self.timing.stop_timeout),
+             kill) + beat interval {} + beats that a tick of {} and a round trip take {} + margin {} + one round \
+             trip {} = {}, which must be less than the session timeout of {}; set ",
+            show(timing.stop_budget()),
+            show(timing.stop_timeout),
             show(KILL_RESERVE),
-            show(rule.beat_interval()),
-            show(rule.tick),
-            show(wait),
-            show(rule.margin()),
-            show(rule.round_trip),
-            show(rule.stop_budget + rule.beat_interval() + wait + rule.margin() + rule.round_trip),
-            show(rule.session_timeout),
+            show(lease.beat_interval()),
+            show(lease.tick_time),
+            show(lease.proving_time()),
+            show(margin),
+            show(LeaseTiming::ROUND_TRIP),
+            show(parts.iter().sum()),
+            show(lease.session_timeout),
         )?;
-        if let Some(longest) = self.longest_stop {
+        if let Some(longest) = timing.longest_stop() {
             write!(f, "stop_timeout to at most {}, or ", show(longest))?;
         }
-        write!(f, "zookeeper.session_timeout to at least {}", show(self.timing.shortest_session()))
+        write!(f, "zookeeper.session_timeout to at least {}", show(timing.shortest_session()))
     }
 }
 
@@ -100,8 +95,10 @@ mod tests {
 
     fn timing(session_ms: u64, tick_ms: u64, stop_ms: u64) -> Timing {
         Timing {
-            session_timeout: Duration::from_millis(session_ms),
-            tick: Duration::from_millis(tick_ms),
+            lease: LeaseTiming {
+                session_timeout: Duration::from_millis(session_ms),
+                tick_time: Duration::from_millis(tick_ms),
+            },
             stop_timeout: Duration::from_millis(stop_ms),
         }
     }
@@ -112,16 +109,10 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_those_of_the_rule() {
-        for (session, tick, stop) in [(10_000, 2_000, 30_000), (6_000, 2_000, 2_000), (4_000, 3_000, 1)] {
-            let wrong = timing(session, tick, stop);
-            let rule = wrong.rule();
-            let wait = wrong.proving_time();
-            let sum = rule.stop_budget + rule.beat_interval() + wait + rule.margin() + rule.round_trip;
-            let said = rule.check().unwrap_err().to_string();
-            assert!(said.contains(&format!(" {wait:?} + margin")), "{wait:?} is not in {said}");
-            assert!(said.contains(&format!("= {sum:?} must")), "{sum:?} is not in {said}");
-        }
+    fn the_sum_that_is_shown_is_too_long_by_as_much_as_the_stop_is() {
+        let said = timing(10_000, 2_000, 30_000).check().unwrap_err().to_string();
+        assert!(said.contains("= 35s 500ms, which must be less than the session timeout of 10s"), "{said}");
+        assert!(said.contains("stop_timeout to at most 4s 499ms"), "{said}");
     }
 
     #[test]
@@ -129,10 +120,11 @@ mod tests {
         for (session, tick, stop) in [(10_000, 2_000, 30_000), (4_000, 2_000, 2_000), (10_000, 2_000, 4_800)]
         {
             let wrong = timing(session, tick, stop);
-            let error = wrong.check().unwrap_err();
-            let session_timeout = wrong.shortest_session();
-            assert_eq!(Timing { session_timeout, ..wrong }.check(), Ok(()));
-            if let Some(stop_timeout) = error.longest_stop {
+            wrong.check().unwrap_err();
+            let mut longer = wrong;
+            longer.lease.session_timeout = wrong.shortest_session();
+            assert_eq!(longer.check(), Ok(()));
+            if let Some(stop_timeout) = wrong.longest_stop() {
                 assert_eq!(Timing { stop_timeout, ..wrong }.check(), Ok(()));
                 let stop_timeout = stop_timeout + Duration::from_millis(1);
                 assert!(Timing { stop_timeout, ..wrong }.check().is_err());

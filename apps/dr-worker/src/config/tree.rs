@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
+use crate::mask::mask;
+
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -42,7 +44,7 @@ impl fmt::Display for Origin {
             Self::Set { text } => match text.split_once('=') {
                 // What a job gets in its environment may well be a secret.
                 Some((key, _)) if key.contains(".env") => write!(f, "--set {key}=..."),
-                _ => write!(f, "--set {text}"),
+                _ => write!(f, "--set {}", mask(text)),
             },
         }
     }

@@ -1,6 +1,6 @@
 use std::{path::PathBuf, time::Duration};
 
-use zk_session::DriverKind;
+use zk_session::{DriverKind, TlsOptions};
 
 use super::{
     parse::{Mismatch, Parse, choice, unknown_word},
@@ -25,6 +25,32 @@ pub struct ZooKeeperConfig {
     pub driver: DriverKind,
     /// Credentials, if the ensemble asks for them.
     pub auth: Option<Auth>,
+    /// Certificates, if the ensemble speaks TLS.
+    pub tls: Option<TlsOptions>,
+    /// Who may do what with the znodes that the worker and the commands create.
+    pub acl: Access,
+}
+
+impl ZooKeeperConfig {
+    /// Whether the servers can tell this worker from others.
+    pub fn has_credentials(&self) -> bool {
+        has_credentials(self.auth.as_ref(), self.tls.as_ref())
+    }
+}
+
+fn has_credentials(auth: Option<&Auth>, tls: Option<&TlsOptions>) -> bool {
+    auth.is_some() || tls.is_some_and(|tls| tls.cert_file.is_some())
+}
+
+choice! {
+    /// Who may do what with the znodes that the worker and the commands create.
+    pub enum Access {
+        /// All that have the same credentials may do anything, others nothing.
+        Creator = "creator",
+        /// All that reach the servers may do anything.
+        Open = "open",
+    }
+    later: []
 }
 
 impl Parse for DriverKind {
@@ -52,8 +78,10 @@ choice! {
     pub enum Scheme {
         /// `user:password`, in the file as plain text.
         Digest = "digest",
+        /// The same, by SASL DIGEST-MD5: the password is not sent.
+        Sasl = "sasl",
     }
-    later: ["sasl", "x509", "ip"]
+    later: ["x509", "ip"]
 }
 
 /// ZooKeeper's own default for tickTime.
@@ -90,7 +118,30 @@ impl ZooKeeperConfig {
                 section.required("credentials_file", "the path of a file that holds \"user:password\"");
             Some(Auth { scheme, credentials_file: credentials_file? })
         });
-        section.not_yet(&["tls"]);
+        let tls = section.optional_table("tls", |section| {
+            let ca_file =
+                section.required("ca_file", "the certificates of those that may sign the servers', as PEM");
+            let (cert_file, key_file) = (section.optional("cert_file"), section.optional("key_file"));
+            if cert_file.is_some() != key_file.is_some() {
+                let (there, missing) =
+                    if cert_file.is_some() { ("cert_file", "key_file") } else { ("key_file", "cert_file") };
+                section.problem(
+                    there,
+                    format!("{missing} is missing: a certificate and its key belong together"),
+                );
+            }
+            Some(TlsOptions { ca_file: ca_file?, cert_file, key_file })
+        });
+        let (auth, tls) = (auth.flatten(), tls.flatten());
+        let has_credentials = has_credentials(auth.as_ref(), tls.as_ref());
+        let acl = section.or("acl", if has_credentials { Access::Creator } else { Access::Open });
+        if acl == Access::Creator && !has_credentials {
+            section.problem(
+                "acl",
+                "\"creator\" takes credentials by which the servers know the creator: set [zookeeper.auth], or cert_file \
+                 and key_file in [zookeeper.tls]; or choose \"open\"",
+            );
+        }
         Some(Self {
             connect: connect?,
             root,
@@ -98,7 +149,9 @@ impl ZooKeeperConfig {
             connect_timeout,
             tick_time,
             driver,
-            auth: auth.flatten(),
+            auth,
+            tls,
+            acl,
         })
     }
 }

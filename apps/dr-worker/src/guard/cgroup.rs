@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use super::tree::{unless_gone, with_reserve};
+
 /// How long the processes that an earlier, killed guard left in the cgroup get to vanish.
 const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 
@@ -32,10 +34,10 @@ impl Cgroup {
         let cgroup = Cgroup { dir: dir.to_owned() };
         let rounds = LEFTOVERS_GRACE.as_millis() / 10;
         for _ in 0..rounds {
-            if cgroup.is_empty()? {
+            if is_empty(dir)? {
                 return Ok(cgroup);
             }
-            cgroup.kill()?;
+            kill(dir)?;
             thread::sleep(Duration::from_millis(10));
         }
         Err(io::Error::other(format!("{} holds processes that can't be killed", cgroup.dir.display())))
@@ -44,22 +46,36 @@ impl Cgroup {
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
+}
 
-    /// SIGKILL to every process inside, at once (Linux 5.14).
-    pub(super) fn kill(&self) -> io::Result<()> {
-        fs::write(self.dir.join("cgroup.kill"), "1")
-    }
+/// SIGKILL to every process inside, of any user, at once (Linux 5.14).
+///
+/// # Errors
+/// As the kernel refuses it; [`io::ErrorKind::NotFound`] if there is no such cgroup.
+pub(crate) fn kill(dir: &Path) -> io::Result<()> {
+    fs::write(dir.join("cgroup.kill"), "1")
+}
 
-    /// Whether no living process is inside. Zombies do not count.
-    pub(super) fn is_empty(&self) -> io::Result<bool> {
-        let events = fs::read_to_string(self.dir.join("cgroup.events"))?;
-        Ok(events.lines().any(|line| line == "populated 0"))
+/// Whether no living process is inside. Zombies do not count. A cgroup that has been removed was empty.
+///
+/// # Errors
+/// If it can't be known.
+pub(crate) fn is_empty(dir: &Path) -> io::Result<bool> {
+    match with_reserve(|| fs::read_to_string(dir.join("cgroup.events"))) {
+        Ok(events) => Ok(events.lines().any(|line| line == "populated 0")),
+        Err(error) => unless_gone(error).map(|()| true),
     }
+}
+
+/// Removes an empty one.
+pub(crate) fn remove(dir: &Path) {
+    // One that is not empty is found by its record.
+    let _ = fs::remove_dir(dir);
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.dir);
+        remove(&self.dir);
     }
 }
 

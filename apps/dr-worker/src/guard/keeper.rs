@@ -1,8 +1,9 @@
 //! The guard's loop: wait, take in what happened, read the clock, act.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,15 +12,18 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{MsgFlags, send};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{self, Pid};
+use rustix::process::{WaitOptions, wait};
 
-use super::cgroup::Cgroup;
-use super::launch::{self, Launched};
+use super::cgroup::{self, Cgroup};
+use super::launch::{self, Launched, NO_TIME};
 use super::plan::{Plan, Step};
-use super::protocol::{Exit, Launch, Lines, Order, Report, Why, encode};
+use super::protocol::{Exit, Launch, Lines, Lingering, Order, Report, Why, encode};
+use super::record::Record;
+use super::relay::Relay;
 use super::tree;
 use zk_session::BootTime;
 
@@ -32,9 +36,12 @@ const LINGERING_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest wait; far less than what a timer can't express, far more than costs anything.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
+/// What the job's `oom_score_adj` is above the guard's, where the guard's can't be lowered: a hundredth of the
+/// machine's memory, more than a guard takes.
+const OOM_DISTANCE: i32 = 10;
+
 /// Waits for the start order on standard input, and guards the job to its end.
-pub(super) fn run(reports: File) -> ExitCode {
-    let mut reports = Reports(reports);
+pub(super) fn run() -> ExitCode {
     let mut orders = Orders::default();
     let launch = match orders.first() {
         Ok(Some(Order::Start(launch))) => launch,
@@ -43,15 +50,33 @@ pub(super) fn run(reports: File) -> ExitCode {
     };
     let guarded = Wakers::new()
         .map_err(|error| format!("the guard can't set itself up: {error}"))
-        .and_then(|wakers| Keeper::start(&launch, reports.clone_handle()?, orders, wakers));
+        .and_then(|wakers| Keeper::start(&launch, orders, wakers));
     match guarded {
         Ok(keeper) => keeper.guard(),
         Err(error) => {
-            reports.send(&Report::Failed { error });
-            reports.send(&Report::Gone);
+            report(&Report::Failed { error });
+            report(&Report::Gone);
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Sends it to the worker. It never blocks the guard: a worker that does not read has lost the report.
+fn report(report: &Report) {
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    let _ = send(io::stdin().as_raw_fd(), &encode(report), flags);
+}
+
+/// The note of what runs, removed when nothing of it is left.
+struct Note(Option<PathBuf>);
+
+impl Note {
+    fn remove(self) {
+        if let Some(path) = self.0 {
+            // What can't be removed costs the next worker a look.
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 struct Keeper {
@@ -59,8 +84,9 @@ struct Keeper {
     main: Main,
     stop_signal: Signal,
     cgroup: Option<Cgroup>,
+    note: Note,
     orders: Orders,
-    reports: Reports,
+    relay: Option<Relay>,
     wakers: Wakers,
     /// When to name those that survive SIGKILL.
     name_lingering_at: Option<BootTime>,
@@ -77,29 +103,51 @@ enum Main {
 }
 
 impl Keeper {
-    fn start(launch: &Launch, reports: Reports, orders: Orders, wakers: Wakers) -> Result<Keeper, String> {
-        let mut plan = Plan::new(Duration::from_millis(launch.stop_timeout_ms), launch.until.into());
-        if plan.step(BootTime::now()) != Step::Wait {
-            return Err("the lease leaves no time to run and stop the job".to_owned());
+    fn start(launch: &Launch, orders: Orders, wakers: Wakers) -> Result<Keeper, String> {
+        let plan = Plan::new(Duration::from_millis(launch.stop_timeout_ms), launch.until.into());
+        if BootTime::now() >= plan.start_by() {
+            return Err(NO_TIME.to_owned());
         }
         prctl::set_child_subreaper(true)
             .map_err(|errno| format!("the guard can't become a subreaper: {errno}"))?;
-        let cgroup = launch
-            .cgroup
-            .as_deref()
-            .map(|dir| {
-                Cgroup::create(dir)
-                    .map_err(|error| format!("can't set up the cgroup {}: {error}", dir.display()))
-            })
-            .transpose()?;
-        let launched = launch::launch(launch, cgroup.as_ref().map(Cgroup::dir))?;
+        let oom_score_adj = spare_the_guard();
+        let (note, record) = match &launch.record {
+            Some(path) => (Note(Some(path.clone())), Some(write_note(path, launch.cgroup.as_deref())?)),
+            None => (Note(None), None),
+        };
+        let cgroup = launch.cgroup.as_deref().map(|dir| {
+            Cgroup::create(dir).map_err(|error| format!("can't set up the cgroup {}: {error}", dir.display()))
+        });
+        let launched = cgroup.transpose().and_then(|cgroup| {
+            let dir = cgroup.as_ref().map(Cgroup::dir);
+            let (relay, output) = launch
+                .relays_output
+                .then(Relay::new)
+                .transpose()
+                .map_err(|errno| format!("can't make a pipe for the job's output: {errno}"))?
+                .unzip();
+            let launched = launch::launch(launch, dir, plan.start_by(), oom_score_adj, output)?;
+            Ok((launched, cgroup, relay))
+        });
+        let (launched, cgroup, relay) = match launched {
+            Ok(launched) => launched,
+            Err(error) => {
+                note.remove();
+                return Err(error);
+            }
+        };
+        if let (Some(path), Some(record)) = (&launch.record, record) {
+            // It makes the next worker's look shorter, no more.
+            let _ = Record { session: Some(launched.pid.as_raw()), ..record }.write(path);
+        }
         Ok(Keeper {
             plan,
             main: Main::Launching(launched),
             stop_signal: launch.stop_signal.signal(),
             cgroup,
+            note,
             orders,
-            reports,
+            relay,
             wakers,
             name_lingering_at: None,
         })
@@ -115,6 +163,9 @@ impl Keeper {
             // the timer rings for a deadline that has passed.
             let now = BootTime::now();
             self.take_orders(now);
+            if let Some(relay) = &mut self.relay {
+                relay.step(now);
+            }
             self.see_the_launch_through();
             if self.reap(now) && self.cgroup_is_empty() {
                 break;
@@ -122,26 +173,34 @@ impl Keeper {
             match self.plan.step(now) {
                 Step::Wait => {}
                 Step::Ask(why) => {
-                    self.reports.send(&Report::Stopping(why));
+                    report(&Report::Stopping(why));
                     self.ask();
                 }
                 Step::Kill => self.kill_all(now),
             }
         }
         drop(self.cgroup.take());
-        self.reports.send(&Report::Gone);
+        self.note.remove();
+        if let Some(relay) = self.relay.take() {
+            relay.finish();
+        }
+        report(&Report::Gone);
     }
 
     fn wait(&mut self) {
         let now = BootTime::now();
-        let wake_at = self.plan.wake_at().clamp(now + KILL_INTERVAL, now + LONGEST_WAIT);
+        let relay_at = self.relay.as_ref().and_then(Relay::wake_at);
+        let wake_at = self.plan.wake_at().min(relay_at.unwrap_or(now + LONGEST_WAIT));
+        let wake_at = wake_at.clamp(now + KILL_INTERVAL, now + LONGEST_WAIT);
         let stdin = io::stdin();
         let orders = self.orders.open.then_some(stdin.as_fd());
         let launch = match &self.main {
             Main::Launching(launched) => Some(launched.fd()),
             Main::Running(_) | Main::Ended => None,
         };
-        self.wakers.wait(wake_at, orders.into_iter().chain(launch));
+        let read = orders.into_iter().chain(launch).map(|fd| (fd, PollFlags::POLLIN));
+        let relayed = self.relay.as_ref().and_then(Relay::waits_for);
+        self.wakers.wait(wake_at, read.chain(relayed));
     }
 
     fn take_orders(&mut self, now: BootTime) {
@@ -171,15 +230,14 @@ impl Keeper {
         match std::mem::replace(&mut self.main, Main::Ended) {
             Main::Launching(launched) => {
                 let pid = launched.pid;
-                let report = match launched.outcome() {
+                report(&match launched.outcome() {
                     Ok(()) => {
                         self.main = Main::Running(pid);
                         Report::Started { pid: pid.as_raw() }
                     }
                     // The launcher is on its way out; reaped like any child.
                     Err(error) => Report::Failed { error },
-                };
-                self.reports.send(&report);
+                });
             }
             other => self.main = other,
         }
@@ -188,18 +246,23 @@ impl Keeper {
     /// Reaps what has ended. True if no child is left, so no descendant either.
     fn reap(&mut self, now: BootTime) -> bool {
         loop {
-            let (pid, exit) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(pid, code)) => (pid, Exit::Code(code)),
-                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, Exit::Signal(signal as i32)),
-                Ok(WaitStatus::StillAlive) => return false,
-                Err(Errno::ECHILD) => return true,
-                Ok(_) | Err(_) => continue,
+            let (pid, status) = match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => (Pid::from_raw(pid.as_raw_nonzero().get()), status),
+                Ok(None) => return false,
+                Err(rustix::io::Errno::CHILD) => return true,
+                Err(_) => continue,
+            };
+            // Any number: signals from 32 on have no names.
+            let exit = match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => Exit::Code(code),
+                (None, Some(signal)) => Exit::Signal(signal),
+                (None, None) => continue,
             };
             // With the process its end of the pipe is closed: by now it is decided.
             self.see_the_launch_through();
             if matches!(self.main, Main::Running(main) if main == pid) {
                 self.main = Main::Ended;
-                self.reports.send(&Report::Exited(exit));
+                report(&Report::Exited(exit));
                 self.end_the_rest(now);
             }
         }
@@ -215,9 +278,9 @@ impl Keeper {
         }
     }
 
+    /// False as well where it can't be known.
     fn cgroup_is_empty(&self) -> bool {
-        // A cgroup that can't be read has been removed, which an occupied one can't be.
-        self.cgroup.as_ref().is_none_or(|cgroup| cgroup.is_empty().unwrap_or(true))
+        self.cgroup.as_ref().is_none_or(|own| cgroup::is_empty(own.dir()).unwrap_or(false))
     }
 
     /// Sends the stop signal: to the job's process group while its leader is there, else to all
@@ -233,7 +296,8 @@ impl Keeper {
                     let _ = killpg(*pid, signal);
                 }
                 Main::Ended => {
-                    for pid in tree::descendants(Pid::this()) {
+                    // Whom this does not reach is killed when the time is over.
+                    for pid in tree::descendants(Pid::this()).unwrap_or_default() {
                         let _ = kill(pid, signal);
                     }
                 }
@@ -243,35 +307,25 @@ impl Keeper {
 
     /// One sweep of SIGKILL over everything that descends from the guard.
     fn kill_all(&mut self, now: BootTime) {
-        if let Some(cgroup) = &self.cgroup {
-            let _ = cgroup.kill();
+        if let Some(own) = &self.cgroup {
+            let _ = cgroup::kill(own.dir());
         }
         if let Main::Running(pid) = self.main {
             let _ = killpg(pid, Signal::SIGKILL);
         }
-        // Again while the tree grows under the sweep: a job may fork as fast as it is killed.
-        let mut killed = Vec::new();
-        for _ in 0..100 {
-            let fresh: Vec<Pid> =
-                tree::descendants(Pid::this()).into_iter().filter(|pid| !killed.contains(pid)).collect();
-            if fresh.is_empty() {
-                break;
-            }
-            for &pid in &fresh {
-                let _ = kill(pid, Signal::SIGKILL);
-            }
-            killed.extend(fresh);
+        let mut lingering = Lingering::default();
+        if let Err(error) = tree::Sweep::default().kill(Pid::this(), &mut lingering) {
+            lingering.blind = Some(error.to_string());
         }
         let name_at = *self.name_lingering_at.get_or_insert(now + LINGERING_INTERVAL);
         if now >= name_at {
             self.name_lingering_at = Some(now + LINGERING_INTERVAL);
-            let pids = killed.iter().map(|pid| pid.as_raw()).collect();
-            self.reports.send(&Report::Lingering { pids });
+            report(&Report::Lingering(lingering));
         }
     }
 }
 
-/// The order pipe, on standard input.
+/// The worker's orders, on standard input.
 #[derive(Default)]
 struct Orders {
     lines: Lines,
@@ -310,16 +364,25 @@ impl Orders {
     }
 }
 
-/// The report pipe. It never blocks the guard: a worker that does not read has lost the report.
-struct Reports(File);
+/// Notes what is about to be started.
+fn write_note(path: &Path, cgroup: Option<&Path>) -> Result<Record, String> {
+    let record = Record::of_this_guard(cgroup).and_then(|record| record.write(path).map(|()| record));
+    record.map_err(|error| {
+        format!(
+            "can't note in {} what runs: {error}; check that node.state_dir can be written",
+            path.display()
+        )
+    })
+}
 
-impl Reports {
-    fn clone_handle(&self) -> Result<Reports, String> {
-        self.0.try_clone().map(Reports).map_err(|error| format!("the guard can't set itself up: {error}"))
-    }
-
-    fn send(&mut self, report: &Report) {
-        let _ = self.0.write_all(&encode(report));
+/// Has the kernel kill other processes first where memory runs out; gives what the job's `oom_score_adj` is to be.
+fn spare_the_guard() -> Option<i32> {
+    const OWN: &str = "/proc/self/oom_score_adj";
+    let worker: i32 = fs::read_to_string(OWN).ok()?.trim().parse().ok()?;
+    // It takes a privilege to lower it, and none to raise it.
+    match fs::write(OWN, "-1000") {
+        Ok(()) => Some(worker),
+        Err(_) => Some((worker + OOM_DISTANCE).min(1000)),
     }
 }
 
@@ -346,13 +409,13 @@ impl Wakers {
 
     /// Waits until `until`, the death of a child, or a word on one of the `others`. Which of them it was is
     /// for the caller to find out: that may have changed by the time this returns.
-    fn wait<'fd>(&mut self, until: BootTime, others: impl Iterator<Item = BorrowedFd<'fd>>) {
+    fn wait<'fd>(&mut self, until: BootTime, others: impl Iterator<Item = (BorrowedFd<'fd>, PollFlags)>) {
         // Absolute, on the clock that goes on in suspend: the timer rings on waking up.
         let ring = Expiration::OneShot(TimeSpec::from_duration(until.as_duration()));
         let set = self.timer.set(ring, TimerSetTimeFlags::TFD_TIMER_ABSTIME);
         let own = [self.deaths.as_fd(), self.timer.as_fd()];
         let mut fds: Vec<PollFd<'_>> = own.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).into();
-        fds.extend(others.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        fds.extend(others.map(|(fd, flags)| PollFd::new(fd, flags)));
         // Without a timer the guard looks around often instead.
         let timeout = if set.is_ok() { PollTimeout::NONE } else { PollTimeout::from(10u8) };
         let _ = poll(&mut fds, timeout);

@@ -10,36 +10,35 @@
 //! past its lease. So the guard
 //! * has one thread, no runtime, no network, and writes only where writing can't block;
 //! * knows the end of the lease, and has killed the job by then unless the worker renewed it;
-//! * takes the end of the order pipe for the worker's death, and ends the job;
+//! * takes the end of its socket to the worker for the worker's death, and ends the job;
 //! * is the subreaper of the job's tree: whatever the job forks stays its descendant, however it
 //!   hides, and the tree is gone when the kernel says that no child is left (`ECHILD`);
+//! * passes the job's output on to the worker, and drops it rather than wait;
 //! * keeps the worker's lock file locked until then (it holds the descriptor and never uses it);
+//! * notes what it runs in a file before it does, and removes that file when nothing of it is left;
 //! * takes the job with it when it is itself killed (the parent-death signal of the job's main
 //!   process; the rest of the tree falls to the worker, see [`crate::job`]).
 //!
 //! It outlives the worker by design, so it asks for no parent-death signal itself; and it stays in
 //! the worker's session, in a process group of its own, so that Ctrl-C reaches the worker alone.
 //!
-//! Not covered: guard and worker killed at the same instant, where no cgroup holds the job: then
-//! only the job's main process dies.
+//! Not covered: guard and worker killed at the same instant, where no cgroup holds the job. Then the job's
+//! main process dies, unless it has changed its user, and its children live on until the next worker of this
+//! member ends them by the notes that the guard has left ([`crate::job::sweep`]). `docs/processes.md` has the
+//! whole table of what is covered.
 
-mod cgroup;
+pub(crate) mod cgroup;
 mod keeper;
 mod launch;
 mod plan;
 pub(crate) mod protocol;
+pub(crate) mod record;
+mod relay;
 mod signal;
 pub(crate) mod tree;
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::RawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::process::ExitCode;
-
-use nix::libc::O_NONBLOCK;
-use nix::unistd;
 
 pub use plan::KILL_RESERVE;
 pub use protocol::{Exit, Why};
@@ -50,42 +49,22 @@ pub use zk_session::{BootTime, sleep_until};
 /// runs, and worker, guard and launcher must speak the same protocol.
 pub(crate) const SELF_EXE: &str = "/proc/self/exe";
 
-/// The option before the number of the descriptor to report on.
-pub(crate) const REPORT_FD: &str = "--report-fd";
+/// The option of a guard. Its orders come on standard input, a socket, on which it reports as well: a job
+/// of the same user could open a pipe anew by way of `/proc`, and give orders; a socket it can't.
+pub(crate) const OVER_STDIN: &str = "--over-stdin";
 
 const EXIT_USAGE: u8 = 64;
 
 /// `dr-worker guard ARGS`: runs a guard to its end. `args` are those after the verb.
 ///
-/// Orders come on standard input. Must be called before the process starts a thread.
+/// Must be called before the process starts a thread.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next() {
         Some(option) if option == launch::EXEC => launch::exec_stage(args),
-        Some(option) if option == REPORT_FD => {
-            let reports = args.next().and_then(|fd| fd.to_str()?.parse().ok()).and_then(|fd| {
-                let mut options = OpenOptions::new();
-                options.write(true).custom_flags(O_NONBLOCK);
-                inherited(fd, &options).ok()
-            });
-            match reports {
-                Some(reports) => keeper::run(reports),
-                None => usage(),
-            }
+        Some(option) if option == OVER_STDIN => keeper::run(),
+        _ => {
+            eprintln!("dr-worker guard: started by `dr-worker run` for each job, not by hand");
+            ExitCode::from(EXIT_USAGE)
         }
-        _ => usage(),
     }
-}
-
-fn usage() -> ExitCode {
-    eprintln!("dr-worker guard: started by `dr-worker run` for each job, not by hand");
-    ExitCode::from(EXIT_USAGE)
-}
-
-/// Takes over a pipe that the parent passed as descriptor `fd`, closed on `exec` from now on.
-///
-/// Opened anew by way of `/proc`, since turning a bare number into an owner is beyond safe code.
-fn inherited(fd: RawFd, options: &OpenOptions) -> io::Result<File> {
-    let file = options.open(format!("/proc/self/fd/{fd}"))?;
-    unistd::close(fd)?;
-    Ok(file)
 }

@@ -95,7 +95,7 @@ impl Plan {
             self.phase = Phase::Killing;
         }
         match self.phase {
-            Phase::Working if now >= last_kill - self.stop_timeout => {
+            Phase::Working if now >= self.start_by() => {
                 self.phase = Phase::Stopping { kill_at: last_kill };
                 Step::Ask(Why::Deadline)
             }
@@ -113,11 +113,16 @@ impl Plan {
         }
     }
 
+    /// The last moment at which the job may be started: with time to stop it again.
+    pub(super) fn start_by(&self) -> BootTime {
+        self.until - KILL_RESERVE - self.stop_timeout
+    }
+
     /// When [`Plan::step`] has to be called again, if nothing else happens before.
     pub(super) fn wake_at(&self) -> BootTime {
         let last_kill = self.until - KILL_RESERVE;
         match self.phase {
-            Phase::Working => last_kill - self.stop_timeout,
+            Phase::Working => self.start_by(),
             Phase::Asking { kill_at, .. } | Phase::Stopping { kill_at } => kill_at.min(last_kill),
             Phase::Killing => BootTime::from_duration(Duration::ZERO),
         }

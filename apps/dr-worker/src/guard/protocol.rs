@@ -10,6 +10,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -43,8 +46,17 @@ pub(crate) struct Launch {
     pub(crate) stop_signal: StopSignal,
     pub(crate) stop_timeout_ms: u64,
     pub(crate) until: Millis,
-    /// A cgroup v2 directory of this job's own, which exists, is empty and may be written.
+    /// A cgroup v2 directory of this program's own, which is made.
     pub(crate) cgroup: Option<PathBuf>,
+    /// Where it is noted that the program runs.
+    pub(crate) record: Option<PathBuf>,
+    /// Whether the guard's standard output is a pipe to the worker, to which the guard passes on what the program
+    /// writes; else the program writes to where the guard does.
+    pub(crate) relays_output: bool,
+    /// The soft limit of open files that the program gets, where the guard has another one.
+    pub(crate) open_files: Option<u64>,
+    /// Whether nothing that is started may become another user by its file's mode or capabilities.
+    pub(crate) no_new_privileges: bool,
 }
 
 /// From the guard to the worker.
@@ -59,10 +71,61 @@ pub(crate) enum Report {
     Stopping(Why),
     /// The program itself has ended; others of its tree may be left.
     Exited(Exit),
-    /// SIGKILL was sent, and these are still there.
-    Lingering { pids: Vec<i32> },
+    /// SIGKILL was sent a while ago, and something is still there.
+    Lingering(Lingering),
     /// Nothing of the tree is left: no descendant of the guard exists. The last line.
     Gone,
+}
+
+/// What is still there after SIGKILL.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lingering {
+    /// The first of those that survive it: they wait in the kernel.
+    pub(crate) surviving: Vec<i32>,
+    /// The first of those to which it may not be sent: they run as another user.
+    pub(crate) forbidden: Vec<i32>,
+    /// Why it can't be seen what is left.
+    pub(crate) blind: Option<String>,
+}
+
+/// So many are named. A message has to fit where the other side does not read.
+const NAMED: usize = 20;
+
+impl Lingering {
+    /// Sends SIGKILL to a process, and notes what became of it.
+    pub(crate) fn kill(&mut self, pid: Pid) {
+        let list = match kill(pid, Signal::SIGKILL) {
+            Err(Errno::EPERM) => &mut self.forbidden,
+            _ => &mut self.surviving,
+        };
+        if list.len() < NAMED {
+            list.push(pid.as_raw());
+        }
+    }
+}
+
+impl fmt::Display for Lingering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(error) = &self.blind {
+            return write!(f, "it can't be seen what is left of it: {error}");
+        }
+        if !self.forbidden.is_empty() {
+            write!(
+                f,
+                "processes {:?} run as another user, whom this worker may not kill (job.NAME.no_new_privileges \
+                 keeps a job from becoming one, a cgroup of its own ends them nevertheless)",
+                self.forbidden
+            )?;
+        }
+        if !self.surviving.is_empty() {
+            let and = if self.forbidden.is_empty() { "" } else { ", and " };
+            write!(f, "{and}processes {:?} survive SIGKILL", self.surviving)?;
+        }
+        if self.forbidden.is_empty() && self.surviving.is_empty() {
+            f.write_str("its cgroup is not empty")?;
+        }
+        Ok(())
+    }
 }
 
 /// Why a job is being stopped.
@@ -82,7 +145,7 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Why::Order => "told to",
+            Why::Order => "its worker stops it",
             Why::Deadline => "the lease was not renewed in time",
             Why::WorkerGone => "the worker is gone",
             Why::Exited => "the program has ended and left processes behind",
@@ -111,7 +174,7 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Exit::Code(code) => write!(f, "exit code {code}"),
-            Exit::Signal(number) => match nix::sys::signal::Signal::try_from(number) {
+            Exit::Signal(number) => match Signal::try_from(number) {
                 Ok(signal) => write!(f, "killed by {signal}"),
                 Err(_) => write!(f, "killed by signal {number}"),
             },
@@ -190,6 +253,10 @@ mod tests {
                 stop_timeout_ms: 2_000,
                 until: Millis(77),
                 cgroup: None,
+                record: Some("/var/lib/run".into()),
+                relays_output: true,
+                open_files: Some(1024),
+                no_new_privileges: true,
             }),
             Order::Until(Millis(1)),
             Order::Stop { by: Millis(u64::MAX) },

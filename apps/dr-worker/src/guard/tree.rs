@@ -1,12 +1,21 @@
 //! Who descends from whom, read from `/proc`.
 //!
+//! That a process is gone is a fact that was seen: only ENOENT and ESRCH say so. Whatever else goes wrong
+//! with a look (no descriptors, no permission) is an error, and the caller looks again.
+//!
 //! What is read is old by the time it is used, so every caller repeats until nothing is left. A pid
 //! read here could in theory have been reaped by its parent and given to another process before it
 //! is signalled; the kernel hands out all other pids first, and the window is microseconds.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::sync::{Mutex, PoisonError};
 
+use nix::errno::Errno;
 use nix::unistd::Pid;
+
+use super::protocol::Lingering;
 
 /// One process as `/proc/PID/stat` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,14 +24,27 @@ pub(crate) struct Process {
     pub(crate) parent: Pid,
     pub(crate) group: Pid,
     pub(crate) session: Pid,
+    /// When it was started, in clock ticks since the machine was: with its number a process is known for good.
+    pub(crate) started: u64,
     state: u8,
     threads: u32,
 }
 
 impl Process {
     /// The process `pid`, `None` if there is none.
-    pub(crate) fn read(pid: Pid) -> Option<Process> {
-        parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    ///
+    /// # Errors
+    /// If it can't be known whether there is one.
+    pub(crate) fn read(pid: Pid) -> io::Result<Option<Process>> {
+        match with_reserve(|| fs::read_to_string(format!("/proc/{pid}/stat"))) {
+            Ok(stat) => parse_stat(&stat).map(Some).ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("/proc/{pid}/stat is not understood: {stat:?}"),
+                )
+            }),
+            Err(error) => unless_gone(error).map(|()| None),
+        }
     }
 
     /// Whether nothing of it runs any more: it only waits to be reaped.
@@ -35,7 +57,7 @@ impl Process {
 }
 
 /// The fields after the name, which may itself hold spaces and parentheses.
-fn parse_stat(stat: &str) -> Option<Process> {
+pub(crate) fn parse_stat(stat: &str) -> Option<Process> {
     let pid = stat.split(' ').next()?.parse().ok()?;
     let fields: Vec<&str> = stat.get(stat.rfind(')')? + 2..)?.split(' ').collect();
     let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
@@ -46,65 +68,244 @@ fn parse_stat(stat: &str) -> Option<Process> {
         group: Pid::from_raw(number(2)?),
         session: Pid::from_raw(number(3)?),
         threads: fields.get(17)?.parse().ok()?,
+        started: fields.get(19)?.parse().ok()?,
     })
 }
 
-/// Every process that can be seen.
-pub(crate) fn all() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|pid| Process::read(Pid::from_raw(pid)))
-        .collect()
+/// A file of the process `pid` in `/proc`, `None` if there is no such process.
+///
+/// # Errors
+/// If it can't be read.
+pub(crate) fn read(pid: Pid, file: &str) -> io::Result<Option<Vec<u8>>> {
+    match with_reserve(|| fs::read(format!("/proc/{pid}/{file}"))) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) => unless_gone(error).map(|()| None),
+    }
 }
 
-/// The children of `parent`, those of all its threads.
-pub(crate) fn children(parent: Pid) -> Vec<Pid> {
-    listed_children(parent).unwrap_or_else(|| {
-        // A kernel without CONFIG_PROC_CHILDREN: look at everybody.
-        all().into_iter().filter(|process| process.parent == parent).map(|process| process.pid).collect()
-    })
+/// The numbers of all processes.
+///
+/// # Errors
+/// If they can't be listed.
+pub(crate) fn pids() -> io::Result<Vec<Pid>> {
+    with_reserve(|| numbers_in("/proc"))
 }
 
-/// `None` if this kernel does not list children.
-fn listed_children(parent: Pid) -> Option<Vec<Pid>> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{parent}/task")) else {
-        return Some(Vec::new()); // no such process
-    };
+/// How often the threads of a process are listed anew because one of them has ended meanwhile.
+const LOOKS: usize = 20;
+
+/// Every process that this user may see.
+///
+/// # Errors
+/// If the list, or one that may be seen, can't be read.
+pub(crate) fn all() -> io::Result<Vec<Process>> {
     let mut found = Vec::new();
-    for task in tasks.flatten() {
-        match fs::read_to_string(task.path().join("children")) {
-            Ok(list) => found
-                .extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw)),
-            Err(_) if task.path().exists() => return None,
-            Err(_) => {} // the thread has ended
+    for pid in pids()? {
+        match Process::read(pid) {
+            Ok(process) => found.extend(process),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error),
         }
     }
-    Some(found)
+    Ok(found)
 }
 
-/// All descendants of `root`, parents before their children; not `root` itself.
-pub(crate) fn descendants(root: Pid) -> Vec<Pid> {
-    let mut found = children(root);
+/// The children of `parent`, those of all its threads; none if there is no such process.
+///
+/// # Errors
+/// If they can't be known.
+pub(crate) fn children(parent: Pid) -> io::Result<Vec<Pid>> {
+    for _ in 0..LOOKS {
+        match with_reserve(|| listed_children(parent)) {
+            Ok(Some(children)) => return Ok(children),
+            Ok(None) => break,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // A kernel without CONFIG_PROC_CHILDREN: look at everybody.
+    Ok(all()?.into_iter().filter(|process| process.parent == parent).map(|process| process.pid).collect())
+}
+
+/// `None` if this kernel does not list children; EAGAIN if one of the threads has ended meanwhile.
+fn listed_children(parent: Pid) -> io::Result<Option<Vec<Pid>>> {
+    let tasks = match numbers_in(&format!("/proc/{parent}/task")) {
+        Ok(tasks) => tasks,
+        Err(error) => return unless_gone(error).map(|()| Some(Vec::new())),
+    };
+    let mut found = Vec::new();
+    for task in tasks {
+        let task = format!("/proc/{parent}/task/{task}");
+        match fs::read_to_string(format!("{task}/children")) {
+            Ok(list) => found
+                .extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw)),
+            Err(error) => {
+                unless_gone(error)?;
+                if fs::exists(&task)? {
+                    return Ok(None);
+                }
+                // Its children are another thread's now, which may have been read before.
+                if fs::exists(format!("/proc/{parent}"))? {
+                    return Err(Errno::EAGAIN.into());
+                }
+            }
+        }
+    }
+    Ok(Some(found))
+}
+
+/// All descendants of `root`, parents before their children; not `root` itself. Those of a process of
+/// another user may be hidden: they come to `root` once that process has ended, if it is a subreaper.
+///
+/// # Errors
+/// If they can't be known.
+pub(crate) fn descendants(root: Pid) -> io::Result<Vec<Pid>> {
+    let mut found = children(root)?;
     let mut next = 0;
     while let Some(&pid) = found.get(next) {
         next += 1;
-        for child in children(pid) {
+        let below = match children(pid) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Vec::new(),
+            below => below?,
+        };
+        for child in below {
             // A process that changes its parent between two reads may be met twice.
             if !found.contains(&child) {
                 found.push(child);
             }
         }
     }
-    found
+    Ok(found)
+}
+
+/// How often what grows under the sweep is swept at a stretch.
+const ROUNDS: usize = 100;
+
+/// Kills what descends from a process until nothing of it lives.
+///
+/// One that is dead at the second of two looks may have left a child in between. So it is looked again
+/// until all that a list shows were dead before the list was made: the dead have no more children.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    dead: BTreeSet<Pid>,
+}
+
+impl Sweep {
+    /// Sends SIGKILL to all that descends from `root`, and notes in `lingering` whom it went to. True only where
+    /// nothing below it lives.
+    ///
+    /// Each is killed as soon as it is seen, and the dead that no one has reaped cost nothing but a line of a list:
+    /// else a job that forks as fast as it is killed would leave ever more of them, and outrun ever longer looks.
+    ///
+    /// # Errors
+    /// If it can't be known what descends from it.
+    pub(crate) fn kill(&mut self, root: Pid, lingering: &mut Lingering) -> io::Result<bool> {
+        let mut killed = BTreeSet::new();
+        for _ in 0..ROUNDS {
+            let (mut is_empty, mut has_grown) = (true, false);
+            let known = std::mem::take(&mut self.dead);
+            let mut next = children(root)?;
+            while let Some(pid) = next.pop() {
+                if known.contains(&pid) {
+                    self.dead.insert(pid);
+                } else if is_dead(pid)? {
+                    has_grown |= self.dead.insert(pid);
+                } else {
+                    is_empty = false;
+                    if killed.insert(pid) {
+                        has_grown = true;
+                        lingering.kill(pid);
+                    }
+                    match children(pid) {
+                        // Another user's may be hidden: they come to `root` with its end, if that is a subreaper.
+                        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                        below => next.extend(below?.into_iter().filter(|below| !self.dead.contains(below))),
+                    }
+                }
+            }
+            if !has_grown {
+                return Ok(is_empty && self.are_dead()?);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether those that were dead still are: the number of one that was reaped may be another's.
+    fn are_dead(&mut self) -> io::Result<bool> {
+        for &pid in &self.dead {
+            if !is_dead(pid)? {
+                self.dead.remove(&pid);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn is_dead(pid: Pid) -> io::Result<bool> {
+    Ok(Process::read(pid)?.is_none_or(|process| process.is_dead()))
+}
+
+/// The numbers among the names in a directory of `/proc`.
+fn numbers_in(dir: &str) -> io::Result<Vec<Pid>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let number = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+        numbers.extend(number.map(Pid::from_raw));
+    }
+    Ok(numbers)
+}
+
+/// Whether an error says that what was looked at does not exist any more; else the error.
+pub(super) fn unless_gone(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOENT | Errno::ESRCH) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Descriptors that are given up for a look when the process has no others left.
+static RESERVE: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// As many as a look needs at a time, twice: others take some as they become free.
+const RESERVED: usize = 4;
+
+/// Fills the reserve.
+///
+/// # Errors
+/// If there are no descriptors for it.
+pub(crate) fn keep_reserve() -> io::Result<()> {
+    refill(&mut RESERVE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn refill(reserve: &mut Vec<File>) -> io::Result<()> {
+    while reserve.len() < RESERVED {
+        reserve.push(File::open("/dev/null")?);
+    }
+    Ok(())
+}
+
+/// Does `look`; once more with descriptors of the reserve, where there are no others left.
+pub(super) fn with_reserve<T>(look: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let looked = look();
+    let is_short = |error: &io::Error| {
+        matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::EMFILE | Errno::ENFILE))
+    };
+    if !looked.as_ref().is_err_and(is_short) {
+        return looked;
+    }
+    let mut reserve = RESERVE.lock().unwrap_or_else(PoisonError::into_inner);
+    reserve.clear();
+    let again = look();
+    // As far as it can be filled again; the next look may find more.
+    let _ = refill(&mut reserve);
+    again
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::signal::{Signal, kill};
     use std::process::Command;
 
     #[test]
@@ -116,6 +317,7 @@ mod tests {
         assert_eq!(process.group.as_raw(), 41);
         assert_eq!(process.session.as_raw(), 40);
         assert_eq!(process.threads, 3);
+        assert_eq!(process.started, 99);
         assert!(!process.is_dead());
         assert_eq!(parse_stat("42 (cut"), None);
     }
@@ -132,13 +334,51 @@ mod tests {
     }
 
     #[test]
+    fn only_what_was_not_found_is_gone() {
+        for (errno, gone) in
+            [(Errno::ENOENT, true), (Errno::ESRCH, true), (Errno::EMFILE, false), (Errno::EACCES, false)]
+        {
+            assert_eq!(unless_gone(errno.into()).is_ok(), gone, "{errno}");
+        }
+        let nobody = Pid::from_raw(i32::MAX);
+        assert_eq!(Process::read(nobody).expect("known"), None);
+        assert_eq!(children(nobody).expect("known"), []);
+    }
+
+    #[test]
+    fn a_sweep_ends_when_all_below_are_dead() {
+        let mut parent =
+            Command::new("sh").args(["-c", "sleep 1000 & sleep 1000 & wait"]).spawn().expect("spawn");
+        let root = Pid::from_raw(parent.id().cast_signed());
+        while descendants(root).expect("readable").len() < 2 {
+            std::thread::yield_now();
+        }
+        kill(root, Signal::SIGSTOP).expect("it lives");
+        let mut sweep = Sweep::default();
+        let mut lingering = Lingering::default();
+        while !sweep.kill(root, &mut lingering).expect("readable") {
+            std::thread::yield_now();
+        }
+        // Nobody has reaped them.
+        let left = descendants(root).expect("readable");
+        assert_eq!(left.len(), 2);
+        assert!(left.iter().all(|&pid| is_dead(pid).expect("readable")));
+        assert!(left.iter().all(|pid| lingering.surviving.contains(&pid.as_raw())));
+        parent.kill().expect("kill");
+        parent.wait().expect("wait");
+    }
+
+    #[test]
     fn both_ways_of_finding_children_agree() {
         let me = Pid::this();
         let mut child = Command::new("sleep").arg("60").spawn().expect("spawn");
         let pid = Pid::from_raw(child.id().cast_signed());
-        let listed = listed_children(me);
-        let scanned = all().iter().any(|process| process.pid == pid && process.parent == me);
-        let deep = descendants(Process::read(me).expect("myself").parent);
+        // Other tests' threads end beside this one.
+        let listed = (0..100).find_map(|_| listed_children(me).ok()).expect("readable");
+        let scanned =
+            all().expect("readable").iter().any(|process| process.pid == pid && process.parent == me);
+        let parent = Process::read(me).expect("readable").expect("myself").parent;
+        let deep = descendants(parent).expect("readable");
         child.kill().expect("kill");
         child.wait().expect("wait");
         assert!(scanned);

@@ -18,19 +18,24 @@ use super::{
 };
 use crate::{
     ask,
+    config::ZooKeeperConfig,
     run::Worker,
-    view::{Cluster, History, Skipped},
+    view::{Cluster, History, ProblemRow, Skipped},
     wall::unix_ms,
 };
 
 pub(super) async fn cluster(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
-    let (name, snapshot) = match look(&worker, &which).await {
+    let seen = match look(&worker, &which).await {
         Ok(seen) => seen,
         Err(refusal) => return *refusal,
     };
-    let skipped = skipped(&worker, &name, &snapshot).await;
-    let cluster = Cluster::new(worker.root(), &name, snapshot, unix_ms());
-    answer(StatusCode::OK, &Cluster { skipped, ..cluster })
+    let problems = match seen.problems().await {
+        Ok(problems) => problems,
+        Err(refusal) => return *refusal,
+    };
+    let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
+    let cluster = Cluster::new(worker.root(), &seen.job, seen.snapshot, unix_ms());
+    answer(StatusCode::OK, &Cluster { skipped, problems, ..cluster })
 }
 
 pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
@@ -53,11 +58,30 @@ pub(super) async fn skipped(worker: &Worker, name: &str, snapshot: &Snapshot) ->
     ask::elector(name, snapshot).await
 }
 
-/// The job that is asked for, and its election as it stands.
-pub(super) async fn look(worker: &Worker, which: &Which) -> Result<(String, Snapshot), Box<Response>> {
-    let (name, paths, observer) = prepare(worker, which)?;
+/// The job that is asked for, and its election as it was read.
+pub(super) struct Looked {
+    pub(super) job: String,
+    pub(super) snapshot: Snapshot,
+    paths: Paths,
+    observer: Observer,
+    zookeeper: ZooKeeperConfig,
+}
+
+impl Looked {
+    pub(super) async fn problems(&self) -> Result<Vec<ProblemRow>, Box<Response>> {
+        let Self { observer, zookeeper, job, paths, snapshot } = self;
+        let problems = ProblemRow::read(observer, zookeeper, job, paths, snapshot).await;
+        problems.map_err(|error| Box::new(unreadable(&error)))
+    }
+}
+
+pub(super) async fn look(worker: &Worker, which: &Which) -> Result<Looked, Box<Response>> {
+    let (job, paths, observer) = prepare(worker, which)?;
     match observer.snapshot(&paths).await {
-        Ok(snapshot) => Ok((name, snapshot)),
+        Ok(snapshot) => {
+            let zookeeper = worker.config().zookeeper.clone();
+            Ok(Looked { job, snapshot, paths, observer, zookeeper })
+        }
         Err(error) => Err(Box::new(unreadable(&error))),
     }
 }

@@ -22,18 +22,22 @@ use crate::{
 };
 
 pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
-    let (name, snapshot) = match look(&worker, &which).await {
+    let seen = match look(&worker, &which).await {
         Ok(seen) => seen,
+        Err(refusal) => return *refusal,
+    };
+    let problems = match seen.problems().await {
+        Ok(problems) => problems,
         Err(refusal) => return *refusal,
     };
     let config = match policies(&worker, &[]) {
         Ok(config) => config,
         Err(refusal) => return *refusal,
     };
-    let (policy, strategy) = (config.engine_of(&name), config.policy_of(&name).strategy());
-    let mut explained = Explained::new(&name, &snapshot, &policy, &*strategy, unix_ms());
-    explained.skipped = skipped(&worker, &name, &snapshot).await;
-    answer(StatusCode::OK, &explained)
+    let (policy, strategy) = (config.engine_of(&seen.job), config.policy_of(&seen.job).strategy());
+    let explained = Explained::new(&seen.job, &seen.snapshot, &policy, &*strategy, unix_ms());
+    let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
+    answer(StatusCode::OK, &Explained { skipped, problems, ..explained })
 }
 
 pub(super) async fn simulate(
@@ -44,11 +48,11 @@ pub(super) async fn simulate(
         Ok(read) => read,
         Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
     };
-    let (name, snapshot) = match look(&worker, &which).await {
+    let seen = match look(&worker, &which).await {
         Ok(seen) => seen,
         Err(refusal) => return *refusal,
     };
-    match imagine(&worker, &name, &snapshot, what_if) {
+    match imagine(&worker, &seen.job, &seen.snapshot, what_if) {
         Ok(simulated) => answer(StatusCode::OK, &simulated),
         Err(refusal) => *refusal,
     }

@@ -8,7 +8,7 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
-use election_core::record::Cause;
+use election_core::{engine::Skipped, record::Cause};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
@@ -52,6 +52,7 @@ pub(crate) fn install(node: &NodeConfig, jobs: &[JobConfig]) -> Result<Prometheu
         .install_recorder()
         .map_err(failed)?;
     describe();
+    counter!("dr_log_lines_dropped_total").absolute(0);
     zk_session::describe_metrics();
     for job in jobs {
         begin(job.name());
@@ -103,6 +104,19 @@ fn describe() {
         "dr_measured",
         "What that command says last, where it is a number; NaN when it is not known"
     );
+    describe_gauge!(
+        "dr_held",
+        "1 on the elector while it names nobody after too many takeovers or failures of the job, else 0"
+    );
+    describe_gauge!(
+        "dr_seconds_since_ready_leader",
+        Unit::Seconds,
+        "How long this member has known of no READY leader (of a slot at least); 0 while there is one"
+    );
+    describe_counter!(
+        "dr_log_lines_dropped_total",
+        "Lines of the log that were dropped because standard error took none; with a job's name, lines of its output"
+    );
     describe_counter!("dr_skipped_total", "Times that this member as elector decided nothing, by reason");
 }
 
@@ -113,6 +127,7 @@ fn begin(job: &str) {
     }
     counter!("dr_takeover_failures_total", "job" => job.to_owned()).absolute(0);
     counter!("dr_process_restarts_total", "job" => job.to_owned()).absolute(0);
+    counter!("dr_log_lines_dropped_total", "job" => job.to_owned()).absolute(0);
 }
 
 /// Lets go of what is not needed any more, for ever.
@@ -162,6 +177,8 @@ fn read_states(worker: &Worker) {
             }
         }
         gauge!("dr_term", "job" => name()).set(status.term as f64);
+        gauge!("dr_held", "job" => name()).set(is(status.skipped.as_ref().is_some_and(Skipped::is_hold)));
+        gauge!("dr_seconds_since_ready_leader", "job" => name()).set(job.vacancy.lasts().as_secs_f64());
         let process = job.slot.process();
         for state in PROCESS_STATES {
             gauge!("dr_process_state", "job" => name(), "state" => state.as_str())

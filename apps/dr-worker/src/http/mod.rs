@@ -2,6 +2,7 @@
 
 mod answer;
 mod cluster;
+mod connections;
 mod explain;
 pub(crate) mod metrics;
 mod roles;
@@ -19,6 +20,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 
 use crate::run::Worker;
+use connections::Bounded;
 
 #[derive(Clone)]
 struct App {
@@ -38,12 +40,17 @@ impl FromRef<App> for PrometheusHandle {
     }
 }
 
-/// Serves the endpoints, for ever.
-pub(crate) async fn serve(listener: TcpListener, worker: Arc<Worker>, metrics: PrometheusHandle) {
+/// Serves the endpoints, for ever, to at most so many connections at once.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    connections: usize,
+    worker: Arc<Worker>,
+    metrics: PrometheusHandle,
+) {
     let app = App { worker, metrics };
     let upkeep = metrics::upkeep(app.metrics.clone());
     let server = async {
-        if let Err(error) = axum::serve(listener, router(app)).await {
+        if let Err(error) = axum::serve(Bounded::new(listener, connections), router(app)).await {
             tracing::error!(%error, "the HTTP server has ended");
         }
     };

@@ -1,8 +1,8 @@
 //! One process tree under one guard, from start to verified end.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use command_fds::CommandFdExt;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
-use tokio::net::unix::pipe;
+use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use super::lock::StateLock;
+use super::lock::{StateLock, file_name};
 use super::orphans::{self, Nursery};
-use crate::guard::protocol::{Launch, Lines, Order, Report, encode};
-use crate::guard::tree::{self, Process};
-use crate::guard::{BootTime, REPORT_FD, SELF_EXE, StopSignal};
+use crate::guard::protocol::{Launch, Lines, Lingering, Order, Report, encode};
+use crate::guard::tree::Sweep;
+use crate::guard::{BootTime, OVER_STDIN, SELF_EXE, StopSignal, cgroup};
 
 /// Between two looks at what is left of a tree that the worker itself has to end.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(10);
@@ -80,11 +80,17 @@ impl Guards {
     /// The cgroup of a job. One name per job, so that what a killed guard left in it is found.
     pub(super) fn cgroup_of(&self, job: &str) -> Option<PathBuf> {
         let dir = self.cgroup.as_ref()?;
-        Some(dir.join(format!("job-{}", job.replace(['/', '.'], "_"))))
+        Some(dir.join(format!("job-{}", file_name(job))))
+    }
+
+    /// Whether jobs get cgroups of their own.
+    pub(crate) fn have_cgroups(&self) -> bool {
+        self.cgroup.is_some()
     }
 }
 
-/// Where a program's output goes; to where the worker's own does, unless it is said here.
+/// Where a guard's output goes; to where the worker's own does, unless it is said here. That of its program goes the
+/// same way, unless the guard relays it.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) stdout: Option<OwnedFd>,
@@ -93,7 +99,7 @@ pub(super) struct Output {
 
 /// A process tree under a guard.
 ///
-/// Dropped, it closes the order pipe, upon which the guard ends the tree by itself.
+/// Dropped, it closes the socket, upon which the guard ends the tree by itself.
 #[derive(Debug)]
 pub(super) struct Guarded {
     guard: Child,
@@ -102,8 +108,10 @@ pub(super) struct Guarded {
     main: Option<Pid>,
     /// The main process, ended or not: the session and group of its kin.
     session: Option<Pid>,
-    orders: pipe::Sender,
-    reports: pipe::Receiver,
+    cgroup: Option<PathBuf>,
+    record: Option<PathBuf>,
+    /// Orders one way, reports the other.
+    socket: UnixStream,
     lines: Lines,
     is_gone: bool,
 }
@@ -120,15 +128,18 @@ impl Guarded {
     pub(super) async fn start(
         guards: &Guards,
         title: &str,
-        launch: Launch,
+        mut launch: Launch,
         output: Output,
     ) -> Result<Guarded, String> {
         let mut guarded = spawn(guards, title, output)
             .map_err(|error| format!("can't start a guard ({}): {error}", guards.exe.display()))?;
+        launch.record = guards.lock.as_ref().map(StateLock::new_record);
+        guarded.record.clone_from(&launch.record);
+        guarded.cgroup.clone_from(&launch.cgroup);
         let order = encode(&Order::Start(launch));
-        // Longer than the pipe holds, it is taken only as fast as the guard reads. Half an order starts
+        // Longer than the socket holds, it is taken only as fast as the guard reads. Half an order starts
         // nothing.
-        match tokio::time::timeout(START_WITHIN, guarded.orders.write_all(&order)).await {
+        match tokio::time::timeout(START_WITHIN, guarded.socket.write_all(&order)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(format!("can't give orders to the guard: {error}")),
             Err(_) => return Err(format!("the guard has not taken its orders within {START_WITHIN:?}")),
@@ -183,8 +194,8 @@ impl Guarded {
     async fn read(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         loop {
-            self.reports.readable().await?;
-            match self.reports.try_read(&mut buffer) {
+            self.socket.readable().await?;
+            match self.socket.try_read(&mut buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
                     self.lines.push(&buffer[..count]);
@@ -206,10 +217,10 @@ impl Guarded {
         self.order(&Order::Stop { by: by.into() });
     }
 
-    /// A pipe takes a line this short whole or not at all. If a guard that hangs has left it full,
+    /// A socket takes a line this short whole or not at all. If a guard that hangs has left it full,
     /// the order is lost on it, and it goes by an older, so earlier, deadline.
     fn order(&mut self, order: &Order) {
-        let _ = self.orders.try_write(&encode(order));
+        let _ = self.socket.try_write(&encode(order));
     }
 
     /// Sends a signal to the main process and its group, past a guard that does not.
@@ -229,34 +240,46 @@ impl Guarded {
     /// Cancel safe: called again, it goes on.
     pub(super) async fn destroy(&mut self) {
         let mut warn_at = BootTime::now() + LINGERING_INTERVAL;
+        let mut sweep = Sweep::default();
         // While the guard exists, all of the tree descends from it, so it is kept, but frozen, until
         // all below it is dead. If it has been killed this finds nothing; once it is reaped its pid
         // may be another's.
         while !self.is_gone && self.guard.id().is_some() {
             let _ = kill(self.guard_pid, Signal::SIGSTOP);
-            let mut living = tree::descendants(self.guard_pid);
-            living.retain(|&pid| Process::read(pid).is_some_and(|process| !process.is_dead()));
-            if living.is_empty() {
+            let mut lingering = Lingering::default();
+            let swept = self.kill_cgroup().and_then(|()| sweep.kill(self.guard_pid, &mut lingering));
+            if *swept.as_ref().unwrap_or(&false) {
                 break;
             }
-            for &pid in &living {
-                let _ = kill(pid, Signal::SIGKILL);
-            }
-            warn_lingering(&living, &mut warn_at);
+            lingering.blind = swept.err().map(|error| error.to_string());
+            warn_lingering(&lingering, &mut warn_at);
             tokio::time::sleep(SWEEP_INTERVAL).await;
         }
         // Then whatever it left to others when it was killed from outside.
         while !self.is_gone {
             let _ = self.guard.start_kill();
             let _ = self.guard.wait().await;
-            let living = orphans::kill_remains(self.session);
-            if living.is_empty() {
-                self.mark_gone();
-            } else {
-                warn_lingering(&living, &mut warn_at);
-                tokio::time::sleep(SWEEP_INTERVAL).await;
+            let looked = self.kill_cgroup().and_then(|()| orphans::remains(self.session));
+            match (looked, self.cgroup_is_empty()) {
+                (Ok(found), Ok(true)) if found.is_empty() => self.mark_gone(),
+                (looked, is_empty) => {
+                    warn_lingering(&kill_each(is_empty.and(looked)), &mut warn_at);
+                    tokio::time::sleep(SWEEP_INTERVAL).await;
+                }
             }
         }
+    }
+
+    fn kill_cgroup(&self) -> io::Result<()> {
+        match self.cgroup.as_deref().map_or(Ok(()), cgroup::kill) {
+            // Removed, or not made yet; then nothing is in it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    fn cgroup_is_empty(&self) -> io::Result<bool> {
+        self.cgroup.as_deref().map_or(Ok(true), cgroup::is_empty)
     }
 
     /// The guard has reported the end of the tree; its own follows.
@@ -271,6 +294,13 @@ impl Guarded {
 
     fn mark_gone(&mut self) {
         Nursery::buried(self.guard_pid);
+        // A guard that was killed has left both.
+        if let Some(cgroup) = &self.cgroup {
+            cgroup::remove(cgroup);
+        }
+        if let Some(record) = &self.record {
+            let _ = fs::remove_file(record);
+        }
         self.main = None;
         self.is_gone = true;
     }
@@ -288,31 +318,27 @@ impl Drop for Guarded {
 }
 
 fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
-    let (orders, orders_end) = pipe::pipe()?;
-    let (reports_end, reports) = pipe::pipe()?;
-    let reports_end = reports_end.into_blocking_fd()?;
+    let (socket, guards_end) = std::os::unix::net::UnixStream::pair()?;
+    socket.set_nonblocking(true)?;
+    let socket = UnixStream::from_std(socket)?;
     let mut command = Command::new(&guards.exe);
     command
         .arg0("dr-worker")
-        .args(["guard", REPORT_FD])
-        .arg(reports_end.as_raw_fd().to_string())
-        .arg(title)
+        .args(["guard", OVER_STDIN, title])
         .process_group(0)
-        .stdin(Stdio::from(orders_end.into_blocking_fd()?));
+        .stdin(Stdio::from(OwnedFd::from(guards_end)));
     if let Some(stdout) = output.stdout {
         command.stdout(Stdio::from(stdout));
     }
     if let Some(stderr) = output.stderr {
         command.stderr(Stdio::from(stderr));
     }
-    // Passed on under the numbers that they have here: a number chosen for them could be that of
-    // the pipe over which a failed `exec` is told.
-    let mut passed_on = vec![reports_end];
     if let Some(lock) = &guards.lock {
+        // Passed on under the number that it has here: one chosen for it could be that of the pipe over which
+        // a failed `exec` is told.
         let file: Arc<File> = lock.file();
-        passed_on.push(file.try_clone()?.into());
+        command.preserved_fds(vec![file.try_clone()?.into()]);
     }
-    command.preserved_fds(passed_on);
     let nursery = Nursery::enter();
     let guard = command.spawn()?;
     let pid = guard
@@ -326,18 +352,28 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
         guard_pid: pid,
         main: None,
         session: None,
-        orders,
-        reports,
+        cgroup: None,
+        record: None,
+        socket,
         lines: Lines::default(),
         is_gone: false,
     })
 }
 
-fn warn_lingering(pids: &[Pid], warn_at: &mut BootTime) {
+/// Sends SIGKILL to what a look has found.
+fn kill_each(looked: io::Result<Vec<Pid>>) -> Lingering {
+    let mut lingering = Lingering::default();
+    match looked {
+        Ok(found) => found.into_iter().for_each(|pid| lingering.kill(pid)),
+        Err(error) => lingering.blind = Some(error.to_string()),
+    }
+    lingering
+}
+
+fn warn_lingering(lingering: &Lingering, warn_at: &mut BootTime) {
     let now = BootTime::now();
     if now >= *warn_at {
         *warn_at = now + LINGERING_INTERVAL;
-        let pids: Vec<i32> = pids.iter().map(|pid| pid.as_raw()).collect();
-        tracing::error!(?pids, "processes of a job survive SIGKILL; leadership is kept");
+        tracing::error!("a job has not ended: {lingering}; leadership is kept");
     }
 }

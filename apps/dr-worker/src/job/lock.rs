@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::guard::{BootTime, sleep_until};
@@ -14,14 +15,17 @@ const RETRY: Duration = Duration::from_millis(50);
 /// The lock on a member's name in its state directory, held by the worker and by each of its
 /// guards.
 ///
-/// The kernel releases it when the last of them has ended. So who acquires it knows that nothing of
-/// an earlier worker of this member, and no job of it, runs on this host any more.
+/// The kernel releases it when the last of them has ended. Then no worker and no guard of this member runs on this
+/// host; and no job of it either, unless they were killed together, which the records of the guards show
+/// ([`sweep`](super::sweep)).
 ///
 /// It is never unlocked by hand: that would release it for the guards too.
 #[derive(Clone, Debug)]
 pub struct StateLock {
     file: Arc<File>,
     path: PathBuf,
+    /// Where guards note what they run.
+    runs: PathBuf,
 }
 
 impl StateLock {
@@ -32,7 +36,8 @@ impl StateLock {
     pub fn acquire(state_dir: &Path, member: &str) -> Result<StateLock, LockError> {
         let path = state_dir.join(format!("{}.lock", file_name(member)));
         let io = |source| LockError::Io { path: path.clone(), source: Arc::new(source) };
-        fs::create_dir_all(state_dir).map_err(io)?;
+        let runs = path.with_extension("runs");
+        fs::create_dir_all(&runs).map_err(io)?;
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -55,7 +60,7 @@ impl StateLock {
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()))
             .map_err(io)?;
-        Ok(StateLock { file: Arc::new(file), path })
+        Ok(StateLock { file: Arc::new(file), path, runs })
     }
 
     /// As [`StateLock::acquire`], but waits until `by` for the holder to end: after a crash of the
@@ -82,14 +87,26 @@ impl StateLock {
         &self.path
     }
 
+    /// A name for what a guard is going to run, unlike all others of this boot of the machine.
+    pub(super) fn new_record(&self) -> PathBuf {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (now, number) = (BootTime::now().as_duration().as_millis(), NEXT.fetch_add(1, Ordering::Relaxed));
+        self.runs.join(format!("{}-{now}-{number}", std::process::id()))
+    }
+
+    /// Where guards note what they run.
+    pub(super) fn runs(&self) -> &Path {
+        &self.runs
+    }
+
     /// The descriptor, to be handed to guards.
     pub(crate) fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
 }
 
-/// The member's id as one file name: what could lead elsewhere is escaped.
-fn file_name(member: &str) -> String {
+/// A name as one file name, no two alike: what could lead elsewhere is escaped.
+pub(super) fn file_name(member: &str) -> String {
     use std::fmt::Write as _;
     let mut name = String::new();
     for (index, character) in member.chars().enumerate() {
@@ -177,6 +194,7 @@ mod tests {
         assert_eq!(file_name("east-1.dc_2"), "east-1.dc_2");
         assert_eq!(file_name("../x"), "%2e.%2fx");
         assert_ne!(file_name("a/b"), file_name("a%2fb"));
+        assert_ne!(file_name("a.b"), file_name("a_b"));
     }
 
     #[tokio::test]

@@ -39,6 +39,7 @@ pub async fn run_measure(
         command: measure.command.clone(),
         env,
         working_dir: spec.working_dir.clone(),
+        no_new_privileges: spec.no_new_privileges,
         timeout: measure.timeout,
         by: None,
         listen: true,

@@ -104,7 +104,7 @@ fn is_trusted(sender: &UnixCredentials, own: Uid, job: Pid) -> bool {
     let uid = Uid::from_raw(sender.uid());
     uid.is_root()
         || uid == own
-        || Process::read(Pid::from_raw(sender.pid())).is_some_and(|process| process.session == job)
+        || matches!(Process::read(Pid::from_raw(sender.pid())), Ok(Some(process)) if process.session == job)
 }
 
 #[cfg(test)]
@@ -124,7 +124,7 @@ mod tests {
     fn a_stranger_is_not_trusted() {
         let me = UnixCredentials::new();
         let (own, other) = (Uid::from_raw(me.uid()), Uid::from_raw(me.uid() + 1));
-        let session = Process::read(Pid::this()).expect("myself").session;
+        let session = Process::read(Pid::this()).expect("readable").expect("myself").session;
         let no_job = Pid::from_raw(i32::MAX);
         assert!(is_trusted(&me, own, no_job));
         assert!(is_trusted(&me, other, session), "one of the job's");

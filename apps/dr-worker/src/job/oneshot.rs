@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use metrics::counter;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
+use tokio::sync::watch;
 
 use super::guarded::{ESCALATION_LAG, Guarded, Guards, Output};
+use super::output::{self, pipe};
+use super::privileges::renounces_privileges;
+use crate::descriptors::limit_of_programs;
 use crate::guard::protocol::{Launch, Report};
 use crate::guard::{BootTime, Exit, KILL_RESERVE, StopSignal, sleep_until};
 
@@ -22,6 +26,42 @@ const HEARD: usize = 16 * 1024;
 /// How long the rest of standard error is read after all writers have ended.
 const DRAIN: Duration = Duration::from_millis(500);
 
+/// The end of a lease, as it is renewed, less what has to be left of it.
+#[derive(Clone, Debug)]
+pub struct Deadline {
+    ends: watch::Receiver<BootTime>,
+    less: Duration,
+}
+
+impl Deadline {
+    /// `less` before whatever `ends` says at the time.
+    pub fn before(ends: watch::Receiver<BootTime>, less: Duration) -> Deadline {
+        Deadline { ends, less }
+    }
+
+    fn now(&mut self) -> BootTime {
+        *self.ends.borrow_and_update() - self.less
+    }
+
+    /// Waits until it is another one.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn moved(&mut self) -> BootTime {
+        if self.ends.changed().await.is_err() {
+            // Nobody is left to renew it.
+            std::future::pending::<()>().await;
+        }
+        self.now()
+    }
+}
+
+impl From<watch::Receiver<BootTime>> for Deadline {
+    fn from(ends: watch::Receiver<BootTime>) -> Deadline {
+        Deadline::before(ends, Duration::ZERO)
+    }
+}
+
 /// What to run.
 pub(super) struct OneShot {
     /// For people: stands in the guard's argument list.
@@ -29,10 +69,11 @@ pub(super) struct OneShot {
     pub(super) command: Vec<String>,
     pub(super) env: BTreeMap<String, String>,
     pub(super) working_dir: Option<PathBuf>,
+    pub(super) no_new_privileges: Option<bool>,
     pub(super) timeout: Duration,
     /// Gone by then, even if the timeout is longer.
-    pub(super) by: Option<BootTime>,
-    /// Whether its standard output is wanted; else it goes to where the worker's own does.
+    pub(super) by: Option<Deadline>,
+    /// Whether its standard output is wanted; else it goes to the log.
     pub(super) listen: bool,
 }
 
@@ -69,11 +110,10 @@ impl OneShot {
     /// Dropped, the command is killed by its guard soon after.
     pub(super) async fn run(self, guards: &Guards, cancelled: impl Future<Output = ()>) -> Finished {
         let began = BootTime::now();
-        let mut until = began + self.timeout + KILL_RESERVE;
-        if let Some(by) = self.by {
-            until = until.min(by);
-        }
-        let kill_at = until - KILL_RESERVE;
+        let longest = began + self.timeout + KILL_RESERVE;
+        let mut by = self.by;
+        let until = by.as_mut().map_or(longest, |by| by.now().min(longest));
+        let mut kill_at = until - KILL_RESERVE;
         if began >= kill_at {
             let none = Finished::not_started("no time was left for it".to_owned());
             return Finished { timed_out: Some(Duration::ZERO), ..none };
@@ -86,16 +126,26 @@ impl OneShot {
             stop_timeout_ms: 0,
             until: until.into(),
             cgroup: None,
+            record: None,
+            relays_output: false,
+            open_files: limit_of_programs(),
+            no_new_privileges: renounces_privileges(self.no_new_privileges),
         };
         let (mut reader, stderr) = match pipe() {
             Ok(ends) => ends,
             Err(error) => return Finished::not_started(format!("can't make a pipe: {error}")),
         };
-        let (mut heard, stdout) = match self.listen.then(pipe).transpose() {
-            Ok(ends) => ends.unzip(),
+        let stdout = if self.listen {
+            pipe().map(|(heard, stdout)| (Some(heard), stdout, None))
+        } else {
+            output::to_log(&self.title, counter!("dr_log_lines_dropped_total"))
+                .map(|(stdout, copying)| (None, stdout, Some(copying)))
+        };
+        let (mut heard, stdout, copying) = match stdout {
+            Ok(ends) => ends,
             Err(error) => return Finished::not_started(format!("can't make a pipe: {error}")),
         };
-        let output = Output { stdout, stderr: Some(stderr) };
+        let output = Output { stdout: Some(stdout), stderr: Some(stderr) };
         let mut guarded = match Guarded::start(guards, &self.title, launch, output).await {
             Ok(guarded) => guarded,
             Err(words) => return Finished::not_started(words),
@@ -127,10 +177,18 @@ impl OneShot {
                     is_cancelled = true;
                     guarded.destroy().await;
                 }
+                moved = moved(&mut by), if by.is_some() => {
+                    let until = moved.min(longest);
+                    kill_at = until - KILL_RESERVE;
+                    guarded.until(until);
+                }
                 () = sleep_until(kill_at + ESCALATION_LAG) => guarded.destroy().await,
             }
         }
         let ended = BootTime::now();
+        if let Some(copying) = copying {
+            copying.finish().await;
+        }
         let _ = tokio::time::timeout(DRAIN, async {
             while let Ok(count @ 1..) = reader.read(&mut buffer).await {
                 tail.push(&buffer[..count]);
@@ -150,10 +208,11 @@ impl OneShot {
     }
 }
 
-/// The end to read from, and the one to give away.
-fn pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
-    let (writer, reader) = pipe::pipe()?;
-    Ok((reader, writer.into_blocking_fd()?))
+async fn moved(by: &mut Option<Deadline>) -> BootTime {
+    match by {
+        Some(by) => by.moved().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn hear(from: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> io::Result<usize> {

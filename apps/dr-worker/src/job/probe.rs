@@ -104,14 +104,14 @@ impl Probe {
     }
 
     async fn exec(&self, command: &[String], timeout: Duration) -> Result<(), String> {
-        let lease_end = *self.work_until.borrow();
         let probe = OneShot {
             title: format!("job {} probe", self.spec.name),
             command: command.to_vec(),
             env: self.env.clone(),
             working_dir: self.spec.working_dir.clone(),
+            no_new_privileges: self.spec.no_new_privileges,
             timeout,
-            by: Some(lease_end),
+            by: Some(self.work_until.clone().into()),
             listen: false,
         };
         passes(probe, &self.guards, self.cancelled()).await
@@ -138,6 +138,7 @@ pub(crate) async fn check_once(
                 command: command.clone(),
                 env: env.clone(),
                 working_dir: None,
+                no_new_privileges: None,
                 timeout: *timeout,
                 by: None,
                 listen: false,

@@ -9,6 +9,7 @@ use nix::unistd::{AccessFlags, access};
 
 use super::env::RESERVED;
 use super::restart::RestartPolicy;
+use crate::guard::record::DR_RUN;
 use crate::guard::{KILL_RESERVE, StopSignal};
 
 /// A job: `[job.NAME]` of the configuration.
@@ -22,6 +23,9 @@ pub struct JobSpec {
     pub env: BTreeMap<String, String>,
     /// Where the job runs; the worker's own directory by default.
     pub working_dir: Option<PathBuf>,
+    /// Whether neither the job nor its hooks and probes can become another user by a program's mode or
+    /// capabilities (`no_new_privs`). `None`: so that all that they start can be killed by this worker.
+    pub no_new_privileges: Option<bool>,
     /// The signal that asks the job to stop.
     pub stop_signal: StopSignal,
     /// The time between that and SIGKILL to its whole tree.
@@ -199,7 +203,7 @@ impl JobSpec {
         });
         for name in self.env.keys() {
             let key = format!("env.{name}");
-            if RESERVED.contains(&name.as_str()) {
+            if RESERVED.contains(&name.as_str()) || name == DR_RUN {
                 faults.add(&key, "is set by the worker for each leadership".to_owned());
             } else if name.is_empty() || name.contains(['=', '\0']) {
                 faults.add(&key, "is no name of an environment variable".to_owned());
@@ -368,6 +372,7 @@ mod tests {
             command: vec!["sh".into(), "-c".into(), "exit".into()],
             env: BTreeMap::new(),
             working_dir: None,
+            no_new_privileges: None,
             stop_signal: StopSignal::Term,
             stop_timeout: Duration::from_secs(2),
             ready: ReadyProbe::None,

@@ -6,17 +6,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::counter;
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
 use super::error::JobError;
 use super::guarded::{ESCALATION_LAG, Guarded, Guards, Output};
 use super::notify::{NOTIFY_SOCKET, NotifySocket};
+use super::output::{self, Copying};
+use super::privileges::renounces_privileges;
 use super::probe::Probe;
 use super::restart::{RestartHistory, Verdict};
 use super::run::Stopped;
 use super::spec::{JobSpec, ReadyProbe};
 use super::status::{ProcessState, ProcessStatus};
+use crate::descriptors::limit_of_programs;
 use crate::guard::protocol::{Launch, Report};
 use crate::guard::{BootTime, Exit, KILL_RESERVE, Why, sleep_until};
 
@@ -66,6 +70,8 @@ struct Run {
     probe: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
     cancel_probe: watch::Sender<bool>,
     notify: Option<Arc<NotifySocket>>,
+    /// Its output, on the way to the log.
+    copying: Option<Copying>,
 }
 
 /// How one run of the program ended, all of its tree included.
@@ -93,6 +99,7 @@ impl Default for Run {
             probe: None,
             cancel_probe: watch::Sender::new(false),
             notify: None,
+            copying: None,
         }
     }
 }
@@ -200,6 +207,9 @@ impl Supervisor {
         if let Some(probe) = run.probe {
             probe.await;
         }
+        if let Some(copying) = run.copying {
+            copying.finish().await;
+        }
         run.ended
     }
 
@@ -211,7 +221,13 @@ impl Supervisor {
             launch.env.insert(NOTIFY_SOCKET.to_owned(), socket.address());
             run.notify = Some(Arc::new(socket));
         }
-        Guarded::start(&self.guards, &format!("job {}", self.spec.name), launch, Output::default()).await
+        let dropped = counter!("dr_log_lines_dropped_total", "job" => self.spec.name.clone());
+        let (stdout, copying) = output::to_log(&self.spec.name, dropped)
+            .map_err(|error| format!("can't make a pipe for its output: {error}"))?;
+        run.copying = Some(copying);
+        // The guard's standard error is the worker's: there it passes on what the job writes once the worker is gone.
+        let output = Output { stdout: Some(stdout), stderr: None };
+        Guarded::start(&self.guards, &format!("job {}", self.spec.name), launch, output).await
     }
 
     /// Stays with a guarded program until nothing of it is left.
@@ -283,7 +299,8 @@ impl Supervisor {
             }
             Report::Failed { error } => run.ended.words = error,
             Report::Stopping(why) => {
-                tracing::info!(job = self.spec.name, pid = run.pid(), "job is asked to end: {why}");
+                let signal = self.spec.stop_signal;
+                tracing::info!(job = self.spec.name, pid = run.pid(), "sent {signal} to the job: {why}");
                 run.is_asked = true;
                 run.unconfirmed = None;
                 run.cancel_probe.send_replace(true);
@@ -303,10 +320,9 @@ impl Supervisor {
                 run.ended.exit = Some(exit);
                 self.publish(ProcessState::Stopping, None);
             }
-            Report::Lingering { pids } => tracing::error!(
+            Report::Lingering(lingering) => tracing::error!(
                 job = self.spec.name,
-                ?pids,
-                "processes of the job survive SIGKILL; leadership is kept"
+                "the job has not ended: {lingering}; leadership is kept"
             ),
             Report::Gone => {}
         }
@@ -334,6 +350,10 @@ impl Supervisor {
             stop_timeout_ms: u64::try_from(self.spec.stop_timeout.as_millis()).unwrap_or(u64::MAX),
             until: (*self.work_until.borrow_and_update()).into(),
             cgroup: self.guards.cgroup_of(&self.spec.name),
+            record: None,
+            relays_output: true,
+            open_files: limit_of_programs(),
+            no_new_privileges: renounces_privileges(self.spec.no_new_privileges),
         }
     }
 

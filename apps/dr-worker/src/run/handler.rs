@@ -7,13 +7,9 @@ use election_core::{
     record::Current,
     shell::{Failure, Handler, Leadership, StopOrder},
 };
-use tokio::sync::watch;
 
 use super::slot::JobSlot;
-use crate::{
-    guard::BootTime,
-    job::{HookName, JobEnv, ProcessState},
-};
+use crate::job::{Deadline, HookName, JobEnv, ProcessState};
 
 /// Runs a job while this member leads.
 pub(super) struct JobHandler {
@@ -41,8 +37,8 @@ impl JobHandler {
     }
 
     /// A hook whose failure changes nothing.
-    async fn try_hook(&self, name: HookName, env: &JobEnv) {
-        if let Err(error) = self.slot.hook(name, env).await {
+    async fn try_hook(&self, name: HookName, env: &JobEnv, by: Option<Deadline>) {
+        if let Err(error) = self.slot.hook(name, env, by).await {
             tracing::warn!(job = self.slot.name(), "{error}");
         }
     }
@@ -51,29 +47,29 @@ impl JobHandler {
 impl Handler for JobHandler {
     async fn prepare(&self, nomination: &Nomination) -> Result<(), Failure> {
         // There is no token before there is a leadership.
-        self.slot.hook(HookName::Prepare, &self.env(nomination, 0)).await?;
+        self.slot.hook(HookName::Prepare, &self.env(nomination, 0), None).await?;
         Ok(())
     }
 
     async fn takeover(&self, leadership: &Leadership) -> Result<(), Failure> {
         let env = self.env(leadership.nomination(), leadership.fencing_token());
         self.slot.enter(env.clone());
-        self.slot.hook(HookName::BeforeTakeover, &env).await?;
-        let run = self.slot.start(&env, in_job_time(leadership.work_until()));
+        self.slot.hook(HookName::BeforeTakeover, &env, Some(leadership.work_until().into())).await?;
+        let run = self.slot.start(&env, leadership.work_until());
         run.ready().await?;
         Ok(())
     }
 
-    async fn lead(&self, _: &Leadership) -> Failure {
+    async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {
         let (Some(run), Some(env)) = (self.slot.running(), self.slot.env()) else {
-            return Failure::new("the job is not running");
+            return Err(Failure::new("the job is not running"));
         };
         let after_ready = async {
-            self.try_hook(HookName::AfterReady, &env).await;
+            self.try_hook(HookName::AfterReady, &env, Some(leadership.work_until().into())).await;
             std::future::pending().await
         };
         tokio::select! {
-            error = run.finished() => error.into(),
+            error = run.finished() => Err(error.into()),
             never = after_ready => never,
         }
     }
@@ -84,18 +80,23 @@ impl Handler for JobHandler {
         let env = slot.env();
         let serves = slot.process().state == ProcessState::Running;
         if let Some(env) = env.as_ref().filter(|_| serves && order.is_leisurely() && !slot.is_hastened()) {
+            // The job's own end comes after it.
+            let by = Deadline::before(order.deadline(), slot.spec.stop_budget());
             tokio::select! {
-                () = self.try_hook(HookName::BeforeStop, env) => {}
+                () = self.try_hook(HookName::BeforeStop, env, Some(by)) => {}
                 () = order.urgent() => {}
                 () = slot.hastened() => {}
             }
         }
-        slot.end(from_session_time(order.by())).await;
+        slot.end(order.by()).await;
+        slot.hooks_gone().await;
         if let Some(env) = env.filter(|_| !slot.is_hastened()) {
             tokio::select! {
-                () = self.try_hook(HookName::AfterStop, &env) => {}
+                // It cleans up on this node whether the lease lasts or not.
+                () = self.try_hook(HookName::AfterStop, &env, None) => {}
                 () = slot.hastened() => {}
             }
+            slot.hooks_gone().await;
         }
         slot.left();
     }
@@ -117,35 +118,8 @@ impl Handler for JobHandler {
             ("DR_LEADER".to_owned(), text(leader.map(|l| l.member.to_string()))),
             ("DR_LEADER_SITE".to_owned(), text(leader.map(|l| l.site.to_string()))),
         ];
-        if let Err(error) = self.slot.hook_with(HookName::OnLeaderChanged, &env, more).await {
+        if let Err(error) = self.slot.tell_hook(HookName::OnLeaderChanged, &env, more).await {
             tracing::warn!(job = self.slot.name(), "{error}");
         }
     }
-}
-
-/// The session and the guard know the same clock under two types: the guard, which must stay
-/// small, has its own.
-fn from_session_time(time: zk_session::BootTime) -> BootTime {
-    BootTime::from_duration(time.as_duration())
-}
-
-fn in_job_time(mut session_time: watch::Receiver<zk_session::BootTime>) -> watch::Receiver<BootTime> {
-    let now = from_session_time(*session_time.borrow_and_update());
-    let (sender, receiver) = watch::channel(now);
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                // Whoever ran for this leadership is gone.
-                () = sender.closed() => return,
-                changed = session_time.changed() => match changed {
-                    Ok(()) => {
-                        let until = *session_time.borrow_and_update();
-                        sender.send_replace(from_session_time(until));
-                    }
-                    Err(_) => return,
-                },
-            }
-        }
-    });
-    receiver
 }

@@ -21,26 +21,28 @@ pub(super) struct Memory {
     path: PathBuf,
     /// By the path of the member's znode.
     ballots: Arc<Mutex<BTreeMap<String, String>>>,
+    /// Whether nothing of the last worker is left: else what is remembered proves nothing.
+    is_gone: bool,
 }
 
 impl Memory {
     /// The memory that lies beside the lock, which also keeps others from writing it.
     /// What can't be read is forgotten: that costs time, not safety.
-    pub(super) fn beside(lock: &Path) -> Self {
+    pub(super) fn beside(lock: &Path, is_gone: bool) -> Self {
         let path = lock.with_extension("ballots.json");
         let ballots = fs::read(&path).ok().and_then(|data| serde_json::from_slice(&data).ok());
-        Self { path, ballots: Arc::new(Mutex::new(ballots.unwrap_or_default())) }
+        Self { path, ballots: Arc::new(Mutex::new(ballots.unwrap_or_default())), is_gone }
     }
 
-    /// Whether the last worker of this directory made what stands at `znode`.
+    /// Whether the last worker of this directory, of which nothing is left, made what is at `znode`.
     pub(super) fn made(&self, znode: &str, data: &[u8]) -> bool {
         MemberRecord::decode(znode, data).is_ok_and(|record| self.holds(znode, &record.ballot))
     }
 
-    /// Whether that was the last ballot of this directory's worker.
+    /// Whether that was the last ballot of this directory's worker, of which nothing is left.
     pub(super) fn holds(&self, znode: &str, ballot: &Ballot) -> bool {
         let ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
-        ballots.get(znode).is_some_and(|known| known == ballot.as_str())
+        self.is_gone && ballots.get(znode).is_some_and(|known| known == ballot.as_str())
     }
 
     /// Remembers each ballot that this worker gets for the member's znode.
@@ -84,14 +86,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let lock = dir.path().join("east-1.dc.lock");
         let znode = "/dr/orders/nodes/east-1";
-        let memory = Memory::beside(&lock);
+        let memory = Memory::beside(&lock, true);
         assert!(!memory.made(znode, &record("a-0000000001")));
         memory.remember(znode, "a-0000000001").unwrap();
-        let after_crash = Memory::beside(&lock);
+        let after_crash = Memory::beside(&lock, true);
         assert!(after_crash.made(znode, &record("a-0000000001")));
         assert!(!after_crash.made(znode, &record("b-0000000001")));
         assert!(!after_crash.made("/dr/bills/nodes/east-1", &record("a-0000000001")));
         assert!(!after_crash.made(znode, b"garbage"));
+        assert!(!Memory::beside(&lock, false).made(znode, &record("a-0000000001")), "its job may live");
     }
 
     #[test]
@@ -99,6 +102,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let lock = dir.path().join("m.lock");
         fs::write(lock.with_extension("ballots.json"), "{").unwrap();
-        assert!(!Memory::beside(&lock).made("/x", &record("a-0000000001")));
+        assert!(!Memory::beside(&lock, true).made("/x", &record("a-0000000001")));
     }
 }

@@ -14,9 +14,10 @@ mod handler;
 mod measure;
 mod memory;
 mod probes;
-mod signals;
+pub(crate) mod signals;
 mod site_check;
 mod slot;
+mod vacancy;
 mod watch;
 mod worker;
 
@@ -34,10 +35,13 @@ use zk_session::Session;
 use crate::{
     config::{self, Config, HostPort, JobConfig},
     connect::connect,
+    descriptors,
     error::Error,
     guard::BootTime,
     http::{self, metrics},
     job::{self, Guards, StateLock},
+    logging,
+    view::access_problem,
 };
 
 pub(crate) use balance::UNDER as BALANCING;
@@ -45,11 +49,16 @@ use handler::JobHandler;
 use memory::Memory;
 use probes::Prober;
 use signals::Signals;
+pub(crate) use signals::ignore_signals;
 use slot::JobSlot;
+use vacancy::Vacancy;
 pub use worker::{Job, Worker};
 
 /// How long to wait for ZooKeeper to hear that this worker has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How long what is left of an earlier worker may take to end.
+const SWEEP_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long a job may take to end once the worker can't trust itself any more.
 const LAST_ORDERS: Duration = Duration::from_secs(1);
@@ -61,6 +70,11 @@ const LAST_ORDERS: Duration = Duration::from_secs(1);
 pub async fn run(config: Config) -> Result<(), Error> {
     let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signals: {e}")))?;
     job::adopt_orphans().map_err(|e| Error::Internal(format!("can't become a subreaper: {e}")))?;
+    tokio::spawn(async {
+        if let Err(error) = signals::log_ignored().await {
+            tracing::warn!(%error, "signals that are ignored are not logged");
+        }
+    });
     let result = tokio::select! {
         // What is not done yet is dropped, and nothing of it stays.
         name = signals.next() => {
@@ -76,17 +90,32 @@ pub async fn run(config: Config) -> Result<(), Error> {
 }
 
 async fn start(config: &Config) -> Result<Running, Error> {
+    descriptors::raise_limit()
+        .map_err(|e| Error::Internal(format!("can't raise the limit of open files: {e}")))?;
+    let connections = descriptors::clients_beside(&config.jobs)?;
     // The guard of a worker that was killed needs this long to end its job.
     let patience = config.jobs.iter().map(|job| job.spec.stop_budget()).max().unwrap_or_default();
     let by = BootTime::now() + patience + Duration::from_millis(500);
     let lock = StateLock::acquire_by(&config.node.state_dir, config.node.id.as_str(), by).await?;
-    let memory = Memory::beside(lock.path());
+    let swept = job::sweep(&lock, BootTime::now() + SWEEP_WITHIN).await;
+    if let Err(left) = &swept {
+        tracing::error!(
+            "an earlier worker and its guard were killed together, and it is not proved that its job is gone: {left}; \
+            this worker waits for the session of the earlier one to end"
+        );
+    }
+    let memory = Memory::beside(lock.path(), swept.is_ok());
     let listener = listen(&config.http.listen).await?;
     let address = listener.local_addr().map_err(|e| cannot_listen(&config.http.listen, &e))?;
     let metrics = metrics::install(&config.node, &config.jobs)?;
     let worker = Arc::new(Worker::new(config.clone()));
     let mut background = JoinSet::new();
-    background.spawn(http::serve(listener, Arc::clone(&worker), metrics));
+    background.spawn(async {
+        if let Err(error) = job::tend_orphans().await {
+            tracing::error!(%error, "orphans are not reaped");
+        }
+    });
+    background.spawn(http::serve(listener, connections, Arc::clone(&worker), metrics));
     tracing::info!(http = %address, "listening");
 
     let session = connect(&config.zookeeper).await?;
@@ -112,14 +141,23 @@ async fn join(
     if granted != config.zookeeper.session_timeout {
         tracing::warn!(?granted, asked = ?config.zookeeper.session_timeout, "the servers grant another session timeout");
     }
-    config.check_timing(granted)?;
+    config.check_timing(incarnation.lease_timing())?;
     let mut guards = Guards::new().lock(lock.clone());
     if let Some(cgroup) = job::delegated_cgroup() {
         tracing::info!(cgroup = %cgroup.display(), "jobs get cgroups of their own");
         guards = guards.cgroup(cgroup);
     }
+    let has_cgroups = guards.have_cgroups();
     let mut jobs = Vec::new();
     for job in &config.jobs {
+        if job.spec.no_new_privileges == Some(false) && !has_cgroups && !job::may_kill_any_user() {
+            let job = job.name();
+            tracing::warn!(
+                job,
+                "no_new_privileges is off, this worker may not kill processes of other users, and it has no \
+                cgroup to divide (systemd's Delegate=yes): what the job starts as another user may outlive the lease"
+            );
+        }
         let recipe = match job.recipe {
             config::Recipe::Elector => Recipe::Elector(job.policy.strategy()),
             config::Recipe::Queue => Recipe::Queue(QueueFormat::Native),
@@ -131,6 +169,9 @@ async fn join(
         election.policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
         let observer = Observer::new(incarnation.clone());
         check_recipe(&observer, &election.paths, job).await?;
+        if let Some(problem) = access_problem(&incarnation, &config.zookeeper, &election.paths).await? {
+            tracing::warn!(job = job.name(), "{problem}");
+        }
         election.leftovers = leftovers(&observer, &election.paths, config, job.recipe, memory).await;
         let decides = job.recipe == config::Recipe::Elector;
         let may_suspect = decides && election.policy.may_suspect();
@@ -164,7 +205,9 @@ async fn join(
             let configured = config.node.attributes.clone();
             background.spawn(measure::keep(Arc::clone(&slot), election.clone(), measure, configured));
         }
-        jobs.push(Job { election, slot });
+        let vacancy = Arc::new(Vacancy::new());
+        background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));
+        jobs.push(Job { election, slot, vacancy });
     }
     background.spawn(watch::timing(session.clone(), config.clone()));
     if let Some(check) = config.node.site_check.clone() {
@@ -196,8 +239,8 @@ fn profile(config: &Config, http_port: u16) -> Profile {
 
 /// Whether what stands in ZooKeeper under this member's name may be removed at once.
 ///
-/// The lock proves that no former worker of this state directory lives; and only if what
-/// stands there was made by that one, as the directory remembers, does the proof go for it.
+/// The lock and the records of the guards prove that nothing of a former worker of this state directory lives; and
+/// only if what is there was made by that one, as the directory remembers, does the proof go for it.
 /// A worker elsewhere with the same id by mistake is left in peace.
 async fn leftovers(
     observer: &Observer,
@@ -276,6 +319,9 @@ impl Running {
                     duplicate @ Ended::DuplicateMember { .. } => {
                         Err(Error::Setting { key: "node.id", message: duplicate.to_string() })
                     }
+                    no_lease @ Ended::NoLease(_) => {
+                        Err(Error::Setting { key: "zookeeper.connect", message: no_lease.to_string() })
+                    }
                     Ended::SessionClosed => Err(Error::Internal(Ended::SessionClosed.to_string())),
                     panicked => self.abort(&panicked).await,
                 }
@@ -288,7 +334,7 @@ impl Running {
         result
     }
 
-    /// Leaves all elections: each job is stopped, then its leadership released.
+    /// Leaves all elections: each leadership is handed over, its job stopped in between.
     async fn leave(&self, signals: &mut Signals) {
         let mut leaving = JoinSet::new();
         for job in self.worker.jobs() {
@@ -311,6 +357,7 @@ impl Running {
                     tracing::warn!(signal = name, "asked again: the jobs are killed, their hooks left out");
                     for job in self.worker.jobs() {
                         job.slot.hasten();
+                        job.election.leave_at_once();
                     }
                 }
             }
@@ -326,6 +373,7 @@ impl Running {
             // The guards end what is not gone by then.
             let _ = tokio::time::timeout(LAST_ORDERS, job.slot.end(by)).await;
         }
+        logging::flush(LAST_ORDERS);
         process::abort()
     }
 }

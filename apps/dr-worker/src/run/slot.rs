@@ -10,8 +10,8 @@ use crate::{
     config::NodeConfig,
     guard::BootTime,
     job::{
-        Guards, HookName, JobEnv, JobError, JobRun, JobSpec, ProcessState, ProcessStatus, run_hook,
-        run_measure,
+        Deadline, Guards, HookName, HookRuns, JobEnv, JobError, JobRun, JobSpec, ProcessState, ProcessStatus,
+        run_hook, run_measure,
     },
 };
 
@@ -22,6 +22,8 @@ pub struct JobSlot {
     pub(super) site: String,
     guards: Guards,
     state: Mutex<State>,
+    /// The hooks of leaderships that run.
+    hooks: HookRuns,
     hastened: watch::Sender<bool>,
 }
 
@@ -44,6 +46,7 @@ impl JobSlot {
             site: node.site.to_string(),
             guards,
             state: Mutex::default(),
+            hooks: HookRuns::default(),
             hastened: watch::channel(false).0,
         }
     }
@@ -141,13 +144,26 @@ impl JobSlot {
         run_measure(&self.spec, &env, role, &self.guards).await
     }
 
-    /// Runs a hook of the job.
-    pub(super) async fn hook(&self, name: HookName, env: &JobEnv) -> Result<(), JobError> {
-        run_hook(&self.spec, name, env, &self.guards, None).await
+    /// Runs a hook of a leadership, gone by the deadline.
+    ///
+    /// # Cancel safety
+    /// Dropped, the hook is killed; [`hooks_gone`](Self::hooks_gone) says when it is gone.
+    pub(super) async fn hook(
+        &self,
+        name: HookName,
+        env: &JobEnv,
+        by: Option<Deadline>,
+    ) -> Result<(), JobError> {
+        self.hooks.run(Arc::clone(&self.spec), name, env.clone(), self.guards.clone(), by).await
     }
 
-    /// Runs a hook with more in its environment than the leadership's own.
-    pub(super) async fn hook_with(
+    /// Waits until no hook of a leadership is left, those included that nobody waits for any more.
+    pub(super) async fn hooks_gone(&self) {
+        self.hooks.gone().await;
+    }
+
+    /// Tells a hook that is nobody's leadership who leads now.
+    pub(super) async fn tell_hook(
         &self,
         name: HookName,
         env: &JobEnv,
@@ -155,7 +171,7 @@ impl JobSlot {
     ) -> Result<(), JobError> {
         let mut spec = JobSpec::clone(&self.spec);
         spec.env.extend(more);
-        run_hook(&spec, name, env, &self.guards, None).await
+        run_hook(&spec, name, env, &self.guards, None, std::future::pending()).await
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

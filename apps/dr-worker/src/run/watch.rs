@@ -15,7 +15,7 @@ pub(super) async fn timing(session: Session, config: Config) {
         let state = states.borrow_and_update().clone();
         match state {
             SessionState::Active { epoch } if checked != Some(epoch) => {
-                let granted = session.incarnation().map(|incarnation| incarnation.granted_timeout());
+                let granted = session.incarnation().map(|incarnation| incarnation.lease_timing());
                 if let Some(Err(problems)) = granted.map(|granted| config.check_timing(granted)) {
                     tracing::error!("{problems}");
                 }

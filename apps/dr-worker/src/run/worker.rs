@@ -3,7 +3,7 @@ use std::sync::{Arc, OnceLock};
 use election_core::shell::Election;
 use zk_session::Session;
 
-use super::slot::JobSlot;
+use super::{slot::JobSlot, vacancy::Vacancy};
 use crate::config::{Config, NodeConfig};
 
 /// What the HTTP endpoints know of this worker.
@@ -28,6 +28,8 @@ pub struct Job {
     pub election: Election,
     /// What runs here of it.
     pub slot: Arc<JobSlot>,
+    /// How long it has had no READY leader.
+    pub vacancy: Arc<Vacancy>,
 }
 
 impl Worker {

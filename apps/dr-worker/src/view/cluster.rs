@@ -5,14 +5,14 @@ use election_core::{
     engine::failed_sites,
     paths::Paths,
     record::{
-        Cause, Control, Current, Elected, Exclusion, Failure, Health, MemberRecord, Mode, Outgoing,
-        RecordError, Request, RequestKind, RequestState, RoundTrips, SiteFailure, Status, Target,
+        Cause, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord, Mode,
+        Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Status, Target,
     },
     shell::{Layout, Snapshot},
 };
 use serde::Serialize;
 
-use super::Skipped;
+use super::{ProblemRow, Skipped};
 
 /// An election as it stands: who takes part, who leads, who is next and why.
 ///
@@ -55,6 +55,8 @@ pub struct Cluster {
     pub site_failures: Vec<SiteFailure>,
     /// The operators' requests that are kept, oldest first.
     pub requests: Vec<OpenRequest>,
+    /// What is wrong with the election, and the commands that mend it.
+    pub problems: Vec<ProblemRow>,
     /// Znodes that can't be used.
     pub unreadable: Vec<Unreadable>,
 }
@@ -214,14 +216,16 @@ pub struct OpenRequest {
     pub by: String,
     /// When, in milliseconds since the Unix epoch.
     pub created_ms: u64,
+    /// How long it may be begun, in milliseconds from when an elector first reads it.
+    pub valid_for_ms: u64,
     /// How far it is.
     pub outcome: RequestState,
 }
 
 impl OpenRequest {
-    fn new(id: String, request: Request) -> Self {
+    fn new(FiledRequest { which, request }: FiledRequest) -> Self {
         Self {
-            id,
+            id: which.name,
             kind: request.kind,
             to: request.to,
             from: request.from,
@@ -229,6 +233,7 @@ impl OpenRequest {
             reason: request.reason,
             by: request.by,
             created_ms: request.created_ms,
+            valid_for_ms: request.valid_for_ms,
             outcome: request.state,
         }
     }
@@ -262,7 +267,7 @@ impl Cluster {
     /// What a snapshot of the election says, at `unix_ms`.
     pub fn new(root: &str, election: &str, snapshot: Snapshot, unix_ms: u64) -> Self {
         let elector = snapshot.elector().cloned();
-        let elected = snapshot.elected.as_ref().map(|(elected, _)| elected);
+        let elected = snapshot.decided();
         let offices: Vec<_> =
             snapshot.offices.iter().map(|office| office.as_ref().map(|office| &office.record)).collect();
         let first = offices.first().copied().flatten();
@@ -308,7 +313,8 @@ impl Cluster {
             preferred_site,
             site_order,
             stay,
-            requests: snapshot.requests.into_iter().map(|(id, r)| OpenRequest::new(id, r)).collect(),
+            requests: snapshot.requests.into_iter().map(OpenRequest::new).collect(),
+            problems: Vec::new(),
             unreadable: snapshot.unreadable.into_iter().map(Unreadable::from).collect(),
         }
     }
@@ -350,7 +356,7 @@ fn slot_of(elected: &Elected, slot: usize, leader: Option<Leader>) -> SlotRow {
         cause: given.cause,
         sentence: given.sentence,
         succession: elected.line_of(slot).iter().map(|n| n.member.clone()).collect(),
-        request: given.request,
+        request: given.request.map(|which| which.name),
         leader,
     }
 }
@@ -431,7 +437,7 @@ fn standing_of(elected: &Elected) -> Standing {
         succession: elected.succession.iter().map(|n| n.member.clone()).collect(),
         exclusions: elected.exclusions.clone(),
         failures: elected.failures.clone(),
-        request: elected.request.clone(),
+        request: elected.request.as_ref().map(|which| which.name.clone()),
     }
 }
 

@@ -7,7 +7,7 @@ use election_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::Unreadable;
+use super::{ProblemRow, Unreadable};
 
 /// Why leadership of an election is where it is.
 ///
@@ -33,6 +33,8 @@ pub struct Explained {
     pub other_line: bool,
     /// Slot by slot.
     pub slots: Vec<ExplainedSlot>,
+    /// What is wrong with the election, and the commands that mend it.
+    pub problems: Vec<ProblemRow>,
     /// Znodes that can't be used.
     pub unreadable: Vec<Unreadable>,
 }
@@ -55,6 +57,13 @@ pub struct Skipped {
     pub reason: String,
     /// The sentence.
     pub sentence: String,
+}
+
+impl Skipped {
+    /// As [`engine::Skipped::is_hold`].
+    pub fn is_hold(&self) -> bool {
+        matches!(self.reason.as_str(), "held" | "backoff")
+    }
 }
 
 impl From<engine::Skipped> for Skipped {
@@ -181,6 +190,7 @@ impl Explained {
             skipped: None,
             other_line,
             slots: slots.into_iter().map(ExplainedSlot::from).collect(),
+            problems: Vec::new(),
             unreadable: snapshot.unreadable.iter().cloned().map(Unreadable::from).collect(),
         }
     }
@@ -224,6 +234,7 @@ impl Explained {
             skipped: None,
             other_line: false,
             slots: vec![slot],
+            problems: Vec::new(),
             unreadable: snapshot.unreadable.iter().cloned().map(Unreadable::from).collect(),
         }
     }

@@ -1,13 +1,17 @@
 //! What is shown of an election: the same for `list`, `history` and the HTTP endpoints.
 
+mod access;
 mod cluster;
 mod explained;
 mod history;
+mod problems;
 mod simulated;
 
+pub(crate) use access::problem as access_problem;
 pub use cluster::{Cluster, Leader, Member, MemberRole, OpenRequest, SlotRow, Standing, Unreadable};
 pub use explained::{
     AheadOf, Candidate, Explained, ExplainedSlot, InOffice, InTheWay, NextStep, Proposed, Skipped,
 };
 pub use history::{History, HistoryRow};
+pub use problems::{GhostRow, ProblemRow};
 pub use simulated::{Decision, Simulated, SimulatedSlot, WhatIf, Who};

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use std::time::{Duration, Instant};
 use dr_worker::guard::BootTime;
 use dr_worker::job::{
     Guards, Hooks, JobEnv, JobRun, JobSpec, ReadyProbe, RestartPolicy, StateLock, StopSignal, adopt_orphans,
+    tend_orphans,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -21,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 /// Ten times what anything here should take on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ignores SIGTERM, and has children that do: one in its group, one that made a session of its own
 /// with a child of its own, and one that forked twice on the way there. Six processes.
@@ -41,6 +44,7 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        // Between two looks.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -50,6 +54,7 @@ pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        // Between two looks.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -96,6 +101,7 @@ impl Tree {
             command: vec!["sh".into(), "-c".into(), script.into()],
             env: BTreeMap::from([("DR_TEST_TREE".to_owned(), self.mark.clone())]),
             working_dir: Some(self.dir.path().to_owned()),
+            no_new_privileges: None,
             stop_signal: StopSignal::Term,
             stop_timeout: Duration::from_millis(300),
             ready: ReadyProbe::None,
@@ -121,16 +127,28 @@ fn living(mark: &str) -> Vec<(Pid, String)> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
-        // The dead have no environment.
-        let Ok(environ) = std::fs::read(entry.path().join("environ")) else {
-            continue;
-        };
+        let environ = environ_of(&entry.path());
         if environ.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes()) {
             let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
             found.push((Pid::from_raw(pid), name.trim().to_owned()));
         }
     }
     found
+}
+
+/// The environment of a process, empty once it is dead. That of one that is starting a program reads as empty for a
+/// moment, which is waited for.
+fn environ_of(process: &Path) -> Vec<u8> {
+    let moment = Instant::now() + Duration::from_millis(100);
+    loop {
+        let environ = std::fs::read(process.join("environ")).unwrap_or_default();
+        // Neither the dead nor the kernel's own have a program.
+        let has_program = std::fs::read_link(process.join("exe")).is_ok();
+        if !environ.is_empty() || !has_program || Instant::now() >= moment {
+            return environ;
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// The name of a process, `None` once it is gone or a zombie.
@@ -143,15 +161,17 @@ pub fn name_of(pid: Pid) -> Option<String> {
 
 /// The guards that are children of `parent`.
 pub fn guards_of(parent: Pid) -> Vec<Pid> {
+    let mut children = children_of(parent);
+    children.retain(|&pid| name_of(pid).as_deref() == Some("dr-guard"));
+    children
+}
+
+/// The children of a process, dead ones that nobody has reaped among them.
+pub fn children_of(parent: Pid) -> Vec<Pid> {
     let mut found = Vec::new();
     for task in std::fs::read_dir(format!("/proc/{parent}/task")).expect("a living parent").flatten() {
         let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        found.extend(
-            children
-                .split_ascii_whitespace()
-                .map(|pid| Pid::from_raw(pid.parse().expect("a pid")))
-                .filter(|&pid| name_of(pid).as_deref() == Some("dr-guard")),
-        );
+        found.extend(children.split_ascii_whitespace().map(|pid| Pid::from_raw(pid.parse().expect("a pid"))));
     }
     found
 }
@@ -192,6 +212,37 @@ pub fn soon() -> BootTime {
     BootTime::now() + Duration::from_secs(10)
 }
 
+/// A cgroup to make others in, removed with all of them; `None` where this user can't have one.
+pub struct CgroupRoot(pub PathBuf);
+
+impl CgroupRoot {
+    pub fn new(name: &str) -> Option<CgroupRoot> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("/proc");
+        let mount = mounts.lines().find_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            let (point, filesystem) = (fields.next()?, fields.next()?);
+            (filesystem == "cgroup2").then_some(point)
+        })?;
+        let dir = Path::new(mount).join(format!("dr-test-{name}-{}", std::process::id()));
+        std::fs::create_dir(&dir).ok()?;
+        dir.join("cgroup.kill").exists().then_some(CgroupRoot(dir))
+    }
+}
+
+impl Drop for CgroupRoot {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
+        for _ in 0..100 {
+            let _ = std::fs::remove_dir(self.0.join("job-orders"));
+            if std::fs::remove_dir(&self.0).is_ok() {
+                break;
+            }
+            // It is empty once the last process has ended.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
 /// What a worker process is told.
 #[derive(Serialize, Deserialize)]
 struct WorkerOrders {
@@ -202,6 +253,8 @@ struct WorkerOrders {
     stop_timeout_ms: u64,
     lock_dir: Option<PathBuf>,
     cgroup: Option<PathBuf>,
+    no_new_privileges: Option<bool>,
+    guard_exe: PathBuf,
 }
 
 const WORKER_ORDERS: &str = "DR_TEST_WORKER";
@@ -224,7 +277,30 @@ pub struct WorkerSetup<'a> {
     pub stop_timeout: Duration,
     pub lock_dir: Option<&'a Path>,
     pub cgroup: Option<&'a Path>,
+    pub no_new_privileges: Option<bool>,
+    /// Signals, by what a shell calls them, that it is started with ignoring.
+    pub ignoring: &'a str,
+    /// A directory of the programs' copies, which another user may run, and that user.
+    pub runs_as: Option<(&'a Path, u32)>,
     pub env: &'a [(&'a str, &'a str)],
+    /// Its standard error; else that of the test.
+    pub stderr: Option<&'a Path>,
+}
+
+/// Where this user can become another one: a directory, readable for all, with copies of the programs that a worker
+/// of another user needs.
+pub fn programs_for_all() -> tempfile::TempDir {
+    let dir = tempfile::Builder::new()
+        .permissions(std::fs::Permissions::from_mode(0o755))
+        .tempdir_in("/tmp")
+        .expect("tempdir");
+    for (from, name) in [
+        (std::env::current_exe().expect("this test"), "worker"),
+        (PathBuf::from(env!("CARGO_BIN_EXE_dr-worker")), "dr-worker"),
+    ] {
+        std::fs::copy(from, dir.path().join(name)).expect("copied");
+    }
+    dir
 }
 
 impl<'a> WorkerSetup<'a> {
@@ -236,12 +312,23 @@ impl<'a> WorkerSetup<'a> {
             stop_timeout: Duration::from_millis(300),
             lock_dir: None,
             cgroup: None,
+            no_new_privileges: None,
+            ignoring: "",
+            runs_as: None,
             env: &[],
+            stderr: None,
         }
     }
 
     /// Starts it, and waits until its job runs.
     pub fn start(&self) -> Worker {
+        let worker = self.start_without(|| {});
+        worker.expect("running");
+        worker
+    }
+
+    /// Starts it, and its job after `preparation`, when it has the lock.
+    pub fn start_without(&self, preparation: impl FnOnce()) -> Worker {
         let orders = WorkerOrders {
             script: self.script.to_owned(),
             mark: self.tree.mark.clone(),
@@ -250,8 +337,25 @@ impl<'a> WorkerSetup<'a> {
             stop_timeout_ms: u64::try_from(self.stop_timeout.as_millis()).expect("short"),
             lock_dir: self.lock_dir.map(Path::to_owned),
             cgroup: self.cgroup.map(Path::to_owned),
+            no_new_privileges: self.no_new_privileges,
+            guard_exe: match self.runs_as {
+                Some((dir, _)) => dir.join("dr-worker"),
+                None => env!("CARGO_BIN_EXE_dr-worker").into(),
+            },
         };
-        let mut child = Command::new(std::env::current_exe().expect("this test"))
+        let exe = match self.runs_as {
+            Some((dir, _)) => dir.join("worker"),
+            None => std::env::current_exe().expect("this test"),
+        };
+        let mut command = Command::new("sh");
+        command.args(["-c", "[ -z \"$0\" ] || trap '' $0; exec \"$@\"", self.ignoring]).arg(exe);
+        if let Some((_, user)) = self.runs_as {
+            command.uid(user).gid(user);
+        }
+        if let Some(file) = self.stderr {
+            command.stderr(std::fs::File::create(file).expect("a file"));
+        }
+        let mut child = command
             .args(["--exact", "worker_process", "--ignored", "--nocapture", "--test-threads=1"])
             .env(WORKER_ORDERS, serde_json::to_string(&orders).expect("plain data"))
             .envs(self.env.iter().copied())
@@ -275,8 +379,10 @@ impl<'a> WorkerSetup<'a> {
                 }
             }
         });
-        let worker = Worker { child, input, words, lease_until };
-        worker.expect("running");
+        let mut worker = Worker { child, input, words, lease_until };
+        worker.expect("prepared");
+        preparation();
+        worker.tell("go");
         worker
     }
 }
@@ -315,6 +421,11 @@ impl Worker {
         word
     }
 
+    /// Whether it has said nothing since it was listened to.
+    pub fn is_silent(&self) -> bool {
+        self.words.try_recv().is_err()
+    }
+
     /// Reaps it.
     pub fn wait(&mut self) {
         self.child.wait().expect("wait for the worker");
@@ -339,6 +450,7 @@ pub fn worker_process() {
         command: vec!["sh".into(), "-c".into(), orders.script],
         env: BTreeMap::from([("DR_TEST_TREE".to_owned(), orders.mark)]),
         working_dir: Some(orders.dir),
+        no_new_privileges: orders.no_new_privileges,
         stop_signal: StopSignal::Term,
         stop_timeout: Duration::from_millis(orders.stop_timeout_ms),
         ready: ReadyProbe::None,
@@ -346,16 +458,23 @@ pub fn worker_process() {
         hooks: Hooks::default(),
         measure: None,
     };
-    let mut guards = guards();
+    let mut guards = Guards::new().exe(orders.guard_exe);
     if let Some(dir) = orders.lock_dir {
         guards = guards.lock(StateLock::acquire(&dir, "east-1").expect("the lock is free"));
     }
     if let Some(dir) = orders.cgroup {
         guards = guards.cgroup(dir);
     }
+    if let Some(log) = std::env::var_os("DR_TEST_LOG") {
+        let file = std::fs::File::create(log).expect("a log");
+        tracing_subscriber::fmt().with_writer(std::sync::Mutex::new(file)).with_ansi(false).init();
+    }
+    println!("worker: prepared");
+    std::io::stdin().read_line(&mut String::new()).expect("the word to go");
     let lease = Duration::from_millis(orders.lease_ms);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
+        tokio::spawn(tend_orphans());
         let renew = move || {
             let until = BootTime::now() + lease;
             println!("worker: lease {}", until.as_duration().as_millis());
@@ -397,15 +516,26 @@ pub fn worker_process() {
                 line = lines.recv() => match line.as_deref().and_then(|line| line.split_once(' ')) {
                     Some(("stop", ms)) => {
                         let within = Duration::from_millis(ms.parse().expect("a number"));
-                        let job = job.take().expect("a job");
-                        let stopped = job.stop(BootTime::now() + within).await;
-                        println!("worker: stopped {} {:?}", stopped.took.as_millis(), stopped.exit);
+                        // One that has ended was said to be finished.
+                        if let Some(job) = job.take() {
+                            let stopped = job.stop(BootTime::now() + within).await;
+                            println!("worker: stopped {} {:?}", stopped.took.as_millis(), stopped.exit);
+                        }
                     }
                     Some(("starve", _)) => {
                         renewal.abort();
                         println!("worker: starving");
                     }
                     Some(("drop", _)) => drop(job.take()),
+                    Some(("exhaust", _)) => {
+                        let mut files = Vec::new();
+                        while let Ok(file) = std::fs::File::open("/dev/null") {
+                            files.push(file);
+                        }
+                        println!("worker: has no descriptors left");
+                        // Until this process ends.
+                        std::mem::forget(files);
+                    }
                     _ => break,
                 },
                 error = finished => {

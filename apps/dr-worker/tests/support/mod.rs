@@ -11,6 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::unistd::Pid;
+
 /// Longer than anything here takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
@@ -65,6 +67,32 @@ impl Outcome {
     }
 }
 
+/// A command that has not ended yet.
+pub(crate) struct Background(Child, Instant);
+
+impl Background {
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let begun = Instant::now();
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Self(child.expect("dr-worker can be started"), begun)
+    }
+
+    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
+        nix::sys::signal::kill(Pid::from_raw(self.0.id().cast_signed()), signal).expect("it lives");
+    }
+
+    /// What it came to, once it has ended.
+    pub(crate) fn outcome(self) -> Outcome {
+        let Output { status, stdout, stderr } = self.0.wait_with_output().expect("its own child");
+        Outcome {
+            code: status.code(),
+            stdout: String::from_utf8(stdout).expect("text on standard output"),
+            stderr: String::from_utf8(stderr).expect("text on standard error"),
+            took: self.1.elapsed(),
+        }
+    }
+}
+
 /// A worker that runs until the test ends.
 pub(crate) struct Running {
     child: Child,
@@ -80,9 +108,27 @@ impl Running {
 
     /// The same with another verb, and what belongs to it.
     pub(crate) fn start_as(command: &mut Command, verb: &[&str]) -> Self {
+        let (log, stderr) = std::io::pipe().expect("a pipe");
+        let mut log = BufReader::new(log);
+        let worker = Self::spawn(command.stderr(stderr), verb, &mut log);
+        // Read on, so that the worker never waits for a reader.
+        std::thread::spawn(move || {
+            let mut rest = Vec::new();
+            let _ = log.read_to_end(&mut rest);
+        });
+        worker
+    }
+
+    /// Starts it with a standard error of the test's own, which is read from `log` no further than needed.
+    pub(crate) fn start_logging_to(command: &mut Command, log: &mut impl BufRead) -> Self {
+        Self::spawn(command, &["run"], log)
+    }
+
+    fn spawn(command: &mut Command, verb: &[&str], log: &mut impl BufRead) -> Self {
         set(command, &["http.listen=127.0.0.1:0"]);
-        let mut child = command.args(verb).stderr(Stdio::piped()).spawn().expect("dr-worker can be started");
-        let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut child = command.args(verb).spawn().expect("dr-worker can be started");
+        // The command keeps its ends of pipes, and with them a log that would end.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut text = String::new();
         let port = loop {
             let from = text.len();
@@ -94,17 +140,28 @@ impl Running {
                 break port;
             }
         };
-        // Read on, so that the worker never waits for a reader.
-        std::thread::spawn(move || {
-            let mut rest = Vec::new();
-            let _ = log.read_to_end(&mut rest);
-        });
         Self { child, port }
     }
 
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    /// Its children: guards, and nothing else.
+    pub(crate) fn children(&self) -> Vec<Pid> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it lives");
+        tasks
+            .flat_map(|task| {
+                let children = task.expect("a thread").path().join("children");
+                let children = std::fs::read_to_string(children).unwrap_or_default();
+                children.split_ascii_whitespace().map(|pid| pid.parse().expect("a pid")).collect::<Vec<i32>>()
+            })
+            .map(Pid::from_raw)
+            .collect()
+    }
+
     pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
-        let pid = i32::try_from(self.child.id()).expect("a pid");
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).expect("it lives");
+        nix::sys::signal::kill(self.pid(), signal).expect("it lives");
     }
 
     /// Waits for its end.
@@ -116,6 +173,7 @@ impl Running {
                 return status;
             }
             assert!(Instant::now() < deadline, "the worker has not ended");
+            // Between two looks.
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -162,6 +220,7 @@ pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + LONG;
     while !is() {
         assert!(Instant::now() < deadline, "not within {LONG:?}: {what}");
+        // Between two looks.
         std::thread::sleep(Duration::from_millis(20));
     }
 }

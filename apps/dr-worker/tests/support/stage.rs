@@ -52,6 +52,10 @@ impl Stage {
     }
 
     pub(crate) fn worker(&self, id: &str, site: &str, settings: &[&str]) -> Running {
+        Running::start(&mut self.worker_command(id, site, settings))
+    }
+
+    pub(crate) fn worker_command(&self, id: &str, site: &str, settings: &[&str]) -> Command {
         let mut command = self.command(&[
             &format!("node.id={id}"),
             &format!("node.site={site}"),
@@ -60,7 +64,7 @@ impl Stage {
             "job.orders.stop_timeout=1s",
         ]);
         set(&mut command, settings);
-        Running::start(&mut command)
+        command
     }
 
     pub(crate) fn operator(&self, verb: &[&str]) -> Outcome {

@@ -16,7 +16,7 @@ fn a_job_goes_its_own_way_with_what_it_does_not_say_from_the_policy() {
     let text = format!(
         "{SMALL}[policy]\nsites = [\"east\", \"west\"]\npreset = \"round-robin\"\n\
          [job.orders.policy]\npipeline = [\"class\", \"site-order\"]\n\
-         [[job.orders.policy.rules]]\nwhen = \"resigned\"\npipeline = [\"same-site\"]\n\
+         [[job.orders.policy.rules]]\nwhen = \"work-failed\"\npipeline = [\"same-site\"]\n\
          [job.bills]\ncommand = [\"x\"]\n[job.mails]\ncommand = [\"x\"]\npolicy.preset = \"sticky\"\n\
          [job.stock]\ncommand = [\"x\"]\npolicy.on_leader_failure = \"prefer-order\"\n"
     );
@@ -24,7 +24,7 @@ fn a_job_goes_its_own_way_with_what_it_does_not_say_from_the_policy() {
     let of =
         |name: &str, cause| stages(&config.jobs.iter().find(|job| job.name() == name).unwrap().policy, cause);
     assert_eq!(of("orders", Cause::Startup), "class class site-order member-id");
-    assert_eq!(of("orders", Cause::Resigned), "failed-last same-site member-id");
+    assert_eq!(of("orders", Cause::WorkFailed), "failed-last same-site member-id");
     assert_eq!(of("bills", Cause::LeaderLost), "other-site failed-last fewer-failures round-robin member-id");
     assert_eq!(of("stock", Cause::LeaderLost), "failed-last fewer-failures round-robin member-id");
     assert!(of("mails", Cause::LeaderLost).starts_with("failed-last same-site "));

@@ -18,7 +18,7 @@ use election_core::{
     MemberId,
     engine::{Policy, Profile, QueueFormat, Recipe},
     paths::Paths,
-    record::{Outgoing, RequestKind, RequestState, Target},
+    record::{Outgoing, RequestKind, RequestRef, RequestState, Target},
     shell::{
         Election, ElectionConfig, Ended, Failure, Handler, Leadership, Observer, Snapshot, StopOrder,
         operator,
@@ -74,7 +74,7 @@ pub(super) fn join(config: &Config, session: &Session, me: Profile) -> Result<Op
     let mut election =
         ElectionConfig::new(&under, NAME, me, Recipe::Queue(QueueFormat::Native)).map_err(invalid)?;
     // Nothing runs that would have to end.
-    election.policy.stop_budget = Duration::ZERO;
+    election.policy.stop_budget = Some(Duration::ZERO);
     let balancer = Balancer { session: session.clone(), jobs: jobs.into(), config: config.balance, by };
     Ok(Some(Election::join(session.clone(), election, balancer)))
 }
@@ -118,7 +118,7 @@ struct Memory {
 /// A move that was asked for.
 struct Asked {
     job: String,
-    request: String,
+    request: RequestRef,
     to: MemberId,
 }
 
@@ -128,7 +128,7 @@ impl Handler for Balancer {
         Ok(())
     }
 
-    async fn lead(&self, leadership: &Leadership) -> Failure {
+    async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {
         let mut memory = Memory::default();
         loop {
             sleep(self.config.interval).await;
@@ -208,10 +208,10 @@ impl Balancer {
             Some(reason),
             self.by.clone(),
         );
-        let ticket = operator::ask(&self.session, &job.paths, &request).await?;
+        let filed = operator::ask(&self.session, &job.paths, request).await?;
         count(&job.name, "asked");
         let job = job.name.clone();
-        memory.asked.push(Asked { job, request: ticket.name, to: wanted.to.clone() });
+        memory.asked.push(Asked { job, request: filed.which, to: wanted.to.clone() });
         Ok(())
     }
 }
@@ -225,9 +225,16 @@ impl Memory {
         asked.retain(|asked| {
             // Of what can't be read nothing is known.
             let Some(snapshot) = snapshots.get(&asked.job) else { return true };
-            match snapshot.requests.get(&asked.request).map(|request| &request.state) {
+            let filed = snapshot.requests.iter().find(|filed| filed.which == asked.request);
+            let state = filed.map(|filed| &filed.request.state);
+            match state {
                 Some(RequestState::Pending | RequestState::Accepted { .. }) => true,
-                Some(RequestState::Failed { reason, .. }) => {
+                Some(
+                    RequestState::Failed { .. }
+                    | RequestState::Expired { .. }
+                    | RequestState::Cancelled { .. },
+                ) => {
+                    let reason = state.and_then(RequestState::failure).unwrap_or_default();
                     tracing::warn!(job = asked.job, to = %asked.to, reason, "a move for fair shares was not made");
                     count(&asked.job, "failed");
                     let until_ms = now.saturating_add(REFUSED_FOR.as_millis() as u64);

@@ -45,7 +45,7 @@ pub(super) fn survey(
                 survey.nodes.push(Node { member: member.member.clone(), weight: Share::weight(member) });
             }
         }
-        let elected = snapshot.elected.as_ref().map(|(elected, _)| elected);
+        let elected = snapshot.decided();
         match elected {
             Some(elected) if snapshot.layout == Layout::Elector => {
                 survey.elections.extend(decided(job, snapshot, elected, refused, unix_ms));
@@ -100,7 +100,7 @@ fn why_it_stays(
     if snapshot.control.mode != Mode::Auto {
         return Some("its mode is not auto");
     }
-    if snapshot.requests.values().any(|request| !request.state.is_final()) {
+    if snapshot.requests.iter().any(|filed| !filed.request.state.is_final()) {
         return Some("an operator's request is open");
     }
     let Some(office) = snapshot.office(0).map(|office| &office.record) else {
@@ -141,7 +141,7 @@ fn peers(
     };
     let standing = snapshot.members.iter().filter(|member| member.withdrawn.is_none() && !is_barred(member));
     let standing: Vec<_> = standing.cloned().collect();
-    let excluded = |e: &&election_core::record::Exclusion| e.until_ms > unix_ms;
+    let excluded = |e: &&election_core::record::Exclusion| e.holds_at(unix_ms);
     let exclusions: Vec<_> = elected.exclusions.iter().filter(excluded).cloned().collect();
     // What members failed lately counts after another failure only.
     let trouble = Trouble {

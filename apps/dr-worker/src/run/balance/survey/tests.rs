@@ -4,8 +4,8 @@ use election_core::{
     Ballot, SiteId,
     engine::Policy,
     paths::Paths,
-    record::{Control, Current, Outgoing, Record as _, RequestKind, Target},
-    shell::{Office, operator},
+    record::{Control, Current, FiledRequest, Outgoing, Record as _, RequestKind, RequestRef, Target},
+    shell::{Decision, Office, operator},
 };
 use serde_json::json;
 use strategies::{FairShare, SitePolicy};
@@ -49,11 +49,12 @@ fn standing() -> Snapshot {
         version: 1,
         czxid: 7,
     };
+    let elected = Elected::decode("/elected", elected.to_string().as_bytes()).unwrap();
     Snapshot {
         layout: Layout::Elector,
         members: (1..).zip(members).map(member).collect(),
         lowest: Some(Ballot::new(ballot(1)).unwrap()),
-        elected: Some((Elected::decode("/elected", elected.to_string().as_bytes()).unwrap(), 0)),
+        elected: Some(Decision { record: elected, version: 0, mzxid: 7 }),
         offices: vec![Some(office)],
         ..Snapshot::default()
     }
@@ -101,7 +102,8 @@ fn it_stays_while_anything_speaks_against_a_move() {
                 None,
                 "me".to_owned(),
             );
-            s.requests.insert("r-1".to_owned(), request);
+            let which = RequestRef { czxid: 1, name: "r-1".to_owned() };
+            s.requests.push(FiledRequest { which, request });
         }),
         ("nobody in office", |s| s.offices = vec![None]),
         ("not ready", |s| s.offices[0].as_mut().unwrap().record.status = Status::Progress),
@@ -110,7 +112,7 @@ fn it_stays_while_anything_speaks_against_a_move() {
         }),
         ("holds", |s| s.members[0].holds = Some("a backup runs".to_owned())),
         ("tenure", |s| s.offices[0].as_mut().unwrap().record.since_ms = NOW_MS - MINUTE_MS / 2),
-        ("cool-down", |s| s.elected.as_mut().unwrap().0.attempts = vec![NOW_MS - MINUTE_MS / 3]),
+        ("cool-down", |s| s.elected.as_mut().unwrap().record.attempts = vec![NOW_MS - MINUTE_MS / 3]),
     ];
     for (why, change) in changes {
         let mut snapshot = standing();
@@ -125,7 +127,7 @@ fn it_stays_while_anything_speaks_against_a_move() {
 #[test]
 fn without_a_leader_it_is_the_electors_business() {
     let mut snapshot = standing();
-    snapshot.elected.as_mut().unwrap().0.slots[0].named = None;
+    snapshot.elected.as_mut().unwrap().record.slots[0].named = None;
     let snapshots = BTreeMap::from([("orders".to_owned(), snapshot)]);
     let survey = survey(&[job("orders")], &snapshots, &Refused::new(), NOW_MS);
     assert_eq!(survey.elections, []);
@@ -143,9 +145,9 @@ fn who_does_not_stand_or_is_excluded_gets_nothing() {
         "member": "east-2", "ballot": "guid-0000000002", "until_ms": NOW_MS + 1, "reason": "it failed",
     });
     let exclusion = serde_json::from_value(exclusion).unwrap();
-    snapshot.elected.as_mut().unwrap().0.exclusions = vec![exclusion];
+    snapshot.elected.as_mut().unwrap().record.exclusions = vec![exclusion];
     assert_eq!(seen(snapshot.clone()).fit, Some(ids(&["east-1"])));
-    snapshot.elected.as_mut().unwrap().0.exclusions[0].until_ms = NOW_MS;
+    snapshot.elected.as_mut().unwrap().record.exclusions[0].until_ms = NOW_MS;
     assert_eq!(seen(snapshot).fit, Some(ids(&["east-1", "east-2"])));
 }
 
@@ -161,7 +163,7 @@ fn a_queue_counts_and_stays() {
 #[test]
 fn several_slots_count_and_stay() {
     let mut snapshot = standing();
-    let elected = &mut snapshot.elected.as_mut().unwrap().0;
+    let elected = &mut snapshot.elected.as_mut().unwrap().record;
     let second = snapshot.members[2].named();
     elected.slots.push(second.into());
     let snapshots = BTreeMap::from([("orders".to_owned(), snapshot)]);
@@ -181,7 +183,7 @@ fn three_jobs_on_one_node_become_two_and_one() {
 
     // Once it has moved, nothing more does.
     let moved = snapshots.get_mut("a").unwrap();
-    let (named, elected) = (moved.members[1].named(), &mut moved.elected.as_mut().unwrap().0);
+    let (named, elected) = (moved.members[1].named(), &mut moved.elected.as_mut().unwrap().record);
     let office = &mut moved.offices[0].as_mut().unwrap().record;
     (office.member, office.ballot) = (named.member.clone(), named.ballot.clone());
     elected.slots[0].named = Some(named);

@@ -1,0 +1,210 @@
+//! A bounded queue of lines, and the thread that writes them.
+//!
+//! `tracing-appender`'s `non_blocking` is not used: it bounds the number of lines and not their bytes, has no part
+//! that is reserved, does not log that lines were dropped, and can't be flushed before the process aborts.
+
+use std::{
+    io::{self, Write},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+
+/// Kept free for the line that reports dropped lines.
+const FOR_NOTICES: usize = 4096;
+
+/// Whose line it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// The worker's.
+    Own,
+    /// That of a job or another program.
+    Output,
+    /// The one that reports dropped lines.
+    Notice,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// In bytes.
+    bound: usize,
+    state: Mutex<State>,
+    /// Something waits to be written.
+    filled: Condvar,
+    /// All that waited is written.
+    written: Condvar,
+    /// The thread has taken what waited.
+    room: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<u8>,
+    is_writing: bool,
+    /// Lines that were dropped since that was last reported.
+    dropped: u64,
+}
+
+impl Queue {
+    pub(super) fn new(bound: usize) -> Queue {
+        Queue {
+            bound,
+            state: Mutex::default(),
+            filled: Condvar::new(),
+            written: Condvar::new(),
+            room: Notify::new(),
+        }
+    }
+
+    /// Starts the thread. `report` logs how many lines were dropped, as soon as there is room for that.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub(super) fn start(
+        &'static self,
+        mut to: impl Write + Send + 'static,
+        report: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<()> {
+        thread::Builder::new().name("log".to_owned()).spawn(move || {
+            let mut batch = Vec::new();
+            loop {
+                let dropped = self.take(&mut batch);
+                self.room.notify_waiters();
+                if dropped > 0 {
+                    report(dropped);
+                }
+                // An error may pass (a disk that is full), and can't be logged.
+                let _ = to.write_all(&batch);
+                let _ = to.flush();
+                self.mark_written();
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Appends a whole line. False if it did not fit and is dropped.
+    pub(super) fn push(&self, line: &[u8], lane: Lane) -> bool {
+        let mut state = self.lock();
+        let bound = match lane {
+            Lane::Own | Lane::Output => self.bound - FOR_NOTICES,
+            Lane::Notice => self.bound,
+        };
+        if state.waiting.len() + line.len() > bound {
+            state.dropped += 1;
+            return false;
+        }
+        state.waiting.extend_from_slice(line);
+        self.filled.notify_one();
+        true
+    }
+
+    /// Whether less than half is taken.
+    pub(super) fn has_room(&self) -> bool {
+        self.lock().waiting.len() < self.bound / 2
+    }
+
+    /// Waits until less than half is taken.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn room(&self) {
+        loop {
+            let mut taken = std::pin::pin!(self.room.notified());
+            // Heard of from here on, so that it can't come between the look and the wait.
+            taken.as_mut().enable();
+            if self.has_room() {
+                return;
+            }
+            taken.await;
+        }
+    }
+
+    /// Waits until all that was pushed before is written, at most so long.
+    pub(super) fn flush(&self, within: Duration) {
+        let state = self.lock();
+        let unwritten = |state: &mut State| state.is_writing || !state.waiting.is_empty();
+        // What is left after that is lost with the process.
+        let _ = self.written.wait_timeout_while(state, within, unwritten);
+    }
+
+    /// Waits for something to write, and takes it and the number of dropped lines.
+    fn take(&self, batch: &mut Vec<u8>) -> u64 {
+        batch.clear();
+        let state = self.lock();
+        let mut state = self
+            .filled
+            .wait_while(state, |state| state.waiting.is_empty())
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut state.waiting, batch);
+        state.is_writing = true;
+        std::mem::take(&mut state.dropped)
+    }
+
+    fn mark_written(&self) {
+        self.lock().is_writing = false;
+        self.written.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic is done under it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Writes what it is allowed to, and hands it on.
+    struct Gate {
+        open: mpsc::Receiver<()>,
+        written: mpsc::Sender<Vec<u8>>,
+    }
+
+    impl Write for Gate {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.open.recv().map_err(|_| io::ErrorKind::BrokenPipe)?;
+            self.written.send(bytes.to_vec()).map_err(|_| io::ErrorKind::BrokenPipe)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn what_does_not_fit_is_dropped_counted_and_reported_when_there_is_room() {
+        let queue: &'static Queue = Box::leak(Box::new(Queue::new(3 * FOR_NOTICES)));
+        let (open, gate) = mpsc::channel();
+        let (sender, written) = mpsc::channel();
+        let report = |lines| assert!(queue.push(format!("{lines} dropped\n").as_bytes(), Lane::Notice));
+        queue.start(Gate { open: gate, written: sender }, report).expect("a thread");
+
+        // The thread takes the first one, and then waits at the gate.
+        queue.push(b"first\n", Lane::Own);
+        while !queue.lock().is_writing {
+            thread::yield_now();
+        }
+        let line = vec![b'x'; FOR_NOTICES];
+        assert!(queue.has_room());
+        assert_eq!([(); 5].map(|()| queue.push(&line, Lane::Own)), [true, true, false, false, false]);
+        assert!(!queue.has_room());
+        queue.flush(Duration::from_millis(10));
+
+        open.send(()).expect("the thread lives");
+        assert_eq!(written.recv_timeout(PATIENCE).expect("written"), b"first\n");
+        open.send(()).expect("the thread lives");
+        assert_eq!(written.recv_timeout(PATIENCE).expect("written").len(), 2 * FOR_NOTICES);
+        open.send(()).expect("the thread lives");
+        assert_eq!(written.recv_timeout(PATIENCE).expect("written"), b"3 dropped\n");
+        queue.flush(PATIENCE);
+        assert!(queue.has_room() && !queue.lock().is_writing);
+    }
+}

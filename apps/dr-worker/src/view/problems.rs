@@ -1,0 +1,122 @@
+use std::fmt;
+
+use election_core::{
+    MemberId,
+    paths::Paths,
+    shell::{Ghost, Layout, Observer, OldDecision, Problem, ReadError, Snapshot},
+};
+use serde::Serialize;
+
+use super::access;
+use crate::config::ZooKeeperConfig;
+
+/// What is wrong with an election.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProblemRow {
+    /// The word for it: `ghost`, `old-decision`, `low-token` or `access`.
+    pub kind: &'static str,
+    /// What is wrong, and what comes of it.
+    pub sentence: String,
+    /// The command that mends it; none where it is mended without one.
+    pub command: Option<String>,
+}
+
+impl ProblemRow {
+    /// All that is wrong with the election of `job`.
+    ///
+    /// # Errors
+    /// When ZooKeeper doesn't answer.
+    pub async fn read(
+        observer: &Observer,
+        config: &ZooKeeperConfig,
+        job: &str,
+        paths: &Paths,
+        snapshot: &Snapshot,
+    ) -> Result<Vec<Self>, ReadError> {
+        let problems = observer.problems(paths, snapshot).await?;
+        let mut rows: Vec<_> =
+            problems.iter().map(|problem| Self::new(job, snapshot.layout, problem)).collect();
+        rows.extend(access::problem(observer.session(), config, paths).await?);
+        Ok(rows)
+    }
+
+    fn new(job: &str, layout: Layout, problem: &Problem) -> Self {
+        match problem {
+            Problem::Ghost(ghost) => Self {
+                kind: "ghost",
+                sentence: format!("{}: no living member owns it", GhostRow::new(ghost)),
+                command: Some(format!("dr-worker remove-ghosts --job {job} --yes")),
+            },
+            Problem::OldDecision(old) => Self { kind: "old-decision", sentence: of_old(old), command: None },
+            Problem::LowToken { slot, token, newest } => {
+                let leader =
+                    if *slot == 0 { "the leader".to_owned() } else { format!("the leader of slot {slot}") };
+                let command = format!("dr-worker raise-token --job {job} --above {newest}");
+                let (hint, command) = match layout {
+                    Layout::Elector => ("", Some(command)),
+                    _ => ("; the recipe has no base that could be raised, so tell the resource", None),
+                };
+                Self {
+                    kind: "low-token",
+                    sentence: format!(
+                        "the fencing token of {leader}, {token}, is older than {newest}, which the history has: what \
+                         has seen that one refuses the leader{hint}"
+                    ),
+                    command,
+                }
+            }
+            _ => Self { kind: "other", sentence: format!("{problem:?}"), command: None },
+        }
+    }
+}
+
+fn of_old(OldDecision { term, seen, token }: &OldDecision) -> String {
+    let decision = match term {
+        None => "the decision is missing".to_owned(),
+        Some(term) => format!("the decision, of term {term}, is older than what members have seen"),
+    };
+    format!(
+        "{decision}: they have seen term {seen} and fencing token {token}; the elector writes it anew, above that, as \
+         soon as there is one"
+    )
+}
+
+impl fmt::Display for ProblemRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.sentence)?;
+        self.command.iter().try_for_each(|command| write!(f, "; `{command}` mends it"))
+    }
+}
+
+/// A znode that no living member owns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GhostRow {
+    /// Its path.
+    pub path: String,
+    /// Whose it says that it is.
+    pub member: Option<MemberId>,
+    /// The session that it belongs to, as ZooKeeper writes it.
+    pub session: String,
+    /// When it was created, in milliseconds since the Unix epoch.
+    pub since_ms: u64,
+}
+
+impl GhostRow {
+    /// What is known of a ghost.
+    pub fn new(ghost: &Ghost) -> Self {
+        Self {
+            path: ghost.path.clone(),
+            member: ghost.member.clone(),
+            session: ghost.session.to_string(),
+            since_ms: ghost.created_ms,
+        }
+    }
+}
+
+impl fmt::Display for GhostRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let member = self.member.as_ref().map_or_else(|| "an unknown member".to_owned(), ToString::to_string);
+        let since = crate::wall::moment(self.since_ms);
+        write!(f, "{} of {member} (session {}, since {since})", self.path, self.session)
+    }
+}
