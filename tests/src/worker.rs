@@ -197,7 +197,7 @@ impl Worker {
     }
 
     /// Waits for its end.
-    pub(crate) fn ended_by(&mut self, deadline: Instant) -> Option<ExitStatus> {
+    pub fn ended_by(&mut self, deadline: Instant) -> Option<ExitStatus> {
         loop {
             let ended = self.ended();
             if ended.is_some() || Instant::now() >= deadline {

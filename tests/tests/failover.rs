@@ -1,15 +1,16 @@
 //! Leadership that moves because a process or a site is gone.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use e2e::{Cluster, Driver, SOON, Setup, wait_for};
+use e2e::{Cluster, Driver, JOB, SOON, Setup, wait_for};
 use zk_session::BootTime;
 
 e2e::with_both_drivers!(
     the_job_moves_when_the_leading_worker_is_killed,
     the_job_moves_to_the_backup_site_when_its_site_is_lost,
     leadership_stays_when_the_preferred_site_returns,
+    a_rolling_restart_moves_leadership_as_planned,
 );
 
 /// Session timeout + 2 s, as promised, and as much again for a busy machine.
@@ -34,6 +35,50 @@ async fn the_job_moves_when_the_leading_worker_is_killed(driver: Driver) {
     assert_eq!(cluster.leader().await.expect("a leader").token, second.token);
 
     cluster.journal().assert_one_at_a_time();
+    cluster.end().await;
+}
+
+/// How often every node is restarted, unless `ROLLING_RESTARTS` says so. More than the takeovers that a window allows.
+const ROUNDS: u32 = 2;
+
+async fn a_rolling_restart_moves_leadership_as_planned(driver: Driver) {
+    let rounds = std::env::var("ROLLING_RESTARTS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
+    let mut cluster = Cluster::start(driver).await;
+    let mut leader = cluster.settled().await;
+    cluster.acts(leader.token).await;
+    let others = cluster.workers().len() - 1;
+    let ids: Vec<_> = cluster.workers().iter().map(|worker| worker.id().to_owned()).collect();
+    let mut sites = Vec::new();
+    for _ in 0..rounds {
+        for id in &ids {
+            cluster.worker(id).ask_to_end();
+            let status = cluster.worker(id).ended_by(Instant::now() + SOON);
+            let status = status.unwrap_or_else(|| panic!("{id} did not end"));
+            assert!(status.success(), "{id}: {status}");
+            if *id == leader.member {
+                leader = cluster.successor_of(&leader, SOON).await;
+                sites.push(leader.site.clone());
+            }
+            cluster.worker(id).start();
+            cluster.standing_by(others).await;
+        }
+    }
+    let history = cluster.operator().json(&["history", "--job", JOB]).await;
+    let leaderships = history["leaderships"].as_array().unwrap();
+    let causes: Vec<_> = leaderships.iter().map(|leadership| &leadership["cause"]).collect();
+    let (first, planned) = causes.split_first().unwrap();
+    assert_eq!(*first, "startup", "{history:#}");
+    assert_eq!(planned.len(), sites.len(), "{history:#}");
+    assert!(!planned.is_empty() && planned.iter().all(|cause| *cause == "leader-shutdown"), "{history:#}");
+    // Each time another one of its site could lead.
+    assert!(sites.iter().all(|site| *site == "east"), "{sites:?}");
+
+    cluster.journal().assert_one_at_a_time();
+    let actings = cluster.journal().actings();
+    let mut gaps: Vec<_> = actings.windows(2).map(|pair| pair[1].from.duration_since(pair[0].to)).collect();
+    gaps.sort_unstable();
+    println!("{driver}: nothing acted during a move for {gaps:?}");
+    assert!(gaps[gaps.len() / 2] < Duration::from_millis(1500), "{gaps:?}");
     cluster.end().await;
 }
 

@@ -84,9 +84,11 @@ async fn spoiled_standing_orders_are_named_and_obeyed_again_once_they_are_mended
     elector_says(&mut cluster, &path).await;
     assert_eq!(cluster.leader().await.unwrap(), leader, "the leader leads on");
 
-    // They might have forbidden it, so nothing is decided; and asking is no error.
+    // They might have forbidden it, so nothing is decided; and asking is no error. A command that ends takes
+    // its request back, and one that does not wait leaves it for a minute.
     let verb = ["switchover", "--to-site", "west", "--wait", "--timeout", "2s"];
-    cluster.operator().run(&verb).await.with_code(75).complains_of(&["still open"]);
+    cluster.operator().run(&verb).await.with_code(75).complains_of(&["was withdrawn"]);
+    cluster.operator().done(&verb[..3]).await;
     assert_eq!(cluster.leader().await.unwrap(), leader, "the leader leads on");
 
     // Mended, the order that was given meanwhile is carried out.

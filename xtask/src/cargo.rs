@@ -136,12 +136,7 @@ impl Target {
 
 /// All targets of the workspace.
 pub(crate) fn targets() -> anyhow::Result<Vec<Target>> {
-    let output =
-        cargo(["metadata", "--no-deps", "--format-version", "1"]).output().context("cannot start cargo")?;
-    if !output.status.success() {
-        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+    let metadata = metadata()?;
     let mut targets = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         for target in package["targets"].as_array().into_iter().flatten() {
@@ -155,4 +150,18 @@ pub(crate) fn targets() -> anyhow::Result<Vec<Target>> {
         }
     }
     Ok(targets)
+}
+
+/// Where everything is built.
+pub(crate) fn target_directory() -> anyhow::Result<PathBuf> {
+    metadata()?["target_directory"].as_str().map(PathBuf::from).context("cargo metadata: no target directory")
+}
+
+fn metadata() -> anyhow::Result<Value> {
+    let output =
+        cargo(["metadata", "--no-deps", "--format-version", "1"]).output().context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    serde_json::from_slice(&output.stdout).context("cargo metadata")
 }

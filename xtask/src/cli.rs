@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::packages::Release;
 use crate::{bench, build_figures, demo, ensemble, model, test};
 
 /// The chores of this workspace.
@@ -20,7 +21,9 @@ pub(crate) enum Chore {
     /// Run every test, those against a real ensemble and the doctests included.
     ///
     /// Installs Debian's ZooKeeper and a Java runtime first if neither they nor
-    /// ZOOKEEPER_HOME are there. Uses cargo-nextest if it is installed, else
+    /// ZOOKEEPER_HOME are there. A release that is asked for is that of ZOOKEEPER_HOME or
+    /// of Debian's packages on this machine; or else Debian's, which is fetched into the
+    /// target directory and installed nowhere. Uses cargo-nextest if it is installed, else
     /// `cargo test`. The last line gives the totals; skipped are those marked to be
     /// ignored. A test that can't find what it needs fails where CI=true.
     Test(TestArgs),
@@ -48,6 +51,14 @@ pub(crate) enum Chore {
 
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
+    /// Only the tests that start servers of Apache ZooKeeper, on this release; with
+    /// a filter, those that fit it.
+    #[arg(long, value_name = "RELEASE")]
+    pub(crate) zookeeper: Option<Release>,
+    /// All tests, and then, on each other release of ZooKeeper and with the default
+    /// driver, those whose outcome can depend on it: xtask/src/test/starts.rs names them.
+    #[arg(long, conflicts_with_all = ["zookeeper", "filter"])]
+    pub(crate) each_release: bool,
     /// Part of a test's name, a package, or a file such as
     /// crates/zk-testkit/tests/proxy.rs; several widen the choice.
     pub(crate) filter: Vec<String>,
@@ -146,7 +157,7 @@ pub(crate) struct EnsembleDown {
 impl Chore {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Test(args) => test::run(&args.filter).await,
+            Self::Test(args) => test::run(&args).await,
             Self::Demo(args) => demo::run(&args).await,
             Self::Ensemble(EnsembleChore::Up(up)) => ensemble::up(&up).await,
             Self::Ensemble(EnsembleChore::Down(down)) => ensemble::down(&down),

@@ -1,9 +1,11 @@
 //! Installs what a fresh machine lacks.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
+use clap::ValueEnum;
 use zk_testkit::{Error, Installation};
 
 use crate::cargo;
@@ -12,21 +14,165 @@ use crate::cargo;
 /// `zookeeper` would add a daemon's scripts and X11 libraries.)
 const PACKAGES: [&str; 2] = ["libzookeeper-java", "default-jre-headless"];
 
+/// What a server is made of, apart from Java: ZooKeeper, what its log, its metrics and its command line take, TLS.
+const OF_A_SERVER: [&str; 7] = [
+    "libzookeeper-java",
+    "libslf4j-java",
+    "libdropwizard-metrics-java",
+    "libsnappy-java",
+    "libnetty-java",
+    "libcommons-cli-java",
+    "libcommons-io-java",
+];
+
+/// A release of ZooKeeper that the tests run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Release {
+    #[value(name = "3.8")]
+    V3_8,
+    #[value(name = "3.9")]
+    V3_9,
+}
+
+impl Release {
+    fn name(self) -> &'static str {
+        match self {
+            Self::V3_8 => "3.8",
+            Self::V3_9 => "3.9",
+        }
+    }
+
+    /// Debian's suite that has it.
+    fn suite(self) -> &'static str {
+        match self {
+            Self::V3_8 => "bookworm",
+            Self::V3_9 => "trixie",
+        }
+    }
+
+    /// Whether `3.9.3` is of it.
+    pub(crate) fn has(self, version: &str) -> bool {
+        version.strip_prefix(self.name()).is_some_and(|rest| rest.starts_with('.'))
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Makes sure that ZooKeeper servers can be started: uses what is there, else
 /// installs Debian's packages.
 ///
 /// # Errors
 /// What is missing and how to get it, where it can't be installed from here.
-pub(crate) async fn ensure_zookeeper() -> anyhow::Result<()> {
-    let missing = match Installation::find() {
-        Ok(_) => return Ok(()),
+pub(crate) async fn ensure_zookeeper() -> anyhow::Result<Installation> {
+    ensure(Installation::find).await
+}
+
+/// A directory for `ZOOKEEPER_HOME` with that release: the one set already, that of Debian's packages on this machine,
+/// or one below the target directory, into which Debian's packages are fetched once.
+///
+/// # Errors
+/// What is missing and what to do, where it can't be fetched.
+pub(crate) async fn ensure_release(release: Release) -> anyhow::Result<PathBuf> {
+    let fetched = cargo::target_directory()?.join(format!("zookeeper-{release}"));
+    let set = std::env::var_os("ZOOKEEPER_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    for home in set.into_iter().chain([PathBuf::from("/"), fetched.clone()]) {
+        if has(&home, release).await? {
+            return Ok(home);
+        }
+    }
+    fetch(release, &fetched).await.with_context(|| {
+        format!(
+            "there is no ZooKeeper {release} on this machine, and Debian's could not be fetched: unpack a release of \
+             Apache ZooKeeper {release} and set ZOOKEEPER_HOME to its directory"
+        )
+    })?;
+    Ok(fetched)
+}
+
+async fn has(home: &Path, release: Release) -> anyhow::Result<bool> {
+    match Installation::at(home) {
+        Err(Error::NotAZookeeperHome { .. }) => Ok(false),
+        _ => {
+            let installation = ensure(|| Installation::at(home)).await?;
+            Ok(installation.version().is_some_and(|version| release.has(version)))
+        }
+    }
+}
+
+/// Debian's packages, unpacked below the directory and installed nowhere. apt-get has a root of its own for that, and
+/// this machine's way to the mirror.
+async fn fetch(release: Release, home: &Path) -> anyhow::Result<()> {
+    let suite = release.suite();
+    eprintln!("fetching ZooKeeper {release} of Debian {suite} into {}", home.display());
+    let target = cargo::target_directory()?;
+    std::fs::create_dir_all(&target)?;
+    let work = tempfile::Builder::new().prefix("zookeeper-").tempdir_in(&target)?;
+    let at = |name: &str| work.path().join(name);
+    for dir in ["none", "lists/partial", "archives/partial", "debs", "tree"] {
+        std::fs::create_dir_all(at(dir))?;
+    }
+    std::fs::write(at("status"), "")?;
+    let sources = format!("deb [signed-by={DEBIAN_KEYS}] {} {suite} main\n", mirror());
+    std::fs::write(at("sources.list"), sources)?;
+    let apt_get = |args: &[&str]| {
+        let mut command = Command::new("apt-get");
+        for (setting, name) in APT_ROOT {
+            command.arg("-o").arg(format!("{setting}={}", at(name).display()));
+        }
+        command.args(["-o", "APT::Sandbox::User=", "-o", "Acquire::Languages=none", "-qq"]);
+        command.args(args).current_dir(at("debs"));
+        command
+    };
+    succeed(&mut apt_get(&["update"])).await?;
+    succeed(apt_get(&["download"]).args(OF_A_SERVER)).await?;
+    for deb in std::fs::read_dir(at("debs"))? {
+        succeed(Command::new("dpkg-deb").arg("--extract").arg(deb?.path()).arg(at("tree"))).await?;
+    }
+    if !has(&at("tree"), release).await? {
+        bail!("Debian {suite} has another release of ZooKeeper by now");
+    }
+    // Whole or not at all, and not twice.
+    match std::fs::rename(at("tree"), home) {
+        Err(_) if has(home, release).await? => Ok(()),
+        renamed => renamed.with_context(|| format!("cannot make {}", home.display())),
+    }
+}
+
+const DEBIAN_KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// What apt-get reads and writes elsewhere than in this machine's own directories.
+const APT_ROOT: [(&str, &str); 8] = [
+    ("Dir::Etc::sourcelist", "sources.list"),
+    ("Dir::Etc::sourceparts", "none"),
+    ("Dir::Etc::preferences", "none"),
+    ("Dir::Etc::preferencesparts", "none"),
+    ("Dir::State", "."),
+    ("Dir::State::lists", "lists"),
+    ("Dir::State::status", "status"),
+    ("Dir::Cache", "."),
+];
+
+/// This machine's mirror of Debian, if it has one.
+fn mirror() -> String {
+    let sources = std::fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
+    let named = sources.lines().find_map(|line| line.strip_prefix("URIs:")?.split_whitespace().next());
+    named.unwrap_or("http://deb.debian.org/debian").to_owned()
+}
+
+/// What `find` finds, after Debian's packages were installed should they be what it lacks.
+async fn ensure(find: impl Fn() -> Result<Installation, Error>) -> anyhow::Result<Installation> {
+    let missing = match find() {
         Err(error @ (Error::JarsMissing { .. } | Error::JavaMissing { .. })) => error,
-        Err(error) => return Err(error.into()),
+        found => return Ok(found?),
     };
     if !Path::new("/usr/bin/apt-get").exists() {
         bail!("{missing}\nThere is no apt-get on this machine, so install them another way.");
     }
-    // With ZOOKEEPER_HOME only Java can be missing.
+    // With a ZooKeeper only Java can be missing.
     let wanted = match &missing {
         Error::JarsMissing { .. } => &PACKAGES[..],
         _ => &PACKAGES[1..],
@@ -36,8 +182,7 @@ pub(crate) async fn ensure_zookeeper() -> anyhow::Result<()> {
     let mut install = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
     install.extend(wanted);
     apt_get(&install).await?;
-    Installation::find().context("apt-get has installed the packages, and yet")?;
-    Ok(())
+    find().context("apt-get has installed the packages, and yet")
 }
 
 /// What contenders of Curator's and kazoo's are made of, which share elections with ours in tests.
@@ -87,9 +232,14 @@ async fn apt_get(args: &[&str]) -> anyhow::Result<()> {
         );
     };
     command.args(args).env("DEBIAN_FRONTEND", "noninteractive");
-    let status = cargo::run(&mut command).await?;
+    succeed(&mut command).await
+}
+
+async fn succeed(command: &mut Command) -> anyhow::Result<()> {
+    let status = cargo::run(command).await?;
     if !status.success() {
-        bail!("apt-get {}: {status}", args.join(" "));
+        let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
+        bail!("{} {}: {status}", command.get_program().to_string_lossy(), args.join(" "));
     }
     Ok(())
 }

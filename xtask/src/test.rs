@@ -1,29 +1,47 @@
 //! `cargo xtask test`.
 
 mod filter;
+mod starts;
 mod totals;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::bail;
+use clap::ValueEnum as _;
 
-use crate::cargo::{self, Stream, cargo};
-use crate::packages;
+use crate::cargo::{self, Stream, Target, cargo};
+use crate::cli::TestArgs;
+use crate::packages::{self, Release};
 use filter::Choice;
 use totals::Totals;
 
-pub(crate) async fn run(filters: &[String]) -> anyhow::Result<ExitCode> {
-    packages::ensure_zookeeper().await?;
-    let choice = Choice::of(filters, &cargo::targets()?);
+pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
+    let targets = cargo::targets()?;
+    let choice = match args.zookeeper {
+        Some(_) if args.filter.is_empty() => Choice::on_servers(starts::all()),
+        _ => Choice::of(&args.filter, &targets),
+    };
+    let mut runs = vec![Run::prepare(choice, args.zookeeper, &targets).await?];
+    if args.each_release {
+        let first = packages::ensure_zookeeper().await?;
+        let others = Release::value_variants().iter().copied();
+        for release in others.filter(|release| !first.version().is_some_and(|version| release.has(version))) {
+            runs.push(
+                Run::prepare(Choice::on_more_servers(starts::by_release()), Some(release), &targets).await?,
+            );
+        }
+    }
+    let choice = &runs[0].choice;
     let packages = choice.packages();
     if packages.as_ref().is_none_or(|packages| packages.contains("election-core")) {
         packages::offer_contenders().await;
     }
     let starts_programs = |packages: &BTreeSet<&str>| packages.contains("e2e");
-    if choice.packages().as_ref().is_none_or(starts_programs) {
+    if packages.as_ref().is_none_or(starts_programs) {
         // All of the workspace's at once, so that they are built with the same
         // features as the tests are.
         let mut build = cargo(["build", "--workspace", "--bins", "--all-features"]);
@@ -31,21 +49,20 @@ pub(crate) async fn run(filters: &[String]) -> anyhow::Result<ExitCode> {
             bail!("the workspace does not build");
         }
     }
-    let (mut totals, mut sound) = if has_nextest() {
-        nextest(&choice).await?
-    } else {
+    if !has_nextest() {
         eprintln!("cargo-nextest is not installed; `cargo test` it is");
-        plain(&choice).await?
-    };
-    if has_nextest() && choice.is_everything() {
-        // cargo-nextest can't run them; `cargo test` has done so above.
-        let (doctests, passed) = doctests().await?;
-        totals = totals + doctests;
-        sound &= passed;
+    }
+    let (mut totals, mut sound) = (Totals::default(), true);
+    for run in &runs {
+        let (more, passed) = run.run().await?;
+        if let (Some(release), true) = (run.release, runs.len() > 1) {
+            println!("on ZooKeeper {release}: {more}");
+        }
+        sound &= passed && !more.is_empty();
+        totals = totals + more;
     }
     if totals.is_empty() {
-        eprintln!("no test fits {}", filters.join(" "));
-        sound = false;
+        eprintln!("no test fits {}", args.filter.join(" "));
     }
     println!("{totals}");
     Ok(if sound && totals.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -60,38 +77,79 @@ fn has_nextest() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-async fn nextest(choice: &Choice) -> anyhow::Result<(Totals, bool)> {
-    let mut command = cargo(["nextest", "run", "--all-features", "--no-tests", "pass"]);
-    match choice.packages() {
-        Some(packages) => command.args(packages.iter().flat_map(|name| ["--package", name])),
-        None => command.arg("--workspace"),
-    };
-    if std::io::stderr().is_terminal() {
-        command.args(["--color", "always"]);
-    }
-    if let Some(expression) = choice.nextest_expression() {
-        command.args(["--filterset", &expression]);
-    }
-    let (totals, success) = counted(&mut command, Stream::Stderr, Totals::add_nextest_line).await?;
-    // What the filter leaves out was not skipped but not asked for.
-    let skipped = if choice.is_everything() { totals.skipped } else { 0 };
-    Ok((Totals { skipped, ..totals }, success))
+/// Tests on one release of ZooKeeper, or on the one that is found.
+struct Run<'a> {
+    choice: Choice,
+    release: Option<Release>,
+    home: Option<PathBuf>,
+    targets: &'a [Target],
 }
 
-async fn plain(choice: &Choice) -> anyhow::Result<(Totals, bool)> {
-    let mut all = (Totals::default(), true);
-    for args in choice.cargo_test_arguments() {
-        let mut command = cargo(["test", "--all-features", "--no-fail-fast"]);
-        command.args(args);
-        let (totals, success) = counted(&mut command, Stream::Stdout, Totals::add_libtest_line).await?;
-        all = (all.0 + totals, all.1 && success);
+impl<'a> Run<'a> {
+    async fn prepare(
+        choice: Choice,
+        release: Option<Release>,
+        targets: &'a [Target],
+    ) -> anyhow::Result<Self> {
+        let home = match release {
+            Some(release) => Some(packages::ensure_release(release).await?),
+            None => packages::ensure_zookeeper().await.map(|_| None)?,
+        };
+        Ok(Self { choice, release, home, targets })
     }
-    Ok(all)
-}
 
-async fn doctests() -> anyhow::Result<(Totals, bool)> {
-    let mut command = cargo(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"]);
-    counted(&mut command, Stream::Stdout, Totals::add_libtest_line).await
+    async fn run(&self) -> anyhow::Result<(Totals, bool)> {
+        let starts = tempfile::NamedTempFile::new()?;
+        let command = |args: &[&str]| {
+            let mut command = cargo(args);
+            command.env(starts::VARIABLE, starts.path());
+            command.envs(self.home.as_ref().map(|home| ("ZOOKEEPER_HOME", home)));
+            command
+        };
+        let (mut totals, mut sound) =
+            if has_nextest() { self.nextest(command).await? } else { self.plain(command).await? };
+        if has_nextest() && self.choice.is_everything() {
+            // cargo-nextest can't run them; `cargo test` has done so above.
+            let mut doctests = command(&["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"]);
+            let (more, passed) = counted(&mut doctests, Stream::Stdout, Totals::add_libtest_line).await?;
+            totals = totals + more;
+            sound &= passed;
+        }
+        for complaint in starts::complaints(starts.path(), self.targets, &self.choice, self.release)? {
+            eprintln!("error: {complaint}");
+            sound = false;
+        }
+        Ok((totals, sound))
+    }
+
+    async fn nextest(&self, command: impl Fn(&[&str]) -> Command) -> anyhow::Result<(Totals, bool)> {
+        let mut command = command(&["nextest", "run", "--all-features", "--no-tests", "pass"]);
+        match self.choice.packages() {
+            Some(packages) => command.args(packages.iter().flat_map(|name| ["--package", name])),
+            None => command.arg("--workspace"),
+        };
+        if std::io::stderr().is_terminal() {
+            command.args(["--color", "always"]);
+        }
+        if let Some(expression) = self.choice.nextest_expression() {
+            command.args(["--filterset", &expression]);
+        }
+        let (totals, success) = counted(&mut command, Stream::Stderr, Totals::add_nextest_line).await?;
+        // What the filter leaves out was not skipped but not asked for.
+        let skipped = if self.choice.is_everything() { totals.skipped } else { 0 };
+        Ok((Totals { skipped, ..totals }, success))
+    }
+
+    async fn plain(&self, command: impl Fn(&[&str]) -> Command) -> anyhow::Result<(Totals, bool)> {
+        let mut all = (Totals::default(), true);
+        for args in self.choice.cargo_test_arguments() {
+            let mut command = command(&["test", "--all-features", "--no-fail-fast"]);
+            command.args(args);
+            let (totals, success) = counted(&mut command, Stream::Stdout, Totals::add_libtest_line).await?;
+            all = (all.0 + totals, all.1 && success);
+        }
+        Ok(all)
+    }
 }
 
 async fn counted(

@@ -304,9 +304,10 @@ async fn some_orders(stage: &mut Stage, narrator: &Narrator, since: &Progress) -
 /// Without its worker the job must not go on: its guard ends it.
 async fn job_is_gone(narrator: &Narrator, job: u32, event: Instant) -> anyhow::Result<()> {
     let look = || async move {
-        // A zombie has no command line: it has ended.
-        let line = std::fs::read(format!("/proc/{job}/cmdline")).unwrap_or_default();
-        Ok(if line.is_empty() { Seen::There(()) } else { Seen::NotYet("it runs".to_owned()) })
+        let stat = std::fs::read_to_string(format!("/proc/{job}/stat"));
+        // A zombie has ended.
+        let runs = stat.is_ok_and(|stat| !stat.contains(") Z "));
+        Ok(if runs { Seen::NotYet("it runs".to_owned()) } else { Seen::There(()) })
     };
     until(&format!("the end of the job, pid {job}, without its worker"), SOON, look).await?;
     narrator.say(format!("its guard has ended the job, pid {job}, within {}", seconds(event.elapsed())));

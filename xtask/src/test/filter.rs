@@ -1,22 +1,35 @@
-//! What `cargo xtask test FILTER...` chooses.
+//! Which tests are chosen: those of `cargo xtask test FILTER...`, or those on Apache's servers.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::cargo::{self, Target};
 
+/// In the names of tests that run on the embedded server.
+const EMBEDDED: &str = "_in_process::";
+/// In those of tests with that driver. What servers do differently reaches it through the same code as the other one.
+const OTHER_DRIVER: &str = "zookeeper_async::";
+
 /// The tests that were asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Choice(Vec<Wanted>);
+pub(crate) enum Choice {
+    /// Those that fit a filter; without any filter all there are.
+    Filters(Vec<Wanted>),
+    /// Of these programs what runs on Apache's servers, without tests of such names.
+    OnServers { programs: Vec<Program>, without: &'static [&'static str] },
+}
+
+/// A program of a package's `tests` directory.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Program {
+    pub(crate) package: String,
+    pub(crate) name: String,
+}
 
 #[derive(Debug, PartialEq, Eq)]
-enum Wanted {
+pub(crate) enum Wanted {
     Package(String),
-    /// A file of a package's `tests` directory.
-    Program {
-        package: String,
-        name: String,
-    },
+    Program(Program),
     /// A file of a package's sources: its module's own tests.
     Module {
         package: String,
@@ -27,37 +40,68 @@ enum Wanted {
 
 impl Choice {
     pub(crate) fn of(filters: &[String], targets: &[Target]) -> Self {
-        Self(filters.iter().map(|filter| Wanted::of(filter, targets)).collect())
+        Self::Filters(filters.iter().map(|filter| Wanted::of(filter, targets)).collect())
+    }
+
+    pub(crate) fn on_servers(programs: Vec<Program>) -> Self {
+        Self::OnServers { programs, without: &[EMBEDDED] }
+    }
+
+    /// Once more on other servers.
+    pub(crate) fn on_more_servers(programs: Vec<Program>) -> Self {
+        Self::OnServers { programs, without: &[EMBEDDED, OTHER_DRIVER] }
     }
 
     pub(crate) fn is_everything(&self) -> bool {
-        self.0.is_empty()
+        matches!(self, Self::Filters(filters) if filters.is_empty())
     }
 
     /// The packages that all chosen tests belong to, where that is known: no
     /// others need to be built then.
     pub(crate) fn packages(&self) -> Option<BTreeSet<&str>> {
-        if self.is_everything() {
-            return None;
+        match self {
+            Self::Filters(filters) if !filters.is_empty() => filters.iter().map(Wanted::package).collect(),
+            // With all packages at once nothing is built again for a few of them, with other features.
+            _ => None,
         }
-        self.0.iter().map(Wanted::package).collect()
     }
 
     /// For `cargo nextest run --filterset`.
     pub(crate) fn nextest_expression(&self) -> Option<String> {
-        if self.is_everything() {
-            return None;
+        match self {
+            Self::Filters(filters) if filters.is_empty() => None,
+            Self::Filters(filters) => Some(any(filters.iter().map(Wanted::nextest_term))),
+            Self::OnServers { programs, without } => {
+                let without: String = without.iter().map(|name| format!(" - test({name})")).collect();
+                Some(format!("({}){without}", any(programs.iter().map(Program::nextest_term))))
+            }
         }
-        let terms: Vec<String> = self.0.iter().map(Wanted::nextest_term).collect();
-        Some(terms.join(" | "))
     }
 
-    /// For `cargo test`, once for each filter.
+    /// For `cargo test`, once for each.
     pub(crate) fn cargo_test_arguments(&self) -> Vec<Vec<String>> {
-        if self.is_everything() {
-            return vec![vec!["--workspace".to_owned()]];
+        match self {
+            Self::Filters(filters) if filters.is_empty() => vec![vec!["--workspace".to_owned()]],
+            Self::Filters(filters) => filters.iter().map(Wanted::cargo_test_arguments).collect(),
+            Self::OnServers { programs, without } => {
+                // By name alone: a program of that name in another package runs as well.
+                let names: BTreeSet<&str> = programs.iter().map(|program| program.name.as_str()).collect();
+                let chosen = names.iter().flat_map(|name| ["--test", name]);
+                let skipped = without.iter().flat_map(|name| ["--skip", name]);
+                let args = ["--workspace"].into_iter().chain(chosen).chain(["--"]).chain(skipped);
+                vec![args.map(str::to_owned).collect()]
+            }
         }
-        self.0.iter().map(Wanted::cargo_test_arguments).collect()
+    }
+}
+
+fn any(terms: impl Iterator<Item = String>) -> String {
+    terms.collect::<Vec<_>>().join(" | ")
+}
+
+impl Program {
+    fn nextest_term(&self) -> String {
+        format!("(package(={}) & binary(={}))", self.package, self.name)
     }
 }
 
@@ -82,7 +126,7 @@ impl Wanted {
         let package = target.package.clone();
         if target.is_test() {
             let name = target.name.clone();
-            return Self::Program { package, name };
+            return Self::Program(Program { package, name });
         }
         Self::Package(package)
     }
@@ -114,9 +158,9 @@ impl Wanted {
 
     fn package(&self) -> Option<&str> {
         match self {
-            Self::Package(package) | Self::Program { package, .. } | Self::Module { package, .. } => {
-                Some(package)
-            }
+            Self::Package(package)
+            | Self::Program(Program { package, .. })
+            | Self::Module { package, .. } => Some(package),
             Self::Name(_) => None,
         }
     }
@@ -124,7 +168,7 @@ impl Wanted {
     fn nextest_term(&self) -> String {
         match self {
             Self::Package(package) => format!("package(={package})"),
-            Self::Program { package, name } => format!("(package(={package}) & binary(={name}))"),
+            Self::Program(program) => program.nextest_term(),
             Self::Module { package, path } => format!("(package(={package}) & test(~{path}::))"),
             Self::Name(name) => format!("test(~{name})"),
         }
@@ -133,7 +177,7 @@ impl Wanted {
     fn cargo_test_arguments(&self) -> Vec<String> {
         let args: Vec<&str> = match self {
             Self::Package(package) => vec!["--package", package],
-            Self::Program { package, name } => vec!["--package", package, "--test", name],
+            Self::Program(Program { package, name }) => vec!["--package", package, "--test", name],
             Self::Module { package, path } => vec!["--package", package, path],
             Self::Name(name) => vec!["--workspace", name],
         };
@@ -196,6 +240,25 @@ mod tests {
         assert_eq!(packages(&["proxy", "kit", "failover.rs"]), Some(2));
         assert_eq!(packages(&["proxy", "loses_nothing"]), None);
         assert_eq!(packages(&[]), None);
+    }
+
+    #[test]
+    fn what_runs_on_servers_is_built_with_everything_else() {
+        let program =
+            |package: &str, name: &str| Program { package: package.to_owned(), name: name.to_owned() };
+        let choice = Choice::on_servers(vec![program("kit", "proxy"), program("e2e", "failover")]);
+        assert_eq!(choice.packages(), None);
+        assert_eq!(
+            choice.nextest_expression().unwrap_or_default(),
+            "((package(=kit) & binary(=proxy)) | (package(=e2e) & binary(=failover))) - test(_in_process::)"
+        );
+        let args = ["--workspace", "--test", "failover", "--test", "proxy", "--", "--skip", "_in_process::"];
+        assert_eq!(choice.cargo_test_arguments(), [args]);
+        let choice = Choice::on_more_servers(vec![program("kit", "proxy")]);
+        assert_eq!(
+            choice.nextest_expression().unwrap_or_default(),
+            "((package(=kit) & binary(=proxy))) - test(_in_process::) - test(zookeeper_async::)"
+        );
     }
 
     #[test]
