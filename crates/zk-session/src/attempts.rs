@@ -1,6 +1,7 @@
 //! One operation, sent as often as it takes: waits for the connection, tells lost answers from refusals, keeps in mind
 //! whether a write may have been applied, and gives up in time.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ pub(crate) struct Attempts<'a> {
     /// The newest change that the session had seen when the first of those was sent.
     seen: i64,
     /// What went wrong last.
-    last: String,
+    last: Cow<'static, str>,
 }
 
 impl Incarnation {
@@ -79,7 +80,7 @@ impl<'a> Attempts<'a> {
             backoff: BACKOFF,
             in_doubt: false,
             seen: 0,
-            last: "ZooKeeper is not connected".to_owned(),
+            last: "ZooKeeper is not connected".into(),
         }
     }
 
@@ -188,12 +189,7 @@ impl<'a> Attempts<'a> {
         loop {
             self.wait_until_open().await?;
             let sent = BootTime::now();
-            let barrier = driver::barrier(&*self.inner.driver, self.deadline);
-            let answer = tokio::select! {
-                biased;
-                answer = barrier => answer,
-                () = self.inner.over.cancelled() => Err(session_ended()),
-            };
+            let answer = driver::barrier(&*self.inner.driver, self.deadline).await;
             match self.classify(sent, answer)? {
                 Ok(()) => return Ok(()),
                 Err(Failed::Refused(code)) => return Err(self.refused(code)),
@@ -282,11 +278,8 @@ impl<'a> Attempts<'a> {
         let place = self.wait_for_place().await?;
         let sent = BootTime::now();
         let answer = self.inner.driver.send(request, Along { watch, heartbeat: false, place: Some(place) });
-        let answer = tokio::select! {
-            biased;
-            answer = answered(answer, self.deadline) => answer,
-            () = self.inner.over.cancelled() => Err(session_ended()),
-        };
+        // With the session the driver ends, and answers.
+        let answer = answered(answer, self.deadline).await;
         self.classify(sent, answer)
     }
 
@@ -325,12 +318,11 @@ impl<'a> Attempts<'a> {
             match place {
                 // The wait may have been long: looked at once more, right before something is sent.
                 Some(place) if inner.is_open() && !inner.is_over() => return Ok(place),
-                Some(_) => {}
                 None if BootTime::now() >= self.deadline && !inner.is_over() => {
-                    self.last = format!("{PLACES} requests are under way already");
+                    self.last = format!("{PLACES} requests are under way already").into();
                     return Err(self.out_of_time());
                 }
-                None => {}
+                _ => {}
             }
         }
     }
@@ -363,7 +355,7 @@ impl<'a> Attempts<'a> {
 
     /// Waits a moment before the next attempt, or gives up.
     async fn pause(&mut self, reason: String) -> Result<(), OpError> {
-        self.last = reason;
+        self.last = reason.into();
         if self.inner.is_over() {
             return Err(self.over());
         }
@@ -380,10 +372,10 @@ impl<'a> Attempts<'a> {
     fn out_of_time(&self) -> OpError {
         let path = self.path.to_owned();
         if self.in_doubt {
-            OpError::Unknown { path, cause: UnknownCause::NoAnswer { last: self.last.clone() } }
+            OpError::Unknown { path, cause: UnknownCause::NoAnswer { last: self.last.to_string() } }
         } else {
             let within = BootTime::now().duration_since(self.started);
-            OpError::Unavailable { path, within, reason: self.last.clone() }
+            OpError::Unavailable { path, within, reason: self.last.to_string() }
         }
     }
 
@@ -392,8 +384,4 @@ impl<'a> Attempts<'a> {
         self.inner.end(InactiveReason::DriverFailed { reason });
         OpError::Unknown { path: self.path.to_owned(), cause: UnknownCause::SessionOver }
     }
-}
-
-fn session_ended() -> DriverError {
-    DriverError::Ambiguous("the session ended meanwhile".to_owned())
 }

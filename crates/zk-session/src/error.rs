@@ -165,7 +165,7 @@ pub enum OpError {
         cause: UnknownCause,
     },
     /// Certainly not applied: no connection carried it in time.
-    #[error("{path}: not done within {within:?}, {reason}")]
+    #[error("{path}: not done within {within:.1?}, {reason}")]
     Unavailable {
         /// Of the operation.
         path: String,

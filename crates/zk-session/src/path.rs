@@ -15,10 +15,10 @@ pub(crate) fn judge(path: &str) -> Result<(), String> {
         return Ok(());
     }
     let rest = path.strip_prefix('/').ok_or("a path begins with '/'")?;
-    if rest.split('/').any(str::is_empty) {
+    if rest.as_bytes().split(|byte| *byte == b'/').any(<[u8]>::is_empty) {
         return Err("a path has no empty element and no '/' at its end".to_owned());
     }
-    if rest.split('/').any(|element| matches!(element, "." | "..")) {
+    if rest.as_bytes().split(|byte| *byte == b'/').any(|element| matches!(element, b"." | b"..")) {
         return Err("a path has no element '.' or '..'".to_owned());
     }
     match rest.chars().find(|&c| is_refused(c)) {

@@ -67,14 +67,13 @@ impl Shared {
         self.incarnation.borrow().clone().filter(|living| !living.is_over())
     }
 
+    /// The session where operations can be done at once.
+    fn ready(&self) -> Option<Incarnation> {
+        let is_active = self.state.borrow().is_active();
+        self.living().filter(|living| is_active && living.inner.is_open())
+    }
+
     pub(crate) async fn active(&self) -> Result<Incarnation, Closed> {
-        // Mostly it is, and then nobody has to wait in line.
-        if self.state.borrow().is_active()
-            && let Some(living) = self.living()
-            && living.inner.is_open()
-        {
-            return Ok(living);
-        }
         let mut state = self.state.subscribe();
         loop {
             let wanted = match &*state.borrow_and_update() {
@@ -91,6 +90,10 @@ impl Shared {
 
     /// The session to do an operation on. The lack of one is the operation's outcome, and counted as such.
     pub(crate) async fn current(&self, op: &'static str, path: &str) -> Result<Incarnation, OpError> {
+        // Mostly there is one, and then nobody has to wait in line.
+        if let Some(ready) = self.ready() {
+            return Ok(ready);
+        }
         let started = BootTime::now();
         let found = self.find(path).await;
         if let Err(error) = &found {

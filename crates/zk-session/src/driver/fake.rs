@@ -21,8 +21,9 @@ pub(crate) const SEEN: i64 = 4;
 
 pub(crate) struct Fake {
     granted: Duration,
-    /// What the next requests get; once it is used up, they are never answered.
+    /// What the next requests get; once it is used up, they are not answered until the end.
     script: Mutex<VecDeque<DriverResult<Reply>>>,
+    unanswered: Mutex<Vec<oneshot::Sender<DriverResult<Reply>>>>,
     asked: AtomicUsize,
     aborted: AtomicBool,
 }
@@ -32,6 +33,7 @@ impl Fake {
         Arc::new(Self {
             granted,
             script: Mutex::new(script.into_iter().collect()),
+            unanswered: Mutex::default(),
             asked: AtomicUsize::new(0),
             aborted: AtomicBool::new(false),
         })
@@ -72,7 +74,7 @@ impl Driver for Fake {
         let (sender, answer) = oneshot::channel();
         match lock(&self.script).pop_front() {
             Some(result) => drop(sender.send(result)),
-            None => std::mem::forget(sender),
+            None => lock(&self.unanswered).push(sender),
         }
         answer
     }
@@ -87,5 +89,6 @@ impl Driver for Fake {
 
     fn abort(&self) {
         self.aborted.store(true, Ordering::SeqCst);
+        lock(&self.unanswered).clear();
     }
 }

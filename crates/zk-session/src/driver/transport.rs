@@ -15,13 +15,19 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
-/// Room for what is read at one time. Held only while there is something to read.
-const READ: usize = 8192;
-/// As much as is reserved at one time for a frame whose bytes are arriving.
+/// Room for what is read at one time, held only while there is something to read: allocators have this much at hand.
+const LEAST: usize = 1000;
+/// As much as is reserved at one time, where reads fill all that there is.
 const MOST: usize = 1 << 20;
 
 /// Where bytes come from.
-pub(super) enum ReadEnd {
+pub(super) struct ReadEnd {
+    source: Source,
+    /// For what is read next: by what was read before.
+    room: usize,
+}
+
+enum Source {
     Tcp(OwnedReadHalf),
     #[cfg(feature = "tls")]
     Tls(ReadHalf<TlsStream<TcpStream>>),
@@ -41,8 +47,14 @@ impl ReadEnd {
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn read(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => {
+        let room = self.room;
+        let reserve = |buffer: &mut BytesMut| {
+            if buffer.capacity() - buffer.len() < room {
+                buffer.reserve(buffer.len().clamp(room, MOST));
+            }
+        };
+        let count = match &mut self.source {
+            Source::Tcp(stream) => {
                 poll_fn(|context| {
                     ready!(stream.as_ref().poll_read_ready(context))?;
                     // Room is made only now: a session that hears nothing holds no memory for it.
@@ -53,20 +65,18 @@ impl ReadEnd {
                     }
                     read
                 })
-                .await
+                .await?
             }
             #[cfg(feature = "tls")]
-            Self::Tls(stream) => {
+            Source::Tls(stream) => {
                 reserve(buffer);
-                stream.read_buf(buffer).await
+                stream.read_buf(buffer).await?
             }
+        };
+        if count >= room || count < room / 4 {
+            self.room = (count * 2).max(room / 2).clamp(LEAST, MOST);
         }
-    }
-}
-
-fn reserve(buffer: &mut BytesMut) {
-    if buffer.capacity() - buffer.len() < READ {
-        buffer.reserve(buffer.len().clamp(READ, MOST));
+        Ok(count)
     }
 }
 
@@ -139,12 +149,12 @@ impl WriteEnd {
 /// Both ends of a connection.
 pub(super) fn over_tcp(stream: TcpStream) -> (ReadEnd, WriteEnd) {
     let (reader, writer) = stream.into_split();
-    (ReadEnd::Tcp(reader), WriteEnd::Tcp(Arc::new(writer)))
+    (ReadEnd { source: Source::Tcp(reader), room: LEAST }, WriteEnd::Tcp(Arc::new(writer)))
 }
 
 /// The same with TLS.
 #[cfg(feature = "tls")]
 pub(super) fn over_tls(stream: TlsStream<TcpStream>) -> (ReadEnd, WriteEnd) {
     let (reader, writer) = tokio::io::split(stream);
-    (ReadEnd::Tls(reader), WriteEnd::Tls(writer, BytesMut::new()))
+    (ReadEnd { source: Source::Tls(reader), room: LEAST }, WriteEnd::Tls(writer, BytesMut::new()))
 }
