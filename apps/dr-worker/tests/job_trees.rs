@@ -162,6 +162,7 @@ fn grow(seed: u64, cgroup: Option<&Path>, tally: &mut Tally) {
                 } else {
                     worker.signal(Signal::SIGKILL);
                 }
+                // How far apart the two die is part of the case.
                 std::thread::sleep(Duration::from_millis(dice.u64(0..20)));
             }
             next_worker(&mut worker, state.path(), &mark)
@@ -184,6 +185,7 @@ fn grow(seed: u64, cgroup: Option<&Path>, tally: &mut Tally) {
             for signal in [Signal::SIGSTOP, Signal::SIGCONT] {
                 signal_guard(signal);
                 worker.signal(signal);
+                // How long they are frozen is part of the case.
                 std::thread::sleep(Duration::from_millis(dice.u64(0..100)));
             }
             worker.tell("stop 1000");
@@ -192,6 +194,7 @@ fn grow(seed: u64, cgroup: Option<&Path>, tally: &mut Tally) {
         Fault::FreezeGuardForAMomentAndKillWorker => {
             signal_guard(Signal::SIGSTOP);
             worker.signal(Signal::SIGKILL);
+            // How long the guard is frozen is part of the case.
             std::thread::sleep(Duration::from_millis(dice.u64(0..100)));
             signal_guard(Signal::SIGCONT);
             next_worker(&mut worker, state.path(), &mark)
@@ -199,6 +202,7 @@ fn grow(seed: u64, cgroup: Option<&Path>, tally: &mut Tally) {
         Fault::KillGuardOfFrozenWorker => {
             worker.signal(Signal::SIGSTOP);
             signal_guard(Signal::SIGKILL);
+            // How long the worker is frozen is part of the case.
             std::thread::sleep(Duration::from_millis(dice.u64(0..100)));
             worker.signal(Signal::SIGCONT);
             released(&worker, &mark)

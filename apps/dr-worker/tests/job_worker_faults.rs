@@ -91,8 +91,11 @@ fn a_job_that_writes_in_the_midst_of_its_end_survives_the_death_of_its_worker() 
 #[test]
 fn a_job_that_writes_is_not_held_up_by_a_frozen_worker() {
     let tree = Tree::new();
-    let script =
-        format!("until [ -e go ]; do sleep 0.02; done; {MUCH}; {MUCH} >&2; echo > done; exec sleep 1000");
+    // Piece by piece, so that the guard passes them on one at a time: of the third there is room for a part.
+    let pieces = "for i in 1 2 3 4; do head -c 24000 /dev/zero; sleep 0.1; done";
+    let script = format!(
+        "until [ -e go ]; do sleep 0.02; done; {pieces}; {MUCH}; {MUCH} >&2; echo > done; exec sleep 1000"
+    );
     let worker = WorkerSetup::new(&tree, &script).start();
     worker.signal(Signal::SIGSTOP);
     std::fs::write(tree.file("go"), "").expect("a file");

@@ -129,7 +129,8 @@ impl Relay {
             Ok(count) => {
                 self.is_within_line = count.checked_sub(1).is_some_and(|last| self.waiting[last] != b'\n');
                 self.waiting.drain(..count);
-                self.stalled_since = None;
+                // Of a part that was taken the rest may wait as long as if none had been.
+                self.stalled_since = (!self.waiting.is_empty()).then_some(now);
             }
             Err(Errno::EAGAIN) => {
                 let since = *self.stalled_since.get_or_insert(now);
