@@ -41,12 +41,15 @@ pub(crate) fn marked(stage: &Path) -> Vec<u32> {
 /// process ids, and are named.
 pub(crate) fn await_none(stage: &Path, within: Duration) -> anyhow::Result<()> {
     let deadline = Instant::now() + within;
+    let mut is_empty = false;
     loop {
         let left = marked(stage);
-        if left.is_empty() {
+        let was_empty = std::mem::replace(&mut is_empty, left.is_empty());
+        if was_empty && is_empty {
             return Ok(());
         }
-        if Instant::now() < deadline {
+        // One that is about to run another program has no environment for a moment: that none is left was seen twice.
+        if is_empty || Instant::now() < deadline {
             std::thread::sleep(LOOK);
             continue;
         }
@@ -78,7 +81,12 @@ mod tests {
         let script = "sleep 60 >/dev/null 2>&1 & echo $!";
         let output = Command::new("/bin/sh").args(["-c", script]).env(MARK, stage.path()).output().unwrap();
         let orphan: u32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
-        assert_eq!(marked(stage.path()), [orphan]);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while marked(stage.path()) != [orphan] || describe(orphan) != format!("{orphan} (sleep 60)") {
+            assert!(Instant::now() < deadline, "{:?} instead of {orphan}", marked(stage.path()));
+            // Between two looks: the shell ends, and its child starts its program.
+            std::thread::sleep(LOOK);
+        }
 
         let said = await_none(stage.path(), Duration::ZERO).unwrap_err().to_string();
         assert!(said.contains(&format!("{orphan} (sleep 60)")), "{said}");
