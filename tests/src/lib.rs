@@ -42,6 +42,7 @@ mod setup;
 mod shared_ensemble;
 mod stamp;
 mod wait;
+mod wall;
 mod worker;
 mod znodes;
 
@@ -58,5 +59,6 @@ pub use setup::{JOB, Setup};
 pub use shared_ensemble::{TICK, ensemble, own_ensemble};
 pub use stamp::{Event, Stamp};
 pub use wait::{SOON, Wait, wait_for};
+pub use wall::wall_ahead;
 pub use worker::Worker;
 pub use znodes::Znodes;

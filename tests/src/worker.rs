@@ -1,5 +1,6 @@
 //! One `dr-worker run` process.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub struct Worker {
     http: SocketAddr,
     dir: PathBuf,
     configs: Vec<PathBuf>,
+    env: Vec<(OsString, OsString)>,
     tree: Tree,
     /// Where it stands, if not on loopback.
     host: Option<Host>,
@@ -48,6 +50,7 @@ impl Worker {
             http,
             dir,
             configs,
+            env: Vec::new(),
             tree,
             host: None,
             process: None,
@@ -116,6 +119,11 @@ impl Worker {
         self.configs.push(path.to_owned());
     }
 
+    /// What else it has in its environment from the next start on, instead of what was said before.
+    pub fn set_env(&mut self, env: Vec<(OsString, OsString)>) {
+        self.env = env;
+    }
+
     /// Whether it was started, and was neither killed nor awaited since.
     pub fn is_started(&self) -> bool {
         self.process.is_some()
@@ -139,6 +147,7 @@ impl Worker {
         let child = command
             .arg("run")
             .env(name, value)
+            .envs(self.env.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle on the log"))
             .stderr(log)

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::{Cluster, Driver, JOB, SOON, Setup, wait_for};
+use e2e::{Cluster, Driver, JOB, SOON, Setup, wait_for, wall_ahead};
 use zk_session::BootTime;
 
 e2e::with_both_drivers!(
@@ -11,6 +11,7 @@ e2e::with_both_drivers!(
     the_job_moves_to_the_backup_site_when_its_site_is_lost,
     leadership_stays_when_the_preferred_site_returns,
     a_rolling_restart_moves_leadership_as_planned,
+    a_wall_clock_that_is_a_day_ahead_holds_nothing_up,
 );
 
 /// Session timeout + 2 s, as promised, and as much again for a busy machine.
@@ -79,6 +80,51 @@ async fn a_rolling_restart_moves_leadership_as_planned(driver: Driver) {
     gaps.sort_unstable();
     println!("{driver}: nothing acted during a move for {gaps:?}");
     assert!(gaps[gaps.len() / 2] < Duration::from_millis(1500), "{gaps:?}");
+    cluster.end().await;
+}
+
+/// A day in seconds.
+const DAY: i64 = 86_400;
+
+async fn a_wall_clock_that_is_a_day_ahead_holds_nothing_up(driver: Driver) {
+    let setup = Setup::new(driver).workers(&[("east-1", "east"), ("west-1", "west")]).not_started();
+    // As long and as few as they are by default.
+    let setup = setup.set("policy.max_takeovers.count", 5).set("policy.max_takeovers.within", "10m");
+    let mut cluster = Cluster::of(setup).await;
+    let ahead = wall_ahead(cluster.dir(), DAY);
+    cluster.worker("east-1").set_env(ahead);
+    cluster.worker("east-1").start();
+    let mut leader = cluster.first_leader().await;
+    cluster.worker("west-1").start();
+    cluster.standing_by(1).await;
+    let first = leader.term;
+    // The clock of the last one that is lost is right again.
+    for (lost, next, is_killed) in [
+        ("east-1", "west-1", true),
+        ("west-1", "east-1", true),
+        ("east-1", "west-1", false),
+        ("west-1", "east-1", true),
+    ] {
+        cluster.acts(leader.token).await;
+        if is_killed {
+            cluster.worker(lost).kill();
+        } else {
+            cluster.worker(lost).ask_to_end();
+        }
+        leader = cluster.successor_of(&leader, MOVED_WITHIN).await;
+        assert_eq!(leader.member, next);
+        if !is_killed {
+            let ended = cluster.worker(lost).ended_by(Instant::now() + SOON);
+            assert!(ended.is_some_and(|status| status.success()), "{lost}: {ended:?}");
+            cluster.worker(lost).set_env(Vec::new());
+        }
+        cluster.worker(lost).start();
+        cluster.standing_by(1).await;
+    }
+    cluster.acts(leader.token).await;
+    assert_eq!(leader.term, first + 4, "a move is a term, and nothing else is one");
+    assert_eq!(leader.restarts, 0);
+    cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }
 
