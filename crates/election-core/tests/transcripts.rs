@@ -106,6 +106,7 @@ transcripts! {
     release_after_work,
     force,
     lease_end,
+    lease_nearly_over,
     session_expiry,
     lost_reply_of_create,
     lost_reply_of_delete,
