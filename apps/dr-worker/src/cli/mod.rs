@@ -52,7 +52,7 @@ struct Arguments {
 #[derive(Debug, Args)]
 struct Global {
     /// A TOML file, or a directory whose *.toml are read in the order of their names. May be
-    /// given again: later ones win.
+    /// given again: later ones win. Default: /etc/dr-worker, if there is one in it.
     #[arg(long = "config", value_name = "PATH", global = true)]
     paths: Vec<PathBuf>,
     /// A setting, such as zookeeper.root=/dr. Wins over files and environment.

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs::File,
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -26,6 +26,9 @@ use super::{
 /// What every environment variable of the configuration starts with.
 pub const PREFIX: &str = "DR_WORKER__";
 
+/// Read where no file is given, if there is one in it.
+pub(super) const DEFAULT_DIRECTORY: &str = "/etc/dr-worker";
+
 /// A file longer than this is none of ours.
 const MAX_FILE: u64 = 1024 * 1024;
 
@@ -42,8 +45,11 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The given files and settings, over this process's environment.
-    pub fn with_environment(paths: Vec<PathBuf>, sets: Vec<String>) -> Self {
+    /// The given files, or what is in `/etc/dr-worker`, this process's environment, and the given settings.
+    pub fn with_environment(mut paths: Vec<PathBuf>, sets: Vec<String>) -> Self {
+        if paths.is_empty() && has_files(Path::new(DEFAULT_DIRECTORY)) {
+            paths.push(DEFAULT_DIRECTORY.into());
+        }
         Self { paths, variables: std::env::vars_os().collect(), sets }
     }
 }
@@ -137,6 +143,22 @@ fn put_over(under: &mut Node, over: Node) {
 }
 
 /// The files to read: a directory stands for its `*.toml`.
+/// Whether there is something to read, or to say why it can't be read.
+fn has_files(directory: &Path) -> bool {
+    match files_in(directory) {
+        Ok(files) => !files.is_empty(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
+}
+
+fn files_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(directory)?.collect::<Result<Vec<_>, _>>()?;
+    let all = entries.into_iter().map(|entry| entry.path());
+    let mut files: Vec<_> = all.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
+    files.sort();
+    Ok(files)
+}
+
 fn files(paths: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in paths {
@@ -144,15 +166,8 @@ fn files(paths: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
             files.push(path.clone());
             continue;
         }
-        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        match entries {
-            Ok(entries) => {
-                let mut inside: Vec<_> = entries
-                    .into_iter()
-                    .map(|entry| entry.path())
-                    .filter(|path| path.extension().is_some_and(|e| e == "toml"))
-                    .collect();
-                inside.sort();
+        match files_in(path) {
+            Ok(mut inside) => {
                 if inside.is_empty() {
                     problems.push(Problem::with_source(path.display(), "the directory holds no *.toml file"));
                 }

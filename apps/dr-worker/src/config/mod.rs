@@ -73,7 +73,7 @@ impl Config {
         let mut findings = Findings::default();
         let root = layers::merge(sources, &mut findings.problems);
         let read = Section::read_root(&root, &mut findings, read_worker);
-        Problems::none_of(findings.problems)?;
+        Problems::none_of(findings.problems).map_err(|problems| problems.of(sources))?;
         let (node, zookeeper, http, probes, balance, jobs) = read.ok_or_else(incomplete)?;
         Ok(Self { node, zookeeper, http, probes, balance, jobs, shown: findings.shown, root })
     }
@@ -173,7 +173,7 @@ impl OperatorConfig {
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut findings = Findings::default();
         let root = layers::merge(sources, &mut findings.problems);
-        Self::read(&root, findings)
+        Self::read(&root, findings).map_err(|problems| problems.of(sources))
     }
 
     fn read(root: &Node, mut findings: Findings) -> Result<Self, Problems> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::layers::{DEFAULT_DIRECTORY, Sources};
 use super::tree::Origin;
 use crate::mask::mask;
 
@@ -56,6 +57,15 @@ impl Problems {
     /// `Err` with the problems, if there are any.
     pub(super) fn none_of(problems: Vec<Problem>) -> Result<(), Self> {
         if problems.is_empty() { Ok(()) } else { Err(Self(problems)) }
+    }
+
+    /// Says so too where no file was read.
+    pub(super) fn of(mut self, sources: &Sources) -> Self {
+        if sources.paths.is_empty() {
+            let words = format!("is not given, and {DEFAULT_DIRECTORY} holds no *.toml file");
+            self.0.push(Problem::with_source("--config", words));
+        }
+        self
     }
 
     /// One by one.

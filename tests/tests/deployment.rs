@@ -1,0 +1,212 @@
+//! The README's deployment, typed line by line on two nodes that have never seen the program.
+#![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use e2e::{SOON, own_ensemble, program, wait_for};
+use serde_json::Value;
+use zk_testkit::{Host, Network};
+
+const NODES: [(&str, &str); 2] = [("east-1", "east"), ("west-1", "west")];
+
+/// What the nodes would otherwise share with the machine, and with each other.
+const OWN: [&str; 3] = ["etc", "usr/local", "var/lib"];
+
+/// So many lines of a terminal are shown when a test fails.
+const LAST: usize = 40;
+
+/// The lines of the README's block below a heading.
+fn block_below(heading: &str) -> Vec<String> {
+    let readme = fs::read_to_string(workspace().join("README.md")).unwrap();
+    let (_, rest) = readme.split_once(heading).unwrap_or_else(|| panic!("the README has no {heading:?}"));
+    let (_, rest) = rest.split_once("```sh\n").unwrap();
+    let (block, _) = rest.split_once("```").unwrap();
+    block.lines().map(str::to_owned).collect()
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+/// Somebody at a node's terminal. The node has a network, and `/etc`, `/usr/local` and `/var/lib`, of its own.
+///
+/// What runs there ends with the network, at the latest.
+struct Terminal {
+    shell: Child,
+    shown: PathBuf,
+    typed: u32,
+}
+
+impl Terminal {
+    async fn at(host: &Host, dir: &Path) -> Self {
+        fs::create_dir_all(dir).unwrap();
+        let shown = dir.join("shown");
+        let out = File::create(&shown).unwrap();
+        let mut shell = host.command("unshare");
+        shell.args(["--mount", "--propagation", "private", "sh"]).current_dir(dir);
+        shell.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("EDITOR", dir.join("editor"));
+        let shell = shell.stdin(Stdio::piped()).stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
+        let mut terminal = Self { shell, shown, typed: 0 };
+        // What lies above must be no overlay itself, and the temporary directory may be on one.
+        terminal.done("mkdir upper && mount -t tmpfs tmpfs upper").await;
+        for dir in OWN {
+            let (upper, work) = (format!("upper/{dir}/upper"), format!("upper/{dir}/work"));
+            let over = format!("lowerdir=/{dir},upperdir={upper},workdir={work}");
+            terminal
+                .done(&format!("mkdir -p {upper} {work} && mount -t overlay -o {over} overlay /{dir}"))
+                .await;
+        }
+        terminal
+    }
+
+    /// Types a line, and waits for its end: its exit code, and all that it showed.
+    async fn types(&mut self, line: &str) -> (i32, String) {
+        self.typed += 1;
+        let before = fs::metadata(&self.shown).unwrap().len();
+        let end = format!("-- line {} ended with ", self.typed);
+        let input = self.shell.stdin.as_mut().unwrap();
+        writeln!(input, "{line}\necho \"{end}$?\"").unwrap();
+        wait_for(&format!("the end of {line:?}"), SOON, async || {
+            let all = fs::read_to_string(&self.shown).map_err(|error| error.to_string())?;
+            let shown = &all[usize::try_from(before).unwrap()..];
+            let (said, rest) = shown.split_once(&end).ok_or_else(|| shown.to_owned())?;
+            let code = rest.strip_suffix('\n').ok_or("half a line")?;
+            Ok((code.parse().unwrap(), said.to_owned()))
+        })
+        .await
+    }
+
+    /// Types a line that has to end with 0.
+    async fn done(&mut self, line: &str) -> String {
+        let (code, said) = self.types(line).await;
+        assert_eq!(code, 0, "{line}\n{said}");
+        said
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let shown = fs::read_to_string(&self.shown).unwrap_or_default();
+            let lines: Vec<_> = shown.lines().collect();
+            println!(
+                "---- {}\n{}",
+                self.shown.display(),
+                lines[lines.len().saturating_sub(LAST)..].join("\n")
+            );
+        }
+        // What it has started is ended with the network, where that is left.
+        self.shell.kill().ok();
+        self.shell.wait().ok();
+    }
+}
+
+/// What the installation starts from: what a build leaves, and the files of the workspace.
+fn checkout(dir: &Path) {
+    let built = dir.join("target/release");
+    fs::create_dir_all(&built).unwrap();
+    for name in ["dr-worker", "ledger"] {
+        symlink(program(name), built.join(name)).unwrap();
+    }
+    for name in ["config", "examples"] {
+        symlink(workspace().join(name), dir.join(name)).unwrap();
+    }
+}
+
+/// Sets what the README says is to be set; fails if one of the keys isn't there.
+fn editor(dir: &Path, connect: &str, host: &Host) {
+    let ip = host.ip();
+    let edits = [
+        ("^connect = .*", format!("connect = \"{connect}\"")),
+        ("^# address = \"10.0.0.1\"", format!("address = \"{ip}\"")),
+        ("^listen = .*", format!("listen = \"{ip}:7080\"")),
+    ];
+    let mut script = "#!/bin/sh\nset -e\n".to_owned();
+    for (from, to) in edits {
+        script += &format!("grep -q '{from}' \"$1\"\nsed -i 's|{from}|{to}|' \"$1\"\n");
+    }
+    let path = dir.join("editor");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// What `list` says once it says this.
+async fn listed(terminal: &mut Terminal, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    wait_for(what, SOON, async || {
+        let (code, said) = terminal.types("dr-worker --output json list").await;
+        let list: Value = serde_json::from_str(said.trim()).map_err(|_| said.clone())?;
+        if code == 0 && is_so(&list) { Ok(list) } else { Err(said) }
+    })
+    .await
+}
+
+async fn led_by(terminal: &mut Terminal, member: &str) -> Value {
+    let leads = |list: &Value| list["leader"]["member"] == member && list["leader"]["status"] == "READY";
+    listed(terminal, &format!("{member}, which leads"), leads).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deployment_of_the_readme_works_line_by_line() {
+    if !Network::available_or_skip() {
+        return;
+    }
+    let lines = block_below("## Deploying on two sites\n");
+    // The tests' own build is taken for it.
+    let (build, lines) = lines.split_first().unwrap();
+    assert!(build.starts_with("cargo build --release "), "{build}");
+    let (on_all, on_one) = lines.split_at(lines.iter().position(|line| line == "# on any of them:").unwrap());
+    let (run, on_all) = on_all.split_last().unwrap();
+    assert_eq!(run, "dr-worker run");
+
+    // As base.toml has it.
+    let ensemble =
+        own_ensemble(|servers| servers.in_namespaces(true).tick_time(Duration::from_secs(2))).await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut terminals = Vec::new();
+    for (id, site) in NODES {
+        let dir = dir.path().join(id);
+        let host = ensemble.network().unwrap().host().unwrap();
+        let mut terminal = Terminal::at(&host, &dir).await;
+        checkout(&dir);
+        editor(&dir, &ensemble.connect_string(), &host);
+        for line in on_all {
+            let line = line.replace("east", site);
+            let said = terminal.done(&line).await;
+            println!("{id}$ {line}\n{said}");
+        }
+        terminal.done(&format!("{run} > run.log 2>&1 & worker=$!")).await;
+        // The preferred site is first.
+        led_by(&mut terminal, "east-1").await;
+        terminals.push(terminal);
+    }
+    let west = &mut terminals[1];
+    let both = |list: &Value| list["members"].as_array().is_some_and(|all| all.len() == NODES.len());
+    listed(west, "both members", both).await;
+    for line in on_one {
+        let said = west.done(line).await;
+        println!("west-1$ {line}\n{said}");
+    }
+    let list = led_by(west, "west-1").await;
+    assert_eq!(list["problems"], Value::Array(Vec::new()), "{list:#}");
+    // It books there: by the README each site has books of its own, which are not complete yet.
+    let books = "sqlite:/var/lib/dr-worker/ledger.db --orders /var/lib/dr-worker/orders.csv";
+    let (_, checked) = west.types(&format!("ledger check --store {books}")).await;
+    assert!(
+        checked.contains("Booked twice: 0") && checked.contains("west-1 of site west claimed it"),
+        "{checked}"
+    );
+
+    for terminal in &mut terminals {
+        // Nothing was started twice, and nothing went wrong on the way.
+        let log = terminal.done("cat run.log").await;
+        for bad in ["started again", "ERROR", "\"level\":\"error\""] {
+            assert!(!log.contains(bad), "{bad}: {log}");
+        }
+        terminal.done("kill -TERM $worker && wait $worker").await;
+    }
+}
