@@ -54,6 +54,7 @@ impl Setup {
             // A test has as many takeovers in a minute as others in a year.
             .set("policy.max_takeovers.count", 1000)
             .set("job.orders.stop_timeout", "1s")
+            .set("job.orders.ready.after", "0s")
             .set("job.orders.fenced", true)
     }
 
@@ -106,6 +107,20 @@ impl Setup {
     #[must_use]
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
         put(&mut self.common, key, value.into());
+        self
+    }
+
+    /// Leaves a key, or a section, as it is by default.
+    ///
+    /// # Panics
+    /// If it was not set.
+    #[must_use]
+    pub fn unset(mut self, key: &str) -> Self {
+        let (above, name) = key.rsplit_once('.').unwrap_or(("", key));
+        let mut parts = above.split('.').filter(|part| !part.is_empty());
+        let section = parts.try_fold(&mut self.common, |table, part| table.get_mut(part)?.as_table_mut());
+        let value = section.and_then(|table| table.remove(name));
+        assert!(value.is_some(), "{key} was not set");
         self
     }
 

@@ -84,7 +84,7 @@ async fn a_takeover_that_fails_is_taken_over_by_the_next_candidate(driver: Drive
     for id in ["east-1", "east-2"] {
         setup = setup
             .set_for(id, "job.orders.command", vec!["sh", "-c", "exit 3"])
-            .set_for(id, "job.orders.ready.kind", "notify")
+            .set_for(id, "job.orders.ready.after", "1s")
             .set_for(id, "job.orders.restart.max", 1);
     }
     let mut cluster = Cluster::of(setup).await;
@@ -102,7 +102,7 @@ async fn a_takeover_that_fails_is_taken_over_by_the_next_candidate(driver: Drive
 
 async fn a_takeover_that_hangs_is_taken_over_by_the_next_candidate(driver: Driver) {
     // The job runs, and acts, and never says that it is ready.
-    let mut setup = Setup::new(driver).set("policy.takeover_timeout", "2s");
+    let mut setup = Setup::new(driver).set("policy.takeover_timeout", "2s").unset("job.orders.ready");
     for id in ["east-1", "east-2"] {
         setup = setup.set_for(id, "job.orders.ready.kind", "notify");
     }

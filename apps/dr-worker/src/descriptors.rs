@@ -93,7 +93,7 @@ fn most_clients() -> usize {
 fn of_job(job: &JobConfig) -> u64 {
     let spec = &job.spec;
     let probe = match spec.ready {
-        ReadyProbe::None => 0,
+        ReadyProbe::None { .. } => 0,
         ReadyProbe::Notify | ReadyProbe::Tcp { .. } | ReadyProbe::Http { .. } => 1,
         ReadyProbe::Exec { .. } => STARTING,
     };

@@ -3,9 +3,9 @@
 mod job_support;
 
 use std::net::TcpListener;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use dr_worker::job::{JobError, ProcessState, ReadyProbe};
+use dr_worker::job::{JobError, ProcessState, ReadyProbe, RestartPolicy};
 use job_support::{Tree, run, soon, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -147,6 +147,31 @@ async fn a_job_that_fails_before_it_is_ready_says_so_to_whoever_waits() {
     spec.ready = ReadyProbe::Exec { command: vec!["false".into()], interval: INTERVAL, timeout: TIMEOUT };
     let error = run(spec).ready().await.expect_err("it never serves");
     assert!(matches!(&error, JobError::RestartsExhausted { last, .. } if last == "exit code 4"), "{error}");
+}
+
+#[tokio::test]
+async fn by_having_run_for_a_while_where_nobody_asks() {
+    const WHILE: Duration = Duration::from_millis(400);
+    let tree = Tree::new();
+    let mut spec = tree.spec(IDLE);
+    spec.ready = ReadyProbe::None { after: WHILE };
+    let began = Instant::now();
+    let job = run(spec);
+    assert!(is_not_ready(&job).await);
+    job.ready().await.expect("it serves");
+    assert!(began.elapsed() >= WHILE);
+    job.stop(soon()).await;
+}
+
+#[tokio::test]
+async fn not_by_being_started_again_and_again() {
+    let tree = Tree::new();
+    let mut spec = tree.spec("echo >> starts; exit 5");
+    spec.ready = ReadyProbe::None { after: Duration::from_secs(60) };
+    spec.restart = RestartPolicy { max: 2, backoff: INTERVAL, ..RestartPolicy::default() };
+    let error = run(spec).ready().await.expect_err("it never serves");
+    assert!(matches!(&error, JobError::RestartsExhausted { last, .. } if last == "exit code 5"), "{error}");
+    assert_eq!(tree.lines("starts").len(), 3);
 }
 
 #[tokio::test]

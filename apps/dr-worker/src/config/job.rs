@@ -38,7 +38,7 @@ choice! {
 choice! {
     /// The word for a way to become ready.
     pub(super) enum ReadyKind {
-        /// As soon as it runs.
+        /// Once it has run for a while.
         None = "none",
         /// By a program.
         Exec = "exec",
@@ -88,7 +88,11 @@ impl JobConfig {
         let no_new_privileges = section.optional("no_new_privileges");
         let stop_signal = section.or("stop_signal", StopSignal::default());
         let stop_timeout = section.duration("stop_timeout", Duration::from_secs(2), Duration::ZERO..=HOUR);
-        let ready = section.table("ready", read_probe);
+        let ready = section.table("ready", |section| {
+            read_probe(section, |section| ReadyProbe::None {
+                after: section.duration("after", Duration::from_secs(1), Duration::ZERO..=HOUR),
+            })
+        });
         let restart = section.table("restart", read_restart);
         let hooks = section.table("hooks", |section| Hooks {
             prepare: read_hook("prepare", section),
@@ -108,6 +112,14 @@ impl JobConfig {
             );
         }
         let policy = Self::read_policy_for(recipe, section, policy).for_job(name);
+        if let Some(ReadyProbe::None { after }) = ready
+            && after >= policy.takeover_timeout
+        {
+            let timeout = policy.takeover_timeout;
+            let wrong =
+                format!("after is {after:?}, but a takeover fails after {timeout:?} (takeover_timeout)");
+            section.problem("ready", wrong);
+        }
         Some(Self {
             recipe,
             fenced,
@@ -144,15 +156,18 @@ impl JobConfig {
     }
 }
 
-/// How it is told that something is as it should be.
-pub(super) fn read_probe(section: &mut Section<'_>) -> Option<ReadyProbe> {
+/// How it is told that something is as it should be; `none` reads the rest where nobody asks.
+pub(super) fn read_probe(
+    section: &mut Section<'_>,
+    none: impl FnOnce(&mut Section<'_>) -> ReadyProbe,
+) -> Option<ReadyProbe> {
     let pace = |section: &mut Section<'_>| {
         let interval = section.duration("interval", HOUR / 3600 / 2, MILLISECOND..=HOUR);
         let timeout = section.duration("timeout", HOUR / 1800, MILLISECOND..=HOUR);
         (interval, timeout)
     };
     match section.or("kind", ReadyKind::None) {
-        ReadyKind::None => Some(ReadyProbe::None),
+        ReadyKind::None => Some(none(section)),
         ReadyKind::Notify => Some(ReadyProbe::Notify),
         ReadyKind::Exec => {
             let command =

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use election_core::{MemberId, SiteId};
 
@@ -38,11 +38,11 @@ fn read_site_check(section: &mut Section<'_>) -> Option<SiteCheck> {
     if failures == 0 {
         section.problem("failures", "0 would call the site unwell without a try; 1 or more is valid");
     }
-    let probe = read_probe(section)?;
+    let probe = read_probe(section, |_| ReadyProbe::None { after: Duration::ZERO })?;
     if probe == ReadyProbe::Notify {
         section.problem("kind", "\"notify\" is for jobs; valid here: \"none\", \"exec\", \"http\", \"tcp\"");
     }
-    (probe != ReadyProbe::None).then_some(SiteCheck { probe, failures })
+    (!matches!(probe, ReadyProbe::None { .. })).then_some(SiteCheck { probe, failures })
 }
 
 impl NodeConfig {

@@ -97,7 +97,7 @@ fn the_smallest_configuration_gets_the_defaults() {
     assert_eq!(config.http.listen.to_string(), "127.0.0.1:7080");
     let [job] = config.jobs.as_slice() else { panic!("{:?}", config.jobs) };
     assert_eq!(job.policy, PolicyConfig::default().for_job("orders"));
-    assert_eq!(job.spec.ready, ReadyProbe::None);
+    assert_eq!(job.spec.ready, ReadyProbe::None { after: Duration::from_secs(1) });
 }
 
 #[test]
@@ -216,6 +216,14 @@ fn bad_durations_are_refused() {
     Given::file(SMALL).set("zookeeper.session_timeout=1s").refused(
         "--set zookeeper.session_timeout=1s: zookeeper.session_timeout: ",
         &["1s is out of range", "1s 500ms to 10m"],
+    );
+}
+
+#[test]
+fn a_job_that_would_never_count_as_ready_is_refused() {
+    Given::file(SMALL).set("job.orders.ready.after=1m").set("policy.takeover_timeout=30s").refused(
+        "--set job.orders.ready.after=1m: job.orders.ready: ",
+        &["after is 60s", "fails after 30s (takeover_timeout)"],
     );
 }
 
@@ -470,14 +478,16 @@ fn the_examples_in_the_sample_file_are_valid_and_every_key_occurs() {
 
     // Of a job, of a policy and of a hook one is enough.
     let other_policy = "job.orders.policy.";
-    for key in findings.asked.iter().filter(|key| !key.starts_with(other_policy)) {
+    // What a probe of another kind would have, in one file with it, would be refused.
+    let of_kinds = "job.orders.ready.after";
+    for key in findings.asked.iter().filter(|key| !key.starts_with(other_policy) && *key != of_kinds) {
         // Of what doesn't go together, one may stand with the job.
         let jobs = format!("job.orders.{key}");
         let is_it = |s: &Shown| (s.key == *key || s.key == jobs) && matches!(s.origin, Origin::File { .. });
         let set = findings.shown.iter().any(is_it);
         assert!(set, "{key} does not occur in config/base.toml");
     }
-    for word in ["interval", "url", "address", "notify", "exec"] {
+    for word in ["after", "interval", "url", "address", "notify", "exec"] {
         assert!(text.contains(word), "{word} does not occur in config/base.toml");
     }
 }

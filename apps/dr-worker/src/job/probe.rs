@@ -38,7 +38,7 @@ impl Probe {
     /// Dropped, a command that is being tried is killed by its guard soon after.
     pub(super) async fn passed(self) -> bool {
         let (interval, timeout) = match &self.spec.ready {
-            ReadyProbe::None => return true,
+            ReadyProbe::None { after } => return self.has_run_for(*after).await,
             ReadyProbe::Notify => return self.is_notified().await,
             ReadyProbe::Exec { interval, timeout, .. }
             | ReadyProbe::Http { interval, timeout, .. }
@@ -70,6 +70,14 @@ impl Probe {
         let _ = self.cancel.clone().wait_for(|&is_cancelled| is_cancelled).await;
     }
 
+    async fn has_run_for(&self, after: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = self.cancelled() => false,
+            () = tokio::time::sleep(after) => true,
+        }
+    }
+
     async fn is_notified(&self) -> bool {
         let word = async {
             match &self.notify {
@@ -92,7 +100,7 @@ impl Probe {
                 ReadyProbe::Exec { command, .. } => self.exec(command, timeout).await,
                 ReadyProbe::Http { url, .. } => http(url, timeout).await,
                 ReadyProbe::Tcp { address, .. } => tcp(address, timeout).await,
-                ReadyProbe::None | ReadyProbe::Notify => Ok(()),
+                ReadyProbe::None { .. } | ReadyProbe::Notify => Ok(()),
             }
         };
         let is_command = matches!(self.spec.ready, ReadyProbe::Exec { .. });
@@ -129,7 +137,7 @@ pub(crate) async fn check_once(
     guards: &Guards,
 ) -> Result<(), String> {
     match probe {
-        ReadyProbe::None | ReadyProbe::Notify => Ok(()),
+        ReadyProbe::None { .. } | ReadyProbe::Notify => Ok(()),
         ReadyProbe::Http { url, timeout, .. } => http(url, *timeout).await,
         ReadyProbe::Tcp { address, timeout, .. } => tcp(address, *timeout).await,
         ReadyProbe::Exec { command, timeout, .. } => {

@@ -41,11 +41,13 @@ pub struct JobSpec {
 }
 
 /// How it is told that a job serves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadyProbe {
-    /// It serves as soon as its program runs.
-    #[default]
-    None,
+    /// Nobody asks: it serves when its program has run for a while.
+    None {
+        /// For how long: what ends before has not served at all.
+        after: Duration,
+    },
     /// It serves when this command ends with exit code 0.
     Exec {
         /// The program and its arguments; environment and directory as for the job.
@@ -217,7 +219,7 @@ impl JobSpec {
         // A relative program in a directory that is not there would be reported twice.
         faults.check_command("command", &self.command, has_dir);
         match &self.ready {
-            ReadyProbe::None => {}
+            ReadyProbe::None { .. } => {}
             ReadyProbe::Exec { command, interval, timeout } => {
                 faults.check_command("ready.command", command, has_dir);
                 faults.check_pace(*interval, *timeout);
@@ -375,7 +377,7 @@ mod tests {
             no_new_privileges: None,
             stop_signal: StopSignal::Term,
             stop_timeout: Duration::from_secs(2),
-            ready: ReadyProbe::None,
+            ready: ReadyProbe::None { after: Duration::ZERO },
             restart: RestartPolicy::default(),
             hooks: Hooks::default(),
             measure: None,
