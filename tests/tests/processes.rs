@@ -123,3 +123,53 @@ async fn a_takeover_that_hangs_is_taken_over_by_the_next_candidate(driver: Drive
     assert_eq!(list["elected"]["cause"], "takeover-failed", "{list:#}");
     cluster.end().await;
 }
+
+async fn gauge(cluster: &mut Cluster, worker: &str, name: &str) -> Option<f64> {
+    let (_, text) = cluster.worker(worker).get("/metrics").await?;
+    let (start, job) = (format!("{name}{{"), format!("job=\"{JOB}\""));
+    let line = text.lines().find(|line| line.starts_with(&start) && line.contains(&job))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+async fn unled(cluster: &mut Cluster, worker: &str) -> Option<f64> {
+    gauge(cluster, worker, "dr_seconds_since_ready_leader").await
+}
+
+/// What all need is away for a while, and nobody does anything about it but bring it back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dependency_that_comes_back_ends_the_hold_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (there, starts) = (dir.path().join("there"), dir.path().join("starts"));
+    let script = format!(
+        "echo >> {starts}; test -e {there} || exit 1; while :; do sleep 1; done",
+        starts = starts.display(),
+        there = there.display()
+    );
+    let setup = Setup::new(Driver::Native)
+        .unset("job.orders.ready")
+        .unset("policy.max_takeovers")
+        .set("job.orders.command", vec!["sh", "-c", &script]);
+    let mut cluster = Cluster::of(setup).await;
+    let held = wait_for("a hold", SOON, async || {
+        let statuses = cluster.statuses().await;
+        let elector = statuses.iter().find(|(_, status)| status["jobs"][JOB]["elector"] == true);
+        let (elector, status) = elector.ok_or("no elector")?;
+        let sentence = status["jobs"][JOB]["skipped"]["sentence"].as_str().unwrap_or_default();
+        let (held, unled) =
+            (gauge(&mut cluster, elector, "dr_held").await, unled(&mut cluster, elector).await);
+        let is_held = sentence.starts_with("on hold until ") && held == Some(1.0) && unled > Some(0.0);
+        if is_held { Ok(sentence.to_owned()) } else { Err(format!("{held:?}, {unled:?}: {status}")) }
+    })
+    .await;
+    std::fs::write(&there, "").unwrap();
+    let leader = cluster.leader_is("one whose job runs", SOON, |_| true).await;
+    wait_for("metrics that say so", SOON, async || {
+        let held = gauge(&mut cluster, &leader.member, "dr_held").await;
+        let unled = unled(&mut cluster, &leader.member).await;
+        if (held, unled) == (Some(0.0), Some(0.0)) { Ok(()) } else { Err(format!("{held:?}, {unled:?}")) }
+    })
+    .await;
+    let starts = std::fs::read_to_string(&starts).unwrap().lines().count();
+    println!("{held}; {starts} starts until {} led", leader.member);
+    cluster.end().await;
+}

@@ -156,6 +156,12 @@ fn a_hold_ends_when_an_operator_acknowledges_it() {
         list["elected"]["failures"].as_array().is_some_and(|all| all.len() == 2)
             && list["members"].as_array().is_some_and(|all| all.len() == 2)
     });
+    let mut said = stage.operator(&["switchover"]);
+    until("a switchover is refused for the hold", || {
+        said = stage.operator(&["switchover"]);
+        said.stderr.contains("ON HOLD until ")
+    });
+    said.assert(75, &["`dr-worker ack --job orders` resumes now", "`dr-worker failover --job orders`"]);
     std::fs::remove_file(&broken).expect("it was there");
     // Whoever took over just as it was mended may lead already: then the hold has no part in it.
     let held = stage.operator(&["--set", "policy.max_takeovers={count=2,within=\"1h\"}", "ack"]);

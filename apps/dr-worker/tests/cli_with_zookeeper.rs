@@ -78,13 +78,23 @@ fn a_worker_leads_and_says_so_everywhere() {
         "dr_transitions_total{member=\"east-1\",site=\"east\",job=\"orders\",cause=\"startup\"} 1",
         "dr_takeover_failures_total{member=\"east-1\",site=\"east\",job=\"orders\"} 0",
         "dr_process_restarts_total{member=\"east-1\",site=\"east\",job=\"orders\"} 0",
+        "dr_held{member=\"east-1\",site=\"east\",job=\"orders\"} 0",
+        "dr_seconds_since_ready_leader{member=\"east-1\",site=\"east\",job=\"orders\"} 0",
     ] {
         assert!(metrics.lines().any(|l| l == line), "{line} is not in:\n{metrics}");
     }
-    for name in
-        ["dr_lease_remaining_seconds", "dr_transition_phase_seconds_bucket", "zk_session_requests_total"]
-    {
-        assert!(metrics.contains(name), "{name} is not in:\n{metrics}");
+    for name in [
+        "dr_fencing_token",
+        "dr_lease_remaining_seconds",
+        "dr_transition_phase_seconds_bucket",
+        "dr_skipped_total",
+        "zk_session_requests_total",
+        "zk_session_request_seconds_bucket",
+        "zk_session_reconnects_total",
+        "zk_session_expirations_total",
+    ] {
+        let is_it = |line: &str| line.split(['{', ' ']).next() == Some(name);
+        assert!(metrics.lines().any(is_it), "{name} is not in:\n{metrics}");
     }
 
     // A planned end: leadership is released, not lost.

@@ -37,11 +37,7 @@ pub const REQUEST_SECONDS_BUCKETS: [f64; 12] =
 /// trip, four in a session timeout while a lease is kept) and `probe` (a read, three in a session timeout where nothing
 /// else is asked for): how long ZooKeeper takes is known even where nothing is done.
 pub fn describe_metrics() {
-    describe_counter!(
-        REQUESTS,
-        Unit::Count,
-        "Operations on ZooKeeper, by kind and outcome, retries not counted apart"
-    );
+    describe_counter!(REQUESTS, Unit::Count, "Operations on ZooKeeper by kind and outcome, retries included");
     describe_histogram!(
         REQUEST_SECONDS,
         Unit::Seconds,
@@ -49,6 +45,10 @@ pub fn describe_metrics() {
     );
     describe_counter!(RECONNECTS, Unit::Count, "Times that a session was paused and became active again");
     describe_counter!(EXPIRATIONS, Unit::Count, "Sessions that ended otherwise than by being closed");
+    // The first step of a counter that was not there before is not seen.
+    for counted in [RECONNECTS, EXPIRATIONS] {
+        counter!(counted).absolute(0);
+    }
 }
 
 pub(crate) fn request(op: &'static str, outcome: &'static str, took: Duration) {

@@ -229,10 +229,8 @@ fn headline(cluster: &Cluster) -> String {
     let orders = control::words(cluster.mode, &cluster.drained, &cluster.preferred_site, &cluster.site_order);
     let failed = cluster.failed_sites.iter().map(|f| format!("site {} has failed ({})", f.site, f.why));
     let orders: String = orders.into_iter().chain(failed).map(|order| format!(", {order}")).collect();
-    let hold = cluster.skipped.as_ref().filter(|skipped| skipped.is_hold()).map(|skipped| {
-        let resume = format!("`dr-worker ack --job {}`", cluster.election);
-        format!(", {}", skipped.sentence.replacen("on hold", "ON HOLD", 1).replace("`ack`", &resume))
-    });
+    let hold = cluster.skipped.as_ref().and_then(|skipped| skipped.hold_of(&cluster.election));
+    let hold = hold.map(|hold| format!(", {hold}"));
     let recipe = match cluster.recipe {
         "elector" => String::new(),
         other => format!(", recipe {other}"),

@@ -189,6 +189,13 @@ async fn carry_out(operator: &Operator, wanted: &Move, request: Request, how: Ou
     if let Some(leader) = leads_already(&request, &snapshot) {
         return report_leader(&job, leader, how);
     }
+    if request.kind == RequestKind::Switchover && !is_led(&request, &snapshot) {
+        let skipped = crate::ask::elector(&job, &snapshot).await;
+        if let Some(hold) = skipped.and_then(|skipped| skipped.hold_of(&job)) {
+            let way_out = format!("`dr-worker failover --job {job}` names a leader now");
+            return Err(Error::NotNow(format!("{job}: no leader can hand over: {hold}; {way_out}")));
+        }
+    }
     let valid_for = match wanted.wait {
         true => wanted.timeout.unwrap_or_else(|| longest_move(operator, &job)),
         false => Request::USUAL_VALIDITY,
@@ -257,6 +264,12 @@ fn leads_already<'a>(request: &Request, snapshot: &'a Snapshot) -> Option<&'a Cu
         Target::Site(site) => leader.site == *site,
     };
     (fits && leader.status == Status::Ready && leader.ballot == named.ballot).then_some(leader)
+}
+
+/// Whether there is a READY leader where one is to be replaced.
+fn is_led(request: &Request, snapshot: &Snapshot) -> bool {
+    let office = snapshot.slot_for(request).ok().and_then(|slot| snapshot.office(slot));
+    office.is_some_and(|office| office.record.status == Status::Ready)
 }
 
 fn report_leader(job: &str, leader: &Current, how: Output) -> Result<(), Error> {

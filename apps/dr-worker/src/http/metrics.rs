@@ -108,9 +108,9 @@ fn describe() {
         "dr_held",
         "1 on the elector while it names nobody after too many takeovers or failures of the job, else 0"
     );
+    // Its name has the unit: the exporter would put another one at its end.
     describe_gauge!(
         "dr_seconds_since_ready_leader",
-        Unit::Seconds,
         "How long this member has known of no READY leader (of a slot at least); 0 while there is one"
     );
     describe_counter!(

@@ -64,6 +64,13 @@ impl Skipped {
     pub fn is_hold(&self) -> bool {
         matches!(self.reason.as_str(), "held" | "backoff")
     }
+
+    /// The hold, with the command that ends it; nothing if this is none.
+    pub fn hold_of(&self, election: &str) -> Option<String> {
+        let resume = format!("`dr-worker ack --job {election}`");
+        let sentence = || self.sentence.replacen("on hold", "ON HOLD", 1).replace("`ack`", &resume);
+        self.is_hold().then(sentence)
+    }
 }
 
 impl From<engine::Skipped> for Skipped {
