@@ -248,7 +248,7 @@ fn what_is_simulated_is_what_happens() {
     // The sentence is that of the first in line, or, where the elector's session ended later than the
     // leader's, that of the elector of the moment: here both are west-1.
     let sentence = list["elected"]["sentence"].as_str().expect("a sentence");
-    let by_elector = "east-1 of site east vanished: west-1 of site west leads (";
+    let by_elector = "the session of east-1 of site east ended: west-1 of site west leads (";
     assert!(said["sentence"] == sentence || sentence.starts_with(by_elector), "{sentence}");
     until("the history tells it", || {
         let history = stage.json(&["history"]);

@@ -335,7 +335,7 @@ impl<'a> Facts<'a> {
             // The target vanished after the place was taken: somebody must lead.
             (Err(Undecided::TargetUnfit(_)), Some((which, request))) => {
                 let anyone = Request { to: Target::Any, ..request.clone() };
-                question.decide(given.cause, "the target vanished meanwhile", None, Some((which, &anyone)))
+                question.decide(given.cause, "the target has left meanwhile", None, Some((which, &anyone)))
             }
             (decided, _) => decided,
         };

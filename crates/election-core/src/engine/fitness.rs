@@ -80,7 +80,12 @@ impl Facts<'_> {
                 return Verdict::Write(Box::new(question.confirm(&holder.named())), Some(at.meta.version));
             }
         }
-        let what = format!("{} of site {} vanished", named.member, named.site);
+        let Named { member, site, .. } = named;
+        // A session that is closed and one that expires leave the same: nothing.
+        let what = match self.members.iter().any(|other| other.member == *member) {
+            true => format!("{member} of site {site} was restarted"),
+            false => format!("the session of {member} of site {site} ended"),
+        };
         self.write(question.decide(Cause::LeaderLost, &what, None, None), Some(at.meta), watchdog)
     }
 }

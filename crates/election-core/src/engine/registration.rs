@@ -162,7 +162,12 @@ impl Registration {
         if self.waiting_since.is_some() {
             self.waiting_since = Some(now);
         }
-        self.reads_record = self.stands.is_some();
+        // What was removed on the way out is back with an older copy of the ensemble.
+        let leaves = matches!(self.step, Step::Sweep(Then::Leave) | Step::DropStray(_, Then::Leave));
+        if self.step == Step::Gone {
+            self.step = Step::LookForNode;
+        }
+        self.reads_record = self.stands.is_some() || leaves;
         self.lists_ballots = self.is_lowest();
     }
 
@@ -225,12 +230,21 @@ impl Engine {
             }
             Step::LookAtPlace { slot, .. } => Request::Get { path: paths.place(slot) },
             Step::ReadElected { .. } => Request::Get { path: paths.elected() },
-            Step::RemovePlace { slot, version, decision: Some(unchanged_version), .. } => {
+            Step::RemovePlace { leftover, slot, version, decision } => {
                 let (path, unchanged) = (paths.place(slot), paths.elected());
-                Request::DeleteWhile { path, version, unchanged, unchanged_version }
-            }
-            Step::RemovePlace { slot, version, decision: None, .. } => {
-                Request::Delete { path: paths.place(slot), version: Some(version) }
+                let request = match decision {
+                    Some(unchanged_version) => {
+                        Request::DeleteWhile { path, version, unchanged, unchanged_version }
+                    }
+                    None => Request::Delete { path, version: Some(version) },
+                };
+                // Versions begin anew where all was deleted. Its ballot, whose name never comes again, was deleted with it.
+                match leftover.ballot {
+                    Some(ballot) => {
+                        Request::While { there: paths.ballot(&ballot), request: Box::new(request) }
+                    }
+                    None => request,
+                }
             }
             Step::RemoveBallot { leftover } => match leftover.ballot {
                 Some(ballot) => Request::Delete { path: paths.ballot(&ballot), version: None },
@@ -320,6 +334,7 @@ impl Engine {
             }
             (Step::RemovePlace { leftover, .. }, _) => {
                 self.registration.step = Step::ReadElected { leftover };
+                self.retry_registration("what a former session left behind has changed");
             }
             (Step::RemoveBallot { .. }, Outcome::Ok | Outcome::Missing) => {
                 self.registration.step = Step::RemoveNode

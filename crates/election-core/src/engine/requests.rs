@@ -99,7 +99,7 @@ impl Facts<'_> {
                 RequestState::Done { term, leader: current.member.clone(), at_ms }
             }
             Some((current, _)) => RequestState::Failed {
-                reason: format!("the target vanished meanwhile; {} leads in term {term}", current.member),
+                reason: format!("the target has left meanwhile; {} leads in term {term}", current.member),
                 at_ms,
             },
         }

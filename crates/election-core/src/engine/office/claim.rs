@@ -305,6 +305,8 @@ impl Engine {
             self.actions.push_back(Action::Stop(reason));
         } else {
             self.let_go(epoch, hold, term);
+            // Nothing else may happen for long.
+            self.advance_release();
         }
     }
 
@@ -483,6 +485,11 @@ impl Engine {
             _ => return,
         };
         match stands {
+            // Deleted since: what there is now is read.
+            Ok(()) if self.view.elected.record().is_none() => {
+                self.set_claim(Claim::Rereading(None, place));
+                self.advance_claim();
+            }
             Ok(()) => self.adopt_decision(Claim::Entitled(place)),
             Err(why) => self.give_up_claim(StopReason::NotNamed(why)),
         }

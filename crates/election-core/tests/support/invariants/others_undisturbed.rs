@@ -61,8 +61,9 @@ impl Slots {
             ));
         }
         let most = if matches!(elected.cause, Cause::Startup | Cause::SlotsChanged) { 0 } else { 1 };
-        // Tokens that are raised are raised for all.
-        let all = elected.cause == Cause::TokensRaised;
+        // Tokens that are raised are raised for all, and earlier formats have another word for that.
+        let raised = if elected.v < 2 { Cause::Switchover } else { Cause::TokensRaised };
+        let all = elected.cause == raised;
         if !before.is_empty() && touched.len() > most && !all {
             return Err(format!(
                 "others undisturbed: term {term} changes the slots {touched:?}: {}",

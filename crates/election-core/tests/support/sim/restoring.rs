@@ -94,6 +94,11 @@ impl Sim {
         }
         // Without an elector nobody raises tokens: there the number of its epochs must be kept.
         let keeps_epoch = !self.has_elector() || self.rng.bool();
+        let decision = |zk: &Ensemble| zk.get(&self.paths.elected()).map(|node| node.mzxid);
+        if decision(&copy) == decision(&self.zk) {
+            // Members compare decisions, and this one is the latest: only a leader znode was made anew since.
+            lost.knowing.clear();
+        }
         let (changed, revived) = self.zk.restore(*copy, keeps_epoch);
         self.trace.line(self.now, || format!("    administrator: the ensemble is restored: {lost:?}"));
         self.summary.restored += 1;
