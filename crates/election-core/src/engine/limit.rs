@@ -40,7 +40,8 @@ impl Question<'_> {
     pub(super) fn check_limit(&self, cause: Cause) -> Result<(), Undecided> {
         match cause {
             Cause::Resigned => self.check_pace(),
-            cause if counts(cause) && !self.has_new_member() => {
+            // Who comes and goes may be better each time that it comes: that is what the limit is for.
+            cause if counts(cause) && (cause == Cause::BetterCandidate || !self.has_new_member()) => {
                 check_limit(self.policy, self.elected, self.slot, cause, self.unix_ms)?;
                 if is_of_the_job(cause.as_str()) { self.check_pause() } else { Ok(()) }
             }
