@@ -139,6 +139,7 @@ transcripts! {
     backoff_of_a_failing_job,
     last_candidate_excluded,
     better_candidate,
+    better_who_comes_and_goes,
     frozen_leader,
     two_pauses,
     leave,
