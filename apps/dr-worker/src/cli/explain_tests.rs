@@ -37,7 +37,7 @@ fn after_an_outage() -> Snapshot {
     let elected: Elected = serde_json::from_value(json!({
         "v": 2, "term": 2, "slots": [named("west-1", "west", 3)], "cause": "leader-lost",
         "succession": [named("east-1", "east", 7), named("west-2", "west", 4)],
-        "sentence": "the session of east-1 ended: west-1 of site west leads, being first in line",
+        "sentence": "the leader znode of east-1 is gone: west-1 of site west leads, being first in line",
         "decided_by": "west-1", "decided_at_ms": NOW_MS - 20 * MINUTE, "attempts": [NOW_MS - 20 * MINUTE],
         "previous": named("east-1", "east", 1),
     }))

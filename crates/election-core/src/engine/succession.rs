@@ -127,5 +127,5 @@ pub(super) fn sentence(gone: Option<&Named>, successor: &Named, remark: Option<S
     let whom = gone.map_or("the leader".to_owned(), |n| n.member.to_string());
     let remark = remark.map_or_else(String::new, |remark| format!(" ({remark})"));
     let Named { member, site, .. } = successor;
-    format!("the session of {whom} ended: {member} of site {site} leads, being first in line{remark}")
+    format!("the leader znode of {whom} is gone: {member} of site {site} leads, being first in line{remark}")
 }

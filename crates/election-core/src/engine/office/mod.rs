@@ -316,7 +316,7 @@ impl Engine {
                 previous: Some(named.as_previous()),
             };
             let text = format!(
-                "steps in for term {}: the session of the leader{} ended, and it is first in line",
+                "steps in for term {}: the leader znode{} is gone, and it is first in line",
                 nomination.term,
                 if elected.slots.len() > 1 { format!(" of slot {slot}") } else { String::new() },
             );
