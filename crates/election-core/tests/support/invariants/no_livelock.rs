@@ -19,17 +19,18 @@ fn limit(slots: usize) -> usize {
     STEPS * (slots + 3)
 }
 
-/// When a member's last operations were.
+/// When a member's last operations were, and how many slots it knew of then: of fewer in a new session at first.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(VecDeque<Millis>);
+pub(crate) struct Pace(VecDeque<(Millis, usize)>);
 
 impl Pace {
     pub(crate) fn operation(&mut self, now: Millis, host: usize, slots: usize) -> Verdict {
-        while self.0.front().is_some_and(|at| *at + 1000 < now) {
+        while self.0.front().is_some_and(|(at, _)| *at + 1000 < now) {
             self.0.pop_front();
         }
-        self.0.push_back(now);
-        if self.0.len() > limit(slots) {
+        self.0.push_back((now, slots));
+        let most = self.0.iter().map(|(_, slots)| *slots).max().unwrap_or(slots);
+        if self.0.len() > limit(most) {
             return Err(format!(
                 "no livelock: host {host} asked for {} operations in a second",
                 self.0.len()
