@@ -163,6 +163,7 @@ transcripts! {
     refused_requests,
     request_expired,
     request_left_behind,
+    request_before_the_first_decision,
     request_cancelled,
     request_cancelled_too_late,
     request_refused_by_mode,

@@ -271,10 +271,11 @@ impl<'a> Facts<'a> {
         }
         let noticed = watchdog.noticed(0, 0, "startup", self.now);
         let began = watchdog.first_pass(self.now);
+        // What an operator asks for waits for nobody else to join.
+        if let Some((asked, place)) = self.next_request() {
+            return self.carry_out(asked, place, watchdog);
+        }
         if self.control.mode == Mode::Manual {
-            if let Some((asked, place)) = self.next_request() {
-                return self.carry_out(asked, place, watchdog);
-            }
             return quiet("manual", "the mode is manual: nobody is named until an operator asks for it");
         }
         let question = self.question(0, noticed);
