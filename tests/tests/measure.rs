@@ -1,4 +1,4 @@
-//! What a job's own command measures: who lags too far behind does not follow a leader that failed.
+//! What a job's own command measures: who lags too far behind does not lead, and what wavers is no order.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::fs;
@@ -34,7 +34,7 @@ async fn line_is(cluster: &Cluster, line: &[&str]) {
 }
 
 #[tokio::test]
-async fn who_lags_behind_does_not_follow_without_a_plan() {
+async fn who_lags_behind_does_not_lead_unless_an_operator_accepts_the_loss() {
     let files = tempfile::tempdir().unwrap();
     let say = |member: &str, text: &str| {
         // Whole or not at all: it is read all the time.
@@ -46,7 +46,7 @@ async fn who_lags_behind_does_not_follow_without_a_plan() {
     say("west-1", "lag=50");
     say("west-2", "{\"lag\": 3}");
     let mut cluster = Cluster::of(setup(&files)).await;
-    // The first decision is not planned either; who is first in order leads.
+    // Who is first in order leads.
     let first = cluster.leader_is("east-1", SOON, |leader| leader.member == "east-1").await;
     line_is(&cluster, &["west-2"]).await;
     let listed = cluster.operator().done(&["list"]).await.stdout;
@@ -62,10 +62,17 @@ async fn who_lags_behind_does_not_follow_without_a_plan() {
     let sentence = elected["sentence"].as_str().unwrap();
     assert!(sentence.contains("lag 3 of at most 10"), "{sentence}");
 
-    // With a plan the old leader waits for whoever lags.
-    cluster.operator().done(&["switchover", "--to", "west-1", "--wait"]).await;
+    // Not by an operator's wish alone either: only where the operator accepts the loss, and that is written down.
+    let refused = cluster.operator().run(&["switchover", "--to", "west-1", "--wait"]).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let why = "west-1: lag is 50 and at most 10 may be lost); `failover --accept-loss` names one";
+    assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    cluster.operator().done(&["failover", "--to", "west-1", "--accept-loss", "--wait"]).await;
     let third = cluster.successor_of(&second, SOON).await;
     assert_eq!(third.member, "west-1");
+    let accepted = "the loss is accepted: lag is 50 and at most 10 may be lost";
+    let history = cluster.operator().done(&["history"]).await.stdout;
+    assert!(history.contains(accepted), "{history}");
 
     // Nobody knows any more how far west-2 lags: then it does not follow.
     fs::remove_file(files.path().join("west-2")).unwrap();
@@ -84,5 +91,27 @@ async fn who_lags_behind_does_not_follow_without_a_plan() {
     let log = cluster.worker("west-2").log_text();
     assert_eq!(log.matches("measuring failed").count(), 1, "it is said once: {log}");
     assert_eq!(log.matches("measuring works again").count(), 1);
+    cluster.end().await;
+}
+
+/// A measurement that speaks against each leader in turn would move the job with every interval, were it an order.
+#[tokio::test]
+async fn a_measured_never_moves_nobody_at_once() {
+    let pipeline: toml::Table = toml::from_str("pipeline = ['class', 'site-order', 'incumbent']").unwrap();
+    let command = ["sh", "-c", "[ $DR_ROLE = leader ] && echo class=never || echo class=prefer"];
+    let setup = Setup::new(Driver::Native)
+        .set("policy.pipeline", pipeline["pipeline"].clone())
+        .set("job.orders.measure.command", command.map(str::to_owned).to_vec())
+        .set("job.orders.measure.interval", "100ms");
+    let mut cluster = Cluster::of(setup).await;
+    let first = cluster.leader().await.unwrap();
+    let seen = |explained: &str| explained.contains("failback_after") || explained.contains("better-after");
+    wait_for("somebody who would be better", SOON, async || {
+        let explained = cluster.operator().done(&["explain"]).await.stdout;
+        let listed = cluster.operator().done(&["list"]).await.stdout;
+        if listed.contains("class=never") && seen(&explained) { Ok(()) } else { Err(explained + &listed) }
+    })
+    .await;
+    assert_eq!(cluster.leader().await.unwrap().term, first.term);
     cluster.end().await;
 }

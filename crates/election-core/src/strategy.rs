@@ -43,6 +43,8 @@ pub struct Round<'a> {
     pub incumbent: Option<&'a Ballot>,
     /// Whom an operator has named: whom the order that is carried out is for, or who leads by one.
     pub ordered: Option<&'a Ballot>,
+    /// Whether an operator accepts, for this one decision, that something is lost with who leads then.
+    pub accepts_loss: bool,
     /// The leader that failed, when [`Cause::is_failure`].
     pub failed: Option<&'a Previous>,
     /// Who leads now or led last, whatever has become of it; nobody before the first leader
@@ -189,10 +191,22 @@ pub struct Refused {
     pub stage: String,
     /// Why, in words.
     pub reason: String,
-    /// Whether that is somebody's word, an operator's or the configuration's, and nothing
-    /// that is measured or passes by itself. Whoever leads against such a word makes room at
-    /// once for somebody who may; what is measured moves nobody so fast.
-    pub ordered: bool,
+    /// What that rests on.
+    pub ground: Ground,
+}
+
+/// What a refusal rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Ground {
+    /// What is measured, or passes by itself. It moves nobody at once, for it wavers.
+    #[default]
+    State,
+    /// Somebody's word, an operator's or the configuration's. Whoever leads against it makes room at
+    /// once for somebody who may.
+    Order,
+    /// What would be lost with the candidate. An operator may accept that
+    /// ([`Round::accepts_loss`]).
+    Loss,
 }
 
 impl MemberRecord {

@@ -124,6 +124,7 @@ transcripts! {
     restart_with_a_shorter_timeout,
     used_up_numbers,
     drain,
+    drain_again_and_again,
     failed_site,
     failed_site_again,
     duplicate_id,

@@ -236,6 +236,7 @@ fn best(strategy: &dyn Strategy, members: &[MemberRecord], leader: usize) -> usi
         candidates: members,
         incumbent: Some(ballot),
         ordered: None,
+        accepts_loss: false,
         failed: None,
         previous: None,
         others: &[],

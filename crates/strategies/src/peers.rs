@@ -24,7 +24,13 @@ impl Rules {
     /// Whatever the cause of `round`, it is asked for a [`Cause::Switchover`], and whether it would last
     /// for a [`Cause::BetterCandidate`].
     pub fn peers(&self, round: &Round<'_>) -> BTreeSet<MemberId> {
-        let planned = Round { cause: Cause::Switchover, failed: None, ordered: None, ..round.clone() };
+        let planned = Round {
+            cause: Cause::Switchover,
+            failed: None,
+            ordered: None,
+            accepts_loss: false,
+            ..round.clone()
+        };
         let stays = |candidate: &&MemberRecord| {
             let ballot = Some(&candidate.ballot);
             let round = Round {

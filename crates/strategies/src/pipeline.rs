@@ -4,7 +4,7 @@ use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use election_core::{
     record::{Cause, MemberRecord},
-    strategy::{Compared, Ranked, Ranking, Refused, Round, Strategy},
+    strategy::{Compared, Ground, Ranked, Ranking, Refused, Round, Strategy},
 };
 
 use crate::{
@@ -79,14 +79,29 @@ impl Pipeline {
     }
 
     fn refusal(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<Refused> {
-        self.filters.iter().find_map(|filter| {
+        self.refusals(candidate, round)
+            .find(|refused| !(round.accepts_loss && refused.ground == Ground::Loss))
+    }
+
+    fn refusals<'a>(
+        &'a self,
+        candidate: &'a MemberRecord,
+        round: &'a Round<'_>,
+    ) -> impl Iterator<Item = Refused> + 'a {
+        self.filters.iter().filter_map(|filter| {
             Some(Refused {
                 reason: filter.refuse(candidate, round)?,
                 named: candidate.named(),
                 stage: filter.name().to_owned(),
-                ordered: filter.is_an_order(),
+                ground: filter.ground(candidate),
             })
         })
+    }
+
+    /// The losses that are accepted where this candidate, which passes, comes to lead.
+    fn losses(&self, candidate: &MemberRecord, round: &Round<'_>) -> Vec<String> {
+        let accepted = self.refusals(candidate, round).filter(|_| round.accepts_loss);
+        accepted.map(|refused| format!("the loss is accepted: {}", refused.reason)).collect()
     }
 
     fn order(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Vec<Ranked> {
@@ -95,7 +110,10 @@ impl Pipeline {
         if let [only] = &mut all[..] {
             only.reasons.push(ALONE.to_owned());
         }
-        let mut groups = vec![all];
+        // With whom nothing is lost goes before those with whom a loss was accepted.
+        let (safe, others): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|contender| self.losses(contender.record, round).is_empty());
+        let mut groups = vec![safe, others];
         for (number, comparison) in self.comparisons.iter().enumerate() {
             let split = |group| split(number, &**comparison, group, round);
             groups = groups.into_iter().flat_map(split).collect();
@@ -104,7 +122,10 @@ impl Pipeline {
             .into_iter()
             .flat_map(|group| member_order(self.comparisons.len(), group))
             .map(|Contender { record, mut reasons, compared }| {
-                reasons.extend(self.remark(&record.attributes, round.cause));
+                match self.losses(record, round) {
+                    none if none.is_empty() => reasons.extend(self.remark(&record.attributes, round.cause)),
+                    losses => reasons.extend(losses),
+                }
                 Ranked { named: record.named(), reasons, compared }
             })
             .collect()

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use election_core::{
     record::{Cause, MemberRecord},
-    strategy::Round,
+    strategy::{Ground, Round},
 };
 
 /// A stage that puts candidates out.
@@ -25,12 +25,13 @@ pub trait Filter: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether what puts a candidate out is somebody's word, an operator's or the
-    /// configuration's: then a leader makes room at once
-    /// ([`Refused::ordered`](election_core::strategy::Refused::ordered)). Such a filter must
-    /// not look at who leads, or two could make room for each other without end.
-    fn is_an_order(&self) -> bool {
-        false
+    /// What it rests on that this candidate is put out. On [`Ground::Order`] a leader makes room
+    /// at once: such a filter must look neither at who leads, or two could make room for each other
+    /// without end, nor at what is measured ([`MemberRecord::measured`]), which wavers. One on
+    /// [`Ground::Loss`] is passed over where an operator accepts the loss, and a phrase says that.
+    fn ground(&self, candidate: &MemberRecord) -> Ground {
+        let _ = candidate;
+        Ground::State
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use election_core::{
     Ballot, MemberId,
     record::{Cause, Control, Exclusion, Failure, Health, MemberRecord},
-    strategy::{Ranking, Refused, SiteTrouble, Strategy as _, Trouble},
+    strategy::{Ground, Ranking, Refused, SiteTrouble, Strategy as _, Trouble},
 };
 use proptest::{prelude::*, sample::subsequence};
 use strategies::{
@@ -117,6 +117,7 @@ prop_compose! {
             members,
             incumbent: incumbent.map(ballot),
             ordered: None,
+            accepts_loss: false,
             failed: failed.map(|(id, site, sequence)| previous(&id, site, sequence)),
             previous: before.map(|(id, site, sequence)| previous(&id, site, sequence)),
             others: others.iter().map(MemberRecord::named).collect(),
@@ -404,12 +405,12 @@ proptest! {
         let members = distinct(view.members.clone());
         let mut view = View { members, cause: Cause::BetterCandidate, ..view };
         let ranking = strategy.rank(&view);
-        let leads_against = |r: &&Refused| r.ordered && view.incumbent.as_ref() == Some(&r.named.ballot);
+        let leads_against = |r: &&Refused| r.ground == Ground::Order && view.incumbent.as_ref() == Some(&r.named.ballot);
         if let (Some(refused), Some(next)) = (ranking.refused.iter().find(leads_against), first(&ranking)) {
             let before = refused.named.ballot.clone();
             view.incumbent = Some(next.clone());
             let then = strategy.rank(&view);
-            prop_assert!(then.refusal(&next).is_none_or(|r| !r.ordered), "{:?}", then);
+            prop_assert!(then.refusal(&next).is_none_or(|r| r.ground != Ground::Order), "{:?}", then);
             prop_assert!(then.refusal(&before).is_some(), "{:?}", then);
         }
     }

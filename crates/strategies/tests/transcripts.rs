@@ -202,6 +202,7 @@ impl Stage {
             view.others.push(member(name, site, number).named());
         }
         view.incumbent = named.get("incumbent").map(|name| support::ballot(self.by_name[*name]));
+        view.accepts_loss = named.get("loss") == Some(&"accepted");
         // `failed=east-1@east`: it may be gone, so its site is said here. `before`: who led
         // last, where nobody failed.
         let former = |key: &str| {

@@ -31,6 +31,7 @@ async fn ack_all(operator: &Operator, arguments: &JobArguments, how: Output) -> 
                     "election": job,
                     "held": held,
                     "takeovers": released.takeovers,
+                    "standing_order_moves": released.obeyed,
                     "failures": released.failures,
                     "site_failures": released.site_failures,
                 }))?;
@@ -52,6 +53,10 @@ fn words(acknowledged: Option<&Acknowledged>, held: bool) -> String {
     let plural = |number: usize| if number == 1 { "" } else { "s" };
     let takeovers = released.takeovers.len();
     let mut forgotten = vec![format!("{takeovers} takeover{}", plural(takeovers))];
+    if !released.obeyed.is_empty() {
+        let moves = released.obeyed.len();
+        forgotten.push(format!("{moves} move{} for standing orders", plural(moves)));
+    }
     forgotten
         .extend(by_member.into_iter().map(|(member, n)| format!("{n} failure{} of {member}", plural(n))));
     let mut by_site = BTreeMap::<_, usize>::new();

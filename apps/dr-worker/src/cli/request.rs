@@ -51,6 +51,9 @@ pub(super) struct Move {
     /// The leader of which slot is to be replaced, counted from 0.
     #[arg(long, value_name = "SLOT")]
     slot: Option<usize>,
+    /// Name also who would lead with a loss, whom the stage `limit` of the policy puts out.
+    #[arg(long)]
+    accept_loss: bool,
     /// Why, for the records.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -161,7 +164,10 @@ async fn ask(
         (None, None) => Outgoing::Only,
     };
     let operator = Operator::connect(sources).await?;
-    let request = operator::new_request(kind, from, to, force, wanted.reason.clone(), asker());
+    let request = Request {
+        accept_loss: wanted.accept_loss,
+        ..operator::new_request(kind, from, to, force, wanted.reason.clone(), asker())
+    };
     let result = carry_out(&operator, wanted, request, how).await;
     operator.close().await;
     result

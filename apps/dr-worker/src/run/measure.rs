@@ -9,21 +9,15 @@ use tokio::time::{Instant, sleep_until};
 use super::slot::JobSlot;
 use crate::job::Measure;
 
-/// Measures for ever. What is `configured` goes on standing beside what is measured, and is what
-/// is left when nothing has been measured for too long.
+/// Measures for ever. What is configured is what is left when nothing has been measured for too long.
 ///
 /// Only a change is published, so a member writes at most once in each interval.
-pub(super) async fn keep(
-    slot: Arc<JobSlot>,
-    election: Election,
-    measure: Measure,
-    configured: BTreeMap<String, String>,
-) {
+pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, measure: Measure) {
     let job = slot.name();
     for outcome in ["done", "failed"] {
         counter!("dr_measurements_total", "job" => job.to_owned(), "outcome" => outcome).absolute(0);
     }
-    let mut published = configured.clone();
+    let mut published = BTreeMap::new();
     let mut measured: BTreeMap<String, String> = BTreeMap::new();
     let mut last_good = Instant::now();
     let mut is_failing = false;
@@ -53,11 +47,9 @@ pub(super) async fn keep(
         if let Some(values) = news {
             show(job, &measured, &values);
             measured = values;
-            let mut all = configured.clone();
-            all.extend(measured.clone());
-            if all != published {
-                match election.set_attributes(all.clone()) {
-                    Ok(()) => published = all,
+            if measured != published {
+                match election.set_measured(measured.clone()) {
+                    Ok(()) => published.clone_from(&measured),
                     Err(error) => tracing::warn!(job, "what was measured is not published: {error}"),
                 }
             }

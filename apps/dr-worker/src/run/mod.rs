@@ -202,8 +202,7 @@ async fn join(
         }
         background.spawn(prober.run());
         if let Some(measure) = job.spec.measure.clone() {
-            let configured = config.node.attributes.clone();
-            background.spawn(measure::keep(Arc::clone(&slot), election.clone(), measure, configured));
+            background.spawn(measure::keep(Arc::clone(&slot), election.clone(), measure));
         }
         let vacancy = Arc::new(Vacancy::new());
         background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));

@@ -212,6 +212,8 @@ pub struct OpenRequest {
     pub force: bool,
     /// Why, in the operator's words.
     pub reason: Option<String>,
+    /// Whether a loss is accepted.
+    pub accept_loss: bool,
     /// Who asked.
     pub by: String,
     /// When, in milliseconds since the Unix epoch.
@@ -230,6 +232,7 @@ impl OpenRequest {
             to: request.to,
             from: request.from,
             force: request.force,
+            accept_loss: request.accept_loss,
             reason: request.reason,
             by: request.by,
             created_ms: request.created_ms,

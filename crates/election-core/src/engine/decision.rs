@@ -17,7 +17,7 @@ use crate::{
         Cause, Control, Elected, Exclusion, Given, MAX_SLOTS, MemberRecord, NEWEST, Named, Previous,
         Remembered, Request, RequestKind, RequestRef, Slot, Target, VERSION, WITH_SLOTS,
     },
-    strategy::{Ranked, Ranking, Refused, Round, Strategy, Trouble, choose},
+    strategy::{Ground, Ranked, Ranking, Refused, Round, Strategy, Trouble, choose},
 };
 
 /// What a decision is made from.
@@ -88,8 +88,8 @@ impl Question<'_> {
         exclusions.retain(|e| fresh.iter().all(|f| f.ballot != e.ballot));
         exclusions.extend(fresh.iter().cloned());
         let leaving = self.leaving(ordered);
+        let (ranking, exclusions, dropped) = self.rank(cause, exclusions, fresh, leaving.as_ref(), ordered);
         let wanted = ordered.map_or(Target::Any, |(_, request)| request.to.clone());
-        let (ranking, exclusions, dropped) = self.rank(cause, exclusions, fresh, leaving.as_ref(), &wanted);
         self.note(self.slot, cause, &ranking, leaving.as_ref());
         if ordered.is_none() && !self.is_vacated() {
             self.check_limit(cause)?;
@@ -125,6 +125,7 @@ impl Question<'_> {
             candidates: &candidates,
             incumbent: None,
             ordered: None,
+            accepts_loss: false,
             failed: None,
             previous: None,
             others: &others,
@@ -261,6 +262,7 @@ impl Question<'_> {
             candidates: &self.candidates(Some(self.slot), None),
             incumbent: Some(incumbent),
             ordered: Some(incumbent).filter(|_| self.leads_by_order()),
+            accepts_loss: false,
             failed: None,
             previous: self.led_before().as_ref(),
             others: &self.others(Some(self.slot)),
@@ -273,9 +275,10 @@ impl Question<'_> {
     }
 
     /// Names this candidate of such a ranking, against whose incumbent somebody's word stands.
-    pub(super) fn obey(&self, what: &str, chosen: &Ranked) -> Elected {
+    pub(super) fn obey(&self, what: &str, chosen: &Ranked) -> Result<Elected, Undecided> {
+        self.check_obeyed()?;
         let sentence = format!("{what}: {}", leads(chosen));
-        self.name(Cause::StandingOrder, sentence, &chosen.named, self.living_exclusions(), None)
+        Ok(self.name(Cause::StandingOrder, sentence, &chosen.named, self.living_exclusions(), None))
     }
 
     /// An exclusion of `named` from now on, for so long.
@@ -332,7 +335,7 @@ impl Question<'_> {
         exclusions: Vec<Exclusion>,
         fresh: Vec<Exclusion>,
         leaving: Option<&Ballot>,
-        wanted: &Target,
+        ordered: Ordered<'_>,
     ) -> (Ranking, Vec<Exclusion>, Option<&'static str>) {
         let slot = Some(self.slot);
         let (candidates, others) = (self.candidates(slot, leaving), self.others(slot));
@@ -342,10 +345,11 @@ impl Question<'_> {
         let incumbent = named
             .filter(|n| !cause.is_failure() && candidates.iter().any(|m| m.ballot == n.ballot))
             .map(|n| n.ballot.clone());
-        let target = match wanted {
-            Target::Member(id) => candidates.iter().find(|m| m.member == *id).map(|m| &m.ballot),
-            Target::Site(_) | Target::Any => None,
+        let target = match ordered.map(|(_, request)| &request.to) {
+            Some(Target::Member(id)) => candidates.iter().find(|m| m.member == *id).map(|m| &m.ballot),
+            Some(Target::Site(_) | Target::Any) | None => None,
         };
+        let accepts_loss = ordered.is_some_and(|(_, request)| request.accept_loss);
         let known = self.trouble(cause);
         let rank = |exclusions: &[Exclusion], trouble: &Trouble| {
             self.strategy.rank(&Round {
@@ -354,6 +358,7 @@ impl Question<'_> {
                 candidates: &candidates,
                 incumbent: incumbent.as_ref(),
                 ordered: target,
+                accepts_loss,
                 failed,
                 previous: previous.as_ref(),
                 others: &others,
@@ -416,7 +421,7 @@ impl Question<'_> {
                 None if m.leaving => "it is shutting down".to_owned(),
                 None => return None,
             };
-            Some(Refused { named: m.named(), stage: "stands".to_owned(), reason, ordered: false })
+            Some(Refused { named: m.named(), stage: "stands".to_owned(), reason, ground: Ground::State })
         })
     }
 
@@ -463,6 +468,7 @@ impl Question<'_> {
             exclusions,
             attempts: self.elected.map(|e| e.attempts.clone()).unwrap_or_default(),
             slot_attempts: self.elected.map(|e| e.slot_attempts.clone()).unwrap_or_default(),
+            obeyed: self.elected.map(|e| e.obeyed.clone()).unwrap_or_default(),
             failures: self.failures_after(cause),
             site_failures: self.elected.map(|e| e.site_failures.clone()).unwrap_or_default(),
             youngest: self.members.iter().map(|m| &m.ballot).max().cloned(),
@@ -484,6 +490,7 @@ impl Question<'_> {
             previous: self.led_before(),
         }
         .with_attempts(self.slot, attempts)
+        .with_obeyed(self.slot, self.obeyed_after(cause))
     }
 }
 
@@ -520,7 +527,16 @@ pub(super) fn nobody(ranking: &Ranking) -> String {
     if ranking.refused.is_empty() {
         return "no member is there to lead".to_owned();
     }
-    format!("no member may lead ({})", reasons_of(ranking.refused.iter()))
+    let way_out = way_out(ranking.refused.iter());
+    format!("no member may lead ({}){way_out}", reasons_of(ranking.refused.iter()))
+}
+
+/// What an operator can do about those that are refused.
+fn way_out<'a>(mut refused: impl Iterator<Item = &'a Refused>) -> &'static str {
+    match refused.any(|r| r.ground == Ground::Loss) {
+        true => "; `failover --accept-loss` names one who would lead with a loss",
+        false => "",
+    }
 }
 
 /// The first few of them, and how many there are.
@@ -544,7 +560,8 @@ fn unfit(wanted: &Target, ranking: &Ranking) -> String {
     if refused.is_empty() {
         format!("{what} has nobody who could take over: not there, or leading already")
     } else {
-        format!("{what} has nobody who could take over ({})", reasons_of(refused.into_iter()))
+        let way_out = way_out(refused.iter().copied());
+        format!("{what} has nobody who could take over ({}){way_out}", reasons_of(refused.into_iter()))
     }
 }
 

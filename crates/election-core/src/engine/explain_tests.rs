@@ -20,7 +20,7 @@ use crate::{
     record::{
         Cause, Control, Current, Elected, Exclusion, Health, MemberRecord, Mode, NEWEST, Named, Slot, Status,
     },
-    strategy::{Ranked, Ranking, Refused, Round, Strategy},
+    strategy::{Ground, Ranked, Ranking, Refused, Round, Strategy},
     time::{Now, Time},
 };
 
@@ -55,7 +55,8 @@ impl Strategy for Whim {
             let drained = round.control.drained.contains(&member.site);
             if member.health != Health::Healthy || excluded || drained {
                 let (stage, reason) = ("fit".to_owned(), "it is not fit".to_owned());
-                ranking.refused.push(Refused { named: member.named(), stage, reason, ordered: drained });
+                let ground = if drained { Ground::Order } else { Ground::State };
+                ranking.refused.push(Refused { named: member.named(), stage, reason, ground });
             } else {
                 fit.push(member);
             }

@@ -95,8 +95,9 @@ pub enum Event {
     SiteHealth(Option<Health>),
     /// This member has measured anew how far away others are.
     RoundTrips(RoundTrips),
-    /// This member's attributes have changed: these are all of them.
-    Attributes(BTreeMap<String, String>),
+    /// What this member measures of itself has changed: this is all of it. It goes before what is
+    /// configured under the same name.
+    Measured(BTreeMap<String, String>),
     /// A round of probes of the other members has ended. Said after each round, also
     /// when nothing has changed, and heeded only where
     /// [`Policy::may_suspect`](super::Policy::may_suspect).

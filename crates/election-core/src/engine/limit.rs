@@ -27,6 +27,9 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// No hold and no pause is longer.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// For so long a move for a standing order counts against the limit on those.
+const OBEYED_WITHIN: Duration = Duration::from_secs(600);
+
 /// How soon one who was named because another one resigned can be followed if it resigns as well.
 const PACE: Duration = Duration::from_secs(1);
 
@@ -47,6 +50,38 @@ impl Question<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Nothing is missing while somebody leads whom an order speaks against, and an order doesn't waver. Where leadership
+    /// moves for orders again and again all the same, they contradict each other: what members were configured with, or
+    /// what a script says.
+    pub(super) fn check_obeyed(&self) -> Result<(), Undecided> {
+        let recent = self.recent_obeyed();
+        let allowed = most::obeyed(self.elected.map_or(1, |e| e.slots.len()));
+        let Some(oldest) = recent.first().filter(|_| recent.len() >= allowed) else { return Ok(()) };
+        let until_ms = oldest.saturating_add(ms(OBEYED_WITHIN));
+        Err(Undecided::Held {
+            reason: "held",
+            sentence: format!(
+                "on hold until {}: {} moves for standing orders in {}; `ack` resumes now",
+                utc(until_ms),
+                recent.len(),
+                in_words(OBEYED_WITHIN),
+            ),
+            until_ms,
+        })
+    }
+
+    fn recent_obeyed(&self) -> Vec<u64> {
+        let all = self.elected.map(|e| e.obeyed_of(self.slot)).unwrap_or_default();
+        all.iter().copied().filter(|at| is_within(*at, OBEYED_WITHIN, self.unix_ms)).collect()
+    }
+
+    /// The moves for standing orders that count once a decision of this cause is taken.
+    pub(super) fn obeyed_after(&self, cause: Cause) -> Vec<u64> {
+        let mut recent = self.recent_obeyed();
+        recent.extend((cause == Cause::StandingOrder).then_some(self.unix_ms));
+        recent
     }
 
     /// Whether somebody has joined since the last decision, and may bring what was missing: another configuration, or a

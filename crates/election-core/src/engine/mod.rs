@@ -64,7 +64,10 @@ mod verification;
 mod view;
 mod watchdog;
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 pub use acknowledge::{Released, acknowledge};
 pub use config::{Config, Profile};
@@ -126,6 +129,7 @@ pub struct Engine {
     memory: Memory,
     health: Health,
     site_health: Option<Health>,
+    measured: BTreeMap<String, String>,
     round_trips: RoundTrips,
     reach: Reach,
     gave_up: Option<GaveUp>,
@@ -172,6 +176,7 @@ impl Engine {
             memory: Memory::default(),
             health: Health::Healthy,
             site_health: None,
+            measured: BTreeMap::new(),
             round_trips: RoundTrips::default(),
             reach: Reach::default(),
             gave_up: None,
@@ -246,7 +251,7 @@ impl Engine {
             Event::Health(health) => self.health = health.bounded(),
             Event::SiteHealth(health) => self.site_health = health.map(Health::bounded),
             Event::RoundTrips(round_trips) => self.round_trips = round_trips,
-            Event::Attributes(attributes) => self.config.member.attributes = attributes,
+            Event::Measured(measured) => self.measured = measured,
             Event::Probed { unanswered } => {
                 self.reach.told(&unanswered, &self.config.policy, self.now);
             }

@@ -7,7 +7,7 @@ use super::decision::Question;
 use crate::{
     ids::Ballot,
     record::{Cause, MemberRecord},
-    strategy::{Ranking, Refused},
+    strategy::{Ground, Ranking, Refused},
 };
 
 /// One question that was asked of the strategy.
@@ -70,7 +70,7 @@ impl Question<'_> {
                 named: member.named(),
                 stage: stage.to_owned(),
                 reason,
-                ordered: false,
+                ground: Ground::State,
             };
             aside.push(match self.slot_taken_by(&member.ballot, Some(slot)) {
                 Some(other) => refused("one-slot", format!("slot {other} is its own, and nobody has two")),

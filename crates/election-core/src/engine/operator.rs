@@ -205,6 +205,7 @@ mod tests {
             to: Target::Any,
             from,
             force: true,
+            accept_loss: false,
             reason: None,
             by: "ann".to_owned(),
             created_ms: 1,

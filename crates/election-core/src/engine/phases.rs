@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    decision::{ms, nobody},
+    decision::{Undecided, ms, nobody},
     elector::{At, Facts, Verdict, loud, quiet},
     rules::Rule,
     watchdog::{Phase, Watchdog},
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     calendar::utc,
     record::{Cause, Current, Named, Status},
-    strategy::{Ranking, Refused},
+    strategy::{Ground, Ranking, Refused},
     time::APART_MS,
 };
 
@@ -94,7 +94,9 @@ impl Facts<'_> {
         let tenure = watchdog.phase(at.slot, at.term, Phase::Serving, None, self.now);
         let question = self.question(at.slot, self.now.unix_ms);
         let ranking = question.rank_elective(&named.ballot);
-        if let Some(refused) = ranking.refusal(&named.ballot).filter(|refused| refused.ordered) {
+        if let Some(refused) =
+            ranking.refusal(&named.ballot).filter(|refused| refused.ground == Ground::Order)
+        {
             return self.obeying(at, named, refused, &ranking, watchdog);
         }
         let better = ranking.first().filter(|first| first.named.ballot != named.ballot);
@@ -166,7 +168,8 @@ impl Facts<'_> {
 
     /// An operator or the configuration says that whoever leads is not to. It hands over to
     /// the best who may lead, and there is nothing to wait for: what was said does not waver,
-    /// and whoever follows is not refused by the same ranking, so nothing moves back.
+    /// and whoever follows is not refused by the same ranking, so nothing moves back. Unless the
+    /// orders change all the time: such moves have a limit of their own.
     fn obeying(
         &self,
         at: At<'_>,
@@ -192,7 +195,12 @@ impl Facts<'_> {
             return self.refresh(at.elected, at.meta, quiet("held-by-leader", sentence));
         }
         let noticed = watchdog.noticed(at.slot, at.term, "standing-order", self.now);
-        let next = self.question(at.slot, noticed).obey(&what, best);
-        Verdict::Write(Box::new(next), Some(at.meta.version))
+        match self.question(at.slot, noticed).obey(&what, best) {
+            Err(Undecided::Held { reason, sentence, until_ms }) => {
+                watchdog.wake_at(self.time_of(until_ms));
+                self.refresh(at.elected, at.meta, loud(reason, format!("{what}, and leads on: {sentence}")))
+            }
+            decided => self.write(decided, Some(at.meta), watchdog),
+        }
     }
 }

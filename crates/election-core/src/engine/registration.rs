@@ -4,7 +4,7 @@
 //! The record under `nodes/<member>` is also what keeps two processes of one id
 //! apart, so it is looked at before a ballot is drawn.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     Engine,
@@ -607,7 +607,8 @@ impl Engine {
             address: profile.address.clone(),
             http: profile.http.clone(),
             priority: profile.priority,
-            attributes: profile.attributes.clone(),
+            attributes: self.attributes(),
+            measured: self.measured.keys().cloned().collect(),
             health: self.health.clone(),
             site_health: self.site_health.clone(),
             reads: profile.format,
@@ -630,6 +631,13 @@ impl Engine {
                 None
             }
         }
+    }
+
+    /// What is configured, and what is measured before it.
+    pub(super) fn attributes(&self) -> BTreeMap<String, String> {
+        let mut all = self.config.member.attributes.clone();
+        all.extend(self.measured.clone());
+        all
     }
 
     /// The record says something else than what stands there.

@@ -70,6 +70,7 @@ impl Question<'_> {
             candidates: &spares,
             incumbent: None,
             ordered: None,
+            accepts_loss: false,
             failed: Some(&leader.as_previous()),
             previous: Some(&leader.as_previous()),
             others: &others.map(|(_, n)| n.clone()).collect::<Vec<_>>(),

@@ -58,6 +58,7 @@ pub fn raise_tokens(
             exclusions: Vec::new(),
             attempts: Vec::new(),
             slot_attempts: BTreeMap::new(),
+            obeyed: BTreeMap::new(),
             failures: Vec::new(),
             site_failures: Vec::new(),
             youngest: None,

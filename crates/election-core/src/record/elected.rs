@@ -30,6 +30,9 @@ pub struct Elected {
     /// The same for the other slots, by slot.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub slot_attempts: BTreeMap<usize, Vec<u64>>,
+    /// When leadership moved for standing orders lately, by slot, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub obeyed: BTreeMap<usize, Vec<u64>>,
     /// Which members have failed lately, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
@@ -77,12 +80,15 @@ pub(crate) mod most {
     pub(super) const REASON: usize = 100;
     /// Bytes of the name of whoever decided.
     pub(super) const NAME: usize = crate::ids::MAX_NAME;
-    pub(super) const EXCLUSIONS: usize = 20;
+    pub(super) const EXCLUSIONS: usize = 16;
     pub(super) const FAILURES: usize = 20;
     pub(crate) const SITE_FAILURES: usize = 12;
     /// Of all slots together, but no more than this of one.
     const ATTEMPTS: usize = 160;
     const SLOT_ATTEMPTS: usize = 50;
+    /// Moves for standing orders: of all slots together, but no more than this of one.
+    const OBEYED: usize = 80;
+    const SLOT_OBEYED: usize = 10;
     /// Of one slot: more can hardly vanish at once.
     pub(crate) const LINE: usize = 8;
     /// Of all slots together, but at least two of each.
@@ -91,6 +97,11 @@ pub(crate) mod most {
     /// How many attempts are kept of each of so many slots.
     pub(crate) fn attempts(slots: usize) -> usize {
         (ATTEMPTS / slots.max(1)).min(SLOT_ATTEMPTS)
+    }
+
+    /// How many moves for standing orders are kept of each of so many slots.
+    pub(crate) fn obeyed(slots: usize) -> usize {
+        (OBEYED / slots.max(1)).min(SLOT_OBEYED)
     }
 }
 
@@ -116,6 +127,8 @@ impl Elected {
         self.slot_attempts.retain(|slot, attempts| (1..slots).contains(slot) && !attempts.is_empty());
         let of_others = self.slot_attempts.values_mut();
         of_others.chain([&mut self.attempts]).for_each(|attempts| keep_last(attempts, most::attempts(slots)));
+        self.obeyed.retain(|slot, moves| *slot < slots && !moves.is_empty());
+        self.obeyed.values_mut().for_each(|moves| keep_last(moves, most::obeyed(slots)));
         let line = (most::LINES / self.slots.len().max(1)).clamp(2, most::LINE);
         self.succession.truncate(line);
         for slot in &mut self.slots {
@@ -150,6 +163,21 @@ impl Elected {
             0 => self.attempts = attempts,
             _ if attempts.is_empty() => _ = self.slot_attempts.remove(&slot),
             _ => _ = self.slot_attempts.insert(slot, attempts),
+        }
+        self
+    }
+
+    /// When this slot moved for standing orders lately, oldest first.
+    pub fn obeyed_of(&self, slot: usize) -> &[u64] {
+        self.obeyed.get(&slot).map_or(&[], Vec::as_slice)
+    }
+
+    /// The same, with other moves of this slot for standing orders.
+    #[must_use]
+    pub(crate) fn with_obeyed(mut self, slot: usize, moves: Vec<u64>) -> Self {
+        match moves.is_empty() {
+            true => _ = self.obeyed.remove(&slot),
+            false => _ = self.obeyed.insert(slot, moves),
         }
         self
     }
@@ -417,6 +445,7 @@ mod tests {
             exclusions: (0..size(rng, many.min(100))).map(|_| exclusion(rng)).collect(),
             attempts: vec![u64::MAX; many],
             slot_attempts: (0..2 * MAX_SLOTS).map(|slot| (slot, vec![u64::MAX; many])).collect(),
+            obeyed: (0..2 * MAX_SLOTS).map(|slot| (slot, vec![u64::MAX; many])).collect(),
             failures: vec![
                 Failure { member: member.clone(), at_ms: u64::MAX, cause: text(rng) };
                 many.min(100)

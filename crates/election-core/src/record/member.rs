@@ -1,8 +1,8 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, Elected, shorten};
+use super::{Cause, Elected, is_false, shorten};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// What a member says of itself in `nodes/<member>`.
@@ -28,6 +28,9 @@ pub struct MemberRecord {
     /// Free attributes for policies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
+    /// Which of these are measured: they waver, as what is configured doesn't.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub measured: BTreeSet<String>,
     /// Whether it is fit to lead.
     #[serde(default)]
     pub health: Health,
@@ -165,11 +168,6 @@ const fn is_oldest(format: &u32) -> bool {
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
 const fn is_zero(ms: &u64) -> bool {
     *ms == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
-const fn is_false(flag: &bool) -> bool {
-    !*flag
 }
 
 fn one() -> i64 {

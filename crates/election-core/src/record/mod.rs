@@ -140,6 +140,11 @@ fn is_first(slot: &usize) -> bool {
     *slot == 0
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

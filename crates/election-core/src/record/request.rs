@@ -2,6 +2,7 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::is_false;
 use crate::ids::{MemberId, SiteId};
 
 /// Which request: a name is given out again once `requests` was deleted, a creation never.
@@ -41,6 +42,9 @@ pub struct Request {
     /// moment: the resource must check tokens.
     #[serde(default)]
     pub force: bool,
+    /// Name also who would lead with a loss, such as a replica that lags too far behind.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub accept_loss: bool,
     /// Why, in the operator's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -133,6 +133,7 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         http: contender.http,
         priority: 1,
         attributes: Default::default(),
+        measured: Default::default(),
         // Whoever is not steps out of the contest.
         health: Health::Healthy,
         site_health: None,

@@ -18,13 +18,13 @@ use crate::{
     record::{Health, RoundTrips},
 };
 
-/// How long the attributes of a member may be, as JSON in bytes.
+/// How long what a member measures may be, as JSON in bytes.
 pub const MAX_ATTRIBUTES: usize = 16 * 1024;
 
 /// A member says more of itself than its record should hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the attributes have {bytes} bytes as JSON, more than {MAX_ATTRIBUTES}; publish fewer or shorter ones"
+    "what is measured has {bytes} bytes as JSON, more than {MAX_ATTRIBUTES}; publish fewer or shorter ones"
 )]
 pub struct AttributesTooLong {
     /// How long they are.
@@ -227,8 +227,12 @@ impl Election {
         let _ = self.handle.events.send(Event::SiteHealth(health));
     }
 
-    /// Says what this member says of itself from now on, in the place of
-    /// [`Profile::attributes`]: what a policy may go by, such as a score that is measured.
+    /// Says what was measured of this member, such as a score or a lag: attributes that a policy may go by,
+    /// before those of [`Profile::attributes`] that have the same names. These are all of them: what was said
+    /// before is forgotten.
+    ///
+    /// What is measured wavers, so whatever a policy makes of it waits as any move to somebody better does, where
+    /// what is configured can move leadership at once.
     ///
     /// Each change is a write to ZooKeeper that every member's elector reads, so smooth what
     /// wavers, and say it only when it has changed by enough. The recipes without an elector
@@ -236,17 +240,17 @@ impl Election {
     ///
     /// # Errors
     /// When they are longer than [`MAX_ATTRIBUTES`] in JSON; then nothing has changed.
-    pub fn set_attributes(&self, attributes: BTreeMap<String, String>) -> Result<(), AttributesTooLong> {
-        let bytes = serde_json::to_vec(&attributes).map_or(usize::MAX, |json| json.len());
+    pub fn set_measured(&self, measured: BTreeMap<String, String>) -> Result<(), AttributesTooLong> {
+        let bytes = serde_json::to_vec(&measured).map_or(usize::MAX, |json| json.len());
         if bytes > MAX_ATTRIBUTES {
             return Err(AttributesTooLong { bytes });
         }
-        let _ = self.handle.events.send(Event::Attributes(attributes));
+        let _ = self.handle.events.send(Event::Measured(measured));
         Ok(())
     }
 
     /// Says how far away others are from this member, as it has measured and smoothed it; what
-    /// a policy may go by. Each change is a write, as for [`set_attributes`](Self::set_attributes).
+    /// a policy may go by. Each change is a write, as for [`set_measured`](Self::set_measured).
     ///
     /// # Errors
     /// When they are longer than [`MAX_ATTRIBUTES`] in JSON; then nothing has changed.

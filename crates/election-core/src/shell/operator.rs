@@ -90,6 +90,7 @@ pub fn new_request(
         from,
         to,
         force,
+        accept_loss: false,
         reason,
         by,
         created_ms: unix_ms(),

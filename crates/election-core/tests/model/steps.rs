@@ -574,6 +574,7 @@ impl World {
             to: ask.target(),
             from: Outgoing::Only,
             force: ask.force,
+            accept_loss: false,
             reason: None,
             by: "operator".to_owned(),
             created_ms: self.clock().unix_ms,

@@ -203,16 +203,16 @@ over_both_drivers! {
     }
 
     /// What a member says of itself can change while it leads, and disturbs nothing.
-    async fn attributes_can_change(world: &World) {
+    async fn what_is_measured_is_published(world: &World) {
         let east = world.join("east-1", "east").await;
         wait_for("east-1 leads", SOON, || east.leads()).await;
         let term = east.status().term;
         let too_long = [("log".to_owned(), "x".repeat(MAX_ATTRIBUTES))].into();
-        let error = east.election().set_attributes(too_long).unwrap_err();
+        let error = east.election().set_measured(too_long).unwrap_err();
         assert!(error.to_string().contains("more than 16384"), "{error}");
         for load in ["7", "8"] {
             let attributes: BTreeMap<_, _> = [("load".to_owned(), load.to_owned())].into();
-            east.election().set_attributes(attributes.clone()).unwrap();
+            east.election().set_measured(attributes.clone()).unwrap();
             let published = async {
                 while world.snapshot().await.members[0].attributes != attributes {
                     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -17,7 +17,7 @@ use election_core::{
         Election, ElectionConfig, ElectionStatus, Failure, Handler, Leadership, Observer, Problem, ReadError,
         Snapshot, StopOrder, operator,
     },
-    strategy::{Ranked, Ranking, Refused, Round, Strategy},
+    strategy::{Ground, Ranked, Ranking, Refused, Round, Strategy},
 };
 use tokio::sync::watch;
 use zk_session::{BootTime, DriverKind, Session};
@@ -442,14 +442,14 @@ impl Strategy for EastFirst {
                     named,
                     stage: "healthy".to_owned(),
                     reason: reason.clone(),
-                    ordered: false,
+                    ground: Ground::State,
                 });
             } else if round.exclusions.iter().any(|e| e.ballot == member.ballot) {
                 ranking.refused.push(Refused {
                     named,
                     stage: "not-excluded".to_owned(),
                     reason: "it is excluded".to_owned(),
-                    ordered: false,
+                    ground: Ground::State,
                 });
             } else {
                 ranking.order.push(Ranked::new(named, vec![format!("site {}", member.site)]));

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use election_core::{
     SiteId,
     record::{Cause, Health, MemberRecord},
-    strategy::{Ranked, Ranking, Refused, Round, SiteTrouble, Strategy},
+    strategy::{Ground, Ranked, Ranking, Refused, Round, SiteTrouble, Strategy},
 };
 
 /// Sites in the order of preference.
@@ -88,8 +88,9 @@ impl Strategy for SiteOrder {
             match Self::refusal(round, member) {
                 None => fit.push(member),
                 Some((stage, reason)) => {
-                    let (named, ordered) = (member.named(), stage == "open");
-                    ranking.refused.push(Refused { named, stage: stage.to_owned(), reason, ordered });
+                    let ground = if stage == "open" { Ground::Order } else { Ground::State };
+                    let (named, stage) = (member.named(), stage.to_owned());
+                    ranking.refused.push(Refused { named, stage, reason, ground });
                 }
             }
         }

@@ -1,5 +1,9 @@
-use election_core::{record::MemberRecord, strategy::Round};
+use election_core::{
+    record::MemberRecord,
+    strategy::{Ground, Round},
+};
 
+use super::said_by;
 use crate::{
     stage::{Comparison, Filter, Standing},
     words,
@@ -68,8 +72,8 @@ impl Filter for Class {
         (self.word(candidate) == Word::Never).then(|| format!("its {} is never", self.attribute))
     }
 
-    fn is_an_order(&self) -> bool {
-        true
+    fn ground(&self, candidate: &MemberRecord) -> Ground {
+        said_by(candidate, &self.attribute)
     }
 }
 
@@ -109,6 +113,8 @@ impl Comparison for Class {
 
 #[cfg(test)]
 mod tests {
+    use election_core::strategy::Strategy as _;
+
     use super::*;
     use crate::{
         Pipeline,
@@ -148,6 +154,20 @@ mod tests {
             assert_eq!(refuse(&of("a", 1, word)), None, "{word}");
         }
         assert_eq!(refuse(&member("a", "east", 1)), None);
+    }
+
+    #[test]
+    fn a_word_that_is_measured_is_no_order() {
+        let mut member = of("a", 1, "never");
+        let class = Pipeline::new().filter(Class::default());
+        let ground = |member: &MemberRecord| {
+            class.rank(&View::of([member.clone()]).round()).refused.first().map(|refused| refused.ground)
+        };
+        assert_eq!(ground(&member), Some(Ground::Order));
+        member.measured.insert("lag".to_owned());
+        assert_eq!(ground(&member), Some(Ground::Order));
+        member.measured.insert("class".to_owned());
+        assert_eq!(ground(&member), Some(Ground::State));
     }
 
     #[test]

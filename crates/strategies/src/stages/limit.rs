@@ -2,18 +2,17 @@ use std::collections::BTreeMap;
 
 use election_core::{
     record::{Cause, MemberRecord},
-    strategy::Round,
+    strategy::{Ground, Round},
 };
 
 use crate::{stage::Filter, words};
 
 /// A limit on a value that grows with what would be lost, such as how far a replica lags
-/// behind: puts out who is beyond it, wherever the move is not planned.
+/// behind: puts out who is beyond it, whatever leadership moves for. The incumbent has everything
+/// already.
 ///
-/// In a planned move (a switchover, or to a better candidate) the old leader lives and can
-/// wait until the new one has everything; and the incumbent has it already. After a failure
-/// there is nobody to wait for: where everybody is beyond the limit, nobody leads, until a
-/// value falls or an operator raises the limit.
+/// Where everybody is beyond the limit, nobody is named until a value falls, or an operator accepts
+/// the loss for one move ([`Round::accepts_loss`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
     attribute: String,
@@ -41,17 +40,6 @@ impl Limit {
     pub fn unknown_passes(self) -> Self {
         Self { unknown_passes: true, ..self }
     }
-
-    fn is_planned(cause: Cause) -> bool {
-        matches!(
-            cause,
-            Cause::Switchover
-                | Cause::LeaderShutdown
-                | Cause::BetterCandidate
-                | Cause::TokensRaised
-                | Cause::StandingOrder
-        )
-    }
 }
 
 impl Filter for Limit {
@@ -60,7 +48,7 @@ impl Filter for Limit {
     }
 
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
-        if Self::is_planned(round.cause) || round.incumbent == Some(&candidate.ballot) {
+        if round.incumbent == Some(&candidate.ballot) {
             return None;
         }
         let (attribute, most) = (words::quote(&self.attribute), self.at_most);
@@ -68,19 +56,18 @@ impl Filter for Limit {
         let value = text.and_then(|text| text.trim().parse().ok()).filter(|value: &f64| !value.is_nan());
         match (value, text) {
             (Some(value), _) if value <= most => None,
-            (Some(value), _) => {
-                Some(format!("{attribute} is {value}; without a plan at most {most} may be lost"))
-            }
+            (Some(value), _) => Some(format!("{attribute} is {value} and at most {most} may be lost")),
             (None, _) if self.unknown_passes => None,
-            (None, None) => Some(format!("{attribute} is missing; it may be above {most}")),
-            (None, Some(_)) => Some(format!("{attribute} is no number; it may be above {most}")),
+            (None, None) => Some(format!("{attribute} is missing and may be above {most}")),
+            (None, Some(_)) => Some(format!("{attribute} is no number and may be above {most}")),
         }
     }
 
-    fn remark(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
-        if Self::is_planned(cause) {
-            return None;
-        }
+    fn ground(&self, _: &MemberRecord) -> Ground {
+        Ground::Loss
+    }
+
+    fn remark(&self, attributes: &BTreeMap<String, String>, _: Cause) -> Option<String> {
         let (attribute, most) = (words::quote(&self.attribute), self.at_most);
         Some(match attributes.get(&self.attribute) {
             Some(value) => format!("{attribute} {} of at most {most}", words::quote(value)),
@@ -91,9 +78,12 @@ impl Filter for Limit {
 
 #[cfg(test)]
 mod tests {
+    use election_core::{record::Health, strategy::Strategy as _};
+
     use super::*;
     use crate::{
         Pipeline,
+        stages::{Healthy, Priority},
         support::{View, ballot, order, with_attributes},
     };
 
@@ -104,46 +94,60 @@ mod tests {
     }
 
     #[test]
-    fn who_lags_too_far_is_out_where_nobody_can_be_waited_for() {
+    fn who_lags_too_far_is_out() {
         let limit = Limit::new("lag", 10.0);
         let lost = |lag| refusal(&limit, Cause::LeaderLost, None, lag);
         for fine in ["0", "-1", "10", " 9.5 "] {
             assert_eq!(lost(Some(fine)), None, "{fine}");
         }
-        let words = "lag is 10.5; without a plan at most 10 may be lost";
+        let words = "lag is 10.5 and at most 10 may be lost";
         assert_eq!(lost(Some("10.5")).as_deref(), Some(words));
         assert!(lost(Some("inf")).is_some());
-        assert_eq!(lost(None).as_deref(), Some("lag is missing; it may be above 10"));
+        assert_eq!(lost(None).as_deref(), Some("lag is missing and may be above 10"));
         for none in ["", "much", "NaN"] {
-            assert_eq!(lost(Some(none)).as_deref(), Some("lag is no number; it may be above 10"), "{none}");
+            assert_eq!(lost(Some(none)).as_deref(), Some("lag is no number and may be above 10"), "{none}");
         }
     }
 
     #[test]
-    fn a_planned_move_and_the_incumbent_are_let_pass() {
+    fn whatever_leadership_moves_for_only_the_incumbent_is_let_pass() {
         let limit = Limit::new("lag", 10.0);
-        let planned = [
-            Cause::Switchover,
-            Cause::LeaderShutdown,
-            Cause::BetterCandidate,
-            Cause::TokensRaised,
-            Cause::StandingOrder,
-        ];
         for cause in Cause::ALL {
-            let is_out = refusal(&limit, cause, None, Some("11")).is_some();
-            assert_eq!(is_out, !planned.contains(&cause), "{cause}");
-            assert!(!cause.is_failure() || is_out, "{cause}");
+            assert!(refusal(&limit, cause, None, Some("11")).is_some(), "{cause}");
             assert_eq!(refusal(&limit, cause, Some(1), Some("11")), None, "{cause}");
         }
     }
 
     #[test]
-    fn what_may_be_lost_is_said_of_whoever_leads_without_a_plan() {
+    fn an_operator_can_accept_the_loss_and_nothing_else() {
+        let strategy = Pipeline::new().filter(Healthy).filter(Limit::new("lag", 10.0)).filter(Priority);
+        let lags = |id, number, lag| with_attributes(id, "east", number, [("lag", lag)]);
+        let unwell = Health::Unhealthy { reason: "no disk".to_owned() };
+        let mut view = View::of([
+            lags("a", 1, "11"),
+            MemberRecord { priority: 0, ..lags("b", 2, "12") },
+            MemberRecord { health: unwell, ..lags("c", 3, "13") },
+            lags("d", 4, "4"),
+        ]);
+        view.cause = Cause::Failover;
+        assert_eq!(order(&strategy, &view), ["d: the only candidate; lag 4 of at most 10"]);
+        view.accepts_loss = true;
+        assert_eq!(
+            order(&strategy, &view),
+            ["d: lag 4 of at most 10", "a: the loss is accepted: lag is 11 and at most 10 may be lost",]
+        );
+        let refused = strategy.rank(&view.round()).refused;
+        let stages: Vec<_> = refused.iter().map(|r| (r.stage.as_str(), r.ground)).collect();
+        assert_eq!(stages, [("priority", Ground::Order), ("healthy", Ground::State)]);
+    }
+
+    #[test]
+    fn what_may_be_lost_is_said_of_whoever_leads() {
         let limit = Limit::new("lag", 10.0).unknown_passes();
         let lag = |value: &str| [("lag".to_owned(), value.to_owned())].into();
         assert_eq!(limit.remark(&lag("9.5"), Cause::LeaderLost).as_deref(), Some("lag 9.5 of at most 10"));
         assert_eq!(limit.remark(&BTreeMap::new(), Cause::Suspected).as_deref(), Some("lag is not known"));
-        assert_eq!(limit.remark(&lag("9.5"), Cause::Switchover), None);
+        assert_eq!(limit.remark(&lag("9.5"), Cause::Switchover).as_deref(), Some("lag 9.5 of at most 10"));
 
         let strategy = Pipeline::new().filter(limit);
         let view =

@@ -19,7 +19,7 @@
 //! | [`Software`] | filter, comparison | the newest or the oldest version first |
 //! | [`Score`] | filter, comparison | weighted attributes |
 //! | [`Latency`] | comparison | who is nearest to a majority, to targets, .. |
-//! | [`Limit`] | filter | after a failure: who would lose too much |
+//! | [`Limit`] | filter | who would lose too much, unless an operator accepts that |
 //! | [`Share`] | comparison | a lot drawn for each election: even shares of many |
 //! | [`RoundRobin`] | comparison | whose turn it is after the one that led last |
 //!
@@ -68,12 +68,21 @@ pub use site_order::SiteOrder;
 pub use software::{FirstVersion, Software, Version};
 pub use spread::Spread;
 
-use election_core::{SiteId, record::Previous, strategy::Round};
+use election_core::{
+    SiteId,
+    record::{MemberRecord, Previous},
+    strategy::{Ground, Round},
+};
 
 /// The leader that failed, where the cause counts as a failure; whatever else the
 /// round says of a former leader is no reason to avoid it.
 fn failed<'a>(round: &Round<'a>) -> Option<&'a Previous> {
     round.failed.filter(|_| round.cause.is_failure())
+}
+
+/// What rests on an attribute: the configuration's word, or a measurement.
+fn said_by(candidate: &MemberRecord, attribute: &str) -> Ground {
+    if candidate.measured.contains(attribute) { Ground::State } else { Ground::Order }
 }
 
 /// Whether nobody is named in this site for now.

@@ -1,4 +1,7 @@
-use election_core::{record::MemberRecord, strategy::Round};
+use election_core::{
+    record::MemberRecord,
+    strategy::{Ground, Round},
+};
 
 use crate::stage::{Comparison, Filter, Standing};
 
@@ -29,8 +32,8 @@ impl Filter for Priority {
         })
     }
 
-    fn is_an_order(&self) -> bool {
-        true
+    fn ground(&self, _: &MemberRecord) -> Ground {
+        Ground::Order
     }
 }
 

@@ -1,4 +1,7 @@
-use election_core::{record::MemberRecord, strategy::Round};
+use election_core::{
+    record::MemberRecord,
+    strategy::{Ground, Round},
+};
 
 use crate::stage::Filter;
 
@@ -22,8 +25,8 @@ impl Filter for SiteOpen {
         drained.then(|| format!("site {site} is drained"))
     }
 
-    fn is_an_order(&self) -> bool {
-        true
+    fn ground(&self, _: &MemberRecord) -> Ground {
+        Ground::Order
     }
 }
 

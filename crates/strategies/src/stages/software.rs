@@ -1,5 +1,9 @@
-use election_core::{record::MemberRecord, strategy::Round};
+use election_core::{
+    record::MemberRecord,
+    strategy::{Ground, Round},
+};
 
+use super::said_by;
 use crate::{
     stage::{Comparison, Filter, Standing},
     words,
@@ -117,8 +121,8 @@ impl Filter for Software {
         }
     }
 
-    fn is_an_order(&self) -> bool {
-        true
+    fn ground(&self, candidate: &MemberRecord) -> Ground {
+        self.attribute.as_ref().map_or(Ground::Order, |attribute| said_by(candidate, attribute))
     }
 }
 

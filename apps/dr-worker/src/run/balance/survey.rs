@@ -155,6 +155,7 @@ fn peers(
         candidates: &standing,
         incumbent: Some(leader),
         ordered: None,
+        accepts_loss: false,
         failed: None,
         previous: None,
         others: &[],

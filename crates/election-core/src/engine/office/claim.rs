@@ -146,7 +146,7 @@ impl Engine {
         }
         let me = self.named(&claiming.ballot);
         let remark = match &self.config.recipe {
-            Recipe::Elector(strategy) => strategy.remark(&self.config.member.attributes, Cause::LeaderLost),
+            Recipe::Elector(strategy) => strategy.remark(&self.attributes(), Cause::LeaderLost),
             _ => None,
         };
         let next = succeed(elected, slot, &me, remark, self.now.unix_ms, &self.config.policy);

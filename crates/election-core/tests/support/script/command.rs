@@ -434,6 +434,7 @@ impl Stage {
             to,
             from,
             force,
+            accept_loss: false,
             reason: None,
             by: "ann".to_owned(),
             created_ms: UNIX_MS + self.now_ms,

@@ -187,7 +187,7 @@ impl Sim {
             }
             Fault::Restore => self.copy(),
             Fault::Attributes => {
-                let event = Event::Attributes(attributes(&mut self.rng));
+                let event = Event::Measured(attributes(&mut self.rng));
                 self.tell_worker(host, 1, ToWorker::Event(event));
             }
             Fault::RoundTrips => {

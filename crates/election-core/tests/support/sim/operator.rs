@@ -104,6 +104,7 @@ impl Sim {
             to,
             from,
             force,
+            accept_loss: false,
             reason: None,
             by: "operator".to_owned(),
             created_ms: self.unix_ms(),
