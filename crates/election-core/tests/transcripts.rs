@@ -125,6 +125,7 @@ transcripts! {
     used_up_numbers,
     drain,
     drain_again_and_again,
+    failed_before_the_successor,
     failed_site,
     failed_site_again,
     duplicate_id,

@@ -73,6 +73,7 @@ fn any_failure() -> impl Strategy<Value = Failure> {
         member: id.parse().unwrap(),
         at_ms: NOW_MS,
         cause,
+        term: 1,
     })
 }
 

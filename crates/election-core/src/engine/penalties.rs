@@ -8,9 +8,13 @@
 
 use std::time::Duration;
 
-use super::decision::Question;
+use super::{
+    decision::{Question, ms},
+    rules::Rule,
+};
 use crate::{
-    record::{Cause, Exclusion, Failure, Named},
+    ids::MemberId,
+    record::{Cause, Elected, Exclusion, Failure, Named},
     strategy::Trouble,
     time::is_within,
 };
@@ -46,7 +50,8 @@ impl Question<'_> {
             None => self.elected.and_then(|e| e.named(self.slot)).map(|named| named.member.clone()),
         };
         if let Some(member) = blamed {
-            failures.push(Failure { member, at_ms: self.unix_ms, cause: cause.as_str().to_owned() });
+            let term = self.elected.map_or(0, |e| e.term_of(self.slot));
+            failures.push(Failure { member, at_ms: self.unix_ms, cause: cause.as_str().to_owned(), term });
         }
         failures
     }
@@ -54,18 +59,61 @@ impl Question<'_> {
     /// An exclusion of one who has just given up or failed: twice as long for each failure before,
     /// where this is one.
     pub(super) fn penalty(&self, named: &Named, cause: Cause, reason: &str) -> Exclusion {
-        if !blames(cause) {
-            return self.exclusion_for(named, reason.to_owned(), self.policy.exclusion);
-        }
         let failures = self.living_failures(self.elected.map_or(&[], |e| &e.failures));
-        let before = failures.iter().filter(|f| f.member == named.member).count();
-        let most = self.policy.max_exclusion.max(self.policy.exclusion);
-        let span = doubled(self.policy.exclusion, before).min(most);
-        let reason = match before {
-            0 => reason.to_owned(),
-            before => format!("{reason} (failure {} within {:?})", before + 1, self.policy.penalty_window),
-        };
+        let (span, reason) = self.excluded_for(&failures, &named.member, cause, reason);
         self.exclusion_for(named, reason, span)
+    }
+
+    /// How long one who has given up or failed is excluded, after these failures, and the reason.
+    fn excluded_for(
+        &self,
+        before: &[Failure],
+        member: &MemberId,
+        cause: Cause,
+        reason: &str,
+    ) -> (Duration, String) {
+        let (usual, window) = (self.policy.exclusion, self.policy.penalty_window);
+        let most = self.policy.max_exclusion.max(usual);
+        match before.iter().filter(|f| f.member == *member).count() {
+            before if before > 0 && blames(cause) => (
+                doubled(usual, before).min(most),
+                format!("{reason} (failure {} within {window:?})", before + 1),
+            ),
+            _ => (usual, reason.to_owned()),
+        }
+    }
+
+    /// The decision with what members have given up since: who has is left out for a while, and who has failed is
+    /// remembered. Mostly the decision that follows says both; a successor may have been quicker, which
+    /// knows nothing of why leadership was free.
+    pub(super) fn with_given_up(&self, elected: &Elected) -> Elected {
+        let (mut exclusions, mut failures) = (self.living_exclusions(), elected.failures.clone());
+        for member in self.members {
+            let known = member.gave_up.as_ref().filter(|_| self.rules.keep(Rule::ExclusionsInDecision));
+            let Some(gave_up) = known.filter(|gave_up| gave_up.term < elected.term) else { continue };
+            let is_remembered = failures.iter().any(|f| f.member == member.member && f.term == gave_up.term);
+            let before = if is_remembered { Vec::new() } else { self.living_failures(&failures) };
+            let reason = format!("{}: {}", gave_up.cause, gave_up.reason);
+            let (span, reason) = self.excluded_for(&before, &member.member, gave_up.cause, &reason);
+            // Dropped exclusions of one who is named now must not come back.
+            let named = elected.slot_of(&member.ballot).is_some();
+            let in_time = is_within(gave_up.at_ms, span, self.unix_ms);
+            if !in_time || named || exclusions.iter().any(|e| e.ballot == member.ballot) {
+                continue;
+            }
+            exclusions.push(Exclusion {
+                member: member.member.clone(),
+                ballot: member.ballot.clone(),
+                since_ms: gave_up.at_ms,
+                until_ms: gave_up.at_ms.saturating_add(ms(span)),
+                reason,
+            });
+            if blames(gave_up.cause) && !is_remembered && !self.policy.penalty_window.is_zero() {
+                let (member, cause) = (member.member.clone(), gave_up.cause.as_str().to_owned());
+                failures.push(Failure { member, at_ms: gave_up.at_ms, cause, term: gave_up.term });
+            }
+        }
+        Elected { exclusions, failures, ..elected.clone() }
     }
 }
 

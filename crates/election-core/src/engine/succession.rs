@@ -2,45 +2,24 @@
 //! it is kept, and what a successor writes when it steps in.
 
 use super::{
-    decision::{Question, about, ms},
+    decision::{Question, about},
     policy::Policy,
-    rules::Rule,
 };
 use crate::{
-    record::{Cause, Elected, Exclusion, Mode, Named, Slot, most},
+    record::{Cause, Elected, Mode, Named, Slot, most},
     strategy::Round,
     time::is_within,
 };
 
 impl Question<'_> {
-    /// The same term with the line of succession and the exclusions as they should
+    /// The same term with the line of succession, the exclusions and the failures as they should
     /// be now, if they differ.
     pub(super) fn refresh(&self, elected: &Elected) -> Option<Elected> {
         elected.leaders().next()?;
-        let mut exclusions = self.living_exclusions();
-        for member in self.members {
-            let known = member.gave_up.as_ref().filter(|_| self.rules.keep(Rule::ExclusionsInDecision));
-            let Some(gave_up) = known else {
-                continue;
-            };
-            let until_ms = gave_up.at_ms.saturating_add(ms(self.policy.exclusion));
-            // Dropped exclusions of one who is named now must not come back.
-            let named = elected.slot_of(&member.ballot).is_some();
-            let in_time = is_within(gave_up.at_ms, self.policy.exclusion, self.unix_ms);
-            let stands = in_time && !named && gave_up.term < elected.term;
-            if stands && !exclusions.iter().any(|e| e.ballot == member.ballot) {
-                exclusions.push(Exclusion {
-                    member: member.member.clone(),
-                    ballot: member.ballot.clone(),
-                    since_ms: gave_up.at_ms,
-                    until_ms,
-                    reason: format!("{}: {}", gave_up.cause, gave_up.reason),
-                });
-            }
-        }
+        let next = self.with_given_up(elected);
         // An exclusion that has merely run out goes with the next decision.
-        let news = exclusions.iter().any(|e| !elected.exclusions.contains(e));
-        let refreshed = self.with_lines(Elected { exclusions, ..elected.clone() });
+        let news = next.exclusions.iter().any(|e| !elected.exclusions.contains(e));
+        let refreshed = self.with_lines(next);
         let same = refreshed.succession == elected.succession && refreshed.slots == elected.slots;
         (news || !same).then_some(refreshed)
     }

@@ -238,6 +238,9 @@ pub struct Failure {
     /// The word for the [`Cause`] of the decision that followed; any text, for a later program
     /// may know more of them.
     pub cause: String,
+    /// The term that it could not take over or keep up.
+    #[serde(default)]
+    pub term: u64,
 }
 
 /// A site that has failed as a whole.
@@ -447,7 +450,12 @@ mod tests {
             slot_attempts: (0..2 * MAX_SLOTS).map(|slot| (slot, vec![u64::MAX; many])).collect(),
             obeyed: (0..2 * MAX_SLOTS).map(|slot| (slot, vec![u64::MAX; many])).collect(),
             failures: vec![
-                Failure { member: member.clone(), at_ms: u64::MAX, cause: text(rng) };
+                Failure {
+                    member: member.clone(),
+                    at_ms: u64::MAX,
+                    cause: text(rng),
+                    term: u64::MAX
+                };
                 many.min(100)
             ],
             youngest: None,

@@ -62,6 +62,7 @@ mod tests {
             member: id.parse().unwrap(),
             at_ms: NOW_MS,
             cause: cause.to_owned(),
+            term: 1,
         };
         view.trouble.failures = vec![
             failure("e-1", "work-failed"),
