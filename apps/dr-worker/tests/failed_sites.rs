@@ -80,6 +80,55 @@ fn most_of_its_own_members_say_that_a_site_has_failed() {
     let why = list["failed_sites"][0]["why"].as_str().unwrap_or_default();
     assert!(why.starts_with("2 of its 2 members say so: the probe ended"), "{list:#}");
 
-    fs::write(&uplink, "").unwrap();
+    // An operator knows better than they do, until they agree.
+    let unfailed = stage.operator(&["unfail-site", "east"]);
+    assert!(
+        unfailed.stderr.contains("that is not heeded until they say that it is well"),
+        "{}",
+        unfailed.stderr
+    );
     until("a member of east leads again", || leads(&east_1) || leads(&east_2));
+    let list = stage.json(&["list"]);
+    assert_eq!(list["failed_sites"], json!([]), "{list:#}");
+    assert_eq!(list["unwell_sites"][0]["site"], "east", "{list:#}");
+    let told = stage.operator(&["list"]).stdout;
+    assert!(
+        told.contains("site east counts as well by ") && told.contains("2 of its 2 members say so"),
+        "{told}"
+    );
+
+    fs::write(&uplink, "").unwrap();
+    until("they agree", || stage.json(&["list"])["unwell_sites"] == json!([]));
+    fs::remove_file(&uplink).unwrap();
+    until("west-1 leads", || leads(&west) && !leads(&east_1) && !leads(&east_2));
+}
+
+#[test]
+fn what_fails_in_all_sites_moves_nobody() {
+    let stage = Stage::new("/common-cause");
+    let shared = stage.dir.path().join("shared");
+    fs::write(&shared, "").unwrap();
+    let check = format!(
+        "node.site_check={{ kind = \"exec\", command = [\"test\", \"-e\", {:?}], interval = \"100ms\", failures = 2 }}",
+        shared.display().to_string()
+    );
+    let settings = [&QUICK[..], &[&check]].concat();
+    let east = stage.worker("east-1", "east", &settings);
+    until("east-1 leads", || leads(&east));
+    let west = stage.worker("west-1", "west", &settings);
+    until("west-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["west-1"]));
+    let drained = stage.operator(&["drain", "west"]);
+    drained.assert(0, &[]);
+    fs::remove_file(&shared).unwrap();
+    until("both say so", || {
+        stage.json(&["list"])["unwell_sites"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    stage.operator(&["undrain", "west"]).assert(0, &[]);
+    // Whatever was to come of it would have come with the order.
+    until("west-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["west-1"]));
+    let list = stage.json(&["list"]);
+    assert_eq!((&list["term"], &list["failed_sites"]), (&json!(1), &json!([])), "{list:#}");
+    assert!(leads(&east) && !leads(&west));
+    let told = stage.operator(&["list"]).stdout;
+    assert!(told.contains("site east counts as well, for no site is better off"), "{told}");
 }

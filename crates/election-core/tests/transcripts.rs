@@ -128,6 +128,8 @@ transcripts! {
     failed_before_the_successor,
     failed_site,
     failed_site_again,
+    site_common_cause,
+    site_overruled,
     duplicate_id,
     own_ballot_deleted,
     place_deleted,

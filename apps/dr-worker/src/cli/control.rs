@@ -148,6 +148,7 @@ pub(super) async fn unfail_site(
 ) -> Result<(), Error> {
     let SiteArguments { site, jobs, force } = arguments;
     let order = Order { sites: known(*force, [site]), ..Order::of(jobs) };
+    let order = Order { overrules: Some(site), ..order };
     order.give(sources, how, |control| control.failed_sites.retain(|failed| failed.site != *site)).await
 }
 
@@ -213,11 +214,13 @@ struct Order<'a> {
     sites: Vec<&'a SiteId>,
     /// It changes what is preferred, and moves nobody where failback is manual.
     prefers: bool,
+    /// This site has not failed, whatever its members say.
+    overrules: Option<&'a SiteId>,
 }
 
 impl<'a> Order<'a> {
     fn of(jobs: &'a JobArguments) -> Self {
-        Self { job: jobs.job.as_deref(), sites: Vec::new(), prefers: false }
+        Self { job: jobs.job.as_deref(), sites: Vec::new(), prefers: false, overrules: None }
     }
 
     async fn give(
@@ -246,7 +249,17 @@ impl<'a> Order<'a> {
         for job in jobs {
             let paths = operator.paths(&job)?;
             let ordered = orders::order(&operator.session, &paths, &asker(), &mut *change).await?;
+            let overruled = match self.overrules {
+                Some(site) => orders::overrule_site(&operator.session, &paths, site, &asker()).await?,
+                None => false,
+            };
             report(&job, &ordered, how)?;
+            if let (true, Some(site), Output::Pretty) = (overruled, self.overrules, how) {
+                output::say(format_args!(
+                    "{job}: members of site {site} say that it has failed; that is not heeded until they say that it \
+                     is well"
+                ));
+            }
             let manual = operator.config.policy_of(&job).failback == Failback::Manual;
             if self.prefers && manual && ordered.is_news() && how == Output::Pretty {
                 output::say(format_args!(

@@ -18,7 +18,7 @@ use crate::{
     ask,
     config::Sources,
     error::Error,
-    view::{Cluster, Leader, MemberRole, OpenRequest, ProblemRow, Skipped},
+    view::{Cluster, Leader, MemberRole, OpenRequest, ProblemRow, Skipped, UnwellSite},
     wall::unix_ms,
 };
 
@@ -228,7 +228,9 @@ fn headline(cluster: &Cluster) -> String {
     };
     let orders = control::words(cluster.mode, &cluster.drained, &cluster.preferred_site, &cluster.site_order);
     let failed = cluster.failed_sites.iter().map(|f| format!("site {} has failed ({})", f.site, f.why));
-    let orders: String = orders.into_iter().chain(failed).map(|order| format!(", {order}")).collect();
+    let unwell = cluster.unwell_sites.iter().map(UnwellSite::words);
+    let orders: String =
+        orders.into_iter().chain(failed).chain(unwell).map(|order| format!(", {order}")).collect();
     let hold = cluster.skipped.as_ref().and_then(|skipped| skipped.hold_of(&cluster.election));
     let hold = hold.map(|hold| format!(", {hold}"));
     let recipe = match cluster.recipe {

@@ -24,6 +24,8 @@ pub(super) async fn keep(node: NodeConfig, check: SiteCheck, elections: Vec<Elec
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
     let (mut failures, mut told) = (0, None);
+    // Another site's failure is no reason to come here before this is known.
+    elections.iter().for_each(|election| election.set_site_health(Some(Health::Unknown)));
     loop {
         let next = Instant::now() + interval;
         let health = match check_once(&check.probe, "site check", &env, &guards).await {
@@ -41,7 +43,9 @@ pub(super) async fn keep(node: NodeConfig, check: SiteCheck, elections: Vec<Elec
         let kind = health.as_ref().map(|health| *health == Health::Healthy);
         if let Some(health) = health.filter(|_| kind != told) {
             match &health {
-                Health::Healthy => tracing::info!(site = %node.site, "the site check passes"),
+                Health::Healthy | Health::Unknown => {
+                    tracing::info!(site = %node.site, "the site check passes")
+                }
                 Health::Unhealthy { reason } => {
                     tracing::warn!(site = %node.site, failures, "this site counts as unwell here: {reason}");
                 }

@@ -2,13 +2,14 @@ use std::{collections::BTreeMap, fmt};
 
 use election_core::{
     Ballot, MemberId, SiteId,
-    engine::failed_sites,
+    engine::{failed_sites, unwell_sites},
     paths::Paths,
     record::{
         Cause, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord, Mode,
         Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Status, Target,
     },
     shell::{Layout, Snapshot},
+    strategy::SiteTrouble,
 };
 use serde::Serialize;
 
@@ -51,6 +52,8 @@ pub struct Cluster {
     pub stay: Vec<u64>,
     /// Sites that have failed as a whole: by an operator's word, or by most of their members'.
     pub failed_sites: Vec<FailedSite>,
+    /// Sites that have failed as their members say, and that don't count as failed.
+    pub unwell_sites: Vec<UnwellSite>,
     /// When sites have failed lately: one that has too often is not gone back to.
     pub site_failures: Vec<SiteFailure>,
     /// The operators' requests that are kept, oldest first.
@@ -242,6 +245,35 @@ impl OpenRequest {
     }
 }
 
+/// A site of which its members say that it has failed, and which doesn't count as failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnwellSite {
+    /// Which.
+    pub site: SiteId,
+    /// Why, in words.
+    pub why: String,
+    /// The operator who said that it has not; nobody did where all sites say so of themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overruled: Option<String>,
+}
+
+impl UnwellSite {
+    fn new(SiteTrouble { site, why }: SiteTrouble, elected: Option<&Elected>) -> Self {
+        let open =
+            elected.iter().flat_map(|e| &e.site_failures).find(|known| !known.over && known.site == site);
+        Self { overruled: open.and_then(|open| open.overruled.clone()), site, why }
+    }
+
+    /// What an operator is to know of it.
+    pub fn words(&self) -> String {
+        let Self { site, why, overruled } = self;
+        match overruled {
+            Some(by) => format!("site {site} counts as well by {by}, though {why}"),
+            None => format!("site {site} counts as well, for no site is better off, though {why}"),
+        }
+    }
+}
+
 /// A site that has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FailedSite {
@@ -293,9 +325,14 @@ impl Cluster {
             let waiting = members.iter_mut().filter(|m: &&mut Member| m.role == MemberRole::Standby);
             waiting.zip(1..).for_each(|(member, place)| member.next = Some(place));
         }
-        let failed_sites = failed_sites(&snapshot.members, &snapshot.control);
-        let failed_sites =
+        let failed_sites = failed_sites(&snapshot.members, &snapshot.control, elected);
+        let failed_sites: Vec<_> =
             failed_sites.into_iter().map(|f| FailedSite { site: f.site, why: f.why }).collect();
+        let unwell_sites = unwell_sites(&snapshot.members)
+            .into_iter()
+            .filter(|unwell| failed_sites.iter().all(|failed| failed.site != unwell.site))
+            .map(|unwell| UnwellSite::new(unwell, elected))
+            .collect();
         let site_failures = elected.map(|e| e.site_failures.clone()).unwrap_or_default();
         let Control { mode, drained, preferred_site, site_order, stay, .. } = snapshot.control.clone();
         Self {
@@ -312,6 +349,7 @@ impl Cluster {
             mode,
             drained,
             failed_sites,
+            unwell_sites,
             site_failures,
             preferred_site,
             site_order,
@@ -414,6 +452,7 @@ fn member_of(
         term: slot_and_term.map(|(_, term)| term),
         health: match &member.health {
             Health::Healthy => "healthy".to_owned(),
+            Health::Unknown => "unknown".to_owned(),
             Health::Unhealthy { reason } => reason.clone(),
         },
         address: member.address.clone(),

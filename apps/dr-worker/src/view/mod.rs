@@ -8,7 +8,9 @@ mod problems;
 mod simulated;
 
 pub(crate) use access::problem as access_problem;
-pub use cluster::{Cluster, Leader, Member, MemberRole, OpenRequest, SlotRow, Standing, Unreadable};
+pub use cluster::{
+    Cluster, Leader, Member, MemberRole, OpenRequest, SlotRow, Standing, Unreadable, UnwellSite,
+};
 pub use explained::{
     AheadOf, Candidate, Explained, ExplainedSlot, InOffice, InTheWay, NextStep, Proposed, Skipped,
 };

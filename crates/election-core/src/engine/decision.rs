@@ -350,7 +350,11 @@ impl Question<'_> {
             Some(Target::Site(_) | Target::Any) | None => None,
         };
         let accepts_loss = ordered.is_some_and(|(_, request)| request.accept_loss);
-        let known = self.trouble(cause);
+        let mut known = self.trouble(cause);
+        if let Some((site, _)) = self.overruled(ordered) {
+            let declared = self.control.failed_sites.iter().any(|failed| failed.site == site);
+            known.failed_sites.retain(|failed| failed.site != site || declared);
+        }
         let rank = |exclusions: &[Exclusion], trouble: &Trouble| {
             self.strategy.rank(&Round {
                 cause,
@@ -470,7 +474,7 @@ impl Question<'_> {
             slot_attempts: self.elected.map(|e| e.slot_attempts.clone()).unwrap_or_default(),
             obeyed: self.elected.map(|e| e.obeyed.clone()).unwrap_or_default(),
             failures: self.failures_after(cause),
-            site_failures: self.elected.map(|e| e.site_failures.clone()).unwrap_or_default(),
+            site_failures: self.site_failures_after(ordered),
             youngest: self.members.iter().map(|m| &m.ballot).max().cloned(),
             token_base: self
                 .elected

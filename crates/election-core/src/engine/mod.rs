@@ -86,7 +86,7 @@ pub use role::Role;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;
 pub use simulate::{Played, Prospect, Simulation, simulate};
-pub use sites::{SiteFailureLimit, barred_sites, failed_sites};
+pub use sites::{SiteFailureLimit, barred_sites, failed_sites, overrule_site, unwell_sites};
 pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 
 use crate::{

@@ -80,9 +80,9 @@ pub(crate) mod most {
     pub(super) const REASON: usize = 100;
     /// Bytes of the name of whoever decided.
     pub(super) const NAME: usize = crate::ids::MAX_NAME;
-    pub(super) const EXCLUSIONS: usize = 16;
+    pub(super) const EXCLUSIONS: usize = 14;
     pub(super) const FAILURES: usize = 20;
-    pub(crate) const SITE_FAILURES: usize = 12;
+    pub(crate) const SITE_FAILURES: usize = 8;
     /// Of all slots together, but no more than this of one.
     const ATTEMPTS: usize = 160;
     const SLOT_ATTEMPTS: usize = 50;
@@ -122,7 +122,10 @@ impl Elected {
         keep_last(&mut self.failures, most::FAILURES);
         self.failures.iter_mut().for_each(|f| shorten(&mut f.cause, most::REASON));
         keep_last(&mut self.site_failures, most::SITE_FAILURES);
-        self.site_failures.iter_mut().for_each(|f| shorten(&mut f.why, most::REASON));
+        for failure in &mut self.site_failures {
+            shorten(&mut failure.why, most::REASON);
+            failure.overruled.iter_mut().for_each(|by| shorten(by, most::NAME));
+        }
         let slots = self.slots.len();
         self.slot_attempts.retain(|slot, attempts| (1..slots).contains(slot) && !attempts.is_empty());
         let of_others = self.slot_attempts.values_mut();
@@ -255,6 +258,9 @@ pub struct SiteFailure {
     /// Whether it is over.
     #[serde(default)]
     pub over: bool,
+    /// Who has said against the members of the site that it has not failed: that holds until they agree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overruled: Option<String>,
 }
 
 /// The leader before.
@@ -464,7 +470,8 @@ mod tests {
                     site: site.clone(),
                     at_ms: u64::MAX,
                     why: text(rng),
-                    over: false
+                    over: false,
+                    overruled: Some(text(rng)),
                 };
                 many.min(100)
             ],

@@ -181,6 +181,8 @@ pub enum Health {
     /// It is.
     #[default]
     Healthy,
+    /// Nobody has found out yet. It is no reason to name somebody else.
+    Unknown,
     /// It is not.
     Unhealthy {
         /// Why, in words.

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     engine::{self, Released},
+    ids::SiteId,
     paths::Paths,
     record::{Control, Elected, Record as _},
 };
@@ -112,6 +113,43 @@ pub async fn acknowledge(session: &Session, paths: &Paths) -> Result<Option<Ackn
         let Some((next, released)) = engine::acknowledge(&before) else { return Ok(None) };
         match incarnation.set(&path, next.encode(&path)?, Some(node.version)).await {
             Ok(_) => return Ok(Some(Acknowledged { before, released })),
+            Err(error) if is_worth_another_look(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::task::yield_now().await;
+    }
+    Err(too_many_races())
+}
+
+/// Says of a site that it has not failed, by compare-and-set on the decision: what its own members say is not heeded until
+/// they agree. Whether there was anything to say that against. A site that an operator has declared to have failed is no
+/// matter of this, see [`Control::failed_sites`].
+///
+/// # Errors
+/// As for [`acknowledge`].
+///
+/// # Cancel safety
+/// May have been carried out or not; doing it again does no harm.
+pub async fn overrule_site(
+    session: &Session,
+    paths: &Paths,
+    site: &SiteId,
+    by: &str,
+) -> Result<bool, OperatorError> {
+    let path = paths.elected();
+    for _ in 0..TRIES {
+        let incarnation = session.active().await?;
+        incarnation.barrier().await?;
+        let observer = Observer::new(incarnation.clone());
+        check_layout(&observer, paths).await?;
+        let members = observer.snapshot(paths).await?.members;
+        let Some(node) = observer.read(&path).await? else { return Ok(false) };
+        let before = Elected::decode(&path, &node.data)?;
+        let Some(next) = engine::overrule_site(&before, &members, site, by, unix_ms()) else {
+            return Ok(false);
+        };
+        match incarnation.set(&path, next.encode(&path)?, Some(node.version)).await {
+            Ok(_) => return Ok(true),
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }

@@ -21,7 +21,7 @@ impl Filter for Healthy {
 
     fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
         match &candidate.health {
-            Health::Healthy => None,
+            Health::Healthy | Health::Unknown => None,
             Health::Unhealthy { reason } => Some(match words::quote(reason) {
                 reason if reason.is_empty() => "unhealthy, it doesn't say why".to_owned(),
                 reason => format!("unhealthy: {reason}"),

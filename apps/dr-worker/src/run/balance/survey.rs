@@ -146,7 +146,7 @@ fn peers(
     // What members failed lately counts after another failure only.
     let trouble = Trouble {
         failures: Vec::new(),
-        failed_sites: failed_sites(&snapshot.members, &snapshot.control),
+        failed_sites: failed_sites(&snapshot.members, &snapshot.control, Some(elected)),
         barred_sites: Vec::new(),
     };
     job.rules.peers(&Round {

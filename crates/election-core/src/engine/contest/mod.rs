@@ -351,7 +351,9 @@ impl Engine {
     fn ill_health(&self) -> Option<String> {
         match &self.health {
             Health::Unhealthy { reason } => Some(format!("it is not healthy: {reason}")),
-            Health::Healthy => self.standing.withdrawn.as_ref().map(|why| format!("it has withdrawn: {why}")),
+            Health::Healthy | Health::Unknown => {
+                self.standing.withdrawn.as_ref().map(|why| format!("it has withdrawn: {why}"))
+            }
         }
     }
 }
