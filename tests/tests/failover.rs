@@ -11,6 +11,7 @@ e2e::with_both_drivers!(
     the_job_moves_to_the_backup_site_when_its_site_is_lost,
     leadership_stays_when_the_preferred_site_returns,
     a_rolling_restart_moves_leadership_as_planned,
+    a_restart_of_all_returns_to_where_it_was,
     a_wall_clock_that_is_a_day_ahead_holds_nothing_up,
 );
 
@@ -80,6 +81,34 @@ async fn a_rolling_restart_moves_leadership_as_planned(driver: Driver) {
     gaps.sort_unstable();
     println!("{driver}: nothing acted during a move for {gaps:?}");
     assert!(gaps[gaps.len() / 2] < Duration::from_millis(1500), "{gaps:?}");
+    cluster.end().await;
+}
+
+async fn a_restart_of_all_returns_to_where_it_was(driver: Driver) {
+    let setup = Setup::new(driver).workers(&[("east-1", "east"), ("west-1", "west")]);
+    let mut cluster = Cluster::of(setup.set("policy.startup_wait", "60s")).await;
+    let first = cluster.leader_is("east-1", SOON, |leader| leader.member == "east-1").await;
+    cluster.standing_by(1).await;
+    cluster.operator().done(&["switchover", "--to", "west-1", "--wait"]).await;
+    let second = cluster.successor_of(&first, SOON).await;
+    for id in ["east-1", "west-1"] {
+        cluster.worker(id).ask_to_end();
+        let ended = cluster.worker(id).ended_by(Instant::now() + SOON);
+        assert!(ended.is_some_and(|status| status.success()), "{id}: {ended:?}");
+    }
+    // The first site in order is back first, and waits for those who led last.
+    cluster.worker("east-1").start();
+    wait_for("a wait for west", SOON, async || {
+        let status = cluster.worker("east-1").status().await.ok_or("no answer")?;
+        let note = status["jobs"]["orders"]["note"].as_str().unwrap_or_default().to_owned();
+        let waits = "site west was led from last and none of its members can lead yet";
+        if note.contains(waits) { Ok(()) } else { Err(format!("{status:#}")) }
+    })
+    .await;
+    cluster.worker("west-1").start();
+    let third = cluster.successor_of(&second, SOON).await;
+    assert_eq!(third.member, "west-1", "{third:?}");
+    cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }
 

@@ -71,7 +71,7 @@ async fn who_lags_behind_does_not_lead_unless_an_operator_accepts_the_loss() {
     let third = cluster.successor_of(&second, SOON).await;
     assert_eq!(third.member, "west-1");
     let accepted = "the loss is accepted: lag is 50 and at most 10 may be lost";
-    let history = cluster.operator().done(&["history"]).await.stdout;
+    let history = cluster.operator().json(&["history"]).await.to_string();
     assert!(history.contains(accepted), "{history}");
 
     // Nobody knows any more how far west-2 lags: then it does not follow.
@@ -104,7 +104,7 @@ async fn a_measured_never_moves_nobody_at_once() {
         .set("job.orders.measure.command", command.map(str::to_owned).to_vec())
         .set("job.orders.measure.interval", "100ms");
     let mut cluster = Cluster::of(setup).await;
-    let first = cluster.leader().await.unwrap();
+    let first = cluster.leader_is("east-1", SOON, |leader| leader.member == "east-1").await;
     let seen = |explained: &str| explained.contains("failback_after") || explained.contains("better-after");
     wait_for("somebody who would be better", SOON, async || {
         let explained = cluster.operator().done(&["explain"]).await.stdout;

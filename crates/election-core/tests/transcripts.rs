@@ -124,6 +124,7 @@ transcripts! {
     restart_with_a_shorter_timeout,
     used_up_numbers,
     drain,
+    all_restarted,
     drain_again_and_again,
     failed_before_the_successor,
     failed_site,

@@ -10,7 +10,7 @@ use crate::{
     rules::Rules,
     stages::{
         FailedLast, FewerFailures, Healthy, Incumbent, NotExcluded, OldestBallot, OtherSite, Priority,
-        SameSite, SiteHealthy, SiteOpen, SiteOrder, Spread as SpreadStage,
+        SameSite, SiteHealthy, SiteOpen, SiteOrder, Software, Spread as SpreadStage, YoungestBallot,
     },
 };
 
@@ -115,15 +115,21 @@ impl SitePolicy {
         let usual = |pipeline: Pipeline| {
             pipeline.compare(self.site_order()).compare(Incumbent).compare(Priority).compare(OldestBallot)
         };
-        self.rules_over(usual, planned)
+        // Who was restarted before goes before who is still to be.
+        let stopping = |pipeline: Pipeline| {
+            let pipeline = pipeline.compare(self.site_order()).compare(Priority);
+            pipeline.compare(Software::default()).compare(YoungestBallot)
+        };
+        self.rules_over(usual, planned, stopping)
     }
 
-    /// What the settings but the order of sites say, before these orders: the usual one, and
-    /// the one where it is the incumbent that is to go or to stay.
+    /// What the settings but the order of sites say, before these orders: the usual one, the one where it
+    /// is the incumbent that is to go or to stay, and the one where it is because it shuts down.
     pub(crate) fn rules_over(
         &self,
         usual: impl Fn(Pipeline) -> Pipeline,
         planned: impl Fn(Pipeline) -> Pipeline,
+        stopping: impl Fn(Pipeline) -> Pipeline,
     ) -> Rules {
         let better = match self.failback {
             // Nobody is ever better than the incumbent.
@@ -135,7 +141,9 @@ impl SitePolicy {
             .when(Cause::ALL.into_iter().filter(|cause| cause.is_failure()), usual(self.after_failure()))
             .when([Cause::Switchover, Cause::Resigned], planned(self.spread(Self::fit())))
             // A restart for an upgrade is no reason to change the site.
-            .when([Cause::LeaderShutdown], planned(self.spread(Self::fit()).compare(SameSite)))
+            .when([Cause::LeaderShutdown], stopping(self.spread(Self::fit()).compare(SameSite)))
+            // Nor is one of all members: whose the job was has its data.
+            .when([Cause::Startup], usual(self.spread(Self::fit()).compare(SameSite)))
             .when([Cause::BetterCandidate], better)
     }
 
@@ -226,9 +234,9 @@ mod tests {
             for failback in [Failback::Manual, Failback::Auto] {
                 for cause in Cause::ALL {
                     let pipeline = match (cause, on_failure, failback) {
+                        (Cause::Startup, ..) => "same-site site-order incumbent priority oldest-ballot",
                         (
-                            Cause::Startup
-                            | Cause::MemberJoined
+                            Cause::MemberJoined
                             | Cause::TokensRaised
                             | Cause::SlotsChanged
                             | Cause::StandingOrder,
@@ -241,7 +249,9 @@ mod tests {
                             "incumbent site-order priority oldest-ballot"
                         }
                         (Cause::Switchover | Cause::Resigned, ..) => "site-order priority oldest-ballot",
-                        (Cause::LeaderShutdown, ..) => "same-site site-order priority oldest-ballot",
+                        (Cause::LeaderShutdown, ..) => {
+                            "same-site site-order priority software youngest-ballot"
+                        }
                         (_, OnLeaderFailure::OtherSite, _) => {
                             "other-site failed-last fewer-failures site-order incumbent priority oldest-ballot"
                         }
@@ -280,7 +290,7 @@ mod tests {
                     (Cause::BetterCandidate, Failback::Manual) => "incumbent spread site-order",
                     _ if cause.is_failure() => "failed-last spread other-site",
                     (Cause::Switchover | Cause::Resigned, _) => "spread site-order priority",
-                    (Cause::LeaderShutdown, _) => "spread same-site site-order",
+                    (Cause::LeaderShutdown | Cause::Startup, _) => "spread same-site site-order",
                     _ => "spread site-order incumbent",
                 };
                 assert_eq!(ahead(failback, cause), expected, "{cause} {failback:?}");

@@ -47,7 +47,10 @@ fn nothing_at_all_is_the_site_policy() {
 fn a_pipeline_takes_the_place_of_the_usual_order_and_no_more() {
     let fit = "healthy priority not-excluded site-healthy site-open";
     let spec = read("pipeline = ['priority', 'oldest-ballot']\nspread = 'sites'");
-    assert_eq!(stages(&spec, Cause::Startup), format!("{fit} spread priority oldest-ballot member-id"));
+    assert_eq!(
+        stages(&spec, Cause::Startup),
+        format!("{fit} spread same-site priority oldest-ballot member-id")
+    );
     assert_eq!(
         stages(&spec, Cause::LeaderLost),
         format!(
@@ -107,19 +110,19 @@ fn a_stage_with_settings_is_the_filter_that_it_is_too() {
     );
     assert_eq!(
         stages(&spec, Cause::Startup),
-        "healthy priority not-excluded site-healthy site-open class software score class software score member-id"
+        "healthy priority not-excluded site-healthy site-open class software score same-site class software score member-id"
     );
     let plain =
         read("pipeline = ['software', { stage = 'score', attributes = { a = { worst = 0, best = 1 } } }]");
     assert_eq!(
         stages(&plain, Cause::Startup),
-        "healthy priority not-excluded site-healthy site-open software score member-id"
+        "healthy priority not-excluded site-healthy site-open same-site software score member-id"
     );
 }
 
 #[test]
 fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
-    let stage = r#"valid: "site-order", "other-site", "same-site", "fewer-failures", "spread", "incumbent", "class", "software", "score", "latency", "limit", "priority", "oldest-ballot", "round-robin", "fair-share""#;
+    let stage = r#"valid: "site-order", "other-site", "same-site", "fewer-failures", "spread", "incumbent", "class", "software", "score", "latency", "limit", "priority", "oldest-ballot", "youngest-ballot", "round-robin", "fair-share""#;
     let not_known = format!("pipeline[1]: \"latncy\" is not known; {stage}");
     let named = format!("pipeline[0].stage: \"scor\" is not known; {stage}");
     let cases: &[(&str, &[&str])] = &[
@@ -291,7 +294,7 @@ fn what_is_measured_can_be_named_where_it_is_published() {
     let spec = PolicySpec::read_with(&entries, Inputs::ALL).unwrap();
     assert_eq!(
         stages(&spec, Cause::Startup),
-        "healthy priority not-excluded site-healthy site-open limit latency member-id"
+        "healthy priority not-excluded site-healthy site-open limit same-site latency member-id"
     );
     let cases: &[(&str, &[&str])] = &[
         (

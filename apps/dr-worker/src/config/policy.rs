@@ -31,6 +31,8 @@ pub struct PolicyConfig {
     pub min_tenure: Duration,
     /// The quiet time after a failover.
     pub cooldown: Duration,
+    /// How long the first decision waits for somebody better.
+    pub startup_wait: Duration,
     /// Past this many takeovers the election holds still.
     pub max_takeovers: TakeoverLimit,
     /// What the leader does while ZooKeeper can't be reached.
@@ -132,6 +134,7 @@ impl Default for PolicyConfig {
             failback_windows: Windows::default(),
             min_tenure: seconds(60),
             cooldown: seconds(30),
+            startup_wait: seconds(5),
             max_takeovers: TakeoverLimit { count: 5, within: seconds(600) },
             on_pause: OnPause::Stop,
             takeover_timeout: seconds(60),
@@ -153,13 +156,14 @@ impl Default for PolicyConfig {
 }
 
 /// What only an elector heeds.
-const DECISIONS: [&str; 17] = [
+const DECISIONS: [&str; 18] = [
     "sites",
     "on_leader_failure",
     "failback",
     "failback_after",
     "failback_windows",
     "cooldown",
+    "startup_wait",
     "max_takeovers",
     "max_site_failures",
     "release_timeout",
@@ -230,6 +234,7 @@ impl PolicyConfig {
             },
             min_tenure: self.min_tenure,
             cooldown: self.cooldown,
+            startup_wait: self.startup_wait,
             max_takeovers: election_core::engine::TakeoverLimit {
                 count: self.max_takeovers.count,
                 within: self.max_takeovers.within,
@@ -272,6 +277,7 @@ impl PolicyConfig {
             failback_after: section.duration("failback_after", base.failback_after, any.clone()),
             min_tenure: section.duration("min_tenure", base.min_tenure, any.clone()),
             cooldown: section.duration("cooldown", base.cooldown, any.clone()),
+            startup_wait: section.duration("startup_wait", base.startup_wait, any.clone()),
             max_takeovers: section.table("max_takeovers", |section| {
                 let count = section.or("count", base.max_takeovers.count);
                 if count == 0 {

@@ -279,19 +279,47 @@ impl<'a> Facts<'a> {
             return quiet("manual", "the mode is manual: nobody is named until an operator asks for it");
         }
         let question = self.question(0, noticed);
-        match question.resize(Cause::Startup, "the first decision") {
-            Err(Undecided::WorthWaiting(why)) => {
-                let due = began + self.policy.startup_wait;
-                if self.now.time < due {
-                    watchdog.wake_at(due);
-                    return quiet("startup-wait", format!("the first decision waits a little: {why}"));
-                }
-                let patient = Impatient(self.strategy);
-                let question = Question { strategy: &patient, ..question };
-                self.write(question.resize(Cause::Startup, "the first decision"), None, watchdog)
-            }
-            decided => self.write(decided, None, watchdog),
+        let decide = |question: &Question<'_>| question.resize(Cause::Startup, "the first decision");
+        self.at_startup(question, "the first decision", began, decide, None, watchdog)
+    }
+
+    /// Decides when somebody better may be about to join: waits a little for that, once.
+    fn at_startup<'q>(
+        &'q self,
+        question: Question<'q>,
+        which: &str,
+        began: Time,
+        decide: impl Fn(&Question<'_>) -> Result<Elected, Undecided>,
+        meta: Option<Meta>,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let why = match decide(&question) {
+            Err(Undecided::WorthWaiting(why)) => why,
+            decided => return self.write(decided, meta, watchdog),
+        };
+        let due = began + self.policy.startup_wait;
+        if self.now.time < due {
+            watchdog.wake_at(due);
+            return quiet("startup-wait", format!("{which} waits a little: {why}"));
         }
+        let patient = Impatient(self.strategy);
+        self.write(decide(&Question { strategy: &patient, ..question }), meta, watchdog)
+    }
+
+    /// Nobody was left, and some are back: it is begun as at first, by those who led last before all others.
+    pub(super) fn begin_again(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
+        let noticed = watchdog.noticed(at.slot, at.term, "all-left", self.now);
+        let began = watchdog.first_pass(self.now);
+        let question = self.question(at.slot, noticed);
+        let decide = |question: &Question<'_>| question.decide(Cause::Startup, "all had left", None, None);
+        self.at_startup(
+            question,
+            "the first decision since all had left",
+            began,
+            decide,
+            Some(at.meta),
+            watchdog,
+        )
     }
 
     /// There are to be more slots, or fewer.

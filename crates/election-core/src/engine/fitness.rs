@@ -67,6 +67,9 @@ impl Facts<'_> {
 
     /// The one who is named is not there any more.
     fn lost(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        if at.current.is_none() && self.memory.is_some_and(|memory| memory.all_had_left_since(at.elected)) {
+            return self.begin_again(at, watchdog);
+        }
         let noticed = watchdog.noticed(at.slot, at.term, "lost", self.now);
         let question = self.question(at.slot, noticed);
         if let Some((current, _)) = at.current {

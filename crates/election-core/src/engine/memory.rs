@@ -19,7 +19,10 @@ use super::{
     tokens::{Above, above},
     view::{Known, Meta},
 };
-use crate::record::{Current, Elected, Remembered};
+use crate::{
+    ids::Ballot,
+    record::{Current, Elected, Remembered},
+};
 
 /// What was seen, and may stand nowhere any more.
 #[derive(Clone, Debug, Default, Hash)]
@@ -31,6 +34,8 @@ pub(super) struct Memory {
     token_base: u64,
     /// The newest token that was seen.
     token: u64,
+    /// The ballot with which this member found no other one when it joined.
+    found_nobody: Option<Ballot>,
 }
 
 impl Memory {
@@ -55,6 +60,18 @@ impl Memory {
     /// Whether this term's decision is the one that is kept.
     pub(super) fn has(&self, term: u64) -> bool {
         self.decision.as_ref().is_some_and(|(kept, _)| kept.term == term)
+    }
+
+    /// Joined with this ballot, and whether there was nobody else.
+    pub(super) fn joined(&mut self, ballot: &Ballot, found_nobody: bool) {
+        self.found_nobody = found_nobody.then(|| ballot.clone());
+    }
+
+    /// Whether everybody had left between this decision and when this member joined: who was named did not fail
+    /// beside others, and its site may be back in a moment as well.
+    pub(super) fn all_had_left_since(&self, elected: &Elected) -> bool {
+        let decided = elected.youngest.as_ref();
+        decided.zip(self.found_nobody.as_ref()).is_some_and(|(youngest, mine)| youngest < mine)
     }
 
     pub(super) fn saw_token(&mut self, token: Option<u64>) {

@@ -361,7 +361,12 @@ impl Engine {
             (Step::WriteNode(_), Outcome::Exists | Outcome::Unknown(_)) => {
                 self.registration.step = Step::Sweep(Then::LookForNode)
             }
-            (Step::Place(ballot), Outcome::Names(names)) => self.found_ballots(ballot, names),
+            (Step::Place(ballot), Outcome::Names(names)) => {
+                self.found_ballots(ballot, names);
+                if let Step::Standing(ballot) = &self.registration.step {
+                    self.memory.joined(ballot, self.registration.predecessor.is_none());
+                }
+            }
             (Step::Standing(_), Outcome::Changed { version, .. }) => {
                 // A watch may have been quicker, and have told of what came after it already.
                 if let (Some((_, known)), Some(written)) =

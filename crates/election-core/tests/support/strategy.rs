@@ -94,12 +94,18 @@ impl Strategy for SiteOrder {
                 }
             }
         }
+        // Where all had left, those who led last go first.
+        let last = round.previous.filter(|_| round.cause == Cause::Startup);
         fit.sort_by_key(|member| {
             let failed_site = round.failed.is_some_and(|failed| failed.site == member.site);
             let incumbent = round.incumbent == Some(&member.ballot);
-            (failed_site, self.place_of(round, &member.site), !incumbent, member.ballot.clone())
+            let elsewhere = last.is_some_and(|last| last.site != member.site);
+            (failed_site, elsewhere, self.place_of(round, &member.site), !incumbent, member.ballot.clone())
         });
-        let best = fit.first().map(|m| self.place_of(round, &m.site));
+        let best = fit.first().map(|m| match last {
+            Some(last) if last.site == m.site => 0,
+            _ => self.place_of(round, &m.site) + usize::from(last.is_some()),
+        });
         if round.cause == Cause::Startup && best.is_some_and(|place| place > 1) {
             ranking.worth_waiting = Some("nobody of the preferred site is here yet".to_owned());
         }

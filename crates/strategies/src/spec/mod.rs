@@ -230,7 +230,7 @@ impl PolicySpec {
 
     /// The same, open to further rules.
     pub fn rules(&self) -> Rules {
-        use StageSpec::{Incumbent, OldestBallot, Priority, RoundRobin, SiteOrder};
+        use StageSpec::{Incumbent, OldestBallot, Priority, RoundRobin, SiteOrder, YoungestBallot};
         let mut sites = self.sites.clone();
         if self.preset == Preset::Spread {
             sites.spread = Spread::Sites;
@@ -251,7 +251,17 @@ impl PolicySpec {
         // It is the incumbent that is to go, or that goes before everything else already.
         let others: Vec<_> = stages.iter().filter(|stage| **stage != Incumbent).cloned().collect();
         let planned = |pipeline| add(pipeline, &others, &sites, &self.election);
-        let rules = if stages.is_empty() { sites.rules() } else { sites.rules_over(usual, planned) };
+        // Who was restarted before goes before who is still to be.
+        let restarted: Vec<_> = others
+            .iter()
+            .flat_map(|stage| match stage {
+                OldestBallot => vec![StageSpec::newest(), YoungestBallot],
+                stage => vec![stage.clone()],
+            })
+            .collect();
+        let stopping = |pipeline| add(pipeline, &restarted, &sites, &self.election);
+        let rules =
+            if stages.is_empty() { sites.rules() } else { sites.rules_over(usual, planned, stopping) };
         // The first rule that names a cause decides: these go before.
         self.rules.iter().rev().fold(rules, |rules, rule| {
             let fit = SitePolicy::fit().compare(FailedLast);

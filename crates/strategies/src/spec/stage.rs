@@ -11,7 +11,7 @@ use crate::{
     stages::{
         Class, Distance, FewerFailures, FirstVersion, Incumbent, Latency, Limit, Missing, OldestBallot,
         OtherSite, Priority, RoundRobin, SameSite, Score, ScoreError, Share, SiteOrder, Software, Spread,
-        Term, Version,
+        Term, Version, YoungestBallot,
     },
 };
 
@@ -26,6 +26,7 @@ pub(super) enum StageSpec {
     Incumbent,
     Priority,
     OldestBallot,
+    YoungestBallot,
     RoundRobin,
     FairShare,
     Class(Class),
@@ -55,11 +56,12 @@ enum Plain {
     Incumbent,
     Priority,
     OldestBallot,
+    YoungestBallot,
     RoundRobin,
     FairShare,
 }
 
-const NAMES: [(&str, Name); 15] = [
+const NAMES: [(&str, Name); 16] = [
     (SiteOrder::NAME, Name::Plain(Plain::SiteOrder)),
     (OtherSite::NAME, Name::Plain(Plain::OtherSite)),
     (SameSite::NAME, Name::Plain(Plain::SameSite)),
@@ -73,6 +75,7 @@ const NAMES: [(&str, Name); 15] = [
     (Limit::NAME, Name::Limit),
     (Priority::NAME, Name::Plain(Plain::Priority)),
     (OldestBallot::NAME, Name::Plain(Plain::OldestBallot)),
+    (YoungestBallot::NAME, Name::Plain(Plain::YoungestBallot)),
     (RoundRobin::NAME, Name::Plain(Plain::RoundRobin)),
     (Share::NAME, Name::Plain(Plain::FairShare)),
 ];
@@ -172,6 +175,7 @@ impl StageSpec {
                 Plain::Incumbent => Self::Incumbent,
                 Plain::Priority => Self::Priority,
                 Plain::OldestBallot => Self::OldestBallot,
+                Plain::YoungestBallot => Self::YoungestBallot,
                 Plain::RoundRobin => Self::RoundRobin,
                 Plain::FairShare => Self::FairShare,
             },
@@ -182,6 +186,11 @@ impl StageSpec {
             Name::Limit => Self::Limit(limit(table)?),
         };
         Some((text, stage))
+    }
+
+    /// The newest software first.
+    pub(super) fn newest() -> Self {
+        Self::Software { stage: Software::default(), is_limited: false }
     }
 
     /// Adds the stage to a pipeline, as the filter that it is, too.
@@ -195,6 +204,7 @@ impl StageSpec {
             Self::Incumbent => pipeline.compare(Incumbent),
             Self::Priority => pipeline.compare(Priority),
             Self::OldestBallot => pipeline.compare(OldestBallot),
+            Self::YoungestBallot => pipeline.compare(YoungestBallot),
             Self::RoundRobin => pipeline.compare(RoundRobin),
             Self::FairShare => pipeline.compare(Share::of(election)),
             Self::Class(class) => pipeline.filter(class.clone()).compare(class.clone()),

@@ -15,6 +15,7 @@
 //! | [`FewerFailures`] | comparison | after a failure: who has failed less often lately |
 //! | [`Incumbent`] | comparison | who is named or in office stays |
 //! | [`OldestBallot`] | comparison | who joined first |
+//! | [`YoungestBallot`] | comparison | who joined last |
 //! | [`Class`] | filter, comparison | prefer, neutral, avoid, never: by an attribute |
 //! | [`Software`] | filter, comparison | the newest or the oldest version first |
 //! | [`Score`] | filter, comparison | weighted attributes |
@@ -46,6 +47,7 @@ mod site_open;
 mod site_order;
 mod software;
 mod spread;
+mod youngest_ballot;
 
 pub use class::Class;
 pub use failed_last::FailedLast;
@@ -67,6 +69,7 @@ pub use site_open::SiteOpen;
 pub use site_order::SiteOrder;
 pub use software::{FirstVersion, Software, Version};
 pub use spread::Spread;
+pub use youngest_ballot::YoungestBallot;
 
 use election_core::{
     SiteId,

@@ -3,11 +3,11 @@ use election_core::{
     strategy::Round,
 };
 
-use super::failed;
+use super::{failed, is_closed};
 use crate::stage::{Comparison, Standing};
 
-/// After a failure, and where a leader shuts down: prefers that leader's site, for moving to
-/// another one costs more than a restart beside it.
+/// After a failure, where a leader shuts down, and where all had left and are coming back: prefers that
+/// leader's site, for moving to another one costs more than a restart beside it.
 ///
 /// With any other cause all are equal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +28,11 @@ impl Comparison for SameSite {
     }
 
     fn reason(&self, candidate: &MemberRecord, _: Standing, round: &Round<'_>) -> String {
-        let whose = if round.cause.is_failure() { "the failed leader's" } else { "the leader's" };
+        let whose = match round.cause {
+            cause if cause.is_failure() => "the failed leader's",
+            Cause::Startup => "the last leader's",
+            _ => "the leader's",
+        };
         match goes(round) {
             Some(goes) if goes.site == candidate.site => format!("stays in {whose} site ({})", goes.site),
             Some(goes) => format!("leaves {whose} site ({})", goes.site),
@@ -39,12 +43,20 @@ impl Comparison for SameSite {
     fn speaks_when_tied(&self, _: &MemberRecord, round: &Round<'_>) -> bool {
         goes(round).is_some()
     }
+
+    fn worth_waiting(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Option<String> {
+        let site = &goes(round).filter(|last| !is_closed(&last.site, round))?.site;
+        let leads = round.others.iter().any(|other| other.site == *site);
+        let is_there = electable.iter().any(|candidate| candidate.site == *site);
+        (!leads && !is_there)
+            .then(|| format!("site {site} was led from last and none of its members can lead yet"))
+    }
 }
 
-/// The leader that failed, or shuts down.
+/// The leader that failed or shuts down, or led before all had left.
 fn goes<'a>(round: &Round<'a>) -> Option<&'a Previous> {
-    let shuts_down = round.cause == Cause::LeaderShutdown;
-    failed(round).or(round.previous.filter(|_| shuts_down))
+    let as_planned = matches!(round.cause, Cause::LeaderShutdown | Cause::Startup);
+    failed(round).or(round.previous.filter(|_| as_planned))
 }
 
 #[cfg(test)]
