@@ -131,7 +131,7 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
                 Some(after) => {
                     published.answered(whom, connected.contains(ballot).then_some(*after));
                 }
-                None => published.missed(&whom),
+                None => published.missed(&whom, patience),
             }
         }
         published.retain_peers(&others.values().map(|peer| &peer.id).collect());

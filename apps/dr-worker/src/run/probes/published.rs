@@ -48,11 +48,11 @@ impl Published {
         self.show(&meter, &whom);
     }
 
-    /// It did not answer.
-    pub(super) fn missed(&self, whom: &Whom) {
+    /// It did not answer for so long.
+    pub(super) fn missed(&self, whom: &Whom, waited: Duration) {
         self.count("missed");
         let mut meter = self.lock();
-        meter.missed(whom);
+        meter.missed(whom, micros(waited));
         self.show(&meter, whom);
     }
 

@@ -71,7 +71,7 @@ impl Repeat {
             let next = Instant::now() + self.interval;
             match timeout(self.patience, measure()).await.ok().flatten() {
                 Some(after) => self.published.answered(self.whom.clone(), Some(after)),
-                None => self.published.missed(&self.whom),
+                None => self.published.missed(&self.whom, self.patience),
             }
             self.published.publish();
             sleep_until(next).await;
