@@ -120,6 +120,7 @@ transcripts! {
     own_former_session,
     restart_waits,
     restored_before_it_led,
+    restored_while_it_prepared,
     restored_from_a_copy,
     restart_with_a_shorter_timeout,
     used_up_numbers,

@@ -197,7 +197,19 @@ impl Engine {
             self.set_claim(Claim::Looking(None));
             return self.advance_claim();
         }
-        if claiming.prepared != Prepared::Yes || !self.is_sure() {
+        if !self.is_sure() {
+            return;
+        }
+        // Preparing may take long, or have no end: is the place still there?
+        let other = match self.own_place() {
+            Known::Unread => false,
+            known => known.meta().is_none_or(|m| m.czxid != place.czxid),
+        };
+        if other && !self.is_contest() {
+            self.set_claim(Claim::Looking(None));
+            return self.advance_claim();
+        }
+        if claiming.prepared != Prepared::Yes {
             return;
         }
         let Some(work_until) = self.work_until() else {
@@ -212,7 +224,6 @@ impl Engine {
         let Some(token_base) = self.token_base() else {
             return;
         };
-        // Preparing may have taken long: is the place still there?
         if self.own_place().meta().is_none_or(|m| m.czxid != place.czxid) {
             self.set_claim(Claim::Looking(None));
             return self.advance_claim();

@@ -60,7 +60,7 @@ impl Slots {
                 now[*slot], before[*slot]
             ));
         }
-        let most = if matches!(elected.cause, Cause::Startup | Cause::SlotsChanged) { 0 } else { 1 };
+        let most = if elected.cause == Cause::SlotsChanged { 0 } else { 1 };
         // Tokens that are raised are raised for all, and earlier formats have another word for that.
         let raised = if elected.v < 2 { Cause::Switchover } else { Cause::TokensRaised };
         let all = elected.cause == raised;
