@@ -278,3 +278,31 @@ fn a_queue_shows_its_order() {
     first.signal(Signal::SIGKILL);
     until("west-1 leads", || leads(&second));
 }
+
+#[test]
+fn members_with_another_policy_are_named() {
+    let (stage, _east, _west) = two_sites("/other-policy");
+    let explained = ask_json(&stage, &[], &["explain"]);
+    assert_eq!(
+        (&explained["other_policy"], &explained["problems"]),
+        (&json!(false), &json!([])),
+        "{explained:#}"
+    );
+
+    let _odd = stage.worker("west-2", "west", &["policy.min_tenure=7m"]);
+    until("west-2 is in line", || {
+        stage.json(&["list"])["elected"]["succession"] == json!(["west-1", "west-2"])
+    });
+    let list = stage.operator(&["list"]).stdout;
+    let sentence = "west-2 has another policy than east-1, which decides";
+    assert!(list.contains(sentence), "{list}");
+    assert_eq!(stage.json(&["list"])["problems"][0]["kind"], "other-policy");
+    // So has a command that was given another one.
+    let told = ask(&stage, &[("DR_WORKER__POLICY__COOLDOWN", "1m")], &["explain"]);
+    told.assert(0, &[]);
+    assert!(
+        told.stderr.contains("this configuration has another policy than the elector"),
+        "{}",
+        told.stderr
+    );
+}

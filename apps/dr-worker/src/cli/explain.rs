@@ -15,7 +15,7 @@ use crate::{
     ask,
     config::Sources,
     error::Error,
-    view::{Candidate, Explained, ExplainedSlot, InTheWay, ProblemRow},
+    view::{self, Candidate, Explained, ExplainedSlot, InTheWay, ProblemRow},
     wall::unix_ms,
 };
 
@@ -54,6 +54,13 @@ fn warn_of(explained: &Explained) {
     for unreadable in &explained.unreadable {
         output::say_warning(format_args!("{}: {}", unreadable.path, unreadable.why));
     }
+    if explained.other_policy {
+        output::say_warning(format_args!(
+            "{}: this configuration has another policy than the elector, whose decisions are to be explained; give \
+             the workers' by --config",
+            explained.election
+        ));
+    }
     if explained.other_line {
         output::say_warning(format_args!(
             "{}: the line of succession in ZooKeeper is another one than by this configuration; give the workers' \
@@ -69,6 +76,7 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Explained>, 
         let config = &operator.config;
         let (policy, strategy) = (config.engine_of(&job), config.policy_of(&job).strategy());
         let mut explained = Explained::new(&job, &snapshot, &policy, &*strategy, unix_ms());
+        explained.other_policy = view::other_policy(&config.fingerprint_of(&job), &snapshot);
         explained.skipped = ask::elector(&job, &snapshot).await;
         let observer = operator.observer().await?;
         explained.problems =

@@ -211,6 +211,11 @@ impl OperatorConfig {
         self.jobs.get(job).cloned().unwrap_or_else(|| self.policy.clone().for_job(job))
     }
 
+    /// A short word for the policy of a job: the same on all nodes that have the same.
+    pub fn fingerprint_of(&self, job: &str) -> String {
+        self.policy_of(job).fingerprint(self.fenced.contains(job))
+    }
+
     /// How the election of a job behaves, as far as an operator need know: what the job needs to
     /// stop is for its workers.
     pub fn engine_of(&self, job: &str) -> Policy {

@@ -200,6 +200,14 @@ impl PolicyConfig {
         self.spec.needs()
     }
 
+    /// A short word that is the same where all of this is; for a job that is `fenced` or not.
+    pub fn fingerprint(&self, fenced: bool) -> String {
+        // FNV-1a: it has to be the same in every build, and nobody gains by a word that is the same for two.
+        let fold = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let hash = format!("{self:?} {fenced}").bytes().fold(0xcbf2_9ce4_8422_2325, fold);
+        format!("{hash:016x}")
+    }
+
     /// The strategy, with what can be asked of it beyond who is first.
     pub fn rules(&self) -> Rules {
         self.spec.rules()

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     config::{OperatorConfig, is_of_policy},
     run::Worker,
-    view::{Explained, Simulated, WhatIf},
+    view::{self, Explained, Simulated, WhatIf},
     wall::unix_ms,
 };
 
@@ -36,8 +36,9 @@ pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Que
     };
     let (policy, strategy) = (config.engine_of(&seen.job), config.policy_of(&seen.job).strategy());
     let explained = Explained::new(&seen.job, &seen.snapshot, &policy, &*strategy, unix_ms());
+    let other_policy = view::other_policy(&config.fingerprint_of(&seen.job), &seen.snapshot);
     let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
-    answer(StatusCode::OK, &Explained { skipped, problems, ..explained })
+    answer(StatusCode::OK, &Explained { skipped, problems, other_policy, ..explained })
 }
 
 pub(super) async fn simulate(

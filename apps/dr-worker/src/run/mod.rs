@@ -163,7 +163,8 @@ async fn join(
             config::Recipe::Queue => Recipe::Queue(QueueFormat::Native),
             config::Recipe::Single => Recipe::Single,
         };
-        let me = profile(config, http_port);
+        let policy = job.policy.fingerprint(job.fenced);
+        let me = Profile { policy, ..profile(config, http_port) };
         let mut election = ElectionConfig::new(&config.zookeeper.root, job.name(), me, recipe)
             .map_err(|message| Error::Setting { key: "job", message })?;
         election.policy = job.policy.engine(job.spec.stop_budget(), job.fenced);

@@ -31,6 +31,8 @@ pub struct Explained {
     /// Whether the line of succession that is written is another one than this configuration
     /// would have: it is just being brought up to date, or the workers have another policy.
     pub other_line: bool,
+    /// Whether the elector was configured with another policy than this was made with.
+    pub other_policy: bool,
     /// Slot by slot.
     pub slots: Vec<ExplainedSlot>,
     /// What is wrong with the election, and the commands that mend it.
@@ -196,6 +198,7 @@ impl Explained {
             next: NextStep { acts: step.acts, reason: step.reason, sentence: step.sentence },
             skipped: None,
             other_line,
+            other_policy: false,
             slots: slots.into_iter().map(ExplainedSlot::from).collect(),
             problems: Vec::new(),
             unreadable: snapshot.unreadable.iter().cloned().map(Unreadable::from).collect(),
@@ -240,11 +243,19 @@ impl Explained {
             next: NextStep { acts: false, reason: "no-elector", sentence: sentence.to_owned() },
             skipped: None,
             other_line: false,
+            other_policy: false,
             slots: vec![slot],
             problems: Vec::new(),
             unreadable: snapshot.unreadable.iter().cloned().map(Unreadable::from).collect(),
         }
     }
+}
+
+/// Whether the elector was configured with another policy than the one with this fingerprint.
+pub fn other_policy(fingerprint: &str, snapshot: &Snapshot) -> bool {
+    let lowest = snapshot.members.iter().find(|member| Some(&member.ballot) == snapshot.lowest.as_ref());
+    let elector = lowest.map_or("", |elector| &elector.policy);
+    !elector.is_empty() && elector != fingerprint
 }
 
 impl From<SlotExplanation> for ExplainedSlot {

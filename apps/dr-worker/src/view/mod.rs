@@ -13,6 +13,7 @@ pub use cluster::{
 };
 pub use explained::{
     AheadOf, Candidate, Explained, ExplainedSlot, InOffice, InTheWay, NextStep, Proposed, Skipped,
+    other_policy,
 };
 pub use history::{History, HistoryRow};
 pub use problems::{GhostRow, ProblemRow};

@@ -13,7 +13,7 @@ use crate::config::ZooKeeperConfig;
 /// What is wrong with an election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProblemRow {
-    /// The word for it: `ghost`, `old-decision`, `low-token` or `access`.
+    /// The word for it: `ghost`, `old-decision`, `low-token`, `other-policy` or `access`.
     pub kind: &'static str,
     /// What is wrong, and what comes of it.
     pub sentence: String,
@@ -63,6 +63,18 @@ impl ProblemRow {
                          has seen that one refuses the leader{hint}"
                     ),
                     command,
+                }
+            }
+            Problem::OtherPolicy { elector, members } => {
+                let names: Vec<_> = members.iter().map(|member| member.as_str()).collect();
+                let (who, have) = (names.join(", "), if names.len() == 1 { "has" } else { "have" });
+                Self {
+                    kind: "other-policy",
+                    sentence: format!(
+                        "{who} {have} another policy than {elector}, which decides: an elector after it may decide \
+                         otherwise; compare `dr-worker config show` there"
+                    ),
+                    command: None,
                 }
             }
             _ => Self { kind: "other", sentence: format!("{problem:?}"), command: None },

@@ -27,6 +27,9 @@ pub struct Profile {
     /// The newest format of records that it reads and writes. To be lowered for as long as
     /// one may want to go back to an older program.
     pub format: u32,
+    /// A fingerprint of the policy and the strategy, by which it can be seen whether those of all members are
+    /// the same; empty if it doesn't say.
+    pub policy: String,
     /// The software that it runs.
     pub software: String,
 }
@@ -42,6 +45,7 @@ impl Profile {
             priority: 1,
             attributes: BTreeMap::new(),
             format: NEWEST,
+            policy: String::new(),
             software: String::new(),
         }
     }

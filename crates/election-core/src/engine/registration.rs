@@ -617,6 +617,7 @@ impl Engine {
             health: self.health.clone(),
             site_health: self.site_health.clone(),
             reads: profile.format,
+            policy: profile.policy.clone(),
             software: profile.software.clone(),
             session_timeout_ms: ms(self.granted()),
             joined_ms: self.joined_ms,

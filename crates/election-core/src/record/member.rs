@@ -40,6 +40,9 @@ pub struct MemberRecord {
     /// The newest format that it reads.
     #[serde(default = "super::version", skip_serializing_if = "is_oldest")]
     pub reads: u32,
+    /// A fingerprint of the policy that it decides by when it is the elector; empty if it doesn't say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub policy: String,
     /// The software that it runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub software: String,

@@ -138,6 +138,7 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         health: Health::Healthy,
         site_health: None,
         reads: NEWEST,
+        policy: String::new(),
         software: contender.software,
         session_timeout_ms: 0,
         joined_ms: contender.since_ms,

@@ -6,6 +6,7 @@ use super::{
     observer::{Decision, Observer, ReadError, Snapshot},
 };
 use crate::{
+    ids::MemberId,
     paths::Paths,
     record::{HistoryEntry, Remembered},
 };
@@ -30,6 +31,13 @@ pub enum Problem {
         token: u64,
         /// The newest that was given for the slot, as far as the history is kept.
         newest: u64,
+    },
+    /// Members were configured with another policy than the elector, so that the next one may decide otherwise.
+    OtherPolicy {
+        /// The elector.
+        elector: MemberId,
+        /// They.
+        members: Vec<MemberId>,
     },
 }
 
@@ -60,6 +68,7 @@ impl Observer {
         if snapshot.layout == Layout::Elector {
             problems.extend(ghosts::find(self, paths, snapshot).await?.into_iter().map(Problem::Ghost));
         }
+        problems.extend(other_policy(snapshot));
         if let Some(old) = old_decision(snapshot) {
             // The term that follows has tokens above all that was seen.
             problems.push(Problem::OldDecision(old));
@@ -72,6 +81,16 @@ impl Observer {
         }
         Ok(problems)
     }
+}
+
+fn other_policy(snapshot: &Snapshot) -> Option<Problem> {
+    let lowest = snapshot.lowest.as_ref()?;
+    let elector = snapshot.members.iter().find(|member| member.ballot == *lowest)?;
+    let says = |policy: &str| !policy.is_empty();
+    let differs = |policy: &str| says(policy) && says(&elector.policy) && policy != elector.policy;
+    let others = snapshot.members.iter().filter(|member| differs(&member.policy));
+    let members: Vec<_> = others.map(|member| member.member.clone()).collect();
+    (!members.is_empty()).then(|| Problem::OtherPolicy { elector: elector.member.clone(), members })
 }
 
 fn old_decision(snapshot: &Snapshot) -> Option<OldDecision> {
@@ -151,6 +170,27 @@ mod tests {
         // A leader in office has had a decision, and says what it was.
         let led = Some(OldDecision { term: None, seen: 58, token: 66 });
         assert_eq!(old(None, vec![Some(office(58))], json!(null)), led);
+    }
+
+    #[test]
+    fn members_with_another_policy_than_the_electors_are_named() {
+        let member = |id: &str, number: u32, policy: &str| {
+            let record = json!({ "v": 1, "member": id, "ballot": format!("s-{number:010}"), "site": "east", "policy": policy });
+            MemberRecord::decode("/nodes", record.to_string().as_bytes()).unwrap()
+        };
+        let of = |policies: [&str; 3]| {
+            let members: Vec<_> = (1..)
+                .zip(policies)
+                .map(|(number, policy)| member(&format!("e-{number}"), number, policy))
+                .collect();
+            let lowest = members.first().map(|member| member.ballot.clone());
+            other_policy(&Snapshot { members, lowest, ..Snapshot::default() })
+        };
+        assert_eq!(of(["a", "a", "a"]), None);
+        assert_eq!(of(["a", "", "a"]), None, "one that doesn't say");
+        assert_eq!(of(["", "a", "b"]), None, "there is nothing to compare with");
+        let [elector, other] = ["e-1", "e-3"].map(|id| MemberId::new(id).unwrap());
+        assert_eq!(of(["a", "a", "b"]), Some(Problem::OtherPolicy { elector, members: vec![other] }));
     }
 
     #[test]

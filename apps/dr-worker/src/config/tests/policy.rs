@@ -23,7 +23,7 @@ fn a_job_goes_its_own_way_with_what_it_does_not_say_from_the_policy() {
     let config = Given::file(&text).load().unwrap();
     let of =
         |name: &str, cause| stages(&config.jobs.iter().find(|job| job.name() == name).unwrap().policy, cause);
-    assert_eq!(of("orders", Cause::Startup), "class class site-order member-id");
+    assert_eq!(of("orders", Cause::MemberJoined), "class class site-order member-id");
     assert_eq!(of("orders", Cause::WorkFailed), "failed-last same-site member-id");
     assert_eq!(of("bills", Cause::LeaderLost), "other-site failed-last fewer-failures round-robin member-id");
     assert_eq!(of("stock", Cause::LeaderLost), "failed-last fewer-failures round-robin member-id");
@@ -34,11 +34,11 @@ fn a_job_goes_its_own_way_with_what_it_does_not_say_from_the_policy() {
 fn a_pipeline_from_the_command_line_and_a_preset_from_the_environment() {
     let set = "policy.pipeline=[\"priority\", { stage = \"software\", first = \"oldest\" }]";
     let config = Given::file(SMALL).set(set).load().unwrap();
-    assert_eq!(stages(&config.jobs[0].policy, Cause::Startup), "priority software member-id");
+    assert_eq!(stages(&config.jobs[0].policy, Cause::MemberJoined), "priority software member-id");
     let shown = config.shown().iter().find(|s| s.key == "policy.pipeline").unwrap();
     assert_eq!(shown.value, "[\"priority\", { first = \"oldest\", stage = \"software\" }]");
     let config = Given::file(SMALL).variable("DR_WORKER__POLICY__PRESET", "round-robin").load().unwrap();
-    assert_eq!(stages(&config.jobs[0].policy, Cause::Startup), "round-robin member-id");
+    assert_eq!(stages(&config.jobs[0].policy, Cause::MemberJoined), "round-robin member-id");
 }
 
 #[test]
