@@ -126,6 +126,8 @@ transcripts! {
     used_up_numbers,
     drain,
     all_restarted,
+    slots_all_restarted,
+    joined_beside_a_leader,
     drain_again_and_again,
     failed_before_the_successor,
     failed_site,

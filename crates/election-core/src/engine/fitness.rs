@@ -67,7 +67,7 @@ impl Facts<'_> {
 
     /// The one who is named is not there any more.
     fn lost(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
-        if at.current.is_none() && self.memory.is_some_and(|memory| memory.all_had_left_since(at.elected)) {
+        if at.current.is_none() && self.memory.is_some_and(|memory| memory.left_with_all(&named.ballot)) {
             return self.begin_again(at, watchdog);
         }
         let noticed = watchdog.noticed(at.slot, at.term, "lost", self.now);

@@ -34,8 +34,8 @@ pub(super) struct Memory {
     token_base: u64,
     /// The newest token that was seen.
     token: u64,
-    /// The ballot with which this member found no other one when it joined.
-    found_nobody: Option<Ballot>,
+    /// The ballot with which this member joined, and whether it was the only one then.
+    joined: Option<(Ballot, bool)>,
 }
 
 impl Memory {
@@ -62,16 +62,17 @@ impl Memory {
         self.decision.as_ref().is_some_and(|(kept, _)| kept.term == term)
     }
 
-    /// Joined with this ballot, and whether there was nobody else.
-    pub(super) fn joined(&mut self, ballot: &Ballot, found_nobody: bool) {
-        self.found_nobody = found_nobody.then(|| ballot.clone());
+    /// Listed all ballots with this own one, which is the lowest or not: what counts is the first time.
+    pub(super) fn listed(&mut self, ballot: &Ballot, is_lowest: bool) {
+        if self.joined.as_ref().is_none_or(|(known, _)| known != ballot) {
+            self.joined = Some((ballot.clone(), is_lowest));
+        }
     }
 
-    /// Whether everybody had left between this decision and when this member joined: who was named did not fail
-    /// beside others, and its site may be back in a moment as well.
-    pub(super) fn all_had_left_since(&self, elected: &Elected) -> bool {
-        let decided = elected.youngest.as_ref();
-        decided.zip(self.found_nobody.as_ref()).is_some_and(|(youngest, mine)| youngest < mine)
+    /// Whether the one with this ballot left before this member joined, as all others did: it did not fail beside
+    /// them, and its site may be back in a moment as well.
+    pub(super) fn left_with_all(&self, ballot: &Ballot) -> bool {
+        self.joined.as_ref().is_some_and(|(mine, was_lowest)| *was_lowest && ballot < mine)
     }
 
     pub(super) fn saw_token(&mut self, token: Option<u64>) {

@@ -364,7 +364,7 @@ impl Engine {
             (Step::Place(ballot), Outcome::Names(names)) => {
                 self.found_ballots(ballot, names);
                 if let Step::Standing(ballot) = &self.registration.step {
-                    self.memory.joined(ballot, self.registration.predecessor.is_none());
+                    self.memory.listed(ballot, self.registration.predecessor.is_none());
                 }
             }
             (Step::Standing(_), Outcome::Changed { version, .. }) => {
