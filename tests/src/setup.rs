@@ -100,7 +100,7 @@ impl Setup {
         self
     }
 
-    /// Sets a key, such as `policy.cooldown`, for all workers.
+    /// Sets a key, such as `policy.min_tenure`, for all workers.
     ///
     /// # Panics
     /// If a part of it is already set to something that is no table.

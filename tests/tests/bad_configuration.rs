@@ -56,13 +56,13 @@ async fn the_configuration_that_the_others_are_made_from_is_right() {
 
 #[tokio::test]
 async fn an_unknown_key_is_named_with_its_place() {
-    refused("policy", "failbak = \"auto\"", &["policy.failbak", "failback"]).await;
+    refused("policy", "auto_move = \"all\"", &["policy.auto_move", "auto_moves"]).await;
 }
 
 #[tokio::test]
 async fn a_bad_duration_is_named_with_its_place() {
-    refused("policy", "cooldown = \"30 sacks\"", &["policy.cooldown", "30 sacks"]).await;
-    refused("policy", "cooldown = 30", &["policy.cooldown", "30"]).await;
+    refused("policy", "min_tenure = \"30 sacks\"", &["policy.min_tenure", "30 sacks"]).await;
+    refused("policy", "min_tenure = 30", &["policy.min_tenure", "30"]).await;
 }
 
 #[tokio::test]

@@ -47,7 +47,6 @@ async fn leaderships_come_out_even_whoever_comes_or_goes(driver: Driver) {
         .set("policy.balance", true)
         .set("policy.on_leader_failure", "same-site-first")
         .set("policy.min_tenure", "0s")
-        .set("policy.cooldown", "0s")
         .set("balance.interval", "300ms");
     for job in MORE {
         setup = setup.set(&format!("job.{job}.command"), vec!["sleep", "3600"]);

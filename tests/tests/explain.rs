@@ -49,10 +49,9 @@ async fn a_site_that_is_lost_is_followed_as_simulated(driver: Driver) {
 
 async fn a_quiet_time_is_explained_and_kept(driver: Driver) {
     let setup = Setup::new(driver)
-        .set("policy.failback", "auto")
+        .set("policy.auto_moves", "all")
         .set("policy.failback_after", "3s")
-        .set("policy.min_tenure", "1s")
-        .set("policy.cooldown", "1s");
+        .set("policy.min_tenure", "1s");
     let mut cluster = Cluster::of(setup.workers(&[("east-1", "east"), ("west-1", "west")])).await;
     let first = cluster.settled().await;
     assert_eq!(first.member, "east-1");

@@ -185,7 +185,7 @@ async fn the_job_moves_to_the_backup_site_when_its_site_is_lost(driver: Driver) 
 
 async fn leadership_stays_when_the_preferred_site_returns(driver: Driver) {
     // Nothing but the policy keeps leadership where it is.
-    let setup = Setup::new(driver).set("policy.min_tenure", "0s").set("policy.cooldown", "0s");
+    let setup = Setup::new(driver).set("policy.min_tenure", "0s");
     let workers = [("east-1", "east"), ("west-1", "west")];
     let mut cluster = Cluster::of(setup.workers(&workers)).await;
     let first = cluster.settled().await;

@@ -35,10 +35,9 @@ fn setup() -> Setup {
         .not_started()
         .set("policy.sites", vec!["a", "b", "c"])
         .set("policy.pipeline", by_latency(MARGIN))
-        .set("policy.failback", "auto")
+        .set("policy.auto_moves", "all")
         .set("policy.failback_after", "1s")
         .set("policy.min_tenure", "1s")
-        .set("policy.cooldown", "0s")
         .set("probes.interval", "50ms")
         .set("probes.timeout", "2s")
         // All noise is to be told, or nothing would be shown by that nothing moves.

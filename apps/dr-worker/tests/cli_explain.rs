@@ -102,8 +102,7 @@ fn every_candidate_is_shown_with_its_rank_or_with_what_put_it_out() {
 #[test]
 fn what_is_not_decided_is_said_everywhere_and_counted_once() {
     let stage = Stage::new("/not-decided");
-    let slow =
-        ["policy.failback=auto", "policy.failback_after=1h", "policy.min_tenure=30m", "policy.cooldown=1h"];
+    let slow = ["policy.auto_moves=all", "policy.failback_after=1h", "policy.min_tenure=30m"];
     let environment = [
         ("DR_WORKER__POLICY__FAILBACK", "auto"),
         ("DR_WORKER__POLICY__FAILBACK_AFTER", "1h"),
@@ -210,25 +209,25 @@ fn what_is_simulated_is_what_happens() {
     // Another order alone moves nobody; with failback it does, later.
     let order = "--set=policy.sites=[\"west\", \"east\"]";
     assert_eq!(ask_json(&stage, &[], &["simulate", order])["unchanged"], true);
-    let later = ask_json(&stage, &[], &["simulate", order, "--set=policy.failback=auto"]);
+    let later = ask_json(&stage, &[], &["simulate", order, "--set=policy.auto_moves=all"]);
     let slot = &later["slots"][0];
     assert_eq!(slot["would_lead"]["member"], "east-1", "{later:#}");
     assert_eq!(slot["later"]["member"], "west-1");
     let reasons: Vec<_> = slot["obstacles"].as_array().unwrap().iter().map(|o| &o["reason"]).collect();
     assert!(reasons.contains(&&json!("better-after")), "{reasons:?}");
-    let path = "/simulate?set=policy.sites%3D%5B%22west%22%2C%22east%22%5D&set=policy.failback%3Dauto";
+    let path = "/simulate?set=policy.sites%3D%5B%22west%22%2C%22east%22%5D&set=policy.auto_moves%3Dall";
     assert_eq!(get(&east, path).1["slots"][0]["later"]["member"], "west-1");
 
     // Who isn't there, and what is no setting.
     ask(&stage, &[], &["simulate", "--without-site", "wset"]).assert(64, &["wset", "east, west"]);
     ask(&stage, &[], &["simulate", "--without", "east-9"]).assert(64, &["east-9", "east-1, west-1, east-2"]);
     ask(&stage, &[], &["simulate"]).assert(64, &["--without-site", "--set"]);
-    ask(&stage, &[], &["simulate", "--set=policy.failback=sometimes"])
-        .assert(78, &["policy.failback", "manual"]);
+    ask(&stage, &[], &["simulate", "--set=policy.auto_moves=sometimes"])
+        .assert(78, &["policy.auto_moves", "in-site"]);
     for (query, part) in [
         ("without_site=wset", "east, west"),
         ("without=east-9", "east-1"),
-        ("set=policy.failback%3Dsometimes", "manual"),
+        ("set=policy.auto_moves%3Dsometimes", "in-site"),
         ("set=zookeeper.root%3D%2Fx", "only keys of the policy"),
         ("", "without_site"),
     ] {
@@ -272,7 +271,7 @@ fn a_queue_shows_its_order() {
     assert_eq!(member(&explained, "west-1")["rank"], 2);
     let told = ask_json(&stage, &[], &["simulate", "--without", "east-1"]);
     assert_eq!(told["slots"][0]["would_lead"]["member"], "west-1");
-    let told = ask_json(&stage, &[], &["simulate", "--set=policy.failback=auto"]);
+    let told = ask_json(&stage, &[], &["simulate", "--set=policy.auto_moves=all"]);
     assert_eq!(told["unchanged"], true);
     assert!(told["notes"].to_string().contains("no policy"), "{told}");
     first.signal(Signal::SIGKILL);

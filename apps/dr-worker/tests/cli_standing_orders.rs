@@ -24,8 +24,7 @@ fn two_sites(root: &'static str, settings: &[&str]) -> (Stage, Running, Running)
 /// No quiet time of the policy holds it up, and the history says why it was.
 #[test]
 fn a_drained_site_is_left_at_once() {
-    let slow =
-        ["policy.failback=auto", "policy.failback_after=1h", "policy.min_tenure=1h", "policy.cooldown=1h"];
+    let slow = ["policy.auto_moves=all", "policy.failback_after=1h", "policy.min_tenure=1h"];
     let (stage, east, west) = two_sites("/drained", &slow);
 
     let drained = stage.operator(&["drain", "east"]);
@@ -81,8 +80,7 @@ fn sites_that_nobody_knows_are_refused_before_anything_is_changed() {
 /// The preferred site is moved for a planned maintenance, and back.
 #[test]
 fn the_order_of_sites_changes_at_run_time() {
-    let quick =
-        ["policy.failback=auto", "policy.failback_after=0s", "policy.min_tenure=0s", "policy.cooldown=0s"];
+    let quick = ["policy.auto_moves=all", "policy.failback_after=0s", "policy.min_tenure=0s"];
     let (stage, east, west) = two_sites("/preferred", &quick);
     let preferred = stage.operator(&["prefer", "west"]);
     assert_eq!(preferred.stdout, "orders: mode auto, site west is preferred\n");
@@ -100,9 +98,9 @@ fn the_order_of_sites_changes_at_run_time() {
 }
 
 #[test]
-fn a_preference_says_that_manual_failback_moves_nothing() {
+fn a_preference_says_that_it_moves_nothing_by_itself() {
     let (stage, ..) = two_sites("/preferred-manual", &[]);
-    stage.operator(&["prefer", "west"]).assert(0, &["failback is manual", "dr-worker switchover"]);
+    stage.operator(&["prefer", "west"]).assert(0, &["auto_moves is \"none\"", "dr-worker switchover"]);
 }
 
 /// A pause keeps whoever leads, and whoever is lost is not followed until it ends.
@@ -177,8 +175,7 @@ fn a_hold_ends_when_an_operator_acknowledges_it() {
 /// An operator calls it off that leadership goes back, and lets it go.
 #[test]
 fn a_leader_that_is_told_to_stay_is_not_followed_by_a_better_one() {
-    let quick =
-        ["policy.failback=auto", "policy.failback_after=2s", "policy.min_tenure=0s", "policy.cooldown=0s"];
+    let quick = ["policy.auto_moves=all", "policy.failback_after=2s", "policy.min_tenure=0s"];
     let stage = Stage::new("/stay");
     let west = stage.worker("west-1", "west", &quick);
     until("west-1 leads", || leads(&west));

@@ -285,7 +285,7 @@ fn passwords_in_urls_are_not_shown() {
             .replace("\"touch started\"]", "\"touch started\", \"--db=postgres://u:hunter4@h/db\"]\nenv = { DB = \"postgres://u:hunter4@h/db\" }\nready = { kind = \"http\", url = \"http://u:hunter4@127.0.0.1:1/\" }")
             .replace("[zookeeper]", "attributes = { db = \"postgres://u:hunter4@h/db\" }\n\n[zookeeper]"),
     );
-    let set = "job.orders.policy.preset=http://u:hunter4@h/";
+    let set = "job.orders.policy.pipeline=http://u:hunter4@h/";
     for (settings, verb, code) in [
         (&[][..], &["config", "show"][..], 0),
         (&[], &["--output", "json", "config", "show"], 0),

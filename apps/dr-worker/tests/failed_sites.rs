@@ -11,8 +11,7 @@ use support::{
 };
 
 /// Quick to go back, so that it is told from who may not.
-const QUICK: [&str; 4] =
-    ["policy.failback=auto", "policy.failback_after=1s", "policy.min_tenure=0s", "policy.cooldown=0s"];
+const QUICK: [&str; 3] = ["policy.auto_moves=all", "policy.failback_after=1s", "policy.min_tenure=0s"];
 
 #[test]
 fn an_operator_says_that_a_site_has_failed_and_the_second_time_it_is_not_gone_back_to() {
@@ -50,7 +49,7 @@ fn an_operator_says_that_a_site_has_failed_and_the_second_time_it_is_not_gone_ba
     explained.assert(0, &[]);
     assert!(explained.stdout.contains("site east has failed 2 times"), "{}", explained.stdout);
     assert!(leads(&west));
-    let ack = stage.operator(&["ack"]);
+    let ack = stage.operator(&["ack", "--sites"]);
     assert!(ack.stdout.contains("2 failures of site east"), "{}", ack.stdout);
     until("east-1 leads again", || leads(&east) && !leads(&west));
 }

@@ -90,6 +90,9 @@ macro_rules! transcripts {
 
 transcripts! {
     failback_window,
+    move_confirmed,
+    leader_lost_again,
+    site_ended_as_planned,
     first_election,
     claim_after_a_pause,
     late_decision,

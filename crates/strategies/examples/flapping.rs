@@ -6,8 +6,7 @@
 //! A day in steps of ten seconds. Three members publish how fit they are, from 0 to 1000, and
 //! what they publish wavers; the policy is asked who is better, and the rest is as the engine
 //! does it: somebody must have been better without a break for `failback_after`, the leader
-//! in office for `min_tenure`, the last move be over for `cooldown`, and the window of
-//! `max_takeovers` have room. Nothing is random but what a seed says.
+//! be one for `min_tenure`, and the window of `max_takeovers` have room. Nothing is random but what a seed says.
 
 use std::fmt::Write as _;
 
@@ -40,18 +39,13 @@ struct Setting {
     tolerance: u64,
     failback_after: u64,
     min_tenure: u64,
-    cooldown: u64,
     /// So many within ten minutes.
     max_takeovers: Option<usize>,
 }
 
 impl Setting {
     fn words(&self) -> String {
-        let times = [
-            ("failback_after", self.failback_after),
-            ("min_tenure", self.min_tenure),
-            ("cooldown", self.cooldown),
-        ];
+        let times = [("failback_after", self.failback_after), ("min_tenure", self.min_tenure)];
         let counts = [("margin", self.margin), ("tolerance", self.tolerance)];
         let counts = counts.iter().filter(|(_, n)| *n > 0).map(|(key, n)| format!("`{key}` {n}"));
         let times = times.iter().filter(|(_, n)| *n > 0).map(|(key, n)| match n % 60 {
@@ -67,7 +61,7 @@ impl Setting {
 
     fn strategy(&self) -> std::sync::Arc<dyn Strategy> {
         let text = format!(
-            "failback = 'auto'\npipeline = [{{ stage = 'score', margin = {}, tolerance = {}, \
+            "auto_moves = 'all'\npipeline = [{{ stage = 'score', margin = {}, tolerance = {}, \
              attributes = {{ fitness = {{ worst = 0, best = 1000 }} }} }}, 'incumbent']",
             self.margin, self.tolerance
         );
@@ -86,7 +80,7 @@ struct Outcome {
 /// The table, as Markdown.
 pub(crate) fn table() -> String {
     let none = Setting::default();
-    let usual = Setting { failback_after: 600, min_tenure: 60, cooldown: 30, max_takeovers: Some(5), ..none };
+    let usual = Setting { failback_after: 600, min_tenure: 60, max_takeovers: Some(5), ..none };
     let settings = [
         none,
         Setting { tolerance: 50, ..none },
@@ -97,7 +91,6 @@ pub(crate) fn table() -> String {
         Setting { margin: 200, ..none },
         Setting { margin: 250, ..none },
         Setting { min_tenure: 600, ..none },
-        Setting { cooldown: 600, ..none },
         Setting { max_takeovers: Some(5), ..none },
         Setting { failback_after: 60, ..none },
         Setting { failback_after: 600, ..none },
@@ -211,9 +204,8 @@ fn day(setting: &Setting, gain: u64) -> Outcome {
         };
         let ripe = better.is_some_and(|(_, from)| now - from >= setting.failback_after);
         let served = now - since >= setting.min_tenure;
-        let quiet = moves.last().is_none_or(|last| now - last >= setting.cooldown);
         let recent = moves.iter().filter(|at| *at + 600 > now).count();
-        if ripe && served && quiet && setting.max_takeovers.is_none_or(|most| recent < most) {
+        if ripe && served && setting.max_takeovers.is_none_or(|most| recent < most) {
             (leader, since, better) = (first, now, None);
             moves.push(now);
         }

@@ -16,8 +16,8 @@ mod words;
 pub use fair_share::FairShare;
 pub use pipeline::Pipeline;
 pub use rules::Rules;
-pub use site_policy::{Failback, OnLeaderFailure, PolicyError, SitePolicy, Spread};
-pub use spec::{PolicySpec, Preset, SpecError};
+pub use site_policy::{AutoMoves, OnLeaderFailure, PolicyError, SitePolicy, Spread};
+pub use spec::{PolicySpec, SpecError};
 pub use stage::{Comparison, Filter, Standing};
 pub use steadiness::Steadiness;
 

@@ -16,9 +16,14 @@ pub struct Publishing {
     pub misses: u32,
 }
 
+impl Publishing {
+    /// By a fifth and by 500 µs, and not sooner than after 10 s.
+    pub const USUAL: Self = Self { percent: 20, micros: 500, every: Duration::from_secs(10), misses: 3 };
+}
+
 impl Default for Publishing {
     fn default() -> Self {
-        Self { percent: 20, micros: 500, every: Duration::from_secs(10), misses: 3 }
+        Self::USUAL
     }
 }
 

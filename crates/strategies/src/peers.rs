@@ -70,7 +70,7 @@ impl Pipeline {
 mod tests {
     use super::*;
     use crate::{
-        Failback, SitePolicy,
+        AutoMoves, SitePolicy,
         stages::{OldestBallot, Share},
         support::{View, ballot, member, sites, unhealthy, with_priority},
     };
@@ -79,8 +79,8 @@ mod tests {
         rules.peers(&view.round()).iter().map(ToString::to_string).collect()
     }
 
-    fn two_sites(failback: Failback) -> (Rules, View) {
-        let policy = SitePolicy { sites: sites(["east", "west"]), failback, ..SitePolicy::default() };
+    fn two_sites(auto_moves: AutoMoves) -> (Rules, View) {
+        let policy = SitePolicy { sites: sites(["east", "west"]), auto_moves, ..SitePolicy::default() };
         let members = [
             member("east-1", "east", 1),
             member("east-2", "east", 2),
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn a_peer_stands_in_the_same_site_and_may_lead() {
-        for failback in [Failback::Manual, Failback::Auto] {
-            let (rules, mut view) = two_sites(failback);
+        for auto_moves in [AutoMoves::None, AutoMoves::All] {
+            let (rules, mut view) = two_sites(auto_moves);
             assert_eq!(peers(&rules, &view), ["east-1", "east-2"]);
             // With another leader of that site it is the same.
             view.incumbent = Some(ballot(2));
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_site_without_a_preference_has_none_apart() {
-        let (_, view) = two_sites(Failback::Manual);
+        let (_, view) = two_sites(AutoMoves::None);
         let rules = SitePolicy::default().rules();
         assert_eq!(peers(&rules, &view), ["east-1", "east-2", "west-1"]);
     }
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn where_the_oldest_is_to_lead_nobody_is_as_good() {
         // The engine would move leadership back to the oldest: to and fro for ever.
-        let (_, view) = two_sites(Failback::Auto);
+        let (_, view) = two_sites(AutoMoves::All);
         let rules = Rules::new(SitePolicy::fit().compare(OldestBallot));
         assert_eq!(peers(&rules, &view), ["east-1"]);
     }
@@ -120,18 +120,18 @@ mod tests {
     #[test]
     fn a_leader_in_the_wrong_place_is_for_the_engine_to_move() {
         // East is better, and the engine is about to move leadership there.
-        let (rules, mut view) = two_sites(Failback::Auto);
+        let (rules, mut view) = two_sites(AutoMoves::All);
         view.members.push(member("west-2", "west", 6));
         view.incumbent = Some(ballot(3));
         assert_eq!(peers(&rules, &view), [""; 0]);
         // By hand alone: in the west one is as good as the other.
-        let (rules, _) = two_sites(Failback::Manual);
+        let (rules, _) = two_sites(AutoMoves::None);
         assert_eq!(peers(&rules, &view), ["west-1", "west-2"]);
     }
 
     #[test]
     fn an_incumbent_that_may_not_lead_has_no_peers() {
-        let (rules, mut view) = two_sites(Failback::Manual);
+        let (rules, mut view) = two_sites(AutoMoves::None);
         view.control.drained = sites(["east"]);
         assert_eq!(peers(&rules, &view), [""; 0]);
         view.incumbent = None;
@@ -144,7 +144,7 @@ mod tests {
         fn kept() -> Pipeline {
             SitePolicy::fit().compare(stages::Incumbent)
         }
-        let (_, view) = two_sites(Failback::Manual);
+        let (_, view) = two_sites(AutoMoves::None);
         let order = || SitePolicy { sites: sites(["east", "west"]), ..SitePolicy::default() }.site_order();
         let behind = SitePolicy::fit().compare(Share::of("orders")).compare(order());
         assert_eq!(peers(&rules(behind), &view), ["east-1", "east-2", "west-1"]);

@@ -24,8 +24,8 @@ pub struct SitePolicy {
     pub sites: Vec<SiteId>,
     /// Where leadership goes when the leader fails.
     pub on_leader_failure: OnLeaderFailure,
-    /// Whether it returns by itself to a more preferred site.
-    pub failback: Failback,
+    /// Where leadership moves by itself while the leader is fit.
+    pub auto_moves: AutoMoves,
     /// Whether the leaders of several slots are spread over the sites.
     pub spread: Spread,
 }
@@ -44,16 +44,18 @@ pub enum OnLeaderFailure {
     SameSiteFirst,
 }
 
-/// Whether leadership returns by itself to a more preferred site.
+/// Where leadership moves by itself to a member that is better, while the leader is fit. After how long is
+/// the engine's to decide (`election_core::engine::Policy::better_after`), not the strategy's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Failback {
-    /// It stays until it fails or an operator moves it.
+pub enum AutoMoves {
+    /// Nowhere: it stays until it fails or an operator moves it.
     #[default]
-    Manual,
-    /// It returns. After how long is the engine's to decide
-    /// (`election_core::Policy::better_after`), not the strategy's.
-    Auto,
+    None,
+    /// To a better member of the leader's own site.
+    InSite,
+    /// To a better member of any site, and so back to the preferred one.
+    All,
 }
 
 /// Where the leaders of several slots stand. With one slot it changes nothing.
@@ -131,11 +133,12 @@ impl SitePolicy {
         planned: impl Fn(Pipeline) -> Pipeline,
         stopping: impl Fn(Pipeline) -> Pipeline,
     ) -> Rules {
-        let better = match self.failback {
+        let better = match self.auto_moves {
             // Nobody is ever better than the incumbent.
-            Failback::Manual => planned(self.spread(Self::fit().compare(Incumbent))),
+            AutoMoves::None => planned(self.spread(Self::fit().compare(Incumbent))),
+            AutoMoves::InSite => usual(self.spread(Self::fit().compare(SameSite))),
             // A better site is; a higher priority or an older ballot is not.
-            Failback::Auto => usual(self.spread(Self::fit())),
+            AutoMoves::All => usual(self.spread(Self::fit())),
         };
         Rules::new(usual(self.spread(Self::fit())))
             .when(Cause::ALL.into_iter().filter(|cause| cause.is_failure()), usual(self.after_failure()))
@@ -195,7 +198,7 @@ mod tests {
     #[test]
     fn reads_the_keys_of_a_configuration() {
         let policy: SitePolicy = toml::from_str(
-            "sites = ['east', 'west']\non_leader_failure = 'same-site-first'\nfailback = 'auto'\nspread = 'sites'",
+            "sites = ['east', 'west']\non_leader_failure = 'same-site-first'\nauto_moves = 'in-site'\nspread = 'sites'",
         )
         .unwrap();
         assert_eq!(
@@ -203,13 +206,13 @@ mod tests {
             SitePolicy {
                 sites: sites(["east", "west"]),
                 on_leader_failure: OnLeaderFailure::SameSiteFirst,
-                failback: Failback::Auto,
+                auto_moves: AutoMoves::InSite,
                 spread: Spread::Sites,
             }
         );
         assert_eq!(toml::from_str::<SitePolicy>("").unwrap(), SitePolicy::default());
-        let error = toml::from_str::<SitePolicy>("failback = 'sometimes'").unwrap_err();
-        assert!(error.to_string().contains("manual"), "{error}");
+        let error = toml::from_str::<SitePolicy>("auto_moves = 'sometimes'").unwrap_err();
+        assert!(error.to_string().contains("in-site"), "{error}");
     }
 
     #[test]
@@ -224,16 +227,16 @@ mod tests {
     #[test]
     fn each_cause_has_its_pipeline() {
         let fit = "healthy priority not-excluded site-healthy site-open";
-        let rules = |on_leader_failure, failback| {
+        let rules = |on_leader_failure, auto_moves| {
             let sites = sites(["east", "west"]);
-            SitePolicy { sites, on_leader_failure, failback, spread: Spread::None }.rules()
+            SitePolicy { sites, on_leader_failure, auto_moves, spread: Spread::None }.rules()
         };
         for on_failure in
             [OnLeaderFailure::OtherSite, OnLeaderFailure::PreferOrder, OnLeaderFailure::SameSiteFirst]
         {
-            for failback in [Failback::Manual, Failback::Auto] {
+            for auto_moves in [AutoMoves::None, AutoMoves::InSite, AutoMoves::All] {
                 for cause in Cause::ALL {
-                    let pipeline = match (cause, on_failure, failback) {
+                    let pipeline = match (cause, on_failure, auto_moves) {
                         (Cause::Startup, ..) => "same-site site-order incumbent priority oldest-ballot",
                         (
                             Cause::MemberJoined
@@ -242,11 +245,14 @@ mod tests {
                             | Cause::StandingOrder,
                             ..,
                         )
-                        | (Cause::BetterCandidate, _, Failback::Auto) => {
+                        | (Cause::BetterCandidate, _, AutoMoves::All) => {
                             "site-order incumbent priority oldest-ballot"
                         }
-                        (Cause::BetterCandidate, _, Failback::Manual) => {
+                        (Cause::BetterCandidate, _, AutoMoves::None) => {
                             "incumbent site-order priority oldest-ballot"
+                        }
+                        (Cause::BetterCandidate, _, AutoMoves::InSite) => {
+                            "same-site site-order incumbent priority oldest-ballot"
                         }
                         (Cause::Switchover | Cause::Resigned, ..) => "site-order priority oldest-ballot",
                         (Cause::LeaderShutdown, ..) => {
@@ -262,7 +268,7 @@ mod tests {
                             "failed-last same-site fewer-failures site-order incumbent priority oldest-ballot"
                         }
                     };
-                    let rules = rules(on_failure, failback);
+                    let rules = rules(on_failure, auto_moves);
                     let stages: Vec<_> = rules.pipeline(cause).stages().collect();
                     let expected = format!("{fit} {pipeline} member-id");
                     assert_eq!(stages.join(" "), expected, "{cause} {on_failure:?}");
@@ -272,28 +278,29 @@ mod tests {
     }
     #[test]
     fn spreading_goes_before_every_other_preference_of_sites() {
-        let of = |failback| SitePolicy {
+        let of = |auto_moves| SitePolicy {
             sites: sites(["east", "west"]),
-            failback,
+            auto_moves,
             spread: Spread::Sites,
             ..SitePolicy::default()
         };
-        let ahead = |failback, cause| {
-            let rules = of(failback).rules();
+        let ahead = |auto_moves, cause| {
+            let rules = of(auto_moves).rules();
             let stages = rules.pipeline(cause).stages().skip_while(|stage| *stage != "site-open").skip(1);
             stages.take(3).collect::<Vec<_>>().join(" ")
         };
-        for failback in [Failback::Manual, Failback::Auto] {
+        for auto_moves in [AutoMoves::None, AutoMoves::InSite, AutoMoves::All] {
             for cause in Cause::ALL {
-                let expected = match (cause, failback) {
+                let expected = match (cause, auto_moves) {
                     // A leader that is to stay is not moved for the sake of spreading either.
-                    (Cause::BetterCandidate, Failback::Manual) => "incumbent spread site-order",
+                    (Cause::BetterCandidate, AutoMoves::None) => "incumbent spread site-order",
+                    (Cause::BetterCandidate, AutoMoves::InSite) => "same-site spread site-order",
                     _ if cause.is_failure() => "failed-last spread other-site",
                     (Cause::Switchover | Cause::Resigned, _) => "spread site-order priority",
                     (Cause::LeaderShutdown | Cause::Startup, _) => "spread same-site site-order",
                     _ => "spread site-order incumbent",
                 };
-                assert_eq!(ahead(failback, cause), expected, "{cause} {failback:?}");
+                assert_eq!(ahead(auto_moves, cause), expected, "{cause} {auto_moves:?}");
             }
         }
     }

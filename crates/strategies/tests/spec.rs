@@ -31,7 +31,7 @@ fn nothing_at_all_is_the_site_policy() {
     for (text, policy) in [
         ("", SitePolicy::default()),
         (
-            "preset = 'two-site-dr'\non_leader_failure = 'prefer-order'",
+            "on_leader_failure = 'prefer-order'",
             SitePolicy { on_leader_failure: OnLeaderFailure::PreferOrder, ..SitePolicy::default() },
         ),
     ] {
@@ -61,7 +61,7 @@ fn a_pipeline_takes_the_place_of_the_usual_order_and_no_more() {
         stages(&spec, Cause::BetterCandidate),
         format!("{fit} incumbent spread priority oldest-ballot member-id")
     );
-    let spec = read("pipeline = ['priority']\nfailback = 'auto'\non_leader_failure = 'same-site-first'");
+    let spec = read("pipeline = ['priority']\nauto_moves = 'all'\non_leader_failure = 'same-site-first'");
     assert_eq!(stages(&spec, Cause::BetterCandidate), format!("{fit} priority member-id"));
     assert_eq!(
         stages(&spec, Cause::LeaderLost),
@@ -70,21 +70,9 @@ fn a_pipeline_takes_the_place_of_the_usual_order_and_no_more() {
 }
 
 #[test]
-fn a_preset_has_its_own_default_after_a_failure_and_the_key_goes_before_it() {
-    let at = |text: &str| stages(&read(text), Cause::LeaderLost);
-    assert!(at("preset = 'sticky'").contains(" failed-last same-site fewer-failures incumbent "));
-    assert!(
-        at("preset = 'sticky'\non_leader_failure = 'other-site'")
-            .contains(" other-site failed-last fewer-failures incumbent ")
-    );
-    assert!(at("preset = 'round-robin'").contains(" other-site failed-last fewer-failures round-robin "));
-    assert!(at("preset = 'spread'").contains(" failed-last spread other-site "));
-}
-
-#[test]
 fn a_rule_takes_the_place_of_everything_for_its_causes_and_the_first_one_decides() {
     let spec = read(
-        "preset = 'sticky'\n[pipelines]\nnear = ['same-site', 'priority']\n\
+        "[pipelines]\nnear = ['same-site', 'priority']\n\
          [[rules]]\nwhen = 'work-failed'\npipeline = 'near'\n\
          [[rules]]\nwhen = ['failure', 'startup']\npipeline = ['site-order']",
     );
@@ -129,10 +117,10 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         (
             "colour = 1",
             &[
-                "colour: unknown key; valid here: preset, sites, on_leader_failure, failback, spread, pipelines, pipeline, rules",
+                "colour: unknown key; valid here: sites, on_leader_failure, auto_moves, spread, pipelines, pipeline, rules",
             ],
         ),
-        ("failback = 'soon'", &[r#"failback: "soon" is not known; valid: "manual", "auto""#]),
+        ("auto_moves = 'soon'", &[r#"auto_moves: "soon" is not known; valid: "none", "in-site", "all""#]),
         (
             "on_leader_failure = 3",
             &[
@@ -148,26 +136,10 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
             ],
         ),
         (
-            "preset = 'stiky'",
+            "auto_moves = 'all'\npipeline = ['round-robin']",
             &[
-                r#"preset: "stiky" is not known; valid: "two-site-dr", "sticky", "spread", "round-robin", "lowest-latency""#,
+                "auto_moves: with the stage \"round-robin\" the next one is always better, and leadership would go round for ever; valid with it: \"none\"",
             ],
-        ),
-        (
-            "preset = 'lowest-latency'",
-            &[
-                "preset: \"lowest-latency\" is not supported by this version: no member publishes its round trips",
-            ],
-        ),
-        (
-            "preset = 'sticky'\nfailback = 'auto'",
-            &[
-                "failback: \"auto\" has nothing to return to with the preset \"sticky\"; valid with it: \"manual\"",
-            ],
-        ),
-        (
-            "preset = 'sticky'\npipeline = ['priority']",
-            &["pipeline: the preset \"sticky\" has one already; leave one of the two out"],
         ),
         ("pipeline = ['priority', 'latncy']", &[&not_known]),
         ("pipeline = []", &["pipeline: it is empty; name at least one stage"]),
@@ -268,14 +240,14 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         (
             "[[rules]]\nwhen = 'better-candidate'\npipeline = ['priority']",
             &[
-                "rules[0].when: \"better-candidate\" moves nothing while failback is \"manual\"; set it to \"auto\"",
+                "rules[0].when: \"better-candidate\" moves nothing while auto_moves is \"none\"; set it to \"in-site\" or \"all\"",
             ],
         ),
     ];
     for (text, expected) in cases {
         assert_eq!(wrong(text), *expected, "{text}");
     }
-    let fine = "failback = 'auto'\n[[rules]]\nwhen = 'better-candidate'\npipeline = ['priority']";
+    let fine = "auto_moves = 'all'\n[[rules]]\nwhen = 'better-candidate'\npipeline = ['priority']";
     assert!(stages(&read(fine), Cause::BetterCandidate).contains("failed-last priority"));
 }
 
@@ -288,7 +260,7 @@ fn wrong_with_all(text: &str) -> Vec<String> {
 
 #[test]
 fn what_is_measured_can_be_named_where_it_is_published() {
-    let text = "failback = 'auto'\npipeline = [{ stage = 'limit', attribute = 'lag', at_most = 10, missing = 'passes' }, \
+    let text = "auto_moves = 'all'\npipeline = [{ stage = 'limit', attribute = 'lag', at_most = 10, missing = 'passes' }, \
                 { stage = 'latency', by = 'targets', targets = { db = 2 }, margin = '2ms', tolerance = '500us' }]";
     let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
     let spec = PolicySpec::read_with(&entries, Inputs::ALL).unwrap();
@@ -298,13 +270,9 @@ fn what_is_measured_can_be_named_where_it_is_published() {
     );
     let cases: &[(&str, &[&str])] = &[
         (
-            "{ stage = 'latency', by = 'nearest' }",
-            &["pipeline[0].count: it is missing: how many are to be reached, the member itself included"],
-        ),
-        (
             "{ stage = 'latency', by = 'best' }",
             &[
-                "pipeline[0].by: \"best\" is not known; valid: \"majority\", \"nearest\", \"mean\", \"worst\", \"zookeeper\", \"targets\"",
+                "pipeline[0].by: \"best\" is not known; valid: \"majority\", \"mean\", \"worst\", \"zookeeper\", \"targets\"",
             ],
         ),
         (
@@ -349,7 +317,6 @@ fn what_must_be_measured_is_what_the_policy_goes_by() {
     let peers = Needs { peers: true, ..Needs::default() };
     assert!(needs("").is_none());
     assert!(needs("pipeline = ['incumbent']").is_none());
-    assert_eq!(needs("preset = 'lowest-latency'"), peers);
     assert_eq!(needs("pipeline = [{ stage = 'latency', by = 'worst' }]"), peers);
     let by_two = needs(
         "pipeline = [{ stage = 'latency', by = 'targets', targets = { db = 2, shop = 1 } }]\n\

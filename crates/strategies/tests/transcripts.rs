@@ -16,7 +16,7 @@ use election_core::{
 };
 use serde::de::{IntoDeserializer, value::StrDeserializer};
 use strategies::{
-    PolicySpec, Preset, SitePolicy,
+    PolicySpec, SitePolicy,
     spec::{Inputs, Value},
 };
 use support::{View, member, sites};
@@ -62,10 +62,7 @@ fn the_examples_in_the_documents_are_what_the_policies_answer() {
         rest = after;
     }
     got.push_str(rest);
-    assert!(examples > Preset::ALL.len(), "{examples}");
-    for preset in Preset::ALL {
-        assert!(expected.contains(&format!("preset = \"{}\"", preset.as_str())), "{preset:?} has no example");
-    }
+    assert!(examples > 5, "{examples}");
     compare(&path, &expected, &got);
 }
 
@@ -149,7 +146,7 @@ impl Stage {
         let policy = SitePolicy {
             sites: sites(named["sites"].split(',')),
             on_leader_failure: word(named["on_leader_failure"]),
-            failback: word(named["failback"]),
+            auto_moves: word(named["auto_moves"]),
             spread: named.get("spread").map_or_else(Default::default, |spread| word(spread)),
         };
         self.strategy = policy.strategy();
@@ -162,13 +159,17 @@ impl Stage {
             record.priority = i64::from_str(priority).unwrap();
         }
         record.software = named.get("software").copied().unwrap_or_default().to_owned();
-        let other = |(name, _): &(&&str, &&str)| !["site", "priority", "software", "rtt"].contains(*name);
+        let other =
+            |(name, _): &(&&str, &&str)| !["site", "priority", "software", "rtt", "target"].contains(*name);
         let attributes = named.iter().filter(other);
         record.attributes = attributes.map(|(name, value)| ((*name).into(), (*value).into())).collect();
         // `rtt=b-1:900,b-2:2000`: the round trips to others, in microseconds.
         for trip in named.get("rtt").into_iter().flat_map(|all| all.split(',')) {
             let (peer, micros) = trip.split_once(':').unwrap();
             record.round_trips.peers.insert(peer.parse().unwrap(), micros.parse().unwrap());
+        }
+        if let Some((target, micros)) = named.get("target").map(|trip| trip.split_once(':').unwrap()) {
+            record.round_trips.targets.insert(target.to_owned(), micros.parse().unwrap());
         }
         self.by_name.insert(name.to_owned(), self.ballots);
         self.view.members.push(record);

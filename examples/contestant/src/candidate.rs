@@ -13,7 +13,7 @@ use election_core::{
     engine::{Policy, Profile, QueueFormat, Recipe, TakeoverLimit},
     shell::{Election, ElectionConfig, Failure, Handler, Leadership, StopOrder},
 };
-use strategies::{Failback, OnLeaderFailure, SitePolicy, Spread};
+use strategies::{AutoMoves, OnLeaderFailure, SitePolicy, Spread};
 use tokio::task::JoinHandle;
 use zk_session::Session;
 
@@ -103,7 +103,7 @@ fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
             let policy = SitePolicy {
                 sites: vec![SITE.parse()?],
                 on_leader_failure: OnLeaderFailure::PreferOrder,
-                failback: Failback::Manual,
+                auto_moves: AutoMoves::None,
                 spread: Spread::None,
             };
             Recipe::Elector(policy.strategy())
@@ -123,7 +123,6 @@ fn policy(arguments: &Arguments) -> Policy {
         // There is no work to end.
         stop_budget: Some((arguments.session_timeout() / 100).min(Duration::from_millis(50))),
         min_tenure: Duration::ZERO,
-        cooldown: Duration::ZERO,
         max_takeovers: TakeoverLimit { count: u32::MAX, within: Duration::from_secs(1) },
         startup_wait: Duration::ZERO,
         ..Policy::default()

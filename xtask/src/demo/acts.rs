@@ -123,7 +123,7 @@ async fn site_returns(
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     narrator.say(format!(
-        "they stand by; for {} leadership has stayed with {}: failback is an operator's decision by default",
+        "they stand by; for {} leadership has stayed with {}: by default an operator decides about going back",
         seconds(watched.elapsed()),
         leader.id
     ));

@@ -19,7 +19,7 @@ use super::{
     output,
 };
 use crate::{
-    config::{Failback, Sources},
+    config::{AutoMoves, Sources},
     error::Error,
     wall::unix_ms,
 };
@@ -212,7 +212,7 @@ struct Order<'a> {
     job: Option<&'a str>,
     /// These must be configured, or have a member.
     sites: Vec<&'a SiteId>,
-    /// It changes what is preferred, and moves nobody where failback is manual.
+    /// It changes what is preferred, which moves leadership by itself only with auto_moves = "all".
     prefers: bool,
     /// This site has not failed, whatever its members say.
     overrules: Option<&'a SiteId>,
@@ -260,11 +260,12 @@ impl<'a> Order<'a> {
                      is well"
                 ));
             }
-            let manual = operator.config.policy_of(&job).failback == Failback::Manual;
-            if self.prefers && manual && ordered.is_news() && how == Output::Pretty {
+            let auto_moves = operator.config.policy_of(&job).auto_moves;
+            if self.prefers && auto_moves != AutoMoves::All && ordered.is_news() && how == Output::Pretty {
                 output::say(format_args!(
-                    "{job}: failback is manual, so leadership stays where it is until it is lost or moved by \
-                     `dr-worker switchover`"
+                    "{job}: auto_moves is {:?}: leadership stays in its site until it is lost or moved by \
+                     `dr-worker switchover`",
+                    auto_moves.as_str()
                 ));
             }
         }

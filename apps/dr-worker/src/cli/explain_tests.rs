@@ -57,7 +57,7 @@ fn after_an_outage() -> Snapshot {
 }
 
 fn policies(more: &[&str]) -> OperatorConfig {
-    let sets = ["zookeeper.connect=zk1:2181", "policy.sites=[\"east\", \"west\"]", "policy.failback=auto"];
+    let sets = ["zookeeper.connect=zk1:2181", "policy.sites=[\"east\", \"west\"]", "policy.auto_moves=all"];
     let sets = sets.iter().chain(more).map(|set| (*set).to_owned()).collect();
     OperatorConfig::load(&Sources { sets, ..Sources::default() }).unwrap()
 }
@@ -100,9 +100,9 @@ fn the_examples_of_simulate_are_what_is_printed() {
     let west = WhatIf { without_sites: vec!["west".parse().unwrap()], ..WhatIf::default() };
     let lost = imagine(west, &[]);
     assert_in_guide("dr-worker simulate --without-site west", &simulate::describe(&lost));
-    let set = "policy.failback=manual";
+    let set = "policy.auto_moves=none";
     let stays = imagine(WhatIf { set: vec![set.to_owned()], ..WhatIf::default() }, &[set]);
-    assert_in_guide("dr-worker simulate --set policy.failback=manual", &simulate::describe(&stays));
+    assert_in_guide("dr-worker simulate --set policy.auto_moves=none", &simulate::describe(&stays));
     let spare = WhatIf { without: vec!["west-2".parse().unwrap()], ..WhatIf::default() };
     assert_in_guide("dr-worker simulate --without west-2", &simulate::describe(&imagine(spare, &[])));
 }

@@ -2,6 +2,7 @@
 
 mod ack;
 mod config;
+mod confirm;
 mod contest;
 mod control;
 #[cfg(feature = "dev")]
@@ -109,9 +110,12 @@ enum Verb {
     /// Call off that leadership moves by itself to somebody better, such as back to the preferred
     /// site, until the next change of leader.
     Stay(stay::StayArguments),
-    /// Say that you have looked at what went wrong: ends a hold after too many takeovers, and
-    /// forgets which members have failed.
-    Ack(control::JobArguments),
+    /// Confirm a move to another site that the elector proposes, where the policy says confirm = "cross-site". It is
+    /// made when the policy allows it, such as within the next of failback_windows.
+    Confirm(confirm::ConfirmArguments),
+    /// Say that you have looked at what went wrong: ends a hold after too many takeovers. What is remembered of members
+    /// and of sites stays, unless --failures or --sites says so.
+    Ack(ack::AckArguments),
     /// Show who led when, why it changed, and how long each phase took.
     History(history::HistoryArguments),
     /// Show why leadership is where it is: every candidate with its rank or with what put it out, what
@@ -241,6 +245,7 @@ fn dispatch(arguments: &Arguments) -> Result<(), Error> {
         Verb::Pause(job) => block_on(control::pause(job, &global.sources(), global.output)),
         Verb::Resume(job) => block_on(control::resume(job, &global.sources(), global.output)),
         Verb::Stay(stay) => block_on(stay::stay(stay, &global.sources(), global.output)),
+        Verb::Confirm(confirm) => block_on(confirm::confirm(confirm, &global.sources(), global.output)),
         Verb::Ack(job) => block_on(ack::ack(job, &global.sources(), global.output)),
         Verb::History(history) => block_on(history::run(history, &global.sources(), global.output)),
         Verb::Explain(explain) => block_on(explain::run(explain, &global.sources(), global.output)),

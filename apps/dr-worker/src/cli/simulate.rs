@@ -37,7 +37,7 @@ pub(super) async fn run(arguments: &SimulateArguments, sources: &Sources, how: O
     if what_if.is_empty() {
         return Err(Error::Usage(
             "say what is to be imagined: --without-site SITE, --without MEMBER, or --set with a key of the policy, \
-             such as --set policy.failback=auto"
+             such as --set policy.auto_moves=all"
                 .to_owned(),
         ));
     }

@@ -31,7 +31,7 @@ pub use http::{HostPort, HttpConfig};
 pub use job::{JobConfig, Recipe};
 pub use layers::{PREFIX, Sources, is_of_policy};
 pub use node::{NodeConfig, SiteCheck};
-pub use policy::{Failback, OnLeaderFailure, OnPause, PolicyConfig, TakeoverLimit};
+pub use policy::{AutoMoves, Confirm, OnLeaderFailure, OnPause, PolicyConfig, TakeoverLimit};
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
@@ -182,9 +182,9 @@ impl OperatorConfig {
             root.know("node");
             let zookeeper = root.table("zookeeper", ZooKeeperConfig::read);
             root.know("http");
-            root.know("probes");
+            let probes = root.table("probes", ProbesConfig::read);
             root.know("balance");
-            let policy = read_policy(root);
+            let policy = read_policy(root, &probes);
             let jobs = root.table("job", |jobs| {
                 jobs.each_table(|name, section| {
                     section.leave_rest();
@@ -231,7 +231,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     let http = root.table("http", HttpConfig::read);
     let probes = root.table("probes", ProbesConfig::read);
     let balance = root.table("balance", BalanceConfig::read);
-    let policy = read_policy(root);
+    let policy = read_policy(root, &probes);
     let jobs: Vec<_> = root.table("job", |jobs| {
         jobs.each_table(|name, section| {
             let job = JobConfig::read(name, section, &policy);
@@ -258,8 +258,9 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
     Some((node?, zookeeper?, http, probes, balance, jobs?))
 }
 
-fn read_policy(root: &mut Section<'_>) -> PolicyConfig {
-    root.table("policy", |section| PolicyConfig::read(section, &PolicyConfig::default()))
+fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {
+    let usual = PolicyConfig::measured_to(probes.publishing);
+    root.table("policy", |section| PolicyConfig::read(section, &usual))
 }
 
 /// A site that the order of sites doesn't know is a typing error more often than not.

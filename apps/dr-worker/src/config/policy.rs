@@ -9,6 +9,7 @@ use election_core::{
 };
 use strategies::{
     PolicySpec, Rules,
+    meter::Publishing,
     spec::{Inputs, Needs, Value},
 };
 
@@ -21,16 +22,16 @@ pub struct PolicyConfig {
     pub sites: Vec<SiteId>,
     /// Who follows a leader that failed.
     pub on_leader_failure: OnLeaderFailure,
-    /// Whether leadership returns to the preferred site by itself.
-    pub failback: Failback,
-    /// For how long a better member must have been there before it does.
+    /// Where leadership moves by itself while the leader is fit.
+    pub auto_moves: AutoMoves,
+    /// What of that waits for an operator's word.
+    pub confirm: Confirm,
+    /// For how long a better member must have been there before it moves.
     pub failback_after: Duration,
-    /// When it may return.
+    /// When it may move to another site.
     pub failback_windows: Windows,
-    /// The least time in office before a move that nothing forces.
+    /// How long a leader leads at least before a move that nothing forces.
     pub min_tenure: Duration,
-    /// The quiet time after a failover.
-    pub cooldown: Duration,
     /// How long the first decision waits for somebody better.
     pub startup_wait: Duration,
     /// Past this many takeovers the election holds still.
@@ -64,6 +65,8 @@ pub struct PolicyConfig {
     pub balance: bool,
     /// What is set of the keys that say who should lead, here or in what this goes over.
     pub(super) set: BTreeMap<String, Value>,
+    /// What workers publish for that to go by.
+    pub(super) inputs: Inputs,
     /// What these keys come to.
     pub(super) spec: PolicySpec,
 }
@@ -91,12 +94,25 @@ choice! {
 }
 
 choice! {
-    /// Whether leadership returns to a better member by itself.
-    pub enum Failback {
-        /// Only when an operator says so.
-        Manual = "manual",
-        /// After `failback_after`.
-        Auto = "auto",
+    /// Where leadership moves by itself to a better member, while the leader is fit.
+    pub enum AutoMoves {
+        /// Nowhere: only when an operator says so.
+        None = "none",
+        /// Within the leader's site, after `failback_after`.
+        InSite = "in-site",
+        /// To any site, and so back to the preferred one.
+        All = "all",
+    }
+    later: []
+}
+
+choice! {
+    /// Which of these moves wait for an operator's word.
+    pub enum Confirm {
+        /// None.
+        Never = "never",
+        /// Those to another site.
+        CrossSite = "cross-site",
     }
     later: []
 }
@@ -129,11 +145,11 @@ impl Default for PolicyConfig {
         Self {
             sites: Vec::new(),
             on_leader_failure: OnLeaderFailure::OtherSite,
-            failback: Failback::Manual,
+            auto_moves: AutoMoves::None,
+            confirm: Confirm::Never,
             failback_after: seconds(600),
             failback_windows: Windows::default(),
             min_tenure: seconds(60),
-            cooldown: seconds(30),
             startup_wait: seconds(5),
             max_takeovers: TakeoverLimit { count: 5, within: seconds(600) },
             on_pause: OnPause::Stop,
@@ -150,19 +166,20 @@ impl Default for PolicyConfig {
             spread: Spread::None,
             balance: false,
             set: BTreeMap::new(),
+            inputs: Inputs::ALL,
             spec: PolicySpec::default(),
         }
     }
 }
 
 /// What only an elector heeds.
-const DECISIONS: [&str; 18] = [
+const DECISIONS: [&str; 17] = [
     "sites",
     "on_leader_failure",
-    "failback",
+    "auto_moves",
+    "confirm",
     "failback_after",
     "failback_windows",
-    "cooldown",
     "startup_wait",
     "max_takeovers",
     "max_site_failures",
@@ -170,7 +187,6 @@ const DECISIONS: [&str; 18] = [
     "acquire_timeout",
     "fast_failover",
     "suspect_after",
-    "preset",
     "pipeline",
     "pipelines",
     "rules",
@@ -178,10 +194,7 @@ const DECISIONS: [&str; 18] = [
 ];
 
 /// What is read by the crate that carries it out.
-const WHOLE: [&str; 4] = ["preset", "pipeline", "pipelines", "rules"];
-
-/// What workers publish for policies to go by.
-const INPUTS: Inputs = Inputs::ALL;
+const WHOLE: [&str; 3] = ["pipeline", "pipelines", "rules"];
 
 /// A day: a longer wait than that is a mistake in the unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -241,7 +254,6 @@ impl PolicyConfig {
                 within: self.max_site_failures.within,
             },
             min_tenure: self.min_tenure,
-            cooldown: self.cooldown,
             startup_wait: self.startup_wait,
             max_takeovers: election_core::engine::TakeoverLimit {
                 count: self.max_takeovers.count,
@@ -249,6 +261,10 @@ impl PolicyConfig {
             },
             better_after: self.failback_after,
             failback_windows: self.failback_windows.clone(),
+            confirm: match self.confirm {
+                Confirm::Never => election_core::engine::Confirm::Never,
+                Confirm::CrossSite => election_core::engine::Confirm::CrossSite,
+            },
             fenced,
             fast_failover: self.fast_failover,
             suspect_after: self.suspect_after,
@@ -266,6 +282,11 @@ impl PolicyConfig {
         }
     }
 
+    /// The defaults, where round trips are published so.
+    pub(super) fn measured_to(publishing: Publishing) -> Self {
+        Self { inputs: Inputs { round_trips: Some(publishing), ..Inputs::ALL }, ..Self::default() }
+    }
+
     /// Reads a section over the values in `base`.
     pub(super) fn read(section: &mut Section<'_>, base: &Self) -> Self {
         let any = Duration::ZERO..=DAY * 30;
@@ -280,11 +301,11 @@ impl PolicyConfig {
         let mut policy = Self {
             sites,
             on_leader_failure: section.or("on_leader_failure", base.on_leader_failure),
-            failback: section.or("failback", base.failback),
+            auto_moves: section.or("auto_moves", base.auto_moves),
+            confirm: section.or("confirm", base.confirm),
             failback_windows: read_windows(section, &base.failback_windows),
             failback_after: section.duration("failback_after", base.failback_after, any.clone()),
             min_tenure: section.duration("min_tenure", base.min_tenure, any.clone()),
-            cooldown: section.duration("cooldown", base.cooldown, any.clone()),
             startup_wait: section.duration("startup_wait", base.startup_wait, any.clone()),
             max_takeovers: section.table("max_takeovers", |section| {
                 let count = section.or("count", base.max_takeovers.count);
@@ -313,9 +334,20 @@ impl PolicyConfig {
             spread: section.or("spread", base.spread),
             balance: section.or("balance", base.balance),
             set: base.set.clone(),
+            inputs: base.inputs,
             spec: base.spec.clone(),
         };
         policy.read_who(section);
+        if policy.confirm == Confirm::CrossSite
+            && policy.auto_moves != AutoMoves::All
+            && section.has("confirm")
+        {
+            let message = format!(
+                "leadership moves by itself to another site only with auto_moves = \"all\", and that is {:?}",
+                policy.auto_moves.as_str()
+            );
+            section.problem("confirm", message);
+        }
         // What a job has from [policy] is complained of there.
         let own = policy.slots != base.slots;
         if own && !(1..=MAX_SLOTS).contains(&(policy.slots as usize)) {
@@ -346,7 +378,7 @@ impl PolicyConfig {
         let own = [
             ("sites", Value::List(sites)),
             ("on_leader_failure", text(self.on_leader_failure.as_str())),
-            ("failback", text(self.failback.as_str())),
+            ("auto_moves", text(self.auto_moves.as_str())),
             ("spread", text(self.spread.as_str())),
         ];
         let own = own.into_iter().filter(|(key, _)| section.has(key));
@@ -357,14 +389,8 @@ impl PolicyConfig {
         if news.is_empty() {
             return;
         }
-        // One takes the place of the other that stands in what this goes over.
-        for (one, other) in [("preset", "pipeline"), ("pipeline", "preset")] {
-            if news.contains_key(one) {
-                self.set.remove(other);
-            }
-        }
         self.set.extend(news);
-        match PolicySpec::read_with(&self.set, INPUTS) {
+        match PolicySpec::read_with(&self.set, self.inputs) {
             Ok(spec) => self.spec = spec,
             Err(error) => error.iter().for_each(|wrong| section.problem_within(&wrong.path, &wrong.message)),
         }

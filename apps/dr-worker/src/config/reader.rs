@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_typing_error_finds_its_word() {
-        assert_eq!(closest("failbak", &["failback", "fenced"]), Some("failback"));
+        assert_eq!(closest("auto_move", &["auto_moves", "fenced"]), Some("auto_moves"));
         assert_eq!(closest("sit", &["id", "site"]), Some("site"));
         assert_eq!(closest("colour", &["id", "site"]), None);
         assert_eq!(distance("kitten", "sitting"), 3);

@@ -127,7 +127,7 @@ fn later_layers_win() {
     assert_eq!(origin("node.address"), "environment variable DR_WORKER__NODE__ADDRESS");
     assert_eq!(origin("node.state_dir"), "--set node.state_dir=/from/set");
     assert_eq!(origin("zookeeper.root"), "built-in default");
-    assert_eq!(origin("job.orders.policy.cooldown"), "taken over from [policy]");
+    assert_eq!(origin("job.orders.policy.min_tenure"), "taken over from [policy]");
 }
 
 #[test]
@@ -147,14 +147,14 @@ fn a_directory_is_read_in_the_order_of_names() {
 #[test]
 fn a_job_takes_the_policy_over_and_may_change_it() {
     let text = format!(
-        "{SMALL}[policy]\nsites = [\"east\", \"west\"]\ncooldown = \"5s\"\nmax_takeovers = {{ count = 9 }}\n\
-         [job.orders.policy]\ncooldown = \"7s\"\n[job.bills]\ncommand = [\"x\"]\n"
+        "{SMALL}[policy]\nsites = [\"east\", \"west\"]\nmin_tenure = \"5s\"\nmax_takeovers = {{ count = 9 }}\n\
+         [job.orders.policy]\nmin_tenure = \"7s\"\n[job.bills]\ncommand = [\"x\"]\n"
     );
     let config = Given::file(&text).load().unwrap();
     let policy = |name: &str| &config.jobs.iter().find(|j| j.name() == name).unwrap().policy;
-    assert_eq!(policy("orders").cooldown, Duration::from_secs(7));
+    assert_eq!(policy("orders").min_tenure, Duration::from_secs(7));
     assert_eq!(policy("orders").max_takeovers.count, 9);
-    assert_eq!(policy("bills").cooldown, Duration::from_secs(5));
+    assert_eq!(policy("bills").min_tenure, Duration::from_secs(5));
     assert_eq!(policy("bills").sites.len(), 2);
 }
 
@@ -183,16 +183,19 @@ fn text_from_outside_becomes_what_is_asked_for() {
 #[test]
 fn everything_wrong_is_reported_at_once_each_with_its_place() {
     let text = "[node]\nsit = \"east\"\n[zookeeper]\nconnect = \"zk1:2181\"\nsession_timeout = 10\n\
-                [policy]\nfailback = \"soon\"\n[job.orders]\ncommand = [\"x\", 3]\n";
-    let given = Given::file(text).variable("DR_WORKER__POLICY__COOLDOWN", "soon").set("policy.slots=17");
+                [policy]\nauto_moves = \"soon\"\n[job.orders]\ncommand = [\"x\", 3]\n";
+    let given = Given::file(text).variable("DR_WORKER__POLICY__MIN_TENURE", "soon").set("policy.slots=17");
     let problems = given.problems();
     let expected = [
         ("worker.toml:1:", "node.site: it is missing"),
         ("worker.toml:2:1: node.sit: unknown key; did you mean \"site\"?", "valid in [node]: id, site"),
         ("worker.toml:5:19: zookeeper.session_timeout: expected a duration", "\"250ms\""),
-        ("worker.toml:7:12: policy.failback: \"soon\" is not known; valid: \"manual\", \"auto\"", ""),
         (
-            "environment variable DR_WORKER__POLICY__COOLDOWN: policy.cooldown: expected a duration",
+            "worker.toml:7:14: policy.auto_moves: \"soon\" is not known; valid: \"none\", \"in-site\", \"all\"",
+            "",
+        ),
+        (
+            "environment variable DR_WORKER__POLICY__MIN_TENURE: policy.min_tenure: expected a duration",
             "found \"soon\"",
         ),
         ("--set policy.slots=17: policy.slots: 17 leaders at once are not possible", "valid: 1 to 16"),
@@ -498,11 +501,11 @@ fn a_policy_that_takes_an_elector_is_refused_with_the_other_recipes() {
         let given = || Given::file(SMALL).set(&format!("job.orders.recipe={recipe}"));
         assert_eq!(given().load().unwrap().jobs[0].recipe.as_str(), recipe);
         // What goes for all jobs goes for those that can heed it.
-        let loaded = given().set("policy.failback=auto").set("job.orders.policy.exclusion=1s").load();
+        let loaded = given().set("policy.auto_moves=all").set("job.orders.policy.exclusion=1s").load();
         assert!(loaded.is_ok(), "{loaded:?}");
-        let set = "job.orders.policy.failback=auto";
+        let set = "job.orders.policy.auto_moves=all";
         given().set(set).refused(
-            &format!("--set {set}: job.orders.policy.failback: "),
+            &format!("--set {set}: job.orders.policy.auto_moves: "),
             &[recipe, "only \"elector\" has"],
         );
     }

@@ -92,7 +92,7 @@ fn read(pairs: Vec<(String, String)>) -> Result<(Which, WhatIf), String> {
             "set" if is_of_policy(&value) => what_if.set.push(value),
             "set" => {
                 return Err(format!(
-                    "set={value}: only keys of the policy can be imagined, as in set=policy.failback=auto"
+                    "set={value}: only keys of the policy can be imagined, as in set=policy.auto_moves=all"
                 ));
             }
             other => {
@@ -125,8 +125,8 @@ mod tests {
             ("without_site", "east"),
             ("without", "west-1"),
             ("without", "west-2"),
-            ("set", "policy.failback=auto"),
-            ("set", "job.orders.policy.cooldown=0s"),
+            ("set", "policy.auto_moves=all"),
+            ("set", "job.orders.policy.min_tenure=0s"),
         ])
         .unwrap();
         assert_eq!(which.job.as_deref(), Some("orders"));

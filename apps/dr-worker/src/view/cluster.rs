@@ -5,8 +5,8 @@ use election_core::{
     engine::{failed_sites, unwell_sites},
     paths::Paths,
     record::{
-        Cause, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord, Mode,
-        Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Status, Target,
+        Cause, Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord,
+        Mode, Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Status, Target,
     },
     shell::{Layout, Snapshot},
     strategy::SiteTrouble,
@@ -50,6 +50,8 @@ pub struct Cluster {
     pub site_order: Vec<SiteId>,
     /// Terms whose leader an operator told to stay.
     pub stay: Vec<u64>,
+    /// Moves to another site that an operator has confirmed.
+    pub confirmed: Vec<Confirmed>,
     /// Sites that have failed as a whole: by an operator's word, or by most of their members'.
     pub failed_sites: Vec<FailedSite>,
     /// Sites that have failed as their members say, and that don't count as failed.
@@ -334,7 +336,8 @@ impl Cluster {
             .map(|unwell| UnwellSite::new(unwell, elected))
             .collect();
         let site_failures = elected.map(|e| e.site_failures.clone()).unwrap_or_default();
-        let Control { mode, drained, preferred_site, site_order, stay, .. } = snapshot.control.clone();
+        let Control { mode, drained, preferred_site, site_order, stay, confirmed, .. } =
+            snapshot.control.clone();
         Self {
             election: election.to_owned(),
             root: root.to_owned(),
@@ -354,6 +357,7 @@ impl Cluster {
             preferred_site,
             site_order,
             stay,
+            confirmed,
             requests: snapshot.requests.into_iter().map(OpenRequest::new).collect(),
             problems: Vec::new(),
             unreadable: snapshot.unreadable.into_iter().map(Unreadable::from).collect(),

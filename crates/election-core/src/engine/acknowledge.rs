@@ -1,35 +1,69 @@
-//! An operator has looked at what went wrong: takeovers and failures are forgotten.
+//! An operator has looked at what went wrong: what was remembered of it is forgotten.
 
-use crate::record::{Elected, Failure, SiteFailure};
+use std::collections::BTreeMap;
 
-/// What an acknowledgement forgets.
+use crate::{
+    ids::SiteId,
+    record::{Elected, Failure, SiteFailure},
+};
+
+/// What an acknowledgement is to forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forgotten {
+    /// What holds the election still: takeovers, moves for standing orders, the pauses of a job that keeps failing.
+    pub hold: bool,
+    /// The failures of members, which lengthen their exclusions.
+    pub failures: bool,
+    /// The failures of sites and the leaders that they lost, which keep leadership from going back there, or slow it down.
+    pub sites: bool,
+}
+
+impl Forgotten {
+    /// What ends a hold, and no more.
+    pub const HOLD: Self = Self { hold: true, failures: false, sites: false };
+    /// All that is remembered.
+    pub const ALL: Self = Self { hold: true, failures: true, sites: true };
+}
+
+/// What an acknowledgement has forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Released {
-    /// When takeovers that nobody ordered happened lately, in milliseconds since the Unix epoch.
+    /// When takeovers that were not ordered happened lately, in milliseconds since the Unix epoch.
     pub takeovers: Vec<u64>,
     /// When leadership moved for standing orders lately.
     pub obeyed: Vec<u64>,
+    /// When the job failed lately: that stays remembered against the member unless its failures are forgotten as well.
+    pub pauses: Vec<u64>,
     /// The failures of members.
     pub failures: Vec<Failure>,
     /// The failures of sites; one that goes on is noticed anew.
     pub site_failures: Vec<SiteFailure>,
+    /// When each site lost a leader.
+    pub losses: BTreeMap<SiteId, Vec<u64>>,
 }
 
-/// The decision without what is remembered against members and against moving, and what that
-/// was; `None` if nothing is.
+/// The decision without what is to be forgotten, and what that was; `None` if nothing of it is remembered.
 ///
-/// It stays the same term, and whoever leads leads on. Exclusions that are in force run out by
+/// It stays the same term, and who leads leads on. Exclusions that are in force run out by
 /// themselves: one can be part of taking a place by force.
-pub fn acknowledge(elected: &Elected) -> Option<(Elected, Released)> {
-    let mut next = elected.clone();
-    next.attempts.clear();
-    next.slot_attempts.clear();
-    let released = Released {
-        takeovers: elected.all_attempts().collect(),
-        obeyed: std::mem::take(&mut next.obeyed).into_values().flatten().collect(),
-        failures: std::mem::take(&mut next.failures),
-        site_failures: std::mem::take(&mut next.site_failures),
-    };
+pub fn acknowledge(elected: &Elected, what: Forgotten) -> Option<(Elected, Released)> {
+    let (mut next, mut released) = (elected.clone(), Released::default());
+    if what.hold {
+        released.takeovers = elected.all_attempts().collect();
+        next.attempts.clear();
+        next.slot_attempts.clear();
+        released.obeyed = std::mem::take(&mut next.obeyed).into_values().flatten().collect();
+        let pauses = elected.failures.iter().filter(|failure| failure.holds_up(elected));
+        released.pauses = pauses.map(|failure| failure.at_ms).collect();
+        next.acknowledged_at_ms = released.pauses.iter().copied().fold(elected.acknowledged_at_ms, u64::max);
+    }
+    if what.failures {
+        released.failures = std::mem::take(&mut next.failures);
+    }
+    if what.sites {
+        released.site_failures = std::mem::take(&mut next.site_failures);
+        released.losses = std::mem::take(&mut next.losses);
+    }
     (released != Released::default()).then_some((next, released))
 }
 
@@ -38,15 +72,33 @@ mod tests {
     use super::*;
     use crate::record::Record as _;
 
-    #[test]
-    fn what_counts_against_moving_is_forgotten_and_the_rest_stays() {
+    fn elected() -> Elected {
         let decision = r#"{"v":1,"term":4,"slots":[null],"attempts":[5],"slot_attempts":{"1":[6]},"obeyed":{"0":[7]},
-            "failures":[{"member":"a","at_ms":8,"cause":"work-failed"}],"cause":"startup","sentence":"","decided_by":"e",
-            "decided_at_ms":0}"#;
-        let elected = Elected::decode("/elected", decision.as_bytes()).unwrap();
-        let (next, released) = acknowledge(&elected).unwrap();
-        assert_eq!((released.takeovers, released.obeyed), (vec![5, 6], vec![7]));
-        assert_eq!((released.failures.len(), next.term), (1, 4));
-        assert_eq!(acknowledge(&next), None);
+            "failures":[{"member":"a","at_ms":8,"cause":"work-failed"},{"member":"b","at_ms":9,"cause":"unhealthy"}],
+            "site_failures":[{"site":"east","at_ms":3,"why":"flood"}],"losses":{"east":[4]},"cause":"startup",
+            "sentence":"","decided_by":"e","decided_at_ms":0}"#;
+        Elected::decode("/elected", decision.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_hold_ends_and_what_is_known_of_members_and_sites_stays() {
+        let before = elected();
+        let (next, released) = acknowledge(&before, Forgotten::HOLD).unwrap();
+        assert_eq!((released.takeovers, released.obeyed, released.pauses), (vec![5, 6], vec![7], vec![8]));
+        assert_eq!((&next.failures, &next.site_failures), (&before.failures, &before.site_failures));
+        assert_eq!((&next.losses, next.term, next.acknowledged_at_ms), (&before.losses, 4, 8));
+        assert_eq!(acknowledge(&next, Forgotten::HOLD), None, "there is nothing to end");
+    }
+
+    #[test]
+    fn each_part_is_forgotten_by_itself() {
+        let failures = Forgotten { hold: false, failures: true, sites: false };
+        let (next, released) = acknowledge(&elected(), failures).unwrap();
+        assert_eq!((released.failures.len(), released.takeovers.len(), next.losses.len()), (2, 0, 1));
+        let sites = Forgotten { hold: false, failures: false, sites: true };
+        let (next, released) = acknowledge(&next, sites).unwrap();
+        assert_eq!((released.site_failures.len(), released.losses.len()), (1, 1));
+        let (next, _) = acknowledge(&next, Forgotten::ALL).unwrap();
+        assert_eq!(acknowledge(&next, Forgotten::ALL), None);
     }
 }

@@ -475,6 +475,8 @@ impl Question<'_> {
             obeyed: self.elected.map(|e| e.obeyed.clone()).unwrap_or_default(),
             failures: self.failures_after(cause),
             site_failures: self.site_failures_after(ordered),
+            losses: self.losses_after(cause, ordered),
+            acknowledged_at_ms: self.elected.map_or(0, |e| e.acknowledged_at_ms),
             youngest: self.members.iter().map(|m| &m.ballot).max().cloned(),
             token_base: self
                 .elected

@@ -12,8 +12,9 @@ use std::time::Duration;
 use super::{
     elector::{Facts, Verdict},
     limit::UNLIMITED,
+    losses::patience,
     notebook::{Asked, Notebook},
-    policy::Policy,
+    policy::{Confirm, Policy},
     rules::Rules,
     view::{Known, Meta, View},
     watchdog::{Phase, Watchdog},
@@ -312,7 +313,6 @@ impl<'a> Looker<'a> {
         let mut watchdog = if without == Without::Memory { Watchdog::default() } else { self.memory() };
         let notebook = Notebook::default();
         if without >= Without::Waits {
-            policy.cooldown = Duration::ZERO;
             policy.failback_windows = Windows::default();
             // Who is better must be known for it to have been better for long.
             if let Ok(facts) = self.facts(&policy, &view, &notebook) {
@@ -327,6 +327,7 @@ impl<'a> Looker<'a> {
             if let Known::Present(control, _) = &mut view.control {
                 control.stay.clear();
             }
+            policy.confirm = Confirm::Never;
         }
         if without >= Without::Limit {
             policy.max_takeovers.count = UNLIMITED;
@@ -408,6 +409,12 @@ impl<'a> Looker<'a> {
         let leader = self.seen.elected.as_ref().and_then(|e| e.named(slot));
         let leader = leader.map_or_else(String::new, |n| n.member.to_string());
         let better = asked.last().and_then(|a| a.ranking.first());
+        let patience = match (better, &self.seen.elected) {
+            (Some(better), Some(elected)) => {
+                patience(self.policy, elected, &better.named.site, self.now.unix_ms)
+            }
+            _ => self.policy.better_after,
+        };
         let better = better.map_or_else(String::new, |r| r.named.member.to_string());
         for (reason, wait) in waited {
             if obstacles.iter().any(|o| o.reason == *reason) {
@@ -418,13 +425,9 @@ impl<'a> Looker<'a> {
                 "better-after" => format!(
                     "{better} must have been better than {leader} for {:?} without a break; since when it has been, \
                      only the elector knows",
-                    policy.better_after
+                    patience
                 ),
-                "min-tenure" => format!("{leader} is left in office for {:?}", policy.min_tenure),
-                "cooldown" => format!(
-                    "after a change that nobody ordered, leadership stays where it is for {:?}",
-                    policy.cooldown
-                ),
+                "min-tenure" => format!("{leader} leads for {:?} at least", policy.min_tenure),
                 "failback-window" => format!(
                     "leadership moves by itself to another site only within failback_windows ({})",
                     policy.failback_windows.texts().collect::<Vec<_>>().join("; ")

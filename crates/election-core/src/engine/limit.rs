@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     calendar::utc,
-    record::{Cause, Elected, most},
+    record::{Cause, Elected, Failure, most},
     time::{in_words, is_within},
 };
 
@@ -182,7 +182,14 @@ pub(super) fn check_limit(
 pub(super) fn job_failures(policy: &Policy, elected: &Elected, unix_ms: u64) -> usize {
     let window = policy.max_takeovers.within;
     let recent = elected.failures.iter().filter(|failure| is_within(failure.at_ms, window, unix_ms));
-    recent.filter(|failure| is_of_the_job(&failure.cause)).count()
+    recent.filter(|failure| failure.holds_up(elected)).count()
+}
+
+impl Failure {
+    /// Whether it makes takeovers wait: it is the job's at least as much as the member's, and has not been acknowledged.
+    pub(super) fn holds_up(&self, elected: &Elected) -> bool {
+        is_of_the_job(&self.cause) && self.at_ms > elected.acknowledged_at_ms
+    }
 }
 
 /// Whether the cause points at the job at least as much as at the member.

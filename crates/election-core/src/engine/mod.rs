@@ -40,6 +40,7 @@ mod handover;
 mod io;
 mod limit;
 mod looking_on;
+mod losses;
 mod memory;
 mod notebook;
 mod office;
@@ -69,7 +70,7 @@ use std::{
     time::Duration,
 };
 
-pub use acknowledge::{Released, acknowledge};
+pub use acknowledge::{Forgotten, Released, acknowledge};
 pub use config::{Config, Profile};
 pub use explain::{Bound, Explanation, Obstacle, Proposal, Seen, SlotExplanation, Step, explain};
 pub use io::{
@@ -78,7 +79,7 @@ pub use io::{
 };
 pub use limit::held_until;
 pub use operator::{ForceStep, force_step};
-pub use policy::{OnPause, Policy, TakeoverLimit};
+pub use policy::{Confirm, OnPause, Policy, TakeoverLimit};
 pub use recipe::{QueueFormat, Recipe};
 pub use registration::Leftovers;
 pub use requests::{not_now, slot_of};

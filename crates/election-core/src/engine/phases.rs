@@ -6,14 +6,17 @@ use std::time::Duration;
 use super::{
     decision::{Undecided, ms, nobody},
     elector::{At, Facts, Verdict, loud, quiet},
+    losses::{losses_of, patience},
+    policy::Confirm,
     rules::Rule,
     watchdog::{Phase, Watchdog},
 };
 use crate::{
     calendar::utc,
-    record::{Cause, Current, Named, Status},
-    strategy::{Ground, Ranking, Refused},
-    time::APART_MS,
+    ids::SiteId,
+    record::{Cause, Confirmed, Current, Elected, Named, Status},
+    strategy::{Ground, Ranked, Ranking, Refused},
+    time::in_words,
 };
 
 /// Announcements are to the minute.
@@ -105,11 +108,7 @@ impl Facts<'_> {
             return self.refresh(at.elected, at.meta, quiet("steady", format!("{} leads", current.member)));
         };
         let so_far = watchdog.better(at.slot, at.term, &better.named.ballot, self.now);
-        let now_ms = self.now.unix_ms;
-        let attempts = at.elected.all_attempts().filter(|at| *at <= now_ms + APART_MS);
-        let since_failover = attempts.max().map(|at| now_ms.saturating_sub(at));
-        let cooldown = since_failover
-            .map_or(Duration::ZERO, |ago| self.policy.cooldown.saturating_sub(Duration::from_millis(ago)));
+        let patience = patience(self.policy, at.elected, &better.named.site, self.now.unix_ms);
         if self.control.stay.contains(&at.term) {
             let sentence = format!(
                 "{} leads, and stays by an operator's order until the next change of leader; {} would be better",
@@ -118,16 +117,22 @@ impl Facts<'_> {
             return self.refresh(at.elected, at.meta, quiet("stay", sentence));
         }
         let waits = [
-            ("better-after", self.policy.better_after.saturating_sub(so_far)),
+            ("better-after", patience.saturating_sub(so_far)),
             ("min-tenure", self.policy.min_tenure.saturating_sub(tenure)),
-            ("cooldown", cooldown),
         ];
-        let moves_at = self.moves_at(named, &better.named, waits.iter().map(|(_, wait)| *wait).max());
-        let closed = Duration::from_millis(moves_at.saturating_sub(self.now.unix_ms));
-        // Before the other waits are over nobody can say that it is the window that is missing.
+        let is_asked = self.policy.confirm == Confirm::CrossSite && better.named.site != named.site;
+        let confirmed = self.confirmed(at.term, &better.named.site).filter(|_| is_asked);
+        let is_open = is_asked && confirmed.is_none();
         let longest_wait = waits.iter().map(|(_, wait)| *wait).max().unwrap_or_default();
+        let moves_at = match is_open {
+            // When it may be made is for the one to know who confirms it.
+            true => self.now.unix_ms.saturating_add(ms(longest_wait)),
+            false => self.moves_at(named, &better.named, longest_wait),
+        };
+        let closed = Duration::from_millis(moves_at.saturating_sub(self.now.unix_ms));
+        // Before the other waits are over it is not known that it is the window that is missing.
         let window = if closed > longest_wait { closed } else { Duration::ZERO };
-        let waits = [waits[0], waits[1], waits[2], ("failback-window", window)];
+        let waits = [waits[0], waits[1], ("failback-window", window)];
         if let Some(notebook) = self.notebook {
             notebook.waits(waits);
         }
@@ -137,20 +142,38 @@ impl Facts<'_> {
             let mut sentence = format!("{} leads; {} would be better", current.member, better.named.member);
             match reason {
                 "failback-window" => sentence.push_str(" (outside of failback_windows)"),
+                "better-after" if patience > self.policy.better_after => {
+                    sentence.push_str(&format!(
+                        " ({reason} is not over: {})",
+                        self.why_patient(at.elected, better)
+                    ));
+                }
                 reason => sentence.push_str(&format!(" ({reason} is not over)")),
             }
             if better.named.site != named.site {
                 let when = utc(moves_at.div_ceil(MINUTE_MS).saturating_mul(MINUTE_MS));
-                sentence.push_str(&format!("; to site {} at {when} unless that changes", better.named.site));
+                let what = if is_open { "to be proposed for site" } else { "to site" };
+                sentence.push_str(&format!("; {what} {} at {when} unless that changes", better.named.site));
             }
             return self.refresh(at.elected, at.meta, quiet(reason, sentence));
+        }
+        if is_open {
+            let sentence = format!(
+                "{} leads; {} would be better: a move to site {site} is proposed, and waits for `confirm {site}`",
+                current.member,
+                better.named.member,
+                site = better.named.site,
+            );
+            return self.refresh(at.elected, at.meta, loud("confirm", sentence));
         }
         if let Some(why) = self.holds(&named.ballot) {
             let sentence = format!("{} leads, and does not hand over now: {why}", current.member);
             return self.refresh(at.elected, at.meta, quiet("held-by-leader", sentence));
         }
         let noticed = watchdog.noticed(at.slot, at.term, "better", self.now);
-        let what = format!("{} has been better for {:?}", better.named.member, self.policy.better_after);
+        let by =
+            confirmed.map_or_else(String::new, |confirmed| format!(", as {} has confirmed", confirmed.by));
+        let what = format!("{} has been better for {patience:?}{by}", better.named.member);
         match self.question(at.slot, noticed).decide(Cause::BetterCandidate, &what, None, None) {
             Ok(decided) if decided.named(at.slot) == Some(named) => {
                 self.refresh(at.elected, at.meta, quiet("steady", format!("{} leads", current.member)))
@@ -161,9 +184,25 @@ impl Facts<'_> {
 
     /// When whoever leads would be followed by one that is better, in milliseconds since the Unix
     /// epoch, if it stays the better one: to another site within a window only.
-    fn moves_at(&self, named: &Named, better: &Named, wait: Option<Duration>) -> u64 {
-        let ready = self.now.unix_ms.saturating_add(ms(wait.unwrap_or_default()));
+    fn moves_at(&self, named: &Named, better: &Named, wait: Duration) -> u64 {
+        let ready = self.now.unix_ms.saturating_add(ms(wait));
         if better.site == named.site { ready } else { self.policy.failback_windows.open_from(ready) }
+    }
+
+    /// An operator's word that leadership may move to this site in this term.
+    fn confirmed(&self, term: u64, site: &SiteId) -> Option<&Confirmed> {
+        self.control.confirmed.iter().find(|confirmed| confirmed.term == term && confirmed.site == *site)
+    }
+
+    /// Why it takes longer than usual to be better.
+    fn why_patient(&self, elected: &Elected, better: &Ranked) -> String {
+        let site = &better.named.site;
+        let times = losses_of(self.policy, elected, site, self.now.unix_ms);
+        format!(
+            "{}, for site {site} has lost its leader {times} times in {}",
+            in_words(patience(self.policy, elected, site, self.now.unix_ms)),
+            in_words(self.policy.penalty_window),
+        )
     }
 
     /// An operator or the configuration says that whoever leads is not to. It hands over to

@@ -31,18 +31,22 @@ pub struct Policy {
     pub penalty_window: Duration,
     /// How often a site may fail as a whole before it is not gone back to.
     pub max_site_failures: SiteFailureLimit,
-    /// How long a leader is left in office before somebody better may follow.
+    /// How long a site must have been without any member, after its leader was lost, to count as failed: one that is
+    /// merely restarted is back before.
+    pub site_gone_after: Duration,
+    /// How long a leader leads before a better member may follow, however it came to lead.
     pub min_tenure: Duration,
-    /// How long after the last failover leadership doesn't move electively.
-    pub cooldown: Duration,
     /// How many decisions that nobody ordered may be taken for a slot in a window before that
     /// slot holds still.
     pub max_takeovers: TakeoverLimit,
-    /// How long somebody else must have been better, without a break, before
-    /// leadership moves by itself.
+    /// How long another member must have been better, without a break, before leadership moves to it by itself.
+    /// Twice as long for each time but the first that its site lost a leader within
+    /// [`penalty_window`](Self::penalty_window), up to that.
     pub better_after: Duration,
     /// When leadership may move by itself to another site; at any time if there are none.
     pub failback_windows: Windows,
+    /// What of that waits for an operator's word.
+    pub confirm: Confirm,
     /// How long the very first decision waits when the strategy says that
     /// somebody better may be about to join.
     pub startup_wait: Duration,
@@ -83,11 +87,12 @@ impl Default for Policy {
             max_exclusion: Duration::from_secs(3600),
             penalty_window: Duration::from_secs(6 * 3600),
             max_site_failures: SiteFailureLimit { count: 2, within: Duration::from_secs(24 * 3600) },
+            site_gone_after: Duration::from_secs(30),
             min_tenure: Duration::from_secs(60),
-            cooldown: Duration::from_secs(30),
             max_takeovers: TakeoverLimit { count: 5, within: Duration::from_secs(600) },
             better_after: Duration::from_secs(600),
             failback_windows: Windows::default(),
+            confirm: Confirm::Never,
             startup_wait: Duration::from_secs(5),
             history_kept: 200,
             fenced: false,
@@ -108,6 +113,17 @@ pub enum OnPause {
         /// The longest pause, or none.
         max_pause: Option<Duration>,
     },
+}
+
+/// Which moves to a better member wait for an operator's word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Confirm {
+    /// None.
+    #[default]
+    Never,
+    /// Those to another site: each is proposed, and made once [`Control::confirmed`](crate::record::Control::confirmed)
+    /// names the site for the term that the leader has.
+    CrossSite,
 }
 
 /// How many takeovers within which time.

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     ids::SiteId,
-    record::{Control, Elected, Health, MemberRecord, SiteFailure, Target, most},
+    record::{Cause, Control, Elected, Health, MemberRecord, SiteFailure, Target, most},
     strategy::SiteTrouble,
     time::is_within,
 };
@@ -218,16 +218,19 @@ impl Facts<'_> {
         Some(Verdict::Write(Box::new(elected), Some(meta.version)))
     }
 
-    /// The sites of those who lead or led before that have had no member for a while. A worker that
-    /// is merely restarted is back before.
+    /// The sites that a failure moved leadership away from, and that have had no member for a while. One that was
+    /// drained or handed over as planned before its members were ended has not failed.
     fn gone(&self, elected: &Elected, watchdog: &mut Watchdog) -> Vec<SiteId> {
-        let named = elected.leaders().map(|(_, named)| &named.site);
-        let before = (0..elected.slots.len()).filter_map(|slot| elected.given(slot).previous.map(|p| p.site));
-        let mut sites: Vec<_> = named.cloned().chain(before).collect();
+        let given = (0..elected.slots.len()).map(|slot| elected.given(slot));
+        let lost = given.filter(|given| given.cause.is_failure() && given.cause != Cause::Failover);
+        let mut sites: Vec<_> = lost.filter_map(|given| given.previous.map(|led| led.site)).collect();
         sites.sort();
         sites.dedup();
-        sites.retain(|site| self.members.iter().all(|member| member.site != *site));
-        let patience = self.policy.cooldown;
+        sites.retain(|site| {
+            let is_empty = self.members.iter().all(|member| member.site != *site);
+            is_empty && !self.control.drained.contains(site)
+        });
+        let patience = self.policy.site_gone_after;
         watchdog
             .gone(sites, self.now)
             .into_iter()

@@ -3,6 +3,7 @@
 
 use super::{
     decision::{Question, about},
+    losses::with_loss,
     policy::Policy,
 };
 use crate::{
@@ -88,6 +89,7 @@ pub(super) fn succeed(
         slots,
         succession,
         exclusions: elected.exclusions.iter().filter(|e| e.holds_at(unix_ms)).cloned().collect(),
+        losses: with_loss(elected.losses.clone(), gone.map(|n| n.site.clone()), policy, unix_ms),
         cause: Cause::LeaderLost,
         sentence: about(slot, elected.slots.len(), sentence),
         decided_by: me.member.to_string(),

@@ -61,6 +61,8 @@ pub fn raise_tokens(
             obeyed: BTreeMap::new(),
             failures: Vec::new(),
             site_failures: Vec::new(),
+            losses: std::collections::BTreeMap::new(),
+            acknowledged_at_ms: 0,
             youngest: None,
             token_base: above,
             // Nobody knows yet who will read it.

@@ -2,6 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::is_zero;
 use crate::ids::SiteId;
 
 /// Standing orders of the operators, in `control`. Absent means: none.
@@ -33,17 +34,15 @@ pub struct Control {
     /// leader, that is. A slot counts by the term in which it was decided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stay: Vec<u64>,
+    /// Moves to another site that an operator has confirmed, where the policy asks for that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confirmed: Vec<Confirmed>,
     /// Who gave the latest order.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub changed_by: String,
     /// When, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub changed_at_ms: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 impl Default for Control {
@@ -57,10 +56,23 @@ impl Default for Control {
             site_order: Vec::new(),
             paused_in: None,
             stay: Vec::new(),
+            confirmed: Vec::new(),
             changed_by: String::new(),
             changed_at_ms: 0,
         }
     }
+}
+
+/// An operator's word that leadership may move by itself to a site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
+pub struct Confirmed {
+    /// From whoever leads in this term, until the next change of leader: a slot counts by the term in which it was decided.
+    pub term: u64,
+    /// To which site.
+    pub site: SiteId,
+    /// Who said so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
 }
 
 /// A site that has failed by an operator's word.

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use super::{RequestRef, Slot, shorten};
+use super::{RequestRef, Slot, is_zero, shorten};
 use crate::{
     ids::{Ballot, MemberId, SiteId},
     time::APART_MS,
@@ -39,6 +39,14 @@ pub struct Elected {
     /// Which sites have failed as a whole lately, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub site_failures: Vec<SiteFailure>,
+    /// When each site lost a leader lately, by site, in milliseconds since the Unix epoch: not where that was planned or an
+    /// operator's doing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub losses: BTreeMap<SiteId, Vec<u64>>,
+    /// Up to when an operator has looked at what went wrong, in milliseconds since the Unix epoch: failures of the job until
+    /// then hold up no takeover.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub acknowledged_at_ms: u64,
     /// The youngest member when this term began: one that is younger has joined since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub youngest: Option<Ballot>,
@@ -81,8 +89,11 @@ pub(crate) mod most {
     /// Bytes of the name of whoever decided.
     pub(super) const NAME: usize = crate::ids::MAX_NAME;
     pub(super) const EXCLUSIONS: usize = 14;
-    pub(super) const FAILURES: usize = 20;
+    pub(super) const FAILURES: usize = 15;
     pub(crate) const SITE_FAILURES: usize = 8;
+    /// Sites whose losses are remembered, and times of each: more make the patience with it no longer.
+    pub(super) const LOSERS: usize = 8;
+    pub(super) const LOSSES: usize = 8;
     /// Of all slots together, but no more than this of one.
     const ATTEMPTS: usize = 160;
     const SLOT_ATTEMPTS: usize = 50;
@@ -125,6 +136,12 @@ impl Elected {
         for failure in &mut self.site_failures {
             shorten(&mut failure.why, most::REASON);
             failure.overruled.iter_mut().for_each(|by| shorten(by, most::NAME));
+        }
+        self.losses.values_mut().for_each(|times| keep_last(times, most::LOSSES));
+        while self.losses.len() > most::LOSERS {
+            let oldest =
+                self.losses.iter().min_by_key(|(_, times)| times.last()).map(|(site, _)| site.clone());
+            oldest.map(|site| self.losses.remove(&site));
         }
         let slots = self.slots.len();
         self.slot_attempts.retain(|slot, attempts| (1..slots).contains(slot) && !attempts.is_empty());
@@ -464,7 +481,11 @@ mod tests {
                 };
                 many.min(100)
             ],
-            youngest: None,
+            losses: (0..many.min(100))
+                .map(|n| (SiteId::new(format!("{n:064}")).unwrap(), vec![u64::MAX; many]))
+                .collect(),
+            acknowledged_at_ms: u64::MAX,
+            youngest: Some(ballot.clone()),
             site_failures: vec![
                 SiteFailure {
                     site: site.clone(),

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, Elected, is_false, shorten};
+use super::{Cause, Elected, is_false, is_zero, shorten};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// What a member says of itself in `nodes/<member>`.
@@ -166,11 +166,6 @@ pub struct GaveUp {
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
 const fn is_oldest(format: &u32) -> bool {
     *format == super::VERSION
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
-const fn is_zero(ms: &u64) -> bool {
-    *ms == 0
 }
 
 fn one() -> i64 {

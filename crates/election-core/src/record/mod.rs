@@ -31,7 +31,7 @@ mod slot;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use contender::{Contender, ContenderStatus};
-pub use control::{Control, FailedSite, Mode};
+pub use control::{Confirmed, Control, FailedSite, Mode};
 pub use current::{Current, Status};
 pub(crate) use elected::most;
 pub use elected::{Cause, Elected, Exclusion, Failure, Named, Previous, SiteFailure};
@@ -51,6 +51,11 @@ pub const VERSION: u32 = 1;
 
 /// The newest format that this crate reads and writes. It reads all since [`VERSION`].
 pub const NEWEST: u32 = 3;
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
 
 /// Since when leaders are deposed because others can't reach them.
 pub(crate) const WITH_SUSPICION: u32 = 2;

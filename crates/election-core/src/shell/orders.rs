@@ -10,7 +10,7 @@ use super::{
     unix_ms,
 };
 use crate::{
-    engine::{self, Released},
+    engine::{self, Forgotten, Released},
     ids::SiteId,
     paths::Paths,
     record::{Control, Elected, Record as _},
@@ -89,11 +89,12 @@ pub struct Acknowledged {
     pub before: Elected,
     /// What is forgotten now.
     pub released: Released,
+    /// The decision as it is now.
+    pub after: Elected,
 }
 
-/// Forgets the takeovers and the failures that are remembered, by compare-and-set on the
-/// decision: a hold ends, and members that failed are as good as others again. The term stays,
-/// and whoever leads leads on. `None` if nothing is remembered.
+/// Forgets this of what is remembered, by compare-and-set on the decision: a hold ends, members that failed are as good as
+/// others again, sites are gone back to. The term stays, and who leads leads on. `None` if nothing of it is remembered.
 ///
 /// # Errors
 /// When there is no such election, when nobody decides in it, when the decision can't be read,
@@ -101,7 +102,11 @@ pub struct Acknowledged {
 ///
 /// # Cancel safety
 /// May have been carried out or not; doing it again does no harm.
-pub async fn acknowledge(session: &Session, paths: &Paths) -> Result<Option<Acknowledged>, OperatorError> {
+pub async fn acknowledge(
+    session: &Session,
+    paths: &Paths,
+    what: Forgotten,
+) -> Result<Option<Acknowledged>, OperatorError> {
     let path = paths.elected();
     for _ in 0..TRIES {
         let incarnation = session.active().await?;
@@ -110,9 +115,9 @@ pub async fn acknowledge(session: &Session, paths: &Paths) -> Result<Option<Ackn
         check_layout(&observer, paths).await?;
         let Some(node) = observer.read(&path).await? else { return Ok(None) };
         let before = Elected::decode(&path, &node.data)?;
-        let Some((next, released)) = engine::acknowledge(&before) else { return Ok(None) };
-        match incarnation.set(&path, next.encode(&path)?, Some(node.version)).await {
-            Ok(_) => return Ok(Some(Acknowledged { before, released })),
+        let Some((after, released)) = engine::acknowledge(&before, what) else { return Ok(None) };
+        match incarnation.set(&path, after.encode(&path)?, Some(node.version)).await {
+            Ok(_) => return Ok(Some(Acknowledged { before, released, after })),
             Err(error) if is_worth_another_look(&error) => {}
             Err(error) => return Err(error.into()),
         }

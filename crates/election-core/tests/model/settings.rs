@@ -6,7 +6,9 @@ pub(crate) use election_core::engine::Leftovers;
 use election_core::{
     MemberId, SiteId,
     calendar::Windows,
-    engine::{Config, OnPause, Policy, Profile, QueueFormat, Recipe, Rule, SiteFailureLimit, TakeoverLimit},
+    engine::{
+        Config, Confirm, OnPause, Policy, Profile, QueueFormat, Recipe, Rule, SiteFailureLimit, TakeoverLimit,
+    },
     paths::Paths,
     record::{RequestKind, Target},
 };
@@ -211,11 +213,12 @@ impl Setting {
             // Another memory would be another dimension of the states.
             penalty_window: Duration::ZERO,
             max_site_failures: SiteFailureLimit { count: 0, within: Duration::ZERO },
+            site_gone_after: TICK,
             min_tenure: Duration::ZERO,
-            cooldown: Duration::ZERO,
             max_takeovers: TakeoverLimit { count: 50, within: Duration::from_secs(600) },
             better_after: Duration::from_secs(100 * 3600),
             failback_windows: Windows::default(),
+            confirm: Confirm::Never,
             startup_wait: Duration::ZERO,
             history_kept: 200,
             fenced: self.suspicion,

@@ -18,15 +18,14 @@ use stage::StageSpec;
 pub use value::Value;
 
 use crate::{
+    meter::Publishing,
     pipeline::Pipeline,
     rules::Rules,
-    site_policy::{Failback, OnLeaderFailure, SitePolicy, Spread},
-    stages::{Distance, FailedLast, Latency},
-    steadiness::Steadiness,
+    site_policy::{AutoMoves, OnLeaderFailure, SitePolicy, Spread},
+    stages::{Distance, FailedLast},
 };
 
-/// A whole policy: which sites, which preset or pipeline, and what is different for
-/// certain causes.
+/// A whole policy: which sites, which pipeline, and what is different for certain causes.
 ///
 /// Can be read from any format that serde knows; `docs/policies.md` explains every key.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +33,6 @@ pub struct PolicySpec {
     /// For which election, if that is known.
     election: String,
     sites: SitePolicy,
-    preset: Preset,
     pipeline: Option<Vec<StageSpec>>,
     rules: Vec<Rule>,
 }
@@ -45,53 +43,19 @@ struct Rule {
     pipeline: Vec<StageSpec>,
 }
 
-/// A common wish by its name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Preset {
-    /// The sites in order; what [`SitePolicy`] does.
-    #[default]
-    TwoSiteDr,
-    /// Leadership stays with whoever leads, and after a failure in its site.
-    Sticky,
-    /// The leaders of several slots over the sites.
-    Spread,
-    /// Whenever leadership moves, to the next one in turn.
-    RoundRobin,
-    /// The member that reaches a majority of the others soonest.
-    LowestLatency,
-}
-
-impl Preset {
-    /// Every preset.
-    pub const ALL: [Self; 5] =
-        [Self::TwoSiteDr, Self::Sticky, Self::Spread, Self::RoundRobin, Self::LowestLatency];
-
-    /// The word for it in a configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::TwoSiteDr => "two-site-dr",
-            Self::Sticky => "sticky",
-            Self::Spread => "spread",
-            Self::RoundRobin => "round-robin",
-            Self::LowestLatency => "lowest-latency",
-        }
-    }
-}
-
 /// What the members publish beside what they are configured with: a policy that goes by what
 /// nobody publishes would be no policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
-    /// Their round trips.
-    pub round_trips: bool,
+    /// Their round trips, and how exactly.
+    pub round_trips: Option<Publishing>,
     /// Attributes that are measured while they run.
     pub measured: bool,
 }
 
 impl Inputs {
-    /// All that there is.
-    pub const ALL: Self = Self { round_trips: true, measured: true };
+    /// All that there is, as it usually is published.
+    pub const ALL: Self = Self { round_trips: Some(Publishing::USUAL), measured: true };
 }
 
 /// What a policy goes by that its members must measure.
@@ -115,19 +79,16 @@ impl Needs {
 
     fn add(&mut self, distance: &Distance) {
         match distance {
-            Distance::Majority | Distance::Nearest(_) | Distance::Mean | Distance::Worst => self.peers = true,
+            Distance::Majority | Distance::Mean | Distance::Worst => self.peers = true,
             Distance::ZooKeeper => self.zookeeper = true,
             Distance::Targets(targets) => self.targets.extend(targets.iter().map(|(name, _)| name.clone())),
         }
     }
 }
 
-/// What is too little a gain in round trips to be worth a move, in the preset.
-const MARGIN_MICROS: u64 = 2000;
-
 /// The keys of a policy, all of them optional.
-pub const KEYS: [&str; 8] =
-    ["sites", "on_leader_failure", "failback", "spread", "preset", "pipeline", "pipelines", "rules"];
+pub const KEYS: [&str; 7] =
+    ["sites", "on_leader_failure", "auto_moves", "spread", "pipeline", "pipelines", "rules"];
 
 impl PolicySpec {
     /// Reads a policy from a table that has the [`KEYS`], and checks it as a whole, for members
@@ -150,13 +111,6 @@ impl PolicySpec {
     }
 
     fn read_table(table: &mut Table<'_, '_>) -> Self {
-        let preset = table.with("preset", read_preset);
-        let on_leader_failure = match preset {
-            Some(Preset::Sticky) => OnLeaderFailure::SameSiteFirst,
-            // Who is nearest, in whatever site.
-            Some(Preset::LowestLatency) => OnLeaderFailure::PreferOrder,
-            _ => OnLeaderFailure::default(),
-        };
         let sites = SitePolicy {
             sites: table.with("sites", read_sites).unwrap_or_default(),
             on_leader_failure: table
@@ -168,9 +122,12 @@ impl PolicySpec {
                         ("same-site-first", OnLeaderFailure::SameSiteFirst),
                     ],
                 )
-                .unwrap_or(on_leader_failure),
-            failback: table
-                .word("failback", &[("manual", Failback::Manual), ("auto", Failback::Auto)])
+                .unwrap_or_default(),
+            auto_moves: table
+                .word(
+                    "auto_moves",
+                    &[("none", AutoMoves::None), ("in-site", AutoMoves::InSite), ("all", AutoMoves::All)],
+                )
                 .unwrap_or_default(),
             spread: table
                 .word("spread", &[("none", Spread::None), ("sites", Spread::Sites)])
@@ -179,23 +136,16 @@ impl PolicySpec {
         let named = table.with("pipelines", read_named).unwrap_or_default();
         let pipeline = table.with("pipeline", |value, findings| read_pipeline(value, &named, findings));
         let rules = table
-            .with("rules", |value, findings| Some(read_rules(value, &named, sites.failback, findings)))
+            .with("rules", |value, findings| Some(read_rules(value, &named, sites.auto_moves, findings)))
             .unwrap_or_default();
-        if let (Some(preset), Some(_)) = (preset, &pipeline) {
-            let message =
-                format!("the preset {:?} has one already; leave one of the two out", preset.as_str());
-            table.findings.say_of("pipeline", message);
-        }
-        let has_no_better = matches!(preset, Some(Preset::Sticky | Preset::RoundRobin));
-        if let (Some(preset), true, Failback::Auto) = (preset, has_no_better, sites.failback) {
-            let message = format!(
-                "\"auto\" has nothing to return to with the preset {:?}; valid with it: \"manual\"",
-                preset.as_str()
-            );
-            table.findings.say_of("failback", message);
+        let has = |stage| pipeline.iter().flatten().any(|known| *known == stage);
+        if has(StageSpec::RoundRobin) && !has(StageSpec::Incumbent) && sites.auto_moves != AutoMoves::None {
+            let message = "with the stage \"round-robin\" the next one is always better, and leadership would go round for \
+                           ever; valid with it: \"none\"";
+            table.findings.say_of("auto_moves", message.to_owned());
         }
         let election = String::new();
-        Self { election, sites, preset: preset.unwrap_or_default(), pipeline, rules }
+        Self { election, sites, pipeline, rules }
     }
 
     /// The same policy for the election of this name, by which the stage `fair-share` draws its
@@ -209,9 +159,6 @@ impl PolicySpec {
     /// What it goes by that must be measured.
     pub fn needs(&self) -> Needs {
         let mut needs = Needs::default();
-        if self.pipeline.is_none() && self.preset == Preset::LowestLatency {
-            needs.add(&Distance::Majority);
-        }
         let stages = self.pipeline.iter().chain(self.rules.iter().map(|rule| &rule.pipeline)).flatten();
         for stage in stages {
             match stage {
@@ -230,27 +177,13 @@ impl PolicySpec {
 
     /// The same, open to further rules.
     pub fn rules(&self) -> Rules {
-        use StageSpec::{Incumbent, OldestBallot, Priority, RoundRobin, SiteOrder, YoungestBallot};
-        let mut sites = self.sites.clone();
-        if self.preset == Preset::Spread {
-            sites.spread = Spread::Sites;
-        }
-        let nearest = || {
-            let steadiness = Steadiness { margin: MARGIN_MICROS, tolerance: 0 };
-            StageSpec::Latency(Latency::new(Distance::Majority, steadiness))
-        };
-        let by_latency = [nearest(), SiteOrder, Incumbent, Priority, OldestBallot];
-        let stages: &[StageSpec] = match (&self.pipeline, self.preset) {
-            (Some(stages), _) => stages,
-            (None, Preset::Sticky) => &[Incumbent, SiteOrder, Priority, OldestBallot],
-            (None, Preset::RoundRobin) => &[RoundRobin],
-            (None, Preset::LowestLatency) => &by_latency,
-            (None, Preset::TwoSiteDr | Preset::Spread) => &[],
-        };
-        let usual = |pipeline| add(pipeline, stages, &sites, &self.election);
+        use StageSpec::{Incumbent, OldestBallot, YoungestBallot};
+        let sites = &self.sites;
+        let stages = self.pipeline.as_deref().unwrap_or_default();
+        let usual = |pipeline| add(pipeline, stages, sites, &self.election);
         // It is the incumbent that is to go, or that goes before everything else already.
         let others: Vec<_> = stages.iter().filter(|stage| **stage != Incumbent).cloned().collect();
-        let planned = |pipeline| add(pipeline, &others, &sites, &self.election);
+        let planned = |pipeline| add(pipeline, &others, sites, &self.election);
         // Who was restarted before goes before who is still to be.
         let restarted: Vec<_> = others
             .iter()
@@ -259,13 +192,13 @@ impl PolicySpec {
                 stage => vec![stage.clone()],
             })
             .collect();
-        let stopping = |pipeline| add(pipeline, &restarted, &sites, &self.election);
+        let stopping = |pipeline| add(pipeline, &restarted, sites, &self.election);
         let rules =
             if stages.is_empty() { sites.rules() } else { sites.rules_over(usual, planned, stopping) };
         // The first rule that names a cause decides: these go before.
         self.rules.iter().rev().fold(rules, |rules, rule| {
             let fit = SitePolicy::fit().compare(FailedLast);
-            rules.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, &sites, &self.election))
+            rules.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, sites, &self.election))
         })
     }
 }
@@ -300,15 +233,6 @@ fn read_sites(value: &Value, findings: &mut Findings) -> Option<Vec<SiteId>> {
         });
     }
     Some(sites)
-}
-
-fn read_preset(value: &Value, findings: &mut Findings) -> Option<Preset> {
-    if matches!(value, Value::Text(text) if text == "lowest-latency") && !findings.inputs.round_trips {
-        findings
-            .say("\"lowest-latency\" is not supported by this version: no member publishes its round trips");
-        return None;
-    }
-    word(value, findings, &Preset::ALL.map(|preset| (preset.as_str(), preset)))
 }
 
 type Named = BTreeMap<String, Vec<StageSpec>>;
@@ -347,7 +271,7 @@ fn read_pipeline(value: &Value, named: &Named, findings: &mut Findings) -> Optio
     pipeline
 }
 
-fn read_rules(value: &Value, named: &Named, failback: Failback, findings: &mut Findings) -> Vec<Rule> {
+fn read_rules(value: &Value, named: &Named, auto_moves: AutoMoves, findings: &mut Findings) -> Vec<Rule> {
     let Value::List(list) = value else {
         findings.say(format!("expected an array of tables, [[rules]], found {}", value.found()));
         return Vec::new();
@@ -365,7 +289,7 @@ fn read_rules(value: &Value, named: &Named, failback: Failback, findings: &mut F
                 let causes = table.with("when", |value, findings| {
                     read_causes(
                         value,
-                        failback,
+                        auto_moves,
                         |cause| rules.iter().any(|r| r.causes.contains(&cause)),
                         findings,
                     )
@@ -382,7 +306,7 @@ fn read_rules(value: &Value, named: &Named, failback: Failback, findings: &mut F
 
 fn read_causes(
     value: &Value,
-    failback: Failback,
+    auto_moves: AutoMoves,
     is_taken: impl Fn(Cause) -> bool,
     findings: &mut Findings,
 ) -> Option<Vec<Cause>> {
@@ -392,9 +316,10 @@ fn read_causes(
     let words: Vec<_> = asked.map(|cause| (cause.as_str(), Some(cause))).chain([(FAILURE, None)]).collect();
     let mut causes = Vec::new();
     let mut read = |value: &Value, findings: &mut Findings| match word(value, findings, &words) {
-        Some(Some(Cause::BetterCandidate)) if failback == Failback::Manual => {
-            findings
-                .say("\"better-candidate\" moves nothing while failback is \"manual\"; set it to \"auto\"");
+        Some(Some(Cause::BetterCandidate)) if auto_moves == AutoMoves::None => {
+            findings.say(
+                "\"better-candidate\" moves nothing while auto_moves is \"none\"; set it to \"in-site\" or \"all\"",
+            );
         }
         Some(Some(cause)) => causes.push(cause),
         Some(None) => causes.extend(Cause::ALL.into_iter().filter(|cause| cause.is_failure())),

@@ -152,7 +152,9 @@ impl StageSpec {
             return None;
         }
         let missing = match word(value, findings, &NAMES)? {
-            Name::Latency if !findings.inputs.round_trips => Some("no member publishes its round trips"),
+            Name::Latency if findings.inputs.round_trips.is_none() => {
+                Some("no member publishes its round trips")
+            }
             Name::Limit if !findings.inputs.measured => Some("no member publishes what it measures"),
             _ => None,
         };
@@ -224,7 +226,6 @@ fn latency(table: &mut Table<'_, '_>) -> Option<Latency> {
     #[derive(Clone, Copy, PartialEq)]
     enum By {
         Majority,
-        Nearest,
         Mean,
         Worst,
         ZooKeeper,
@@ -232,7 +233,6 @@ fn latency(table: &mut Table<'_, '_>) -> Option<Latency> {
     }
     let words = [
         ("majority", By::Majority),
-        ("nearest", By::Nearest),
         ("mean", By::Mean),
         ("worst", By::Worst),
         ("zookeeper", By::ZooKeeper),
@@ -248,16 +248,16 @@ fn latency(table: &mut Table<'_, '_>) -> Option<Latency> {
         By::Mean => Distance::Mean,
         By::Worst => Distance::Worst,
         By::ZooKeeper => Distance::ZooKeeper,
-        By::Nearest => {
-            table.require("count", "how many are to be reached, the member itself included");
-            Distance::Nearest(usize::try_from(table.whole("count", 1, 1000)?).ok()?)
-        }
         By::Targets => {
             table.require("targets", "their names and weights, such as { db = 2, shop = 1 }");
             Distance::Targets(table.with("targets", targets)?)
         }
     };
-    Some(Latency::new(of, steadiness))
+    let latency = Latency::new(of, steadiness);
+    Some(match &table.findings.inputs.round_trips {
+        Some(publishing) => latency.published_by(publishing),
+        None => latency,
+    })
 }
 
 fn targets(value: &Value, findings: &mut Findings) -> Option<Vec<(String, u32)>> {

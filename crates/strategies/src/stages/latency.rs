@@ -1,12 +1,13 @@
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeMap, fmt};
 
 use election_core::{
-    MemberId,
+    MemberId, SiteId,
     record::{MemberRecord, RoundTrips},
     strategy::Round,
 };
 
 use crate::{
+    meter::Publishing,
     stage::{Comparison, Standing},
     steadiness::Steadiness,
 };
@@ -15,14 +16,18 @@ use crate::{
 /// 'Latency-aware leader election' (Santos, Hutle, Schiper, SAC 2009).
 ///
 /// A round trip that is missing counts as infinite. The other members that count are those
-/// who live and whom any candidate has measured: one that has just joined, and that nobody
-/// has measured yet, changes nothing among the others, and comes last itself. Once it has
-/// been measured it counts, and a majority is one of more members: the order of the others
-/// can then be another one, for it is another question.
+/// who live and whom any candidate has measured: one that has just joined, and that has not been measured yet, changes
+/// nothing among the others, and comes last itself.
+///
+/// Each site counts alike, its members sharing its weight: a site that loses a spare, or gains one, is neither nearer nor
+/// farther for that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latency {
     of: Distance,
     steadiness: Steadiness,
+    /// What is published may be wrong by so much.
+    percent: u32,
+    micros: u32,
 }
 
 /// Which round trips count, and how.
@@ -32,9 +37,7 @@ pub enum Distance {
     /// The longest one that it takes to reach a majority of the members, itself
     /// included: what a leader waits for that has its writes confirmed by one.
     Majority,
-    /// The longest one that it takes to reach so many, itself included.
-    Nearest(usize),
-    /// The mean of those to all other members.
+    /// The mean of those to all members, itself included.
     Mean,
     /// The longest of those to all other members.
     Worst,
@@ -50,7 +53,20 @@ impl Latency {
 
     /// By this distance. The steadiness is counted in microseconds.
     pub fn new(of: Distance, steadiness: Steadiness) -> Self {
-        Self { of, steadiness }
+        Self { of, steadiness, percent: 0, micros: 0 }
+    }
+
+    /// For round trips that are published so: what is known of the incumbent may be wrong by as much, and a margin below
+    /// that would move leadership for what may be no gain.
+    #[must_use]
+    pub fn published_by(self, publishing: &Publishing) -> Self {
+        Self { percent: publishing.percent, micros: publishing.micros, ..self }
+    }
+
+    /// By how much another one must be nearer than the incumbent at this distance.
+    fn margin(&self, distance: Option<u64>) -> u64 {
+        let share = distance.map_or(0, |us| us.saturating_mul(u64::from(self.percent)) / 100);
+        self.steadiness.margin.max(u64::from(self.micros)).max(share)
     }
 
     /// By which distance.
@@ -62,21 +78,11 @@ impl Latency {
     fn distance(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<u64> {
         let trips = &candidate.round_trips;
         match &self.of {
-            Distance::Majority => {
-                let trips = to_peers(candidate, round);
-                let members = trips.len() + 1;
-                let majority = members / 2 + 1;
-                nearest(trips, majority)
-            }
-            Distance::Nearest(count) => nearest(to_peers(candidate, round), *count),
-            Distance::Mean => {
-                let trips = to_peers(candidate, round);
-                let count = u64::try_from(trips.len()).unwrap_or(u64::MAX).max(1);
-                let sum: Option<u64> = trips.into_iter().sum();
-                sum.map(|sum| sum / count)
-            }
+            Distance::Majority => majority(shares(candidate, round)),
+            Distance::Mean => mean(&shares(candidate, round)),
             Distance::Worst => {
-                let trips: Option<Vec<_>> = to_peers(candidate, round).into_iter().collect();
+                let trips: Option<Vec<_>> =
+                    shares(candidate, round).into_iter().map(|share| share.trip).collect();
                 trips.map(|trips| trips.into_iter().max().unwrap_or(0))
             }
             Distance::ZooKeeper => trips.zookeeper.map(u64::from),
@@ -87,8 +93,7 @@ impl Latency {
     fn what(&self) -> String {
         match &self.of {
             Distance::Majority => "to a majority".to_owned(),
-            Distance::Nearest(count) => format!("to reach {count}"),
-            Distance::Mean => "to the others on average".to_owned(),
+            Distance::Mean => "to the members on average".to_owned(),
             Distance::Worst => "to the farthest".to_owned(),
             Distance::ZooKeeper => "to ZooKeeper".to_owned(),
             Distance::Targets(_) => "to the targets".to_owned(),
@@ -100,26 +105,49 @@ impl Latency {
     }
 }
 
-/// The round trips to all other members that count; none where it is not measured.
-fn to_peers(candidate: &MemberRecord, round: &Round<'_>) -> Vec<Option<u64>> {
-    let living = round.candidates.iter().map(|m| &m.member).chain(round.others.iter().map(|o| &o.member));
-    let peers: BTreeSet<&MemberId> = living.filter(|id| **id != candidate.member).collect();
-    let measured = |id: &MemberId| candidate.round_trips.peers.get(id).copied().map(u64::from);
-    let counts = |id: &MemberId| round.candidates.iter().any(|m| m.round_trips.peers.contains_key(id));
-    peers
-        .into_iter()
-        .map(|id| (id, measured(id)))
-        .filter(|(id, trip)| trip.is_some() || counts(id))
-        .map(|(_, trip)| trip)
-        .collect()
+/// What one member counts, and how far away it is, if that is known.
+struct Share {
+    weight: u64,
+    trip: Option<u64>,
 }
 
-/// The longest round trip to so many of them, oneself included, if there are so many.
-fn nearest(trips: Vec<Option<u64>>, count: usize) -> Option<u64> {
-    let mut known: Vec<u64> = trips.into_iter().flatten().collect();
-    known.push(0);
-    known.sort_unstable();
-    known.get(count.max(1) - 1).copied()
+/// What a site counts as a whole: it divides by any number of members with hardly a rest.
+const SITE: u64 = 720_720_000;
+
+/// All members that count, the candidate itself included.
+fn shares(candidate: &MemberRecord, round: &Round<'_>) -> Vec<Share> {
+    let candidates = round.candidates.iter().map(|m| (&m.member, &m.site));
+    let mut living: BTreeMap<&MemberId, &SiteId> =
+        candidates.chain(round.others.iter().map(|o| (&o.member, &o.site))).collect();
+    let is_measured = |id: &MemberId| round.candidates.iter().any(|m| m.round_trips.peers.contains_key(id));
+    living.retain(|id, _| **id == candidate.member || is_measured(id));
+    living.insert(&candidate.member, &candidate.site);
+    let of_site = |site: &SiteId| living.values().filter(|other| **other == site).count();
+    let trip = |id: &MemberId| match candidate.round_trips.peers.get(id) {
+        _ if *id == candidate.member => Some(0),
+        known => known.copied().map(u64::from),
+    };
+    let weight = |site: &SiteId| SITE / u64::try_from(of_site(site)).unwrap_or(u64::MAX).max(1);
+    living.iter().map(|(id, site)| Share { weight: weight(site), trip: trip(id) }).collect()
+}
+
+/// The longest round trip that it takes to reach more than half of the weight.
+fn majority(mut shares: Vec<Share>) -> Option<u64> {
+    let all: u64 = shares.iter().map(|share| share.weight).sum();
+    shares.sort_by_key(|share| share.trip.unwrap_or(u64::MAX));
+    let mut reached = 0;
+    let last = shares.into_iter().find(|share| {
+        reached += share.weight;
+        2 * reached > all
+    });
+    last.and_then(|share| share.trip)
+}
+
+fn mean(shares: &[Share]) -> Option<u64> {
+    let all: u128 = shares.iter().map(|share| u128::from(share.weight)).sum();
+    let each = shares.iter().map(|share| Some(u128::from(share.weight) * u128::from(share.trip?)));
+    let sum = each.sum::<Option<u128>>()?;
+    u64::try_from(sum.checked_div(all).unwrap_or(0)).ok()
 }
 
 fn weighted(targets: &[(String, u32)], trips: &RoundTrips) -> Option<u64> {
@@ -150,17 +178,20 @@ impl Comparison for Latency {
     }
 
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
-        self.steadiness.grade(self.distance(candidate, round), Self::is_incumbent(candidate, round))
+        let distance = self.distance(candidate, round);
+        let steadiness = Steadiness { margin: self.margin(distance), ..self.steadiness };
+        steadiness.grade(distance, Self::is_incumbent(candidate, round))
     }
 
     fn reason(&self, candidate: &MemberRecord, standing: Standing, round: &Round<'_>) -> String {
         let what = self.what();
-        let margin = match self.steadiness.margin {
+        let distance = self.distance(candidate, round);
+        let margin = match self.margin(distance) {
             0 => String::new(),
             _ if !Self::is_incumbent(candidate, round) => String::new(),
             margin => format!(" with {} less as the incumbent", Micros(margin)),
         };
-        match self.distance(candidate, round) {
+        match distance {
             None => format!("no round trip {what} is known{margin}"),
             Some(us) if standing.is_best() => format!("nearest: {} {what}{margin}", Micros(us)),
             Some(us) => format!("{} {what}{margin}", Micros(us)),
@@ -216,9 +247,7 @@ mod tests {
     #[test]
     fn each_distance_counts_what_it_says() {
         let first = |of: Distance| order(&by(of), &five())[0].clone();
-        assert_eq!(first(Distance::Nearest(2)), "a: nearest: 900 µs to reach 2; first by member id");
-        assert_eq!(first(Distance::Nearest(1)), "a: first by member id", "itself");
-        assert_eq!(first(Distance::Mean), "a: nearest: 23.2 ms to the others on average");
+        assert_eq!(first(Distance::Mean), "a: nearest: 18.5 ms to the members on average");
         assert_eq!(first(Distance::Worst), "a: nearest: 50.0 ms to the farthest");
 
         let mut view = five();
@@ -265,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_that_nobody_has_measured_comes_last_and_changes_nothing() {
-        for of in [Distance::Majority, Distance::Mean, Distance::Worst, Distance::Nearest(3)] {
+        for of in [Distance::Majority, Distance::Mean, Distance::Worst] {
             let before = order(&by(of.clone()), &five());
             let mut view = five();
             view.members.push(member("0-new", "east", 9));
@@ -295,5 +324,55 @@ mod tests {
         };
         assert_eq!(with(499), "b: nearest: 1.5 ms to a majority");
         assert_eq!(with(500), "c: nearest: 2.0 ms to a majority with 500 µs less as the incumbent");
+    }
+
+    /// Two sites of two, 30 ms apart.
+    fn two_sites() -> View {
+        let mut view = View::of([
+            at("e-1", 1, &[("e-2", 1000), ("w-1", 30_000), ("w-2", 30_000)]),
+            at("e-2", 2, &[("e-1", 1000), ("w-1", 30_000), ("w-2", 30_000)]),
+            at("w-1", 3, &[("w-2", 1000), ("e-1", 30_000), ("e-2", 30_000)]),
+            at("w-2", 4, &[("w-1", 1000), ("e-1", 30_000), ("e-2", 30_000)]),
+        ]);
+        view.members[2..].iter_mut().for_each(|m| m.site = SiteId::new("west").unwrap());
+        view
+    }
+
+    #[test]
+    fn a_site_that_loses_a_spare_is_no_farther_away() {
+        let grades = |view: &View, of: Distance| -> Vec<_> {
+            let stage = Latency::new(of, Steadiness { margin: 1000, tolerance: 0 });
+            view.members.iter().map(|m| stage.grade(m, &view.round())).collect()
+        };
+        for of in [Distance::Majority, Distance::Worst] {
+            let before = grades(&two_sites(), of.clone());
+            assert!(before.iter().all(|grade| *grade == before[0]), "{of:?} {before:?}");
+            let mut view = two_sites();
+            view.members.pop();
+            assert_eq!(grades(&view, of.clone()), before[..3], "{of:?}");
+        }
+        // The mean of the one that is left grows by what its spare was away, and that is all.
+        let mut view = View { incumbent: Some(ballot(3)), ..two_sites() };
+        view.members.pop();
+        let steadiness = Steadiness { margin: 1000, tolerance: 0 };
+        let first = &order(&Pipeline::new().compare(Latency::new(Distance::Mean, steadiness)), &view)[0];
+        assert!(first.starts_with("w-1: "), "{first}");
+    }
+
+    #[test]
+    fn a_margin_is_never_below_what_is_published() {
+        let publishing = Publishing { percent: 20, micros: 500, ..Publishing::default() };
+        let first = |margin, incumbent| {
+            let latency = Latency::new(Distance::Majority, Steadiness { margin, tolerance: 0 });
+            let view = View { incumbent: Some(ballot(incumbent)), ..five() };
+            order(&Pipeline::new().compare(latency.published_by(&publishing)), &view)[0].clone()
+        };
+        assert_eq!(first(0, 5), "c: nearest: 2.0 ms to a majority with 500 µs less as the incumbent");
+        // A fifth of 51 ms is 10.2 ms; far more is to be gained.
+        assert_eq!(first(0, 2), "b: nearest: 1.5 ms to a majority");
+        assert_eq!(
+            first(60_000, 2),
+            "far-2: nearest: 51.0 ms to a majority with 60.0 ms less as the incumbent"
+        );
     }
 }

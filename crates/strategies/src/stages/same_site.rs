@@ -1,5 +1,6 @@
 use election_core::{
-    record::{Cause, MemberRecord, Previous},
+    SiteId,
+    record::{Cause, MemberRecord},
     strategy::Round,
 };
 
@@ -7,7 +8,8 @@ use super::{failed, is_closed};
 use crate::stage::{Comparison, Standing};
 
 /// After a failure, where a leader shuts down, and where all had left and are coming back: prefers that
-/// leader's site, for moving to another one costs more than a restart beside it.
+/// leader's site, for moving to another one costs more than a restart beside it. Where a better candidate than the
+/// incumbent is looked for, it is the incumbent's site.
 ///
 /// With any other cause all are equal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +26,7 @@ impl Comparison for SameSite {
     }
 
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
-        i64::from(goes(round).is_some_and(|goes| goes.site != candidate.site))
+        i64::from(site(round).is_some_and(|site| *site != candidate.site))
     }
 
     fn reason(&self, candidate: &MemberRecord, _: Standing, round: &Round<'_>) -> String {
@@ -33,19 +35,19 @@ impl Comparison for SameSite {
             Cause::Startup => "the last leader's",
             _ => "the leader's",
         };
-        match goes(round) {
-            Some(goes) if goes.site == candidate.site => format!("stays in {whose} site ({})", goes.site),
-            Some(goes) => format!("leaves {whose} site ({})", goes.site),
+        match site(round) {
+            Some(site) if *site == candidate.site => format!("stays in {whose} site ({site})"),
+            Some(site) => format!("leaves {whose} site ({site})"),
             None => "no leader failed or shuts down".to_owned(),
         }
     }
 
     fn speaks_when_tied(&self, _: &MemberRecord, round: &Round<'_>) -> bool {
-        goes(round).is_some()
+        site(round).is_some()
     }
 
     fn worth_waiting(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Option<String> {
-        let site = &goes(round).filter(|last| !is_closed(&last.site, round))?.site;
+        let site = site(round).filter(|site| !is_closed(site, round))?;
         let leads = round.others.iter().any(|other| other.site == *site);
         let is_there = electable.iter().any(|candidate| candidate.site == *site);
         (!leads && !is_there)
@@ -53,10 +55,14 @@ impl Comparison for SameSite {
     }
 }
 
-/// The leader that failed or shuts down, or led before all had left.
-fn goes<'a>(round: &Round<'a>) -> Option<&'a Previous> {
+/// The site of the leader that failed or shuts down, that led before all had left, or that leads.
+fn site<'a>(round: &Round<'a>) -> Option<&'a SiteId> {
+    if round.cause == Cause::BetterCandidate {
+        let leads = |candidate: &&MemberRecord| round.incumbent == Some(&candidate.ballot);
+        return round.candidates.iter().find(leads).map(|leader| &leader.site);
+    }
     let as_planned = matches!(round.cause, Cause::LeaderShutdown | Cause::Startup);
-    failed(round).or(round.previous.filter(|_| as_planned))
+    failed(round).or(round.previous.filter(|_| as_planned)).map(|last| &last.site)
 }
 
 #[cfg(test)]
@@ -66,7 +72,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, member, order, previous},
+        support::{View, ballot, member, order, previous},
     };
 
     #[test]
@@ -77,6 +83,21 @@ mod tests {
             ..View::of([member("e-1", "east", 1), member("w-1", "west", 2)])
         };
         let expected = ["w-1: stays in the leader's site (west)", "e-1: leaves the leader's site (west)"];
+        assert_eq!(order(&Pipeline::new().compare(SameSite), &view), expected);
+    }
+
+    #[test]
+    fn where_a_better_one_is_looked_for_the_site_is_the_incumbents() {
+        let view = View {
+            cause: Cause::BetterCandidate,
+            incumbent: Some(ballot(2)),
+            ..View::of([member("e-1", "east", 1), member("w-1", "west", 2), member("w-2", "west", 3)])
+        };
+        let expected = [
+            "w-1: stays in the leader's site (west); first by member id",
+            "w-2: stays in the leader's site (west); second by member id",
+            "e-1: leaves the leader's site (west)",
+        ];
         assert_eq!(order(&Pipeline::new().compare(SameSite), &view), expected);
     }
 

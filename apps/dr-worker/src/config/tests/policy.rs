@@ -14,10 +14,10 @@ fn stages(policy: &PolicyConfig, cause: Cause) -> String {
 #[test]
 fn a_job_goes_its_own_way_with_what_it_does_not_say_from_the_policy() {
     let text = format!(
-        "{SMALL}[policy]\nsites = [\"east\", \"west\"]\npreset = \"round-robin\"\n\
+        "{SMALL}[policy]\nsites = [\"east\", \"west\"]\npipeline = [\"round-robin\"]\n\
          [job.orders.policy]\npipeline = [\"class\", \"site-order\"]\n\
          [[job.orders.policy.rules]]\nwhen = \"work-failed\"\npipeline = [\"same-site\"]\n\
-         [job.bills]\ncommand = [\"x\"]\n[job.mails]\ncommand = [\"x\"]\npolicy.preset = \"sticky\"\n\
+         [job.bills]\ncommand = [\"x\"]\n[job.mails]\ncommand = [\"x\"]\npolicy.on_leader_failure = \"same-site-first\"\n\
          [job.stock]\ncommand = [\"x\"]\npolicy.on_leader_failure = \"prefer-order\"\n"
     );
     let config = Given::file(&text).load().unwrap();
@@ -31,13 +31,14 @@ fn a_job_goes_its_own_way_with_what_it_does_not_say_from_the_policy() {
 }
 
 #[test]
-fn a_pipeline_from_the_command_line_and_a_preset_from_the_environment() {
+fn a_pipeline_from_the_command_line_and_one_from_the_environment() {
     let set = "policy.pipeline=[\"priority\", { stage = \"software\", first = \"oldest\" }]";
     let config = Given::file(SMALL).set(set).load().unwrap();
     assert_eq!(stages(&config.jobs[0].policy, Cause::MemberJoined), "priority software member-id");
     let shown = config.shown().iter().find(|s| s.key == "policy.pipeline").unwrap();
     assert_eq!(shown.value, "[\"priority\", { first = \"oldest\", stage = \"software\" }]");
-    let config = Given::file(SMALL).variable("DR_WORKER__POLICY__PRESET", "round-robin").load().unwrap();
+    let config =
+        Given::file(SMALL).variable("DR_WORKER__POLICY__PIPELINE", "[\"round-robin\"]").load().unwrap();
     assert_eq!(stages(&config.jobs[0].policy, Cause::MemberJoined), "round-robin member-id");
 }
 
@@ -53,17 +54,21 @@ fn a_policy_that_makes_no_sense_is_refused_at_its_place() {
             "worker.toml:13:42: policy.rules[0].pipeline[0].fist: unknown key",
             &["valid here: stage, first, attribute, at_least"],
         );
-    with("preset = \"sticky\"").set("policy.failback=auto").refused(
-        "--set policy.failback=auto: policy.failback: \"auto\" has nothing to return to",
-        &["valid with it: \"manual\""],
+    with("pipeline = [\"round-robin\"]").set("policy.auto_moves=all").refused(
+        "--set policy.auto_moves=all: policy.auto_moves: with the stage \"round-robin\" the next one is always better",
+        &["valid with it: \"none\""],
+    );
+    with("confirm = \"cross-site\"").refused(
+        "worker.toml:11:11: policy.confirm: leadership moves by itself to another site only with auto_moves = \"all\"",
+        &["\"none\""],
     );
     // What is taken over can be what doesn't fit.
-    let given = with("failback = \"auto\"\n[job.orders.policy]\npreset = \"sticky\"");
-    given.refused("worker.toml:12:13: job.orders.policy.failback: \"auto\" has nothing", &["\"sticky\""]);
+    let given = with("auto_moves = \"all\"\n[job.orders.policy]\npipeline = [\"round-robin\"]");
+    given.refused("worker.toml:12:12: job.orders.policy.auto_moves: with the stage", &["round-robin"]);
     // Once, and not again for each job; and what is wrong with a key by itself only as such.
     with("sites = [\"east\", \"east\"]")
         .refused("worker.toml:11:9: policy.sites: \"east\" is listed twice", &[]);
-    with("failback = \"soon\"").refused("worker.toml:11:12: policy.failback: \"soon\" is not known", &[]);
+    with("auto_moves = \"soon\"").refused("worker.toml:11:14: policy.auto_moves: \"soon\" is not known", &[]);
 }
 
 #[test]

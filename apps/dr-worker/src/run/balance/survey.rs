@@ -77,7 +77,7 @@ fn decided<'a>(
         return leaders.iter().map(|(slot, named)| fixed(name(*slot), named.member.clone())).collect();
     }
     let Some((_, leader)) = leaders.first() else { return Vec::new() };
-    if why_it_stays(job, snapshot, elected, &leader.ballot, unix_ms).is_some() {
+    if why_it_stays(job, snapshot, &leader.ballot, unix_ms).is_some() {
         return vec![fixed(job.name.clone(), leader.member.clone())];
     }
     let mut fit = peers(job, snapshot, elected, &leader.ballot, unix_ms);
@@ -87,13 +87,7 @@ fn decided<'a>(
 }
 
 /// Why the leader of a job is left where it is, whatever the shares are.
-fn why_it_stays(
-    job: &Job,
-    snapshot: &Snapshot,
-    elected: &Elected,
-    leader: &Ballot,
-    unix_ms: u64,
-) -> Option<&'static str> {
+fn why_it_stays(job: &Job, snapshot: &Snapshot, leader: &Ballot, unix_ms: u64) -> Option<&'static str> {
     if !job.balance {
         return Some("its policy does not say balance");
     }
@@ -112,12 +106,9 @@ fn why_it_stays(
     if holds(&snapshot.members, leader) {
         return Some("its leader does not hand over");
     }
-    let since = |at_ms: u64| u128::from(unix_ms.saturating_sub(at_ms));
-    if since(office.since_ms) < job.policy.min_tenure.as_millis() {
-        return Some("its leader is not long enough in office");
-    }
-    if elected.attempts.last().is_some_and(|at| since(*at) < job.policy.cooldown.as_millis()) {
-        return Some("its last failover was a moment ago");
+    let tenure = unix_ms.saturating_sub(office.since_ms);
+    if u128::from(tenure) < job.policy.min_tenure.as_millis() {
+        return Some("its leader does not lead for long enough yet");
     }
     None
 }

@@ -3,6 +3,7 @@
 pub(crate) mod a_successor_follows_a_leader;
 pub(crate) mod at_most_one;
 pub(crate) mod blames_the_right_one;
+pub(crate) mod elective_moves_confirmed;
 pub(crate) mod elective_moves_in_windows;
 pub(crate) mod exclusions_end;
 pub(crate) mod fencing;

@@ -11,12 +11,12 @@ use election_core::{
     MemberId, SiteId,
     calendar::Windows,
     engine::{
-        self, AppEvent, Config, Engine, Event, Leftovers, OnPause, Profile, QueueFormat, Recipe,
-        TakeoverLimit, Wish, fencing_token,
+        self, AppEvent, Config, Confirm, Engine, Event, Forgotten, Leftovers, OnPause, Profile, QueueFormat,
+        Recipe, TakeoverLimit, Wish, fencing_token,
     },
     record::{
-        Control, Elected, FailedSite, Health, MemberRecord, Mode, NEWEST, Outgoing, Record, Request as Order,
-        RequestKind, RequestState, Target, VERSION,
+        Confirmed, Control, Elected, FailedSite, Health, MemberRecord, Mode, NEWEST, Outgoing, Record,
+        Request as Order, RequestKind, RequestState, Target, VERSION,
     },
 };
 
@@ -187,13 +187,20 @@ impl Stage {
                 let stay = terms.map_err(|e| e.to_string())?;
                 self.order(&Control { stay, ..Control::default() })
             }
+            ["confirm", term, site] => {
+                let term = term.parse().map_err(|_| "a term")?;
+                let site = SiteId::new(*site).map_err(|e| e.to_string())?;
+                let confirmed = vec![Confirmed { term, site, by: "desk".to_owned() }];
+                self.order(&Control { confirmed, ..Control::default() })
+            }
             ["fail", sites @ ..] => self.declare_failed(sites),
             ["site", name, "well"] => self.feed(name, Event::SiteHealth(Some(Health::Healthy))),
             ["site", name, "unwell"] => {
                 let reason = "its uplink is down".to_owned();
                 self.feed(name, Event::SiteHealth(Some(Health::Unhealthy { reason })))
             }
-            ["ack"] => self.acknowledge(),
+            ["ack"] => self.acknowledge(Forgotten::HOLD),
+            ["ack", "all"] => self.acknowledge(Forgotten::ALL),
             ["request", kind, rest @ ..] => self.request(kind, rest),
             ["cancel", name] => self.cancel(name),
             ["raise", "tokens", "above", token] => self.raise_tokens(token),
@@ -228,7 +235,8 @@ impl Stage {
                 let count = value.parse().map_err(|_| "a count")?;
                 policy.max_site_failures.count = count;
             }
-            "cooldown" => policy.cooldown = parse(value)?,
+            "site_gone_after" => policy.site_gone_after = parse(value)?,
+            "confirm" if value == "cross-site" => policy.confirm = Confirm::CrossSite,
             "better_after" => policy.better_after = parse(value)?,
             "failback_windows" => {
                 policy.failback_windows = Windows::read(&[value]).map_err(|e| e.to_string())?;
@@ -386,11 +394,11 @@ impl Stage {
         self.order(&Control { drained, ..Control::default() })
     }
 
-    fn acknowledge(&mut self) -> Result<(), String> {
+    fn acknowledge(&mut self, what: Forgotten) -> Result<(), String> {
         let path = self.paths.elected();
         let node = self.zk.get(&path).ok_or("nothing is decided")?;
         let elected = Elected::decode(&path, &node.data).map_err(|e| e.to_string())?;
-        let (next, _) = engine::acknowledge(&elected).ok_or("nothing to acknowledge")?;
+        let (next, _) = engine::acknowledge(&elected, what).ok_or("nothing to acknowledge")?;
         let data = next.encode(&path).map_err(|e| e.to_string())?;
         self.admin(|zk, now| zk.set(now, &path, data, None))
     }

@@ -29,14 +29,18 @@ impl Sim {
             + 2 * phases
             // All slots together have so many takeovers in a window, and each may need one, or one more.
             + ms(policy.max_takeovers.within) * slots
-            + ms(policy.cooldown)
             + ms(policy.max_exclusion)
             + 30_000;
         // Whoever is better, or whose site is no longer barred, may still follow.
         let window = settings::WINDOW_ENDS.saturating_sub(self.now);
         let window = if policy.failback_windows == Windows::default() { 0 } else { window };
         let moves = ms(policy.max_site_failures.within).max(window)
-            + if policy.better_after < LONG { ms(policy.better_after) + ms(policy.min_tenure) } else { 0 };
+            + if policy.better_after < LONG {
+                // Longer where leaders were lost, but not longer than that is remembered.
+                ms(policy.better_after.max(policy.penalty_window)) + ms(policy.min_tenure)
+            } else {
+                0
+            };
         let rests_by = self.now + bound;
         self.checks.calm = Some(Calm::new(rests_by, rests_by + moves, self.settings.stays));
         self.after(500, Due::Look);

@@ -111,6 +111,7 @@ impl Sim {
             Fault::Mode => self.change_mode(),
             Fault::Drain => self.drain(),
             Fault::Ack => self.acknowledge(),
+            Fault::Confirm => self.confirm(),
             Fault::DeleteBallot => {
                 let ballot = self.hosts[host].process.as_ref().and_then(|p| p.engine.ballot());
                 if let Some(ballot) = ballot {

@@ -31,10 +31,10 @@ use fastrand::Rng;
 
 use crate::{
     invariants::{
-        Verdict, a_successor_follows_a_leader::Tenures, fencing::Fencing, never_back::NeverBack,
-        no_livelock::Pace, one_decision_per_term::Decisions, one_leader_in_the_end::Calm,
-        others_undisturbed::Slots, requests_once::Requests, standing_orders::Obeyed,
-        tokens_above_their_base::Raised,
+        Verdict, a_successor_follows_a_leader::Tenures, elective_moves_confirmed::ConfirmedMoves,
+        fencing::Fencing, never_back::NeverBack, no_livelock::Pace, one_decision_per_term::Decisions,
+        one_leader_in_the_end::Calm, others_undisturbed::Slots, requests_once::Requests,
+        standing_orders::Obeyed, tokens_above_their_base::Raised,
     },
     zookeeper::{Ensemble, Millis},
 };
@@ -146,6 +146,7 @@ struct Checks {
     requests: Requests,
     tenures: Tenures,
     obeyed: Obeyed,
+    confirmed: ConfirmedMoves,
     never_back: NeverBack,
     paces: Vec<Pace>,
     calm: Option<Calm>,
@@ -215,6 +216,7 @@ impl Sim {
             requests: Requests::default(),
             tenures: Tenures::default(),
             obeyed: Obeyed::default(),
+            confirmed: ConfirmedMoves::default(),
             never_back: NeverBack::default(),
             paces: hosts.iter().map(|_| Pace::default()).collect(),
             calm: None,

@@ -4,8 +4,8 @@
 use election_core::{
     engine::{self, ForceStep, Recipe, force_step},
     record::{
-        Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode, Outgoing, Record, Request,
-        RequestKind, RequestRef, RequestState, Target, VERSION,
+        Confirmed, Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode, Outgoing, Record,
+        Request, RequestKind, RequestRef, RequestState, Target, VERSION,
     },
 };
 
@@ -275,6 +275,7 @@ impl Sim {
         let path = self.paths.control();
         let Ok(data) = control.encode(&path) else { return };
         self.trace.line(self.now, || format!("    operator: control {control:?}"));
+        self.checks.confirmed.ordered(control);
         self.write(&path, Some(data));
     }
 
@@ -337,12 +338,24 @@ impl Sim {
     pub(super) fn acknowledge(&mut self) {
         let path = self.paths.elected();
         let Some((elected, _)) = self.read::<Elected>(&path) else { return };
-        let Some((next, _)) = engine::acknowledge(&elected) else { return };
+        let Some((next, _)) = engine::acknowledge(&elected, engine::Forgotten::ALL) else { return };
         let held = engine::held_until(&self.settings.policy, &elected, self.unix_ms());
         self.summary.acknowledged += u64::from(held.is_some());
         let Ok(data) = next.encode(&path) else { return };
         self.trace.line(self.now, || format!("    operator: acknowledges, held until {held:?}"));
         self.write(&path, Some(data));
+    }
+
+    /// Any site, for all who lead.
+    pub(super) fn confirm(&mut self) {
+        let Some((elected, _)) = self.read::<Elected>(&self.paths.elected()) else { return };
+        let site = self.settings.sites[self.rng.usize(0..self.settings.sites.len())].clone();
+        let word = |(slot, _)| Confirmed {
+            term: elected.term_of(slot),
+            site: site.clone(),
+            by: "operator".to_owned(),
+        };
+        self.order(&Control { confirmed: elected.leaders().map(word).collect(), ..Control::default() });
     }
 
     pub(super) fn change_mode(&mut self) {

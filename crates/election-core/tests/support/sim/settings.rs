@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use election_core::{
     SiteId,
     calendar::Windows,
-    engine::{Leftovers, OnPause, Policy, QueueFormat, Recipe, SiteFailureLimit, TakeoverLimit},
+    engine::{Confirm, Leftovers, OnPause, Policy, QueueFormat, Recipe, SiteFailureLimit, TakeoverLimit},
     record::MAX_SLOTS,
 };
 use fastrand::Rng;
@@ -65,6 +65,8 @@ pub(crate) enum Fault {
     Resize,
     /// An operator has looked at what went wrong.
     Ack,
+    /// An operator confirms a move to another site, asked for or not.
+    Confirm,
     /// Members say that their whole site is unwell.
     SiteUnwell,
     /// An operator says that a site has failed, and later that it has not.
@@ -86,7 +88,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 47] = [
+    const ALL: [Self; 48] = [
         Self::Crash,
         Self::CrashSite,
         Self::Leave,
@@ -125,6 +127,7 @@ impl Fault {
         Self::Hold,
         Self::Resize,
         Self::Ack,
+        Self::Confirm,
         Self::SiteUnwell,
         Self::DeclareFailed,
         Self::DeleteElected,
@@ -163,6 +166,7 @@ impl Fault {
                 | Self::SpoilElected
                 | Self::RaiseTokens
                 | Self::Ack
+                | Self::Confirm
                 | Self::SiteUnwell
                 | Self::DeclareFailed
                 | Self::DeleteElected
@@ -320,11 +324,12 @@ impl Settings {
             max_exclusion: exclusion * rng.u32(1..5),
             penalty_window: ms(if rng.bool() { rng.u64(1000..60_000) } else { 0 }),
             max_site_failures: SiteFailureLimit { count: rng.u32(0..4), within: ms(rng.u64(5000..90_000)) },
+            site_gone_after: ms(rng.u64(500..8000)),
             min_tenure: ms(rng.u64(500..8000)),
-            cooldown: ms(rng.u64(500..8000)),
             max_takeovers: TakeoverLimit { count: rng.u32(2..9), within: ms(rng.u64(8000..40_000)) },
             better_after: ms(if rng.bool() { rng.u64(1000..15_000) } else { 3_600_000 }),
             failback_windows,
+            confirm: if rng.f64() < 0.2 { Confirm::CrossSite } else { Confirm::Never },
             startup_wait: ms(rng.u64(0..3000)),
             history_kept: rng.usize(1..30),
             fenced: true,
@@ -400,7 +405,7 @@ impl Settings {
             exclusion: shorter(policy.exclusion),
             penalty_window: shorter(policy.penalty_window),
             min_tenure: shorter(policy.min_tenure),
-            cooldown: shorter(policy.cooldown),
+            site_gone_after: shorter(policy.site_gone_after),
             better_after: shorter(policy.better_after),
             startup_wait: shorter(policy.startup_wait),
             suspect_after: shorter(policy.suspect_after),

@@ -93,6 +93,7 @@ impl Sim {
                 .and_then(|()| self.checks.slots.decided(&elected))
                 .and_then(|()| self.checks.obeyed.decided(&elected))
                 .and_then(|()| elective_moves_in_windows::check(&elected, windows))
+                .and_then(|()| self.checks.confirmed.decided(&elected, self.settings.policy.confirm))
                 .and_then(|()| self.checks.never_back.decided(&elected, &self.settings.policy))
                 .and_then(|()| {
                     let check = || exclusions_end::check(&elected, unix_ms, span, 2 * faults::WALL_ERROR);
