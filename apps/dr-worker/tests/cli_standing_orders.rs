@@ -165,10 +165,20 @@ fn a_hold_ends_when_an_operator_acknowledges_it() {
     let held = stage.operator(&["--set", "policy.max_takeovers={count=2,within=\"1h\"}", "ack"]);
     held.assert(0, &[]);
     assert!(held.stdout.starts_with("orders: the hold ends; forgotten: 2 takeovers, "), "{}", held.stdout);
-    assert!(held.stdout.contains("1 failure of east-1, 1 failure of west-1"), "{}", held.stdout);
-    until("somebody leads", || leads(&east) || leads(&west));
+    assert!(
+        held.stdout.contains("2 failures of the job; remembered still: failures of members"),
+        "{}",
+        held.stdout
+    );
+    until("one leads", || leads(&east) || leads(&west));
     let again = stage.json(&["ack"]);
-    assert_eq!(again["held"], json!(false));
+    assert_eq!((&again["held"], &again["failures"]), (&json!(false), &json!([])));
+    assert!(stage.json(&["list"])["elected"]["failures"].as_array().is_some_and(|all| all.len() >= 2));
+    let forgotten = stage.operator(&["ack", "--failures", "--sites"]);
+    assert!(forgotten.stdout.starts_with("orders: forgotten: "), "{}", forgotten.stdout);
+    for what in [" of east-1, ", " of west-1, ", "1 lost leader of site east"] {
+        assert!(forgotten.stdout.contains(what), "{}", forgotten.stdout);
+    }
     assert_eq!(stage.json(&["list"])["elected"]["failures"], json!([]));
 }
 
@@ -195,6 +205,56 @@ fn a_leader_that_is_told_to_stay_is_not_followed_by_a_better_one() {
     assert_eq!(told, json!({ "election": "orders", "members": ["east-1"], "terms": [2] }));
     stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
     until("east-1 leads again", || leads(&east));
+}
+
+/// The policy asks first: a move back is proposed, and made once an operator has confirmed it.
+#[test]
+fn a_move_to_another_site_waits_for_an_operators_word() {
+    let careful = [
+        "policy.auto_moves=all",
+        "policy.confirm=cross-site",
+        "policy.failback_after=1s",
+        "policy.min_tenure=0s",
+    ];
+    let stage = Stage::new("/confirm");
+    let west = stage.worker("west-1", "west", &careful);
+    until("west-1 leads", || leads(&west));
+    let east = stage.worker("east-1", "east", &careful);
+    let mut list = String::new();
+    until("the elector proposes it", || {
+        list = stage.operator(&["list"]).stdout;
+        list.contains("a move to site east is proposed, and waits for `confirm east`")
+    });
+    let metrics = west.http("GET", "/metrics").1;
+    let counted = |line: &str| line.starts_with("dr_skipped_total") && line.contains("reason=\"confirm\"");
+    assert!(metrics.lines().any(counted), "{metrics}");
+    // Who asks before has to say where to.
+    stage.operator(&["confirm"]).assert(64, &["SITE"]);
+    stage.operator(&["confirm", "north"]).assert(64, &["unknown site north"]);
+    stage.operator(&["confirm", "west"]).assert(75, &["no leader outside of site west"]);
+    assert!(leads(&west));
+
+    let confirmed = stage.operator(
+        &careful
+            .map(|set| format!("--set={set}"))
+            .iter()
+            .map(String::as_str)
+            .chain(["confirm", "east"])
+            .collect::<Vec<_>>(),
+    );
+    confirmed.assert(0, &[]);
+    assert_eq!(
+        confirmed.stdout,
+        "orders: leadership may move from west-1 to site east, until the next change of leader\n"
+    );
+    until("east-1 leads", || leads(&east) && !leads(&west));
+    let sentence = stage.json(&["list"])["elected"]["sentence"].clone();
+    assert!(sentence.as_str().is_some_and(|s| s.contains(" has confirmed: east-1")), "{sentence}");
+    // The word was for that leader.
+    stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
+    until("it is proposed again", || stage.operator(&["list"]).stdout.contains("waits for `confirm east`"));
+    let cleared = stage.json(&["confirm", "--clear"]);
+    assert_eq!(cleared, json!({ "election": "orders", "confirmed": [] }));
 }
 
 /// A spare for emergencies: nothing brings it into office but an operator, and then it stays.

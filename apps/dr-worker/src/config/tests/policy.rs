@@ -64,7 +64,7 @@ fn a_policy_that_makes_no_sense_is_refused_at_its_place() {
     );
     // What is taken over can be what doesn't fit.
     let given = with("auto_moves = \"all\"\n[job.orders.policy]\npipeline = [\"round-robin\"]");
-    given.refused("worker.toml:12:12: job.orders.policy.auto_moves: with the stage", &["round-robin"]);
+    given.refused("worker.toml:12:13: job.orders.policy.auto_moves: with the stage", &["round-robin"]);
     // Once, and not again for each job; and what is wrong with a key by itself only as such.
     with("sites = [\"east\", \"east\"]")
         .refused("worker.toml:11:9: policy.sites: \"east\" is listed twice", &[]);

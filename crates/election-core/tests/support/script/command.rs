@@ -20,7 +20,7 @@ use election_core::{
     },
 };
 
-use crate::strategy::Spread;
+use crate::strategy::{SiteOrder, Spread};
 
 use super::{Loss, Member, Pending, STEPS, Stage, UNIX_MS};
 
@@ -29,6 +29,12 @@ impl Stage {
         match words {
             ["policy", settings @ ..] => settings.iter().try_for_each(|s| self.set_policy(s)),
             ["recipe", recipe] => self.set_recipe(recipe),
+            // For those that are started from now on.
+            ["order", sites @ ..] => {
+                let sites: Result<Vec<_>, _> = sites.iter().map(|site| SiteId::new(*site)).collect();
+                self.recipe = Recipe::Elector(Arc::new(SiteOrder(sites.map_err(|e| e.to_string())?)));
+                Ok(())
+            }
             ["grant", span] => parse(span).map(|span| self.granted = span),
             ["start", "old", rest @ ..] => {
                 rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait, VERSION))

@@ -112,7 +112,6 @@ fn it_stays_while_anything_speaks_against_a_move() {
         }),
         ("holds", |s| s.members[0].holds = Some("a backup runs".to_owned())),
         ("tenure", |s| s.offices[0].as_mut().unwrap().record.since_ms = NOW_MS - MINUTE_MS / 2),
-        ("cool-down", |s| s.elected.as_mut().unwrap().record.attempts = vec![NOW_MS - MINUTE_MS / 3]),
     ];
     for (why, change) in changes {
         let mut snapshot = standing();
