@@ -106,6 +106,12 @@ impl Sim {
     /// They are named, stand in office and say READY; and every request has its outcome.
     fn are_in_office(&self, leading: Vec<usize>) -> Result<Vec<usize>, String> {
         let read = |path: &str| self.zk.get(path).map(|n| n.data.clone()).unwrap_or_default();
+        let is_closed = |h: &Host| self.settings.drained.as_ref() == Some(&h.site);
+        let open = self.hosts.iter().filter(|h| h.process.is_some() && !is_closed(h)).count();
+        if open == 0 && leading.is_empty() && self.zk.get(&self.paths.elected()).is_none() {
+            // It was deleted, or never made, and all who live are of the drained site.
+            return Ok(Vec::new());
+        }
         let Ok(elected) = Elected::decode(&self.paths.elected(), &read(&self.paths.elected())) else {
             return Err("the decision can't be read".to_owned());
         };
@@ -134,8 +140,6 @@ impl Sim {
         leaders.sort_unstable();
         let slots = elected.slots.len();
         let living = self.hosts.iter().filter(|h| h.process.is_some()).count();
-        let is_closed = |h: &Host| self.settings.drained.as_ref() == Some(&h.site);
-        let open = self.hosts.iter().filter(|h| h.process.is_some() && !is_closed(h)).count();
         // Those of a drained site lead on while there is nobody else, and are not named anew.
         if !(slots.min(open)..=slots.min(living)).contains(&leaders.len()) {
             return Err(format!(
