@@ -151,6 +151,7 @@ impl Stage {
             on_leader_failure: word(named["on_leader_failure"]),
             failback: word(named["failback"]),
             spread: named.get("spread").map_or_else(Default::default, |spread| word(spread)),
+            ..SitePolicy::default()
         };
         self.strategy = policy.strategy();
     }

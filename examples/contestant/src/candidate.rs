@@ -105,6 +105,7 @@ fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
                 on_leader_failure: OnLeaderFailure::PreferOrder,
                 failback: Failback::Manual,
                 spread: Spread::None,
+                ..SitePolicy::default()
             };
             Recipe::Elector(policy.strategy())
         }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 use reader::{Findings, Table, text, word};
 pub use reader::{SpecError, Step, Wrong};
-use stage::StageSpec;
+use stage::{StageSpec, Subject};
 pub use value::Value;
 
 use crate::{
@@ -31,8 +31,8 @@ use crate::{
 /// Can be read from any format that serde knows; `docs/policies.md` explains every key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicySpec {
-    /// For which election, if that is known.
-    election: String,
+    /// Whom it is for.
+    subject: Subject,
     sites: SitePolicy,
     preset: Preset,
     pipeline: Option<Vec<StageSpec>>,
@@ -87,11 +87,13 @@ pub struct Inputs {
     pub round_trips: bool,
     /// Attributes that are measured while they run.
     pub measured: bool,
+    /// Which other jobs they lead, and how much load that is ([`published`](crate::published)).
+    pub jobs: bool,
 }
 
 impl Inputs {
     /// All that there is.
-    pub const ALL: Self = Self { round_trips: true, measured: true };
+    pub const ALL: Self = Self { round_trips: true, measured: true, jobs: true };
 }
 
 /// What a policy goes by that its members must measure.
@@ -105,6 +107,10 @@ pub struct Needs {
     pub targets: BTreeSet<String>,
     /// Attributes that it limits.
     pub limited: BTreeSet<String>,
+    /// The other jobs whose leaders it prefers or avoids.
+    pub jobs: BTreeSet<String>,
+    /// The load of all that a member leads.
+    pub load: bool,
 }
 
 impl Needs {
@@ -126,8 +132,18 @@ impl Needs {
 const MARGIN_MICROS: u64 = 2000;
 
 /// The keys of a policy, all of them optional.
-pub const KEYS: [&str; 8] =
-    ["sites", "on_leader_failure", "failback", "spread", "preset", "pipeline", "pipelines", "rules"];
+pub const KEYS: [&str; 10] = [
+    "sites",
+    "forbidden_sites",
+    "site_minimum",
+    "on_leader_failure",
+    "failback",
+    "spread",
+    "preset",
+    "pipeline",
+    "pipelines",
+    "rules",
+];
 
 impl PolicySpec {
     /// Reads a policy from a table that has the [`KEYS`], and checks it as a whole, for members
@@ -159,6 +175,8 @@ impl PolicySpec {
         };
         let sites = SitePolicy {
             sites: table.with("sites", read_sites).unwrap_or_default(),
+            forbidden_sites: table.with("forbidden_sites", read_sites).unwrap_or_default(),
+            site_minimum: table.whole("site_minimum", 1, 1000).unwrap_or(1),
             on_leader_failure: table
                 .word(
                     "on_leader_failure",
@@ -176,6 +194,7 @@ impl PolicySpec {
                 .word("spread", &[("none", Spread::None), ("sites", Spread::Sites)])
                 .unwrap_or_default(),
         };
+        check_forbidden(&sites, table);
         let named = table.with("pipelines", read_named).unwrap_or_default();
         let pipeline = table.with("pipeline", |value, findings| read_pipeline(value, &named, findings));
         let rules = table
@@ -194,16 +213,31 @@ impl PolicySpec {
             );
             table.findings.say_of("failback", message);
         }
-        let election = String::new();
-        Self { election, sites, preset: preset.unwrap_or_default(), pipeline, rules }
+        let rule_stages = rules.iter().flat_map(|rule: &Rule| &rule.pipeline);
+        check_hours(&sites, "pipeline", pipeline.iter().flatten(), table);
+        check_hours(&sites, "rules", rule_stages, table);
+        Self { subject: Subject::default(), sites, preset: preset.unwrap_or_default(), pipeline, rules }
     }
 
     /// The same policy for the election of this name, by which the stage `fair-share` draws its
     /// lots. Without a name all elections draw the same.
     #[must_use]
     pub fn for_election(mut self, name: impl Into<String>) -> Self {
-        self.election = name.into();
+        self.subject.election = name.into();
         self
+    }
+
+    /// The same policy for a job that puts so much load on the member that leads it: 1, unless it is
+    /// said. The stage `capacity` goes by it.
+    #[must_use]
+    pub fn with_load(mut self, load: u32) -> Self {
+        self.subject.load = load;
+        self
+    }
+
+    /// Whether leadership moves by itself to somebody better.
+    pub fn moves_by_itself(&self) -> bool {
+        self.sites.failback == Failback::Auto
     }
 
     /// What it goes by that must be measured.
@@ -217,6 +251,8 @@ impl PolicySpec {
             match stage {
                 StageSpec::Latency(latency) => needs.add(latency.distance_by()),
                 StageSpec::Limit(limit) => drop(needs.limited.insert(limit.attribute().to_owned())),
+                StageSpec::LeaderOf(stage) => needs.jobs.extend(stage.jobs().map(str::to_owned)),
+                StageSpec::Capacity => needs.load = true,
                 _ => {}
             }
         }
@@ -247,10 +283,10 @@ impl PolicySpec {
             (None, Preset::LowestLatency) => &by_latency,
             (None, Preset::TwoSiteDr | Preset::Spread) => &[],
         };
-        let usual = |pipeline| add(pipeline, stages, &sites, &self.election);
+        let usual = |pipeline| add(pipeline, stages, &sites, &self.subject);
         // It is the incumbent that is to go, or that goes before everything else already.
         let others: Vec<_> = stages.iter().filter(|stage| **stage != Incumbent).cloned().collect();
-        let planned = |pipeline| add(pipeline, &others, &sites, &self.election);
+        let planned = |pipeline| add(pipeline, &others, &sites, &self.subject);
         // Who was restarted before goes before who is still to be.
         let restarted: Vec<_> = others
             .iter()
@@ -259,13 +295,13 @@ impl PolicySpec {
                 stage => vec![stage.clone()],
             })
             .collect();
-        let stopping = |pipeline| add(pipeline, &restarted, &sites, &self.election);
+        let stopping = |pipeline| add(pipeline, &restarted, &sites, &self.subject);
         let rules =
             if stages.is_empty() { sites.rules() } else { sites.rules_over(usual, planned, stopping) };
         // The first rule that names a cause decides: these go before.
         self.rules.iter().rev().fold(rules, |rules, rule| {
-            let fit = SitePolicy::fit().compare(FailedLast);
-            rules.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, &sites, &self.election))
+            let fit = self.sites.enough_first(self.sites.fit().compare(FailedLast));
+            rules.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, &sites, &self.subject))
         })
     }
 }
@@ -277,8 +313,8 @@ impl<'de> Deserialize<'de> for PolicySpec {
     }
 }
 
-fn add(pipeline: Pipeline, stages: &[StageSpec], sites: &SitePolicy, election: &str) -> Pipeline {
-    stages.iter().fold(pipeline, |pipeline, stage| stage.add(pipeline, sites, election))
+fn add(pipeline: Pipeline, stages: &[StageSpec], sites: &SitePolicy, subject: &Subject) -> Pipeline {
+    stages.iter().fold(pipeline, |pipeline, stage| stage.add(pipeline, sites, subject))
 }
 
 fn read_sites(value: &Value, findings: &mut Findings) -> Option<Vec<SiteId>> {
@@ -300,6 +336,34 @@ fn read_sites(value: &Value, findings: &mut Findings) -> Option<Vec<SiteId>> {
         });
     }
     Some(sites)
+}
+
+/// A site can't be preferred and forbidden.
+fn check_forbidden(sites: &SitePolicy, table: &mut Table<'_, '_>) {
+    for site in sites.forbidden_sites.iter().filter(|site| sites.sites.contains(site)) {
+        let message = format!("{:?} is in sites as well; take it out of one of the two", site.as_str());
+        table.findings.say_of("forbidden_sites", message);
+    }
+}
+
+/// Hours of a site that the order of sites doesn't know are a typing error more often than not.
+fn check_hours<'a>(
+    sites: &SitePolicy,
+    key: &str,
+    stages: impl IntoIterator<Item = &'a StageSpec>,
+    table: &mut Table<'_, '_>,
+) {
+    if sites.sites.is_empty() {
+        return;
+    }
+    for stage in stages {
+        let StageSpec::Hours(hours) = stage else { continue };
+        let is_known = |site: &SiteId| sites.sites.contains(site) || sites.forbidden_sites.contains(site);
+        for site in hours.sites().filter(|site| !is_known(site)) {
+            let message = format!("\"hours\" names the site {:?}, which is not in sites", site.as_str());
+            table.findings.say_of(key, message);
+        }
+    }
 }
 
 fn read_preset(value: &Value, findings: &mut Findings) -> Option<Preset> {
