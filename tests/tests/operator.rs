@@ -112,3 +112,26 @@ async fn a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs(driver: D
     // The new leader's stop hangs as well: a second signal leaves the hooks out.
     cluster.end_hastily().await;
 }
+
+#[tokio::test]
+async fn no_order_moves_a_job_to_a_site_that_its_policy_forbids() {
+    let setup = Setup::new(Driver::Native)
+        .workers(&[("east-1", "east"), ("west-1", "west")])
+        .set("job.orders.policy.forbidden_sites", vec!["west"]);
+    let mut cluster = Cluster::of(setup).await;
+    let first = cluster.settled().await;
+    assert_eq!(first.member, "east-1");
+    let why = "the policy forbids site west (forbidden_sites)";
+    let verbs = [
+        &["switchover", "--to", "west-1", "--wait"][..],
+        &["switchover", "--to-site", "west", "--wait"],
+        &["failover", "--to", "west-1", "--wait"],
+    ];
+    for verb in verbs {
+        cluster.operator().run(verb).await.with_code(1).complains_of(&[why]);
+    }
+    assert_eq!(cluster.leader().await.unwrap().term, first.term);
+    let without = cluster.operator().done(&["simulate", "--without", "east-1"]).await.stdout;
+    assert!(without.contains("site-allowed") && without.contains(why), "{without}");
+    cluster.end().await;
+}

@@ -76,8 +76,7 @@ impl Windows {
     /// since the Unix epoch.
     pub fn open_from(&self, unix_ms: u64) -> u64 {
         let minutes = unix_ms / MINUTE_MS;
-        // The epoch began on a Thursday.
-        let now = u32::try_from((minutes + 3 * u64::from(DAY)) % u64::from(WEEK)).unwrap_or(0);
+        let now = week_minute(unix_ms);
         let wait = |window: &Window, opens: u32| {
             let since = (now + WEEK - opens) % WEEK;
             if since < window.length { 0 } else { WEEK - since }
@@ -89,13 +88,50 @@ impl Windows {
         }
     }
 
+    /// Whether a window is open at `unix_ms`, in milliseconds since the Unix epoch.
+    pub fn is_open(&self, unix_ms: u64) -> bool {
+        self.open_from(unix_ms) == unix_ms
+    }
+
+    /// When that changes next after `unix_ms`; never where a window is open all week.
+    pub fn changes_after(&self, unix_ms: u64) -> Option<u64> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let opens = self.open_from(unix_ms);
+        if opens > unix_ms {
+            return Some(opens);
+        }
+        let minute = unix_ms / MINUTE_MS * MINUTE_MS;
+        let last = minute.saturating_add(u64::from(WEEK) * MINUTE_MS);
+        let mut end = minute;
+        while end < last {
+            let open = self.0.iter().filter_map(|window| window.closes_in(week_minute(end))).max();
+            let Some(longest) = open else { return Some(end) };
+            end = end.saturating_add(u64::from(longest) * MINUTE_MS);
+        }
+        None
+    }
+
     /// The windows as they were written.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|window| window.text.as_str())
     }
 }
 
+/// How many minutes after Monday 00:00 a time is.
+fn week_minute(unix_ms: u64) -> u32 {
+    // The epoch began on a Thursday.
+    u32::try_from((unix_ms / MINUTE_MS + 3 * u64::from(DAY)) % u64::from(WEEK)).unwrap_or(0)
+}
+
 impl Window {
+    /// In how many minutes it closes, if it is open at this minute of the week.
+    fn closes_in(&self, now: u32) -> Option<u32> {
+        let since = self.opens.iter().map(|opens| (now + WEEK - opens) % WEEK);
+        since.filter_map(|since| self.length.checked_sub(since)).filter(|left| *left > 0).max()
+    }
+
     fn read(text: &str) -> Result<Self, NoWindow> {
         let error = |why| NoWindow { text: text.to_owned(), why };
         let (days, hours) = match text.trim().rsplit_once(char::is_whitespace) {
@@ -239,6 +275,31 @@ mod tests {
         for (text, why) in cases {
             let error = Windows::read(&[text]).unwrap_err().to_string();
             assert!(error.contains(why) && error.contains("Sat,Sun 02:00-04:00"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_window_changes_when_it_closes_or_opens() {
+        let cases: [(&[&str], Option<&str>); 8] = [
+            (&[], None),
+            (&["00:00-24:00"], None),
+            (&["06:00-18:00", "18:00-06:00"], None),
+            (&["Thu 14:00-18:00"], Some("2026-11-05T18:00:00Z")),
+            (&["Thu 14:00-18:00", "Thu 16:30-19:00"], Some("2026-11-05T19:00:00Z")),
+            (&["14:00-24:00", "Fri 00:00-02:00"], Some("2026-11-06T02:00:00Z")),
+            (&["Sun-Thu 20:00-15:00"], Some("2026-11-05T15:00:00Z")),
+            (&["Sat 02:00-04:00"], Some("2026-11-07T02:00:00Z")),
+        ];
+        for (texts, expected) in cases {
+            let windows = Windows::read(texts).unwrap();
+            // Seconds are of no account.
+            for now in [THURSDAY, THURSDAY + 59_999] {
+                assert_eq!(windows.changes_after(now).map(utc).as_deref(), expected, "{texts:?}");
+            }
+            if let Some(change) = windows.changes_after(THURSDAY) {
+                assert_ne!(windows.is_open(change - 1), windows.is_open(change), "{texts:?}");
+                assert_eq!(windows.is_open(change - 1), windows.is_open(THURSDAY), "{texts:?}");
+            }
         }
     }
 }

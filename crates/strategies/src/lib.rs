@@ -5,6 +5,7 @@ pub mod fair_share;
 pub mod meter;
 mod peers;
 mod pipeline;
+pub mod published;
 mod rules;
 mod site_policy;
 pub mod spec;

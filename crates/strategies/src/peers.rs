@@ -113,7 +113,7 @@ mod tests {
     fn where_the_oldest_is_to_lead_nobody_is_as_good() {
         // The engine would move leadership back to the oldest: to and fro for ever.
         let (_, view) = two_sites(AutoMoves::All);
-        let rules = Rules::new(SitePolicy::fit().compare(OldestBallot));
+        let rules = Rules::new(SitePolicy::default().fit().compare(OldestBallot));
         assert_eq!(peers(&rules, &view), ["east-1"]);
     }
 
@@ -142,13 +142,13 @@ mod tests {
     fn what_stands_behind_the_fair_share_is_no_preference() {
         let rules = |pipeline: Pipeline| Rules::new(pipeline).when([Cause::BetterCandidate], kept());
         fn kept() -> Pipeline {
-            SitePolicy::fit().compare(stages::Incumbent)
+            SitePolicy::default().fit().compare(stages::Incumbent)
         }
         let (_, view) = two_sites(AutoMoves::None);
         let order = || SitePolicy { sites: sites(["east", "west"]), ..SitePolicy::default() }.site_order();
-        let behind = SitePolicy::fit().compare(Share::of("orders")).compare(order());
+        let behind = SitePolicy::default().fit().compare(Share::of("orders")).compare(order());
         assert_eq!(peers(&rules(behind), &view), ["east-1", "east-2", "west-1"]);
-        let before = SitePolicy::fit().compare(order()).compare(Share::of("orders"));
+        let before = SitePolicy::default().fit().compare(order()).compare(Share::of("orders"));
         assert_eq!(peers(&rules(before), &view), ["east-1", "east-2"]);
     }
 }

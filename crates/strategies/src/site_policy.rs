@@ -10,7 +10,8 @@ use crate::{
     rules::Rules,
     stages::{
         FailedLast, FewerFailures, Healthy, Incumbent, NotExcluded, OldestBallot, OtherSite, Priority,
-        SameSite, SiteHealthy, SiteOpen, SiteOrder, Software, Spread as SpreadStage, YoungestBallot,
+        SameSite, SiteAllowed, SiteHealthy, SiteMinimum, SiteOpen, SiteOrder, Software,
+        Spread as SpreadStage, YoungestBallot,
     },
 };
 
@@ -22,6 +23,11 @@ use crate::{
 pub struct SitePolicy {
     /// The sites, most preferred first. Members of other sites come after all of them.
     pub sites: Vec<SiteId>,
+    /// The sites that no member may lead from, whatever happens.
+    pub forbidden_sites: Vec<SiteId>,
+    /// A site in which fewer members than this are fit goes behind those that have as many. 0 and 1
+    /// ask for nothing.
+    pub site_minimum: u32,
     /// Where leadership goes when the leader fails.
     pub on_leader_failure: OnLeaderFailure,
     /// Where leadership moves by itself while the leader is fit.
@@ -76,6 +82,8 @@ pub enum Spread {
 pub enum PolicyError {
     /// A site stands twice in the order.
     SiteTwice(SiteId),
+    /// A site is in the order and forbidden.
+    SiteForbidden(SiteId),
 }
 
 impl fmt::Display for PolicyError {
@@ -83,6 +91,9 @@ impl fmt::Display for PolicyError {
         match self {
             Self::SiteTwice(site) => {
                 write!(f, "sites: {site:?} stands twice; name each site once, the most preferred first")
+            }
+            Self::SiteForbidden(site) => {
+                write!(f, "forbidden_sites: {site:?} is in sites as well; take it out of one of the two")
             }
         }
     }
@@ -94,11 +105,14 @@ impl SitePolicy {
     /// Looks for settings that make no sense.
     ///
     /// # Errors
-    /// When a site stands twice in the order.
+    /// When a site is in the order twice, or is in the order and forbidden.
     pub fn check(&self) -> Result<(), PolicyError> {
         for (index, site) in self.sites.iter().enumerate() {
             if self.sites[..index].contains(site) {
                 return Err(PolicyError::SiteTwice(site.clone()));
+            }
+            if self.forbidden_sites.contains(site) {
+                return Err(PolicyError::SiteForbidden(site.clone()));
             }
         }
         Ok(())
@@ -135,31 +149,45 @@ impl SitePolicy {
     ) -> Rules {
         let better = match self.auto_moves {
             // Nobody is ever better than the incumbent.
-            AutoMoves::None => planned(self.spread(Self::fit().compare(Incumbent))),
-            AutoMoves::InSite => usual(self.spread(Self::fit().compare(SameSite))),
+            AutoMoves::None => planned(self.sites_first(self.fit().compare(Incumbent))),
+            AutoMoves::InSite => usual(self.sites_first(self.fit().compare(SameSite))),
             // A better site is; a higher priority or an older ballot is not.
-            AutoMoves::All => usual(self.spread(Self::fit())),
+            AutoMoves::All => usual(self.sites_first(self.fit())),
         };
-        Rules::new(usual(self.spread(Self::fit())))
+        Rules::new(usual(self.sites_first(self.fit())))
             .when(Cause::ALL.into_iter().filter(|cause| cause.is_failure()), usual(self.after_failure()))
-            .when([Cause::Switchover, Cause::Resigned], planned(self.spread(Self::fit())))
+            .when([Cause::Switchover, Cause::Resigned], planned(self.sites_first(self.fit())))
             // A restart for an upgrade is no reason to change the site.
-            .when([Cause::LeaderShutdown], stopping(self.spread(Self::fit()).compare(SameSite)))
+            .when([Cause::LeaderShutdown], stopping(self.sites_first(self.fit()).compare(SameSite)))
             // Nor is one of all members: whose the job was has its data.
-            .when([Cause::Startup], usual(self.spread(Self::fit()).compare(SameSite)))
+            .when([Cause::Startup], usual(self.sites_first(self.fit()).compare(SameSite)))
             .when([Cause::BetterCandidate], better)
     }
 
-    pub(crate) fn fit() -> Pipeline {
-        Pipeline::new()
+    /// What puts candidates out in every pipeline.
+    pub(crate) fn fit(&self) -> Pipeline {
+        let pipeline = Pipeline::new()
             .filter(Healthy)
             .filter(Priority)
             .filter(NotExcluded)
             .filter(SiteHealthy)
-            .filter(SiteOpen)
+            .filter(SiteOpen);
+        match self.forbidden_sites.as_slice() {
+            [] => pipeline,
+            forbidden => pipeline.filter(SiteAllowed::except(forbidden.iter().cloned())),
+        }
     }
 
-    fn spread(&self, pipeline: Pipeline) -> Pipeline {
+    pub(crate) fn enough_first(&self, pipeline: Pipeline) -> Pipeline {
+        match self.site_minimum {
+            0 | 1 => pipeline,
+            least => pipeline.compare(SiteMinimum::new(least, self.site_order())),
+        }
+    }
+
+    /// What prefers sites to others before any order of them.
+    fn sites_first(&self, pipeline: Pipeline) -> Pipeline {
+        let pipeline = self.enough_first(pipeline);
         match self.spread {
             Spread::None => pipeline,
             Spread::Sites => pipeline.compare(SpreadStage::new(self.sites.iter().cloned())),
@@ -167,15 +195,16 @@ impl SitePolicy {
     }
 
     pub(crate) fn site_order(&self) -> SiteOrder {
-        SiteOrder::new(self.sites.iter().cloned())
+        SiteOrder::new(self.sites.iter().cloned()).without(self.forbidden_sites.iter().cloned())
     }
 
     /// What goes before the order of a round after a failure.
     fn after_failure(&self) -> Pipeline {
-        let pipeline = match self.spread {
-            Spread::None => Self::fit(),
+        let pipeline = if self.site_minimum > 1 || self.spread == Spread::Sites {
             // It is not the one that failed, though it be the last of its site.
-            Spread::Sites => self.spread(Self::fit().compare(FailedLast)),
+            self.sites_first(self.fit().compare(FailedLast))
+        } else {
+            self.fit()
         };
         match self.on_leader_failure {
             // The failed one is among the last by its site already.
@@ -208,6 +237,7 @@ mod tests {
                 on_leader_failure: OnLeaderFailure::SameSiteFirst,
                 auto_moves: AutoMoves::InSite,
                 spread: Spread::Sites,
+                ..SitePolicy::default()
             }
         );
         assert_eq!(toml::from_str::<SitePolicy>("").unwrap(), SitePolicy::default());
@@ -225,11 +255,52 @@ mod tests {
     }
 
     #[test]
+    fn a_site_in_the_order_and_forbidden_is_an_error_that_says_what_to_do() {
+        let order = sites(["east", "west"]);
+        let policy = SitePolicy { sites: order, forbidden_sites: sites(["west"]), ..SitePolicy::default() };
+        let error = policy.check().unwrap_err().to_string();
+        assert_eq!(error, "forbidden_sites: \"west\" is in sites as well; take it out of one of the two");
+        let elsewhere = SitePolicy { forbidden_sites: sites(["north"]), ..policy };
+        assert_eq!(elsewhere.check(), Ok(()));
+    }
+
+    #[test]
+    fn forbidden_sites_and_the_site_minimum_are_part_of_every_pipeline() {
+        for auto_moves in [AutoMoves::None, AutoMoves::InSite, AutoMoves::All] {
+            let policy = SitePolicy {
+                sites: sites(["east", "west"]),
+                forbidden_sites: sites(["north"]),
+                site_minimum: 2,
+                auto_moves,
+                ..SitePolicy::default()
+            };
+            let rules = policy.rules();
+            for cause in Cause::ALL {
+                let stages: Vec<_> = rules.pipeline(cause).stages().collect();
+                let ahead = match cause {
+                    // What failed or is to stay is told apart before.
+                    _ if cause.is_failure() => "site-allowed failed-last site-minimum",
+                    Cause::BetterCandidate if auto_moves == AutoMoves::None => {
+                        "site-allowed incumbent site-minimum"
+                    }
+                    Cause::BetterCandidate if auto_moves == AutoMoves::InSite => {
+                        "site-allowed same-site site-minimum"
+                    }
+                    _ => "site-allowed site-minimum",
+                };
+                let all = stages.join(" ");
+                let ahead = format!("healthy priority not-excluded site-healthy site-open {ahead} ");
+                assert!(all.starts_with(&ahead), "{cause}: {all}");
+            }
+        }
+    }
+
+    #[test]
     fn each_cause_has_its_pipeline() {
         let fit = "healthy priority not-excluded site-healthy site-open";
         let rules = |on_leader_failure, auto_moves| {
             let sites = sites(["east", "west"]);
-            SitePolicy { sites, on_leader_failure, auto_moves, spread: Spread::None }.rules()
+            SitePolicy { sites, on_leader_failure, auto_moves, ..SitePolicy::default() }.rules()
         };
         for on_failure in
             [OnLeaderFailure::OtherSite, OnLeaderFailure::PreferOrder, OnLeaderFailure::SameSiteFirst]

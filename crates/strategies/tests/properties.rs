@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use election_core::{
     Ballot, MemberId,
+    calendar::Windows,
     record::{Cause, Control, Exclusion, Failure, Health, MemberRecord},
     strategy::{Ground, Ranking, Refused, SiteTrouble, Strategy as _, Trouble},
 };
@@ -46,8 +47,16 @@ prop_compose! {
         class in prop::sample::select(&["", "prefer", "neutral", "avoid", "never", "nevr, x"][..]),
         cores in prop_oneof![(0..20_u32).prop_map(|n| n.to_string()), Just("many".to_owned())],
         software in prop::sample::select(&["", "dr-worker 1.4.0", "dr-worker 1.10", "by, hand"][..]),
+        capacity in prop::sample::select(&["0", "3", "many"][..]),
+        leads in prop::sample::select(&[("", "0"), ("db", "1"), ("db web", "3"), ("web", "x")][..]),
     ) -> MemberRecord {
-        let attributes = [("class", class), ("cores", &cores)];
+        let attributes = [
+            ("class", class),
+            ("cores", &cores),
+            ("capacity", capacity),
+            ("dr.leads", leads.0),
+            ("dr.load", leads.1),
+        ];
         let software = software.to_owned();
         MemberRecord { priority, health, software, ..with_attributes(&id, site, sequence, attributes) }
     }
@@ -140,14 +149,14 @@ prop_compose! {
         auto_moves in prop::sample::select(&[AutoMoves::None, AutoMoves::InSite, AutoMoves::All][..]),
         spread in prop::sample::select(&[Spread::None, Spread::Sites][..]),
     ) -> SitePolicy {
-        SitePolicy { sites: support::sites(sites), on_leader_failure, auto_moves, spread }
+        SitePolicy { sites: support::sites(sites), on_leader_failure, auto_moves, spread, ..SitePolicy::default() }
     }
 }
 
 /// Any stages in any order.
 fn any_pipeline() -> impl Strategy<Value = Pipeline> {
-    let stages: Vec<usize> = (0..20).collect();
-    (subsequence(stages, 0..=20).prop_shuffle(), any_sites(), any_steadiness()).prop_map(
+    let stages: Vec<usize> = (0..25).collect();
+    (subsequence(stages, 0..=25).prop_shuffle(), any_sites(), any_steadiness()).prop_map(
         |(chosen, order, steadiness)| {
             chosen.into_iter().fold(Pipeline::new(), |pipeline, stage| match stage {
                 0 => pipeline.filter(stages::Healthy),
@@ -169,6 +178,11 @@ fn any_pipeline() -> impl Strategy<Value = Pipeline> {
                 16 => pipeline.compare(score(steadiness)),
                 18 => pipeline.compare(stages::FewerFailures),
                 17 => pipeline.filter(stages::Limit::new("cores", 12.0)),
+                19 => pipeline.filter(stages::SiteAllowed::except(sites(order.iter().copied()))),
+                20 => pipeline.compare(leader_of(true)),
+                21 => pipeline.compare(leader_of(false)),
+                22 => pipeline.compare(stages::Capacity::of(2)),
+                23 => pipeline.compare(hours(order.iter().copied())),
                 _ => pipeline.compare(stages::OldestBallot),
             })
         },
@@ -189,6 +203,19 @@ fn score(steadiness: Steadiness) -> stages::Score {
     stages::Score::new([term], steadiness).unwrap()
 }
 
+fn leader_of(apart: bool) -> stages::LeaderOf {
+    let jobs = ["db", "web"].map(str::to_owned);
+    let within = stages::Within::Member;
+    if apart { stages::LeaderOf::apart_from(jobs, within) } else { stages::LeaderOf::with(jobs, within) }
+}
+
+/// The first of these sites is within its hours, the second is not, the third is always.
+fn hours<'a>(order: impl Iterator<Item = &'a str>) -> stages::Hours {
+    let texts = ["Thu 14:00-15:00", "Fri 14:00-15:00", "00:00-24:00"];
+    let read = |(site, text)| (sites([site]).remove(0), Windows::read(&[text]).unwrap());
+    stages::Hours::of(order.zip(texts).map(read))
+}
+
 /// A policy as it is written down.
 fn any_spec() -> impl Strategy<Value = PolicySpec> {
     let names = [
@@ -202,9 +229,15 @@ fn any_spec() -> impl Strategy<Value = PolicySpec> {
         "priority",
         "oldest-ballot",
         "fair-share",
+        "capacity",
     ];
     let score = r#"{ stage = "score", margin = 50, attributes = { cores = { worst = 0, best = 16 } } }"#;
-    let stages = names.map(|name| format!("{name:?}")).into_iter().chain([score.to_owned()]);
+    let more = [
+        score,
+        r#"{ stage = "with-leader-of", job = "db" }"#,
+        r#"{ stage = "apart-from", job = ["web", "db"] }"#,
+    ];
+    let stages = names.map(|name| format!("{name:?}")).into_iter().chain(more.map(str::to_owned));
     let stages: Vec<_> = stages.collect();
     let pipeline = move || {
         (subsequence(stages.clone(), 1..=4).prop_shuffle(), any::<bool>()).prop_map(
@@ -555,5 +588,86 @@ proptest! {
         let better = first(&ranking);
         let next = View { incumbent: better.clone(), ..view };
         prop_assert_eq!(first(&latency.rank(&next.round())), better);
+    }
+}
+
+/// A comparison that looks at other candidates, too, and one that does not behind it.
+fn any_that_looks_around() -> impl Strategy<Value = Pipeline> {
+    (1..5_u32, any_sites(), 0..3).prop_map(|(least, order, which)| {
+        let jobs = ["db".to_owned()];
+        let order = stages::SiteOrder::new(sites(order));
+        let fit =
+            Pipeline::new().filter(stages::Healthy).filter(stages::Priority).filter(stages::NotExcluded);
+        let pipeline = match which {
+            0 => fit.compare(stages::SiteMinimum::new(least, order.clone())),
+            1 => fit.compare(stages::LeaderOf::with(jobs, stages::Within::Site)),
+            _ => fit.compare(stages::LeaderOf::apart_from(jobs, stages::Within::Site)),
+        };
+        pipeline.compare(order)
+    })
+}
+
+/// How many of a site are fit.
+fn fit_members(view: &View, ranking: &Ranking, site: &str) -> usize {
+    let ranked = ranking.order.iter().filter(|r| r.named.site.as_str() == site).count();
+    ranked + view.others.iter().filter(|other| other.site.as_str() == site).count()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    /// What a stage makes of the other candidates depends neither on their order nor on who leads, so
+    /// leadership moves once at most.
+    #[test]
+    fn what_looks_at_others_is_pure_and_settles(
+        pipeline in any_that_looks_around(),
+        (view, shuffled) in any_view().prop_flat_map(|view| {
+            let view = View { members: distinct(view.members.clone()), ..view };
+            let members = Just(view.members.clone()).prop_shuffle();
+            (Just(view), members)
+        }),
+    ) {
+        let ranking = pipeline.rank(&view.round());
+        prop_assert_eq!(&ranking, &pipeline.rank(&View { members: shuffled, ..view.clone() }.round()));
+        prop_assert_eq!(ranking.order.len() + ranking.refused.len(), view.members.len());
+        let mut next = View { cause: Cause::BetterCandidate, failed: None, ..view };
+        let better = first(&pipeline.rank(&next.round()));
+        next.incumbent = better.clone();
+        prop_assert_eq!(first(&pipeline.rank(&next.round())), better);
+    }
+
+    /// A site with too few is led from only where no site with a candidate has enough.
+    #[test]
+    fn a_site_with_too_few_goes_behind_those_with_enough(
+        least in 2..5_u32,
+        policy in any_policy(),
+        view in any_view(),
+    ) {
+        let mut view = View { members: distinct(view.members.clone()), ..view };
+        // What failed, or hands over, is counted in a way of its own: see the stage's tests.
+        (view.incumbent, view.failed, view.previous) = (None, None, None);
+        let policy = SitePolicy { site_minimum: least, ..policy };
+        let ranking = policy.strategy().rank(&view.round());
+        let Some(first) = ranking.first() else { return Ok(()) };
+        // Where a whole site is closed none of its members is a candidate.
+        let enough = |site: &str| fit_members(&view, &ranking, site) >= least as usize;
+        let site = first.named.site.as_str();
+        prop_assert!(enough(site) || ranking.order.iter().all(|r| !enough(r.named.site.as_str())), "{:?}", ranking);
+    }
+
+    #[test]
+    fn no_member_of_a_forbidden_site_leads(
+        policy in any_policy(),
+        view in any_view(),
+        forbidden in any_sites(),
+    ) {
+        let forbidden_sites = sites(forbidden);
+        let policy = SitePolicy { forbidden_sites: forbidden_sites.clone(), ..policy };
+        let ranking = policy.strategy().rank(&view.round());
+        prop_assert!(ranking.order.iter().all(|r| !forbidden_sites.contains(&r.named.site)));
+        for refused in &ranking.refused {
+            let site = &refused.named.site;
+            prop_assert!(refused.stage != "site-allowed" || forbidden_sites.contains(site), "{:?}", refused);
+        }
     }
 }

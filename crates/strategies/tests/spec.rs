@@ -110,14 +110,14 @@ fn a_stage_with_settings_is_the_filter_that_it_is_too() {
 
 #[test]
 fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
-    let stage = r#"valid: "site-order", "other-site", "same-site", "fewer-failures", "spread", "incumbent", "class", "software", "score", "latency", "limit", "priority", "oldest-ballot", "youngest-ballot", "round-robin", "fair-share""#;
+    let stage = r#"valid: "site-order", "other-site", "same-site", "fewer-failures", "spread", "incumbent", "class", "software", "score", "latency", "limit", "with-leader-of", "apart-from", "capacity", "hours", "priority", "oldest-ballot", "youngest-ballot", "round-robin", "fair-share""#;
     let not_known = format!("pipeline[1]: \"latncy\" is not known; {stage}");
     let named = format!("pipeline[0].stage: \"scor\" is not known; {stage}");
     let cases: &[(&str, &[&str])] = &[
         (
             "colour = 1",
             &[
-                "colour: unknown key; valid here: sites, on_leader_failure, auto_moves, spread, pipelines, pipeline, rules",
+                "colour: unknown key; valid here: sites, forbidden_sites, site_minimum, on_leader_failure, auto_moves, spread, pipelines, pipeline, rules",
             ],
         ),
         ("auto_moves = 'soon'", &[r#"auto_moves: "soon" is not known; valid: "none", "in-site", "all""#]),
@@ -252,6 +252,12 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
 }
 
 /// For members that publish all that there is.
+fn read_with_all(text: &str) -> PolicySpec {
+    let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
+    PolicySpec::read_with(&entries, Inputs::ALL).unwrap()
+}
+
+/// The same, with everything that is wrong.
 fn wrong_with_all(text: &str) -> Vec<String> {
     let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
     let error = PolicySpec::read_with(&entries, Inputs::ALL).expect_err(text);
@@ -326,4 +332,109 @@ fn what_must_be_measured_is_what_the_policy_goes_by() {
     assert_eq!(by_two, Needs { zookeeper: true, targets, ..Needs::default() });
     let by_lag = needs("pipeline = [{ stage = 'limit', attribute = 'lag', at_most = 10 }]");
     assert_eq!(by_lag, Needs { limited: ["lag".to_owned()].into(), ..Needs::default() });
+}
+
+#[test]
+fn what_is_said_of_sites_holds_in_each_pipeline() {
+    let keys = "forbidden_sites = ['lab']\nsite_minimum = 2\n";
+    let fit = "healthy priority not-excluded site-healthy site-open site-allowed";
+    for pipeline in ["", "pipeline = ['round-robin']", "pipeline = ['incumbent', 'site-order']"] {
+        let spec = read_with_all(&format!("{keys}{pipeline}"));
+        for cause in Cause::ALL {
+            let stages = stages(&spec, cause);
+            assert!(
+                stages.starts_with(fit) && stages.contains(" site-minimum "),
+                "{pipeline:?} {cause}: {stages}"
+            );
+        }
+    }
+    let rule = "[[rules]]\nwhen = 'failure'\npipeline = ['priority']";
+    let spec = read_with_all(&format!("{keys}pipeline = ['class']\n{rule}"));
+    assert_eq!(
+        stages(&spec, Cause::LeaderLost),
+        format!("{fit} failed-last site-minimum priority member-id")
+    );
+    assert_eq!(stages(&spec, Cause::Startup), format!("{fit} class site-minimum same-site class member-id"));
+    assert!(!stages(&read("site_minimum = 1"), Cause::Startup).contains("site-minimum"));
+
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "sites = ['east', 'west']\nforbidden_sites = ['west', 'north']",
+            &["forbidden_sites: \"west\" is in sites as well; take it out of one of the two"],
+        ),
+        ("forbidden_sites = ['a', 'a']", &["forbidden_sites[1]: \"a\" stands twice; name each site once"]),
+        ("site_minimum = 0", &["site_minimum: the integer 0 is out of range; 1 to 1000 is valid"]),
+        (
+            "pipeline = ['site-minimum', 'site-allowed']",
+            &[
+                "pipeline[0]: \"site-minimum\" is part of every pipeline where site_minimum is set; set that instead",
+                "pipeline[1]: \"site-allowed\" is part of every pipeline where forbidden_sites is set; set that instead",
+            ],
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(wrong(text), *expected, "{text}");
+    }
+}
+
+#[test]
+fn other_jobs_load_and_hours_are_read() {
+    let text = "sites = ['east', 'west']\npipeline = [{ stage = 'with-leader-of', job = 'db', by = 'site' }, \
+                { stage = 'apart-from', job = ['web', 'mq'] }, 'capacity', \
+                { stage = 'hours', sites = { east = '06:00-18:00', west = ['18:00-24:00', '00:00-06:00'] } }]";
+    let spec = read_with_all(text);
+    assert!(
+        stages(&spec, Cause::Startup).ends_with(" with-leader-of apart-from capacity hours member-id"),
+        "{spec:?}"
+    );
+    let jobs = ["db", "mq", "web"].map(str::to_owned).into();
+    assert_eq!(spec.needs(), Needs { jobs, load: true, ..Needs::default() });
+    // What the job itself loads is part of the policy.
+    assert_ne!(spec, spec.clone().with_load(2));
+    assert_eq!(spec, spec.clone().with_load(1));
+
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "{ stage = 'apart-from' }",
+            &[
+                "pipeline[0].job: it is missing: the name of another job, such as \"db\", or an array of names",
+            ],
+        ),
+        (
+            "{ stage = 'with-leader-of', job = [], by = 'rack' }",
+            &[
+                "pipeline[0].by: \"rack\" is not known; valid: \"member\", \"site\"",
+                "pipeline[0].job: it is empty; leave it out instead",
+            ],
+        ),
+        (
+            "{ stage = 'with-leader-of', job = ['db', 'db'] }",
+            &["pipeline[0].job[1]: \"db\" is listed twice; name each job once"],
+        ),
+        (
+            "'hours'",
+            &[
+                "pipeline[0].sites: it is missing: the hours of each site in UTC, such as { east = [\"Mon-Fri 06:00-18:00\"] }",
+            ],
+        ),
+        (
+            "{ stage = 'hours', sites = { east = ['06:00'], west = [] } }",
+            &[
+                "pipeline[0].sites.east: \"06:00\" has no hours; valid are days and hours in UTC, such as \"Sat,Sun 02:00-04:00\", \"Mon-Fri 23:30-01:00\" or \"02:00-04:00\"",
+                "pipeline[0].sites.west: it is empty; leave it out instead",
+            ],
+        ),
+        (
+            "{ stage = 'hours', sites = { eats = '06:00-18:00' } }",
+            &["pipeline: \"hours\" names the site \"eats\", which is not in sites"],
+        ),
+    ];
+    for (stage, expected) in cases {
+        let text = format!("sites = ['east', 'west']\npipeline = [{stage}]");
+        assert_eq!(wrong_with_all(&text), *expected, "{stage}");
+    }
+    let nothing = "has nothing to go by here: no member publishes which other jobs it leads; leave it out";
+    for name in ["with-leader-of", "apart-from", "capacity"] {
+        assert_eq!(wrong(&format!("pipeline = ['{name}']")), [format!("pipeline[0]: {name:?} {nothing}")]);
+    }
 }

@@ -148,6 +148,7 @@ impl Stage {
             on_leader_failure: word(named["on_leader_failure"]),
             auto_moves: word(named["auto_moves"]),
             spread: named.get("spread").map_or_else(Default::default, |spread| word(spread)),
+            ..SitePolicy::default()
         };
         self.strategy = policy.strategy();
     }

@@ -105,6 +105,7 @@ fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
                 on_leader_failure: OnLeaderFailure::PreferOrder,
                 auto_moves: AutoMoves::None,
                 spread: Spread::None,
+                ..SitePolicy::default()
             };
             Recipe::Elector(policy.strategy())
         }

@@ -50,8 +50,8 @@ const ON_ANY: [(&str, &str); 7] = [
     ),
     (
         "e2e",
-        "bad_configuration balance deployment duplicates election explain fast_failover frozen latency measure operator outages \
-         processes recipes slots spoiled_znodes weeks",
+        "bad_configuration balance deployment duplicates election explain fast_failover frozen latency measure operator \
+         other_jobs outages processes recipes slots spoiled_znodes weeks",
     ),
     // What stops and restores servers does so with real ones in the latter too.
     ("election-core", "others shell shell_in_process"),

@@ -16,6 +16,8 @@ pub struct JobConfig {
     pub recipe: Recipe,
     /// Whether the resource that the program writes to checks fencing tokens.
     pub fenced: bool,
+    /// How much of its capacity it takes of the node that leads it.
+    pub load: u32,
     /// When and where its leadership moves.
     pub policy: PolicyConfig,
     /// The program, and what is run around it.
@@ -68,6 +70,10 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// Between two runs of a program whose output is written to ZooKeeper.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The load of a job that doesn't say.
+pub(super) const DEFAULT_LOAD: u32 = 1;
+const MAX_LOAD: u32 = 1_000_000;
+
 impl JobConfig {
     /// Its name, and its election's.
     pub fn name(&self) -> &str {
@@ -111,7 +117,8 @@ impl JobConfig {
                 format!("the recipe {recipe:?} has nobody to heed it; only \"elector\" has"),
             );
         }
-        let policy = Self::read_policy_for(recipe, section, policy).for_job(name);
+        let load = Self::read_load(section);
+        let policy = Self::read_policy_for(recipe, section, policy).for_job(name, load);
         if let Some(ReadyProbe::None { after }) = ready
             && after >= policy.takeover_timeout
         {
@@ -123,6 +130,7 @@ impl JobConfig {
         Some(Self {
             recipe,
             fenced,
+            load,
             policy,
             spec: JobSpec {
                 name: name.to_owned(),
@@ -142,7 +150,16 @@ impl JobConfig {
 
     /// Only the job's policy, for those who don't run it.
     pub(super) fn read_policy(name: &str, section: &mut Section<'_>, base: &PolicyConfig) -> PolicyConfig {
-        Self::read_policy_for(Recipe::Elector, section, base).for_job(name)
+        let load = Self::read_load(section);
+        Self::read_policy_for(Recipe::Elector, section, base).for_job(name, load)
+    }
+
+    fn read_load(section: &mut Section<'_>) -> u32 {
+        let load = section.or("load", DEFAULT_LOAD);
+        if load > MAX_LOAD {
+            section.problem("load", format!("{load} is out of range; 0 to {MAX_LOAD} is valid"));
+        }
+        load.min(MAX_LOAD)
     }
 
     fn read_policy_for(recipe: Recipe, section: &mut Section<'_>, base: &PolicyConfig) -> PolicyConfig {

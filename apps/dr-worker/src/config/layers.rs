@@ -113,12 +113,13 @@ pub(super) fn merge(sources: &Sources, problems: &mut Vec<Problem>) -> Node {
     }
 }
 
-/// Whether a setting `key=value` is one of a policy: that of all jobs, or of one.
+/// Whether a setting `key=value` is one of a policy: that of all jobs, or of one; or one that a job's policy
+/// goes by.
 pub fn is_of_policy(set: &str) -> bool {
     let key = set.split_once('=').map_or(set, |(key, _)| key);
     let Ok(keys) = toml_edit::Key::parse(key.trim()) else { return false };
     let names: Vec<_> = keys.iter().map(|key| key.get()).collect();
-    matches!(names[..], ["policy", _, ..] | ["job", _, "policy", _, ..] | ["job", _, "fenced"])
+    matches!(names[..], ["policy", _, ..] | ["job", _, "policy", _, ..] | ["job", _, "fenced" | "load"])
 }
 
 /// The same with settings of a command line over all that is there.

@@ -6,6 +6,7 @@
 //! is asked for ends.
 
 mod balance;
+mod beside;
 mod file;
 mod http;
 mod job;
@@ -208,7 +209,7 @@ impl OperatorConfig {
 
     /// The policy of a job, whether it is configured here or not.
     pub fn policy_of(&self, job: &str) -> PolicyConfig {
-        self.jobs.get(job).cloned().unwrap_or_else(|| self.policy.clone().for_job(job))
+        self.jobs.get(job).cloned().unwrap_or_else(|| self.policy.clone().for_job(job, job::DEFAULT_LOAD))
     }
 
     /// A short word for the policy of a job: the same on all nodes that have the same.
@@ -238,6 +239,7 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
             if let (Some(node), Some(job)) = (&node, &job) {
                 check_site(section, node, job);
                 check_limits(section, node, job);
+                beside::check_capacity(section, node, job);
             }
             if let Some(job) = &job {
                 check_targets(section, &probes, job);
@@ -255,6 +257,9 @@ fn read_worker(root: &mut Section<'_>) -> Option<Worker> {
         root.problem("job", "no job is configured; add a section such as [job.orders] with a command");
     }
     let jobs: Option<Vec<_>> = jobs.into_iter().collect();
+    if let Some(jobs) = &jobs {
+        beside::check_jobs(root, jobs);
+    }
     Some((node?, zookeeper?, http, probes, balance, jobs?))
 }
 
@@ -265,8 +270,8 @@ fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {
 
 /// A site that the order of sites doesn't know is a typing error more often than not.
 fn check_site(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
-    let sites = &job.policy.sites;
-    if !sites.is_empty() && !sites.contains(&node.site) {
+    let (sites, forbidden) = (&job.policy.sites, &job.policy.forbidden_sites);
+    if !sites.is_empty() && !sites.contains(&node.site) && !forbidden.contains(&node.site) {
         let all: Vec<_> = sites.iter().map(|site| site.as_str()).collect();
         section.problem(
             "policy",

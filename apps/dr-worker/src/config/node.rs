@@ -2,6 +2,8 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use election_core::{MemberId, SiteId};
 
+use strategies::published::RESERVED;
+
 use super::{job::read_probe, reader::Section};
 use crate::job::ReadyProbe;
 
@@ -59,7 +61,13 @@ impl NodeConfig {
         let address = section.or("address", address);
         let state_dir = section.or("state_dir", PathBuf::from("/var/lib/dr-worker"));
         let priority = section.or("priority", 1);
-        let attributes = section.or("attributes", BTreeMap::new());
+        let attributes: BTreeMap<String, String> = section.or("attributes", BTreeMap::new());
+        for name in attributes.keys().filter(|name| name.starts_with(RESERVED)) {
+            section.problem(
+                "attributes",
+                format!("{name:?} is not free: workers publish under names that begin with {RESERVED:?}; choose another"),
+            );
+        }
         let site_check = section.table("site_check", read_site_check);
         Some(Self { id: id?, site: site?, address, state_dir, priority, attributes, site_check })
     }

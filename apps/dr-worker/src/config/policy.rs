@@ -20,6 +20,10 @@ use super::{parse::choice, reader::Section};
 pub struct PolicyConfig {
     /// In order of preference.
     pub sites: Vec<SiteId>,
+    /// No member of these may lead.
+    pub forbidden_sites: Vec<SiteId>,
+    /// A site with fewer fit members goes behind those that have as many.
+    pub site_minimum: u32,
     /// Who follows a leader that failed.
     pub on_leader_failure: OnLeaderFailure,
     /// Where leadership moves by itself while the leader is fit.
@@ -144,6 +148,8 @@ impl Default for PolicyConfig {
         let seconds = Duration::from_secs;
         Self {
             sites: Vec::new(),
+            forbidden_sites: Vec::new(),
+            site_minimum: 1,
             on_leader_failure: OnLeaderFailure::OtherSite,
             auto_moves: AutoMoves::None,
             confirm: Confirm::Never,
@@ -173,8 +179,10 @@ impl Default for PolicyConfig {
 }
 
 /// What only an elector heeds.
-const DECISIONS: [&str; 17] = [
+const DECISIONS: [&str; 19] = [
     "sites",
+    "forbidden_sites",
+    "site_minimum",
     "on_leader_failure",
     "auto_moves",
     "confirm",
@@ -226,10 +234,15 @@ impl PolicyConfig {
         self.spec.rules()
     }
 
-    /// The same for the election of one job.
+    /// Whether leadership moves by itself to somebody better.
+    pub fn moves_by_itself(&self) -> bool {
+        self.spec.moves_by_itself()
+    }
+
+    /// The same for the election of one job that puts so much load on the node that leads it.
     #[must_use]
-    pub fn for_job(mut self, name: &str) -> Self {
-        self.spec = self.spec.for_election(name);
+    pub fn for_job(mut self, name: &str, load: u32) -> Self {
+        self.spec = self.spec.for_election(name).with_load(load);
         self
     }
 
@@ -291,15 +304,25 @@ impl PolicyConfig {
     pub(super) fn read(section: &mut Section<'_>, base: &Self) -> Self {
         let any = Duration::ZERO..=DAY * 30;
         let watchdog = SECOND..=DAY;
-        let sites: Vec<SiteId> = section.or("sites", base.sites.clone());
+        let mut sites: Vec<SiteId> = section.or("sites", base.sites.clone());
+        let forbidden_sites: Vec<SiteId> = section.or("forbidden_sites", base.forbidden_sites.clone());
         for (index, site) in sites.iter().enumerate() {
             // What a job has from [policy] is complained of there.
             if section.has("sites") && sites[..index].contains(site) {
                 section.problem("sites", format!("{:?} is listed twice", site.as_str()));
             }
         }
+        if leaves_out_sites(section) && !sites.is_empty() {
+            sites.retain(|site| !forbidden_sites.contains(site));
+            if sites.is_empty() {
+                let message = "it forbids all of policy.sites; leave out at least one of them";
+                section.problem("forbidden_sites", message);
+            }
+        }
         let mut policy = Self {
             sites,
+            forbidden_sites,
+            site_minimum: section.or("site_minimum", base.site_minimum),
             on_leader_failure: section.or("on_leader_failure", base.on_leader_failure),
             auto_moves: section.or("auto_moves", base.auto_moves),
             confirm: section.or("confirm", base.confirm),
@@ -375,13 +398,18 @@ impl PolicyConfig {
                 sites.push(site);
             }
         }
+        let forbidden = self.forbidden_sites.iter().map(|site| text(site.as_str())).collect();
         let own = [
             ("sites", Value::List(sites)),
+            ("forbidden_sites", Value::List(forbidden)),
+            ("site_minimum", Value::Whole(self.site_minimum.into())),
             ("on_leader_failure", text(self.on_leader_failure.as_str())),
             ("auto_moves", text(self.auto_moves.as_str())),
             ("spread", text(self.spread.as_str())),
         ];
-        let own = own.into_iter().filter(|(key, _)| section.has(key));
+        let own = own
+            .into_iter()
+            .filter(|(key, _)| section.has(key) || (*key == "sites" && leaves_out_sites(section)));
         let mut news: BTreeMap<_, _> = own.map(|(key, value)| (key.to_owned(), value)).collect();
         for key in WHOLE {
             news.extend(section.optional::<Value>(key).map(|value| (key.to_owned(), value)));
@@ -395,6 +423,11 @@ impl PolicyConfig {
             Err(error) => error.iter().for_each(|wrong| section.problem_within(&wrong.path, &wrong.message)),
         }
     }
+}
+
+/// Whether this leaves the sites that it forbids out of those that it takes over from `[policy]`.
+fn leaves_out_sites(section: &Section<'_>) -> bool {
+    section.has("forbidden_sites") && !section.has("sites")
 }
 
 /// The hours in which leadership may return; `base` if the key is not set.

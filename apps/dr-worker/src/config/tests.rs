@@ -96,7 +96,7 @@ fn the_smallest_configuration_gets_the_defaults() {
     assert_eq!(config.zookeeper.session_timeout, Duration::from_secs(10));
     assert_eq!(config.http.listen.to_string(), "127.0.0.1:7080");
     let [job] = config.jobs.as_slice() else { panic!("{:?}", config.jobs) };
-    assert_eq!(job.policy, PolicyConfig::default().for_job("orders"));
+    assert_eq!(job.policy, PolicyConfig::default().for_job("orders", 1));
     assert_eq!(job.spec.ready, ReadyProbe::None { after: Duration::from_secs(1) });
 }
 
@@ -453,7 +453,7 @@ fn the_sample_files_show_the_defaults() {
         spec: serde_json::from_str(r#"{"sites": ["east", "west"]}"#).unwrap(),
         ..PolicyConfig::default()
     };
-    assert_eq!(*policy, expected.for_job("orders"));
+    assert_eq!(*policy, expected.for_job("orders", 1));
     assert_eq!(config.jobs[0].spec.restart, crate::job::RestartPolicy::default());
 }
 

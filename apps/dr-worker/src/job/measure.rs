@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::pending;
 
 use serde_json::Value;
+use strategies::published::RESERVED;
 
 use super::env::JobEnv;
 use super::guarded::Guards;
@@ -89,6 +90,11 @@ fn understand(text: &str) -> Result<BTreeMap<String, String>, String> {
         if name.is_empty() || name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
             return Err(format!("{name:?} in its output is no name of an attribute"));
         }
+        if name.starts_with(RESERVED) {
+            return Err(format!(
+                "{name:?} in its output is not free: workers publish under names that begin with {RESERVED:?}"
+            ));
+        }
         // They stand in reports, line by line.
         if value.chars().any(char::is_control) {
             return Err(format!("the value of {name:?} in its output has a control character"));
@@ -134,6 +140,7 @@ mod tests {
             ("{\"lag\": 1", "no JSON object"),
             ("{} {}", "no JSON object"),
             ("{\"lag\": \"1\\n2\"}", "the value of \"lag\""),
+            ("dr.leads=db", "\"dr.leads\" in its output is not free"),
         ] {
             let error = said(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -6,18 +6,17 @@ use election_core::shell::Election;
 use metrics::{counter, gauge};
 use tokio::time::{Instant, sleep_until};
 
-use super::slot::JobSlot;
+use super::{measured::Measured, slot::JobSlot};
 use crate::job::Measure;
 
 /// Measures for ever. What is configured is what is left when nothing has been measured for too long.
 ///
 /// Only a change is published, so a member writes at most once in each interval.
-pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, measure: Measure) {
+pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, publishes: Arc<Measured>, measure: Measure) {
     let job = slot.name();
     for outcome in ["done", "failed"] {
         counter!("dr_measurements_total", "job" => job.to_owned(), "outcome" => outcome).absolute(0);
     }
-    let mut published = BTreeMap::new();
     let mut measured: BTreeMap<String, String> = BTreeMap::new();
     let mut last_good = Instant::now();
     let mut is_failing = false;
@@ -47,12 +46,7 @@ pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, measure: Measur
         if let Some(values) = news {
             show(job, &measured, &values);
             measured = values;
-            if measured != published {
-                match election.set_measured(measured.clone()) {
-                    Ok(()) => published.clone_from(&measured),
-                    Err(error) => tracing::warn!(job, "what was measured is not published: {error}"),
-                }
-            }
+            publishes.by_command(job, measured.clone());
         }
         sleep_until(next).await;
     }

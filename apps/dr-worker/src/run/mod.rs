@@ -11,7 +11,9 @@
 
 mod balance;
 mod handler;
+mod led;
 mod measure;
+mod measured;
 mod memory;
 mod probes;
 pub(crate) mod signals;
@@ -46,6 +48,8 @@ use crate::{
 
 pub(crate) use balance::UNDER as BALANCING;
 use handler::JobHandler;
+use led::OwnJob;
+use measured::Measured;
 use memory::Memory;
 use probes::Prober;
 use signals::Signals;
@@ -148,7 +152,7 @@ async fn join(
         guards = guards.cgroup(cgroup);
     }
     let has_cgroups = guards.have_cgroups();
-    let mut jobs = Vec::new();
+    let (mut jobs, mut own) = (Vec::new(), Vec::new());
     for job in &config.jobs {
         if job.spec.no_new_privileges == Some(false) && !has_cgroups && !job::may_kill_any_user() {
             let job = job.name();
@@ -202,13 +206,17 @@ async fn join(
             probes::check_own_address(&config.http.listen, &config.node.address);
         }
         background.spawn(prober.run());
+        let measured = Arc::new(Measured::of(election.clone()));
         if let Some(measure) = job.spec.measure.clone() {
-            background.spawn(measure::keep(Arc::clone(&slot), election.clone(), measure));
+            let publishes = Arc::clone(&measured);
+            background.spawn(measure::keep(Arc::clone(&slot), election.clone(), publishes, measure));
         }
+        own.push(OwnJob::new(job, election.status(), measured));
         let vacancy = Arc::new(Vacancy::new());
         background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));
         jobs.push(Job { election, slot, vacancy });
     }
+    led::keep(own, background);
     background.spawn(watch::timing(session.clone(), config.clone()));
     if let Some(check) = config.node.site_check.clone() {
         let elections = jobs.iter().map(|job| job.election.clone()).collect();

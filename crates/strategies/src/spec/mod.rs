@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 use reader::{Findings, Table, text, word};
 pub use reader::{SpecError, Step, Wrong};
-use stage::StageSpec;
+use stage::{StageSpec, Subject};
 pub use value::Value;
 
 use crate::{
@@ -30,8 +30,8 @@ use crate::{
 /// Can be read from any format that serde knows; `docs/policies.md` explains every key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicySpec {
-    /// For which election, if that is known.
-    election: String,
+    /// Whom it is for.
+    subject: Subject,
     sites: SitePolicy,
     pipeline: Option<Vec<StageSpec>>,
     rules: Vec<Rule>,
@@ -51,11 +51,13 @@ pub struct Inputs {
     pub round_trips: Option<Publishing>,
     /// Attributes that are measured while they run.
     pub measured: bool,
+    /// Which other jobs they lead, and how much load that is ([`published`](crate::published)).
+    pub jobs: bool,
 }
 
 impl Inputs {
     /// All that there is, as it usually is published.
-    pub const ALL: Self = Self { round_trips: Some(Publishing::USUAL), measured: true };
+    pub const ALL: Self = Self { round_trips: Some(Publishing::USUAL), measured: true, jobs: true };
 }
 
 /// What a policy goes by that its members must measure.
@@ -69,6 +71,10 @@ pub struct Needs {
     pub targets: BTreeSet<String>,
     /// Attributes that it limits.
     pub limited: BTreeSet<String>,
+    /// The other jobs whose leaders it prefers or avoids.
+    pub jobs: BTreeSet<String>,
+    /// The load of all that a member leads.
+    pub load: bool,
 }
 
 impl Needs {
@@ -87,8 +93,17 @@ impl Needs {
 }
 
 /// The keys of a policy, all of them optional.
-pub const KEYS: [&str; 7] =
-    ["sites", "on_leader_failure", "auto_moves", "spread", "pipeline", "pipelines", "rules"];
+pub const KEYS: [&str; 9] = [
+    "sites",
+    "forbidden_sites",
+    "site_minimum",
+    "on_leader_failure",
+    "auto_moves",
+    "spread",
+    "pipeline",
+    "pipelines",
+    "rules",
+];
 
 impl PolicySpec {
     /// Reads a policy from a table that has the [`KEYS`], and checks it as a whole, for members
@@ -113,6 +128,8 @@ impl PolicySpec {
     fn read_table(table: &mut Table<'_, '_>) -> Self {
         let sites = SitePolicy {
             sites: table.with("sites", read_sites).unwrap_or_default(),
+            forbidden_sites: table.with("forbidden_sites", read_sites).unwrap_or_default(),
+            site_minimum: table.whole("site_minimum", 1, 1000).unwrap_or(1),
             on_leader_failure: table
                 .word(
                     "on_leader_failure",
@@ -133,6 +150,7 @@ impl PolicySpec {
                 .word("spread", &[("none", Spread::None), ("sites", Spread::Sites)])
                 .unwrap_or_default(),
         };
+        check_forbidden(&sites, table);
         let named = table.with("pipelines", read_named).unwrap_or_default();
         let pipeline = table.with("pipeline", |value, findings| read_pipeline(value, &named, findings));
         let rules = table
@@ -144,16 +162,31 @@ impl PolicySpec {
                            ever; valid with it: \"none\"";
             table.findings.say_of("auto_moves", message.to_owned());
         }
-        let election = String::new();
-        Self { election, sites, pipeline, rules }
+        let rule_stages = rules.iter().flat_map(|rule: &Rule| &rule.pipeline);
+        check_hours(&sites, "pipeline", pipeline.iter().flatten(), table);
+        check_hours(&sites, "rules", rule_stages, table);
+        Self { subject: Subject::default(), sites, pipeline, rules }
     }
 
     /// The same policy for the election of this name, by which the stage `fair-share` draws its
     /// lots. Without a name all elections draw the same.
     #[must_use]
     pub fn for_election(mut self, name: impl Into<String>) -> Self {
-        self.election = name.into();
+        self.subject.election = name.into();
         self
+    }
+
+    /// The same policy for a job that puts so much load on the member that leads it: 1, unless it is
+    /// said. The stage `capacity` goes by it.
+    #[must_use]
+    pub fn with_load(mut self, load: u32) -> Self {
+        self.subject.load = load;
+        self
+    }
+
+    /// Whether leadership moves by itself to somebody better.
+    pub fn moves_by_itself(&self) -> bool {
+        self.sites.auto_moves != AutoMoves::None
     }
 
     /// What it goes by that must be measured.
@@ -164,6 +197,8 @@ impl PolicySpec {
             match stage {
                 StageSpec::Latency(latency) => needs.add(latency.distance_by()),
                 StageSpec::Limit(limit) => drop(needs.limited.insert(limit.attribute().to_owned())),
+                StageSpec::LeaderOf(stage) => needs.jobs.extend(stage.jobs().map(str::to_owned)),
+                StageSpec::Capacity => needs.load = true,
                 _ => {}
             }
         }
@@ -180,10 +215,10 @@ impl PolicySpec {
         use StageSpec::{Incumbent, OldestBallot, YoungestBallot};
         let sites = &self.sites;
         let stages = self.pipeline.as_deref().unwrap_or_default();
-        let usual = |pipeline| add(pipeline, stages, sites, &self.election);
+        let usual = |pipeline| add(pipeline, stages, sites, &self.subject);
         // It is the incumbent that is to go, or that goes before everything else already.
         let others: Vec<_> = stages.iter().filter(|stage| **stage != Incumbent).cloned().collect();
-        let planned = |pipeline| add(pipeline, &others, sites, &self.election);
+        let planned = |pipeline| add(pipeline, &others, sites, &self.subject);
         // Who was restarted before goes before who is still to be.
         let restarted: Vec<_> = others
             .iter()
@@ -192,13 +227,13 @@ impl PolicySpec {
                 stage => vec![stage.clone()],
             })
             .collect();
-        let stopping = |pipeline| add(pipeline, &restarted, sites, &self.election);
+        let stopping = |pipeline| add(pipeline, &restarted, sites, &self.subject);
         let rules =
             if stages.is_empty() { sites.rules() } else { sites.rules_over(usual, planned, stopping) };
         // The first rule that names a cause decides: these go before.
         self.rules.iter().rev().fold(rules, |rules, rule| {
-            let fit = SitePolicy::fit().compare(FailedLast);
-            rules.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, sites, &self.election))
+            let fit = self.sites.enough_first(self.sites.fit().compare(FailedLast));
+            rules.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, sites, &self.subject))
         })
     }
 }
@@ -210,8 +245,8 @@ impl<'de> Deserialize<'de> for PolicySpec {
     }
 }
 
-fn add(pipeline: Pipeline, stages: &[StageSpec], sites: &SitePolicy, election: &str) -> Pipeline {
-    stages.iter().fold(pipeline, |pipeline, stage| stage.add(pipeline, sites, election))
+fn add(pipeline: Pipeline, stages: &[StageSpec], sites: &SitePolicy, subject: &Subject) -> Pipeline {
+    stages.iter().fold(pipeline, |pipeline, stage| stage.add(pipeline, sites, subject))
 }
 
 fn read_sites(value: &Value, findings: &mut Findings) -> Option<Vec<SiteId>> {
@@ -233,6 +268,34 @@ fn read_sites(value: &Value, findings: &mut Findings) -> Option<Vec<SiteId>> {
         });
     }
     Some(sites)
+}
+
+/// A site can't be preferred and forbidden.
+fn check_forbidden(sites: &SitePolicy, table: &mut Table<'_, '_>) {
+    for site in sites.forbidden_sites.iter().filter(|site| sites.sites.contains(site)) {
+        let message = format!("{:?} is in sites as well; take it out of one of the two", site.as_str());
+        table.findings.say_of("forbidden_sites", message);
+    }
+}
+
+/// Hours of a site that the order of sites doesn't know are a typing error more often than not.
+fn check_hours<'a>(
+    sites: &SitePolicy,
+    key: &str,
+    stages: impl IntoIterator<Item = &'a StageSpec>,
+    table: &mut Table<'_, '_>,
+) {
+    if sites.sites.is_empty() {
+        return;
+    }
+    for stage in stages {
+        let StageSpec::Hours(hours) = stage else { continue };
+        let is_known = |site: &SiteId| sites.sites.contains(site) || sites.forbidden_sites.contains(site);
+        for site in hours.sites().filter(|site| !is_known(site)) {
+            let message = format!("\"hours\" names the site {:?}, which is not in sites", site.as_str());
+            table.findings.say_of(key, message);
+        }
+    }
 }
 
 type Named = BTreeMap<String, Vec<StageSpec>>;

@@ -2,18 +2,35 @@
 
 use std::collections::BTreeMap;
 
+use election_core::{SiteId, calendar::Windows};
+
 use super::{
-    reader::{Findings, Step, Table, micros, word},
+    reader::{Findings, Step, Table, micros, text, word},
     value::Value,
 };
 use crate::{
     Pipeline, SitePolicy, Steadiness,
     stages::{
-        Class, Distance, FewerFailures, FirstVersion, Incumbent, Latency, Limit, Missing, OldestBallot,
-        OtherSite, Priority, RoundRobin, SameSite, Score, ScoreError, Share, SiteOrder, Software, Spread,
-        Term, Version, YoungestBallot,
+        Capacity, Class, Distance, FewerFailures, FirstVersion, Hours, Incumbent, Latency, LeaderOf, Limit,
+        Missing, OldestBallot, OtherSite, Priority, RoundRobin, SameSite, Score, ScoreError, Share,
+        SiteAllowed, SiteMinimum, SiteOrder, Software, Spread, Term, Version, Within, YoungestBallot,
     },
 };
+
+/// What stages know of the job that they are for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Subject {
+    /// Its election, if that is known.
+    pub(super) election: String,
+    /// How much load it puts on the member that leads it.
+    pub(super) load: u32,
+}
+
+impl Default for Subject {
+    fn default() -> Self {
+        Self { election: String::new(), load: 1 }
+    }
+}
 
 /// A stage that a policy can name.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +51,9 @@ pub(super) enum StageSpec {
     Score(Score),
     Latency(Latency),
     Limit(Limit),
+    LeaderOf(LeaderOf),
+    Capacity,
+    Hours(Hours),
 }
 
 #[derive(Clone, Copy)]
@@ -44,6 +64,9 @@ enum Name {
     Score,
     Latency,
     Limit,
+    WithLeaderOf,
+    ApartFrom,
+    Hours,
 }
 
 #[derive(Clone, Copy)]
@@ -59,9 +82,10 @@ enum Plain {
     YoungestBallot,
     RoundRobin,
     FairShare,
+    Capacity,
 }
 
-const NAMES: [(&str, Name); 16] = [
+const NAMES: [(&str, Name); 20] = [
     (SiteOrder::NAME, Name::Plain(Plain::SiteOrder)),
     (OtherSite::NAME, Name::Plain(Plain::OtherSite)),
     (SameSite::NAME, Name::Plain(Plain::SameSite)),
@@ -73,6 +97,10 @@ const NAMES: [(&str, Name); 16] = [
     (Score::NAME, Name::Score),
     (Latency::NAME, Name::Latency),
     (Limit::NAME, Name::Limit),
+    (LeaderOf::WITH, Name::WithLeaderOf),
+    (LeaderOf::APART, Name::ApartFrom),
+    (Capacity::NAME, Name::Plain(Plain::Capacity)),
+    (Hours::NAME, Name::Hours),
     (Priority::NAME, Name::Plain(Plain::Priority)),
     (OldestBallot::NAME, Name::Plain(Plain::OldestBallot)),
     (YoungestBallot::NAME, Name::Plain(Plain::YoungestBallot)),
@@ -83,6 +111,10 @@ const NAMES: [(&str, Name); 16] = [
 /// What stands in every pipeline, so that nobody can forget it.
 const ALWAYS: [&str; 6] =
     ["healthy", "not-excluded", "site-healthy", "site-open", "failed-last", "member-id"];
+
+/// What is part of every pipeline where a key of the policy asks for it.
+const BY_KEY: [(&str, &str); 2] =
+    [(SiteAllowed::NAME, "forbidden_sites"), (SiteMinimum::NAME, "site_minimum")];
 
 impl StageSpec {
     /// Reads a pipeline: an array of stages.
@@ -151,11 +183,18 @@ impl StageSpec {
             findings.say(format!("{text:?} stands in every pipeline already; leave it out"));
             return None;
         }
+        if let Some((_, key)) = BY_KEY.iter().find(|(name, _)| *name == text) {
+            findings.say(format!("{text:?} is part of every pipeline where {key} is set; set that instead"));
+            return None;
+        }
         let missing = match word(value, findings, &NAMES)? {
             Name::Latency if findings.inputs.round_trips.is_none() => {
                 Some("no member publishes its round trips")
             }
             Name::Limit if !findings.inputs.measured => Some("no member publishes what it measures"),
+            Name::WithLeaderOf | Name::ApartFrom | Name::Plain(Plain::Capacity) if !findings.inputs.jobs => {
+                Some("no member publishes which other jobs it leads")
+            }
             _ => None,
         };
         if let Some(missing) = missing {
@@ -180,12 +219,16 @@ impl StageSpec {
                 Plain::YoungestBallot => Self::YoungestBallot,
                 Plain::RoundRobin => Self::RoundRobin,
                 Plain::FairShare => Self::FairShare,
+                Plain::Capacity => Self::Capacity,
             },
             Name::Class => Self::Class(table.text("attribute").map_or_else(Class::default, Class::by)),
             Name::Software => software(table),
             Name::Score => Self::Score(score(table)?),
             Name::Latency => Self::Latency(latency(table)?),
             Name::Limit => Self::Limit(limit(table)?),
+            Name::WithLeaderOf => Self::LeaderOf(leader_of(table, LeaderOf::with)?),
+            Name::ApartFrom => Self::LeaderOf(leader_of(table, LeaderOf::apart_from)?),
+            Name::Hours => Self::Hours(hours(table)?),
         };
         Some((text, stage))
     }
@@ -196,7 +239,7 @@ impl StageSpec {
     }
 
     /// Adds the stage to a pipeline, as the filter that it is, too.
-    pub(super) fn add(&self, pipeline: Pipeline, policy: &SitePolicy, election: &str) -> Pipeline {
+    pub(super) fn add(&self, pipeline: Pipeline, policy: &SitePolicy, subject: &Subject) -> Pipeline {
         match self {
             Self::SiteOrder => pipeline.compare(policy.site_order()),
             Self::OtherSite => pipeline.compare(OtherSite),
@@ -208,7 +251,7 @@ impl StageSpec {
             Self::OldestBallot => pipeline.compare(OldestBallot),
             Self::YoungestBallot => pipeline.compare(YoungestBallot),
             Self::RoundRobin => pipeline.compare(RoundRobin),
-            Self::FairShare => pipeline.compare(Share::of(election)),
+            Self::FairShare => pipeline.compare(Share::of(&subject.election)),
             Self::Class(class) => pipeline.filter(class.clone()).compare(class.clone()),
             Self::Software { stage, is_limited } => {
                 let pipeline = if *is_limited { pipeline.filter(stage.clone()) } else { pipeline };
@@ -218,6 +261,9 @@ impl StageSpec {
             Self::Score(score) => pipeline.compare(score.clone()),
             Self::Latency(latency) => pipeline.compare(latency.clone()),
             Self::Limit(limit) => pipeline.filter(limit.clone()),
+            Self::LeaderOf(stage) => pipeline.compare(stage.clone()),
+            Self::Capacity => pipeline.compare(Capacity::of(subject.load)),
+            Self::Hours(hours) => pipeline.compare(hours.clone()),
         }
     }
 }
@@ -292,6 +338,60 @@ fn limit(table: &mut Table<'_, '_>) -> Option<Limit> {
     let passes = table.word("missing", &[("refused", false), ("passes", true)]).unwrap_or(false);
     let limit = Limit::new(attribute?, at_most?);
     Some(if passes { limit.unknown_passes() } else { limit })
+}
+
+fn leader_of(
+    table: &mut Table<'_, '_>,
+    stage: impl FnOnce(Vec<String>, Within) -> LeaderOf,
+) -> Option<LeaderOf> {
+    table.require("job", "the name of another job, such as \"db\", or an array of names");
+    let within = table.word("by", &[("member", Within::Member), ("site", Within::Site)]).unwrap_or_default();
+    let jobs = table.with("job", |value, findings| {
+        let jobs = texts(value, findings)?;
+        for (index, job) in jobs.iter().enumerate().filter(|(index, job)| jobs[..*index].contains(job)) {
+            findings.at(Step::Place(index), |findings| {
+                findings.say(format!("{job:?} is listed twice; name each job once"));
+            });
+        }
+        Some(jobs)
+    });
+    Some(stage(jobs?, within))
+}
+
+fn hours(table: &mut Table<'_, '_>) -> Option<Hours> {
+    table.require("sites", "the hours of each site in UTC, such as { east = [\"Mon-Fri 06:00-18:00\"] }");
+    table.with("sites", |value, findings| {
+        let Value::Table(entries) = value else {
+            findings.say(format!(
+                "expected a table of hours by sites, such as {{ east = [\"Mon-Fri 06:00-18:00\"] }}, found {}",
+                value.found()
+            ));
+            return None;
+        };
+        if entries.is_empty() {
+            findings.say("it is empty; name at least one site");
+        }
+        let read = |(name, value): (&String, &Value)| {
+            findings.at(Step::Key(name.clone()), |findings| {
+                let site = SiteId::new(name).map_err(|error| findings.say(error.to_string())).ok()?;
+                let hours = texts(value, findings)?;
+                let hours = Windows::read(&hours).map_err(|error| findings.say(error.to_string())).ok()?;
+                Some((site, hours))
+            })
+        };
+        Some(Hours::of(entries.iter().filter_map(read)))
+    })
+}
+
+/// One text or an array of them, which is not empty.
+fn texts(value: &Value, findings: &mut Findings) -> Option<Vec<String>> {
+    let Value::List(list) = value else { return text(value, findings).map(|text| vec![text]) };
+    if list.is_empty() {
+        findings.say("it is empty; leave it out instead");
+        return None;
+    }
+    let each = list.iter().enumerate();
+    each.map(|(index, value)| findings.at(Step::Place(index), |findings| text(value, findings))).collect()
 }
 
 fn software(table: &mut Table<'_, '_>) -> StageSpec {

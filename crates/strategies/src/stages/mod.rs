@@ -7,6 +7,9 @@
 //! | [`NotExcluded`] | filter | no exclusion of its ballot is in force |
 //! | [`SiteHealthy`] | filter | its site has not failed as a whole, nor too often lately |
 //! | [`SiteOpen`] | filter | its site is not drained |
+//! | [`SiteAllowed`] | filter | its site is none of those that the policy forbids |
+//! | [`SiteMinimum`] | comparison | sites with enough fit members before those with too few |
+//! | [`Hours`] | comparison | sites within their hours before those outside |
 //! | [`SiteOrder`] | comparison | the sites in order, the operators' preferred one before them |
 //! | [`Spread`] | comparison | fewer leaders of other slots in its site |
 //! | [`OtherSite`] | comparison | another site than the failed leader's, if there is one |
@@ -21,17 +24,22 @@
 //! | [`Score`] | filter, comparison | weighted attributes |
 //! | [`Latency`] | comparison | who is nearest to a majority, to targets, .. |
 //! | [`Limit`] | filter | who would lose too much, unless an operator accepts that |
+//! | [`LeaderOf`] | comparison | with the leaders of other jobs, or apart from them |
+//! | [`Capacity`] | comparison | who has room for the job beside the others that it leads |
 //! | [`Share`] | comparison | a lot drawn for each election: even shares of many |
 //! | [`RoundRobin`] | comparison | whose turn it is after the one that led last |
 //!
 //! Every [`Pipeline`](crate::Pipeline) ends with the member id, lowest first.
 
+mod capacity;
 mod class;
 mod failed_last;
 mod fewer_failures;
 mod healthy;
+mod hours;
 mod incumbent;
 mod latency;
+mod leader_of;
 mod limit;
 pub(crate) mod member_id;
 mod not_excluded;
@@ -42,19 +50,24 @@ mod round_robin;
 mod same_site;
 mod score;
 mod share;
+mod site_allowed;
 mod site_healthy;
+mod site_minimum;
 mod site_open;
 mod site_order;
 mod software;
 mod spread;
 mod youngest_ballot;
 
+pub use capacity::Capacity;
 pub use class::Class;
 pub use failed_last::FailedLast;
 pub use fewer_failures::FewerFailures;
 pub use healthy::Healthy;
+pub use hours::Hours;
 pub use incumbent::Incumbent;
 pub use latency::{Distance, Latency};
+pub use leader_of::{LeaderOf, Within};
 pub use limit::Limit;
 pub use not_excluded::NotExcluded;
 pub use oldest_ballot::OldestBallot;
@@ -64,7 +77,9 @@ pub use round_robin::RoundRobin;
 pub use same_site::SameSite;
 pub use score::{Missing, Score, ScoreError, Term};
 pub use share::Share;
+pub use site_allowed::SiteAllowed;
 pub use site_healthy::SiteHealthy;
+pub use site_minimum::SiteMinimum;
 pub use site_open::SiteOpen;
 pub use site_order::SiteOrder;
 pub use software::{FirstVersion, Software, Version};

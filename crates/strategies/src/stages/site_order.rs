@@ -16,6 +16,8 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct SiteOrder {
     sites: Vec<SiteId>,
+    /// No member of these may lead: they are not worth waiting for.
+    forbidden: Vec<SiteId>,
 }
 
 /// Where a site stands.
@@ -32,7 +34,20 @@ impl SiteOrder {
 
     /// The most preferred site first. A site named twice counts where it stands first.
     pub fn new(sites: impl IntoIterator<Item = SiteId>) -> Self {
-        Self { sites: sites.into_iter().collect() }
+        Self { sites: sites.into_iter().collect(), forbidden: Vec::new() }
+    }
+
+    /// The same where no member of these sites may lead, whatever operators prefer.
+    #[must_use]
+    pub fn without(self, forbidden: impl IntoIterator<Item = SiteId>) -> Self {
+        Self { forbidden: forbidden.into_iter().collect(), ..self }
+    }
+
+    /// The first site from which anybody may be named.
+    pub(crate) fn first_open<'a>(&'a self, round: &Round<'a>) -> Option<&'a SiteId> {
+        let all = round.control.preferred_site.iter().chain(self.sites(round));
+        let mut open = all.filter(|site| !is_closed(site, round) && !self.forbidden.contains(site));
+        open.next()
     }
 
     /// The order that counts.
@@ -86,9 +101,7 @@ impl Comparison for SiteOrder {
     }
 
     fn worth_waiting(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Option<String> {
-        let control = round.control;
-        let best =
-            control.preferred_site.iter().chain(self.sites(round)).find(|site| !is_closed(site, round))?;
+        let best = self.first_open(round)?;
         // With several slots, those that lead another one are candidates no more.
         let leads = round.others.iter().any(|other| other.site == *best);
         if leads || electable.iter().any(|candidate| candidate.site == *best) {

@@ -171,3 +171,96 @@ fn what_is_limited_is_measured() {
     with("measure = { command = [\"lag\"], interval = \"1ms\" }")
         .refused("worker.toml:10:43: job.orders.measure.interval: 1ms is out of range; 100ms to 1h", &[]);
 }
+
+#[test]
+fn a_job_leaves_out_the_sites_that_it_forbids() {
+    let with = |policy: &str, job: &str| {
+        let sites = "[policy]\nsites = [\"east\", \"west\"]\n";
+        Given::file(&format!("{SMALL}{sites}{policy}\n[job.orders.policy]\n{job}\n"))
+    };
+    let config = with("", "forbidden_sites = [\"west\"]").load().unwrap();
+    let policy = &config.jobs[0].policy;
+    assert_eq!(policy.sites, ["east".parse().unwrap()]);
+    assert!(policy.spec.rules().pipeline(Cause::Failover).stages().any(|stage| stage == "site-allowed"));
+    // A node of a forbidden site takes part, and never leads.
+    assert!(with("", "forbidden_sites = [\"east\"]").load().is_ok());
+    with("", "forbidden_sites = [\"east\", \"west\"]").refused(
+        "worker.toml:14:19: job.orders.policy.forbidden_sites: it forbids all of policy.sites",
+        &["at least one"],
+    );
+    let twice = "\"west\" is in sites as well; take it out of one of the two";
+    with("forbidden_sites = [\"west\"]", "")
+        .refused(&format!("worker.toml:12:19: policy.forbidden_sites: {twice}"), &[]);
+    with("", "sites = [\"west\", \"east\"]\nforbidden_sites = [\"west\"]")
+        .refused(&format!("worker.toml:15:19: job.orders.policy.forbidden_sites: {twice}"), &[]);
+    with("site_minimum = 0", "").refused("worker.toml:12:16: policy.site_minimum: the integer 0", &["1 to"]);
+    let queue = format!("{SMALL}recipe = \"queue\"\n[job.orders.policy]\nsite_minimum = 2\n");
+    Given::file(&queue).refused("", &["job.orders.policy.site_minimum: the recipe \"queue\" has nobody"]);
+}
+
+#[test]
+fn policies_name_other_jobs_that_there_are() {
+    let by = |job: &str, other: &str, auto: bool| {
+        let moves = if auto { "all" } else { "none" };
+        format!(
+            "[job.{job}]\ncommand = [\"x\"]\n[job.{job}.policy]\nauto_moves = \"{moves}\"\n\
+             pipeline = [{{ stage = \"apart-from\", job = \"{other}\" }}]\n"
+        )
+    };
+    let with = |jobs: &[String]| Given::file(&format!("{SMALL}{}", jobs.concat()));
+    let config = with(&[by("bills", "orders", true)]).load().unwrap();
+    assert_eq!(config.jobs[0].policy.needs().jobs, ["orders".to_owned()].into());
+    with(&[by("bills", "ordrs", true)]).refused(
+        "worker.toml:12:1: job.bills.policy: it goes by the leader of \"ordrs\", which is no job here",
+        &["valid: [\"orders\"]"],
+    );
+    with(&[by("bills", "bills", true)])
+        .refused("worker.toml:12:1: job.bills.policy: it goes by the leader of \"bills\"", &["job itself"]);
+    // Each would make room for the other for ever, unless one of them waits for an operator.
+    let all = [by("a", "c", true), by("b", "a", true), by("c", "b", true)];
+    let said = with(&all).problems();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("job.a.policy: ") && said[0].contains(": a by c by b by a; "), "{said:?}");
+    with(&[by("a", "c", true), by("b", "a", false), by("c", "b", true)]).load().unwrap();
+    with(&[by("a", "b", true), by("b", "a", false)]).load().unwrap();
+}
+
+#[test]
+fn a_jobs_load_and_a_nodes_capacity_are_numbers() {
+    let given = || Given::file(SMALL).set("policy.pipeline=[\"capacity\"]");
+    assert_eq!(given().load().unwrap().jobs[0].load, 1);
+    assert_eq!(given().set("job.orders.load=3").load().unwrap().jobs[0].load, 3);
+    given().set("job.orders.load=1000001").refused("", &["job.orders.load: 1000001 is out of range; 0 to"]);
+    let much = "node.attributes={ capacity = \"much\" }";
+    given().set(much).refused("", &["job.orders.policy", "node.attributes.capacity is \"much\""]);
+    assert!(Given::file(SMALL).set(much).load().is_ok(), "nothing goes by it");
+    given().set("node.attributes={ \"dr.load\" = \"3\" }").refused("", &["\"dr.load\" is not free"]);
+}
+
+/// What other members must have alike is in the word that they compare.
+#[test]
+fn the_fingerprint_is_of_all_that_is_said_of_sites_jobs_and_hours() {
+    let of = |sets: &[&str]| {
+        let given = Given::file(&format!("{SMALL}[job.db]\ncommand = [\"x\"]\n"));
+        let config = sets.iter().fold(given, |given, set| given.set(set)).load().unwrap();
+        let job = config.jobs.iter().find(|job| job.name() == "orders").unwrap();
+        job.policy.fingerprint(job.fenced)
+    };
+    let hours =
+        |hours: &str| format!("policy.pipeline=[{{ stage = \"hours\", sites = {{ east = \"{hours}\" }} }}]");
+    let (day, night) = (hours("06:00-18:00"), hours("18:00-06:00"));
+    let all = [
+        &[][..],
+        &["policy.site_minimum=2"],
+        &["policy.forbidden_sites=[\"lab\"]"],
+        &["policy.pipeline=[\"capacity\"]"],
+        &["policy.pipeline=[\"capacity\"]", "job.orders.load=2"],
+        &["job.orders.policy.pipeline=[{ stage = \"apart-from\", job = \"db\" }]"],
+        &["job.orders.policy.pipeline=[{ stage = \"with-leader-of\", job = \"db\" }]"],
+        &["job.orders.policy.pipeline=[{ stage = \"apart-from\", job = \"db\", by = \"site\" }]"],
+        &[day.as_str()],
+        &[night.as_str()],
+    ];
+    let words: std::collections::BTreeSet<_> = all.iter().map(|sets| of(sets)).collect();
+    assert_eq!(words.len(), all.len());
+}

@@ -91,7 +91,7 @@ fn whom_the_elector_refused_is_not_asked_for_again() {
 #[test]
 fn it_stays_while_anything_speaks_against_a_move() {
     type Change = fn(&mut Snapshot);
-    let changes: [(&str, Change); 8] = [
+    let changes: [(&str, Change); 7] = [
         ("manual", |s| s.control = Control { mode: Mode::Manual, ..Control::default() }),
         ("an open request", |s| {
             let request = operator::new_request(

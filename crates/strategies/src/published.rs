@@ -1,0 +1,57 @@
+//! What members publish of the other jobs that they lead, for stages to go by: attributes that are
+//! measured, never configured.
+
+use std::collections::BTreeMap;
+
+use election_core::record::MemberRecord;
+
+/// What the names of these attributes begin with: nothing else may be named so.
+pub const RESERVED: &str = "dr.";
+
+/// Which of the jobs that the policy names the member leads, sorted, with spaces between.
+pub const LEADS: &str = "dr.leads";
+
+/// The loads of all other jobs that the member leads, added up.
+pub const LOAD: &str = "dr.load";
+
+/// The attributes of a member that leads these of the jobs that a policy names, and this much load beside
+/// the job itself. What is nothing is not published.
+pub fn attributes<'a>(leads: impl IntoIterator<Item = &'a str>, load: u64) -> BTreeMap<String, String> {
+    let mut leads: Vec<_> = leads.into_iter().collect();
+    leads.sort_unstable();
+    let leads = (!leads.is_empty()).then(|| (LEADS.to_owned(), leads.join(" ")));
+    let load = (load > 0).then(|| (LOAD.to_owned(), load.to_string()));
+    leads.into_iter().chain(load).collect()
+}
+
+/// Whether a member says that it leads this job.
+pub(crate) fn leads(member: &MemberRecord, job: &str) -> bool {
+    member.attributes.get(LEADS).is_some_and(|all| all.split(' ').any(|one| one == job))
+}
+
+/// The load of the other jobs that a member leads, as it says.
+pub(crate) fn load(member: &MemberRecord) -> u64 {
+    member.attributes.get(LOAD).and_then(|load| load.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::with_attributes;
+
+    #[test]
+    fn what_is_published_is_what_is_read() {
+        let published = attributes(["web", "db"], 3);
+        let pairs: Vec<_> = published.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(pairs, [("dr.leads", "db web"), ("dr.load", "3")]);
+        assert!(published.keys().all(|name| name.starts_with(RESERVED)));
+        let member = with_attributes("a", "east", 1, pairs);
+        assert!(leads(&member, "db") && leads(&member, "web"));
+        assert!(!leads(&member, "d") && !leads(&member, ""));
+        assert_eq!(load(&member), 3);
+        assert!(attributes([], 0).is_empty());
+        let none = with_attributes("a", "east", 1, []);
+        assert!(!leads(&none, "db"));
+        assert_eq!(load(&none), 0);
+    }
+}

@@ -1,0 +1,191 @@
+use election_core::{
+    SiteId,
+    record::{Cause, MemberRecord},
+    strategy::Round,
+};
+
+use super::{Healthy, NotExcluded, Priority, SiteOrder, failed};
+use crate::stage::{Comparison, Filter, Standing};
+
+/// Sites in which enough members are fit go before those that have too few: a site whose only member
+/// would lead has no other one to take over.
+///
+/// Fit are the members of a site that are healthy, of a priority above 0 and not excluded, and those that
+/// lead other slots. What closes a whole site counts nothing here: a filter sees to that. The incumbent
+/// counts as any other does, and a leader that hands over as planned counts, though it is no candidate;
+/// one that failed does not. The count does not depend on who leads: a move changes none.
+///
+/// A grade is enough or not, and no count: one member more or less moves nothing while there are enough.
+/// It depends on who else is a candidate: where one comes or goes, whole sites can change their order.
+#[derive(Clone, Debug)]
+pub struct SiteMinimum {
+    least: u32,
+    order: SiteOrder,
+}
+
+impl SiteMinimum {
+    /// The name of the stage.
+    pub const NAME: &'static str = "site-minimum";
+
+    /// So many are enough. The first decision is worth waiting with while the first open site of `order`
+    /// has members that can lead, but too few.
+    pub fn new(least: u32, order: SiteOrder) -> Self {
+        Self { least, order }
+    }
+
+    fn fit<'a>(site: &'a SiteId, round: &'a Round<'_>) -> impl Iterator<Item = ()> + 'a {
+        let failed = failed(round).map(|failed| &failed.ballot);
+        let candidates = round.candidates.iter().filter(move |candidate| {
+            let filters: [&dyn Filter; 3] = [&Healthy, &Priority, &NotExcluded];
+            candidate.site == *site
+                && Some(&candidate.ballot) != failed
+                && filters.iter().all(|filter| filter.refuse(candidate, round).is_none())
+        });
+        let others = round.others.iter().filter(move |other| other.site == *site);
+        // It is well, and is back soon or goes on as a standby.
+        let is_planned = matches!(round.cause, Cause::LeaderShutdown | Cause::Switchover);
+        let leaving = round.previous.filter(move |previous| {
+            is_planned
+                && previous.site == *site
+                && !round.candidates.iter().any(|candidate| candidate.ballot == previous.ballot)
+        });
+        candidates.map(drop).chain(others.map(drop)).chain(leaving.into_iter().map(drop))
+    }
+
+    fn has_enough(&self, site: &SiteId, round: &Round<'_>) -> bool {
+        let least = self.least as usize;
+        // No further than needed: it is asked of each candidate.
+        Self::fit(site, round).take(least).count() == least
+    }
+
+    fn words(&self, site: &SiteId, round: &Round<'_>) -> String {
+        let (count, least) = (Self::fit(site, round).count(), self.least);
+        let members = if count == 1 { "member" } else { "members" };
+        format!("site {site} has {count} fit {members} of at least {least}")
+    }
+}
+
+impl Comparison for SiteMinimum {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64 {
+        i64::from(!self.has_enough(&candidate.site, round))
+    }
+
+    fn reason(&self, candidate: &MemberRecord, _: Standing, round: &Round<'_>) -> String {
+        self.words(&candidate.site, round)
+    }
+
+    fn speaks_when_tied(&self, candidate: &MemberRecord, round: &Round<'_>) -> bool {
+        !self.has_enough(&candidate.site, round)
+    }
+
+    fn worth_waiting(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Option<String> {
+        let site = self.order.first_open(round)?;
+        let short = !self.has_enough(site, round) && electable.iter().any(|member| member.site == *site);
+        short.then(|| self.words(site, round))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use election_core::strategy::Strategy as _;
+
+    use super::*;
+    use crate::{
+        Pipeline,
+        support::{View, ballot, exclusion, member, order, previous, sites, unhealthy, with_priority},
+    };
+
+    fn two() -> Pipeline {
+        Pipeline::new().compare(SiteMinimum::new(2, SiteOrder::new(sites(["east", "west"]))))
+    }
+
+    fn west(also: impl IntoIterator<Item = MemberRecord>) -> View {
+        let west = [member("w-1", "west", 11), member("w-2", "west", 12)];
+        View::of(west.into_iter().chain(also))
+    }
+
+    /// How many of east are fit, as it is said of `east`.
+    fn count(view: &View) -> usize {
+        SiteMinimum::fit(&"east".parse().unwrap(), &view.round()).count()
+    }
+
+    #[test]
+    fn a_site_with_too_few_goes_behind_and_is_led_from_where_there_is_no_other() {
+        let mut view = west([member("a-1", "east", 1)]);
+        assert_eq!(
+            order(&two(), &view),
+            [
+                "w-1: site west has 2 fit members of at least 2; first by member id",
+                "w-2: site west has 2 fit members of at least 2; second by member id",
+                "a-1: site east has 1 fit member of at least 2",
+            ]
+        );
+        view.members.retain(|member| member.site.as_str() == "east");
+        assert_eq!(
+            order(&two(), &view),
+            ["a-1: the only candidate; site east has 1 fit member of at least 2"]
+        );
+        let enough = View::of([member("a-1", "east", 1), member("a-2", "east", 2)]);
+        assert_eq!(order(&two(), &enough), ["a-1: first by member id", "a-2: second by member id"]);
+    }
+
+    #[test]
+    fn enough_is_enough() {
+        let three = ["e-1", "e-2", "e-3"].map(|id| member(id, "east", 3));
+        assert_eq!(order(&two(), &west(three))[0], "e-1: first by member id", "three are no better than two");
+    }
+
+    #[test]
+    fn only_who_is_fit_counts() {
+        let mut view = west([
+            member("e-1", "east", 1),
+            unhealthy("e-2", "east", 2, "full"),
+            with_priority("e-3", "east", 3, 0),
+        ]);
+        assert_eq!(count(&view), 1);
+        view.exclusions = vec![exclusion(1, view.unix_ms + 1)];
+        assert_eq!(count(&view), 0);
+        // What is wrong with the whole site is for others to say.
+        view.exclusions.clear();
+        view.control.drained = sites(["east"]);
+        assert_eq!(count(&view), 1);
+    }
+
+    #[test]
+    fn who_leads_elsewhere_or_hands_over_as_planned_counts_and_who_failed_does_not() {
+        let mut view = west([member("e-1", "east", 1)]);
+        view.others = vec![member("e-9", "east", 9).named()];
+        assert_eq!(count(&view), 2);
+        view.others.clear();
+        for cause in Cause::ALL {
+            view.cause = cause;
+            let planned = matches!(cause, Cause::LeaderShutdown | Cause::Switchover);
+            view.previous = Some(previous("e-8", "east", 8));
+            assert_eq!(count(&view), 1 + usize::from(planned), "{cause}");
+            // It is counted once.
+            view.previous = Some(previous("e-1", "east", 1));
+            view.incumbent = Some(ballot(1));
+            assert_eq!(count(&view), 1, "{cause}");
+            view.failed = view.previous.clone();
+            assert_eq!(count(&view), usize::from(!cause.is_failure()), "{cause}");
+            view.failed = None;
+        }
+    }
+
+    #[test]
+    fn a_first_decision_is_worth_waiting_for_more_of_the_first_site_alone() {
+        let waits = |view: &View| two().rank(&view.round()).worth_waiting;
+        let short = "site east has 1 fit member of at least 2";
+        assert_eq!(waits(&west([member("e-1", "east", 1)])).as_deref(), Some(short));
+        assert_eq!(waits(&west([member("e-1", "east", 1), member("e-2", "east", 2)])), None);
+        let last = View::of([member("e-1", "east", 1), member("e-2", "east", 2), member("w-1", "west", 3)]);
+        assert_eq!(waits(&last), None);
+        let mut drained = west([member("e-1", "east", 1)]);
+        drained.control.drained = sites(["east"]);
+        assert_eq!(waits(&drained), None);
+    }
+}
