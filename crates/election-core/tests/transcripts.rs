@@ -91,6 +91,8 @@ macro_rules! transcripts {
 transcripts! {
     failback_window,
     first_election,
+    health_not_known_yet,
+    queue_health_not_known_yet,
     claim_after_a_pause,
     late_decision,
     leader_znode_comes_back,

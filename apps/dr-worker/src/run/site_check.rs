@@ -43,7 +43,7 @@ pub(super) async fn keep(node: NodeConfig, check: SiteCheck, elections: Vec<Elec
         let kind = health.as_ref().map(|health| *health == Health::Healthy);
         if let Some(health) = health.filter(|_| kind != told) {
             match &health {
-                Health::Healthy | Health::Unknown => {
+                Health::Healthy | Health::Unchecked | Health::Unknown => {
                     tracing::info!(site = %node.site, "the site check passes")
                 }
                 Health::Unhealthy { reason } => {
