@@ -50,8 +50,8 @@ const ON_ANY: [(&str, &str); 7] = [
     ),
     (
         "e2e",
-        "bad_configuration balance deployment duplicates election explain fast_failover frozen latency measure operator outages \
-         processes recipes slots spoiled_znodes",
+        "bad_configuration balance deployment duplicates election explain fast_failover frozen health latency measure operator \
+         outages processes recipes slots spoiled_znodes",
     ),
     // What stops and restores servers does so with real ones in the latter too.
     ("election-core", "others shell shell_in_process"),

@@ -6,6 +6,7 @@
 //! is asked for ends.
 
 mod balance;
+mod check;
 mod file;
 mod http;
 mod job;
@@ -30,7 +31,7 @@ pub use balance::BalanceConfig;
 pub use http::{HostPort, HttpConfig};
 pub use job::{JobConfig, Recipe};
 pub use layers::{PREFIX, Sources, is_of_policy};
-pub use node::{NodeConfig, SiteCheck};
+pub use node::NodeConfig;
 pub use policy::{Failback, OnLeaderFailure, OnPause, PolicyConfig, TakeoverLimit};
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};

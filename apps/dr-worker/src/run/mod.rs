@@ -10,6 +10,7 @@
 //! ZooKeeper ends the daemon.
 
 mod balance;
+mod fitness;
 mod handler;
 mod measure;
 mod memory;
@@ -26,6 +27,7 @@ use std::{process, sync::Arc, time::Duration};
 use election_core::{
     engine::{Leftovers, Profile, QueueFormat, Recipe},
     paths::Paths,
+    record::Health,
     shell::{Election, ElectionConfig, Ended, Observer},
 };
 use strategies::spec::Needs;
@@ -164,7 +166,9 @@ async fn join(
             config::Recipe::Single => Recipe::Single,
         };
         let policy = job.policy.fingerprint(job.fenced);
-        let me = Profile { policy, ..profile(config, http_port) };
+        // Not elected before its first check has passed.
+        let health = job.spec.fitness.as_ref().map_or(Health::Unchecked, |_| Health::Unknown);
+        let me = Profile { policy, health, ..profile(config, http_port) };
         let mut election = ElectionConfig::new(&config.zookeeper.root, job.name(), me, recipe)
             .map_err(|message| Error::Setting { key: "job", message })?;
         election.policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
@@ -204,6 +208,9 @@ async fn join(
         background.spawn(prober.run());
         if let Some(measure) = job.spec.measure.clone() {
             background.spawn(measure::keep(Arc::clone(&slot), election.clone(), measure));
+        }
+        if let Some(check) = job.spec.fitness.clone() {
+            background.spawn(fitness::keep(Arc::clone(&slot), election.clone(), check));
         }
         let vacancy = Arc::new(Vacancy::new());
         background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));
