@@ -189,3 +189,37 @@ async fn the_site_with_zookeepers_minority_is_led_from_no_more_until_it_is_back(
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }
+
+#[tokio::test]
+async fn a_disk_that_is_slow_again_and_again_moves_leadership_less_often_each_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = format!("! test -e {}/slow-$DR_MEMBER", dir.path().display());
+    let slow = dir.path().join("slow-east-1");
+    let setup = Setup::new(Driver::Native)
+        .workers(&TWO)
+        .set("policy.auto_moves", "all")
+        .set("policy.failback_after", "2s")
+        .set("policy.min_tenure", "0s")
+        .set("job.orders.fitness.kind", "exec")
+        .set("job.orders.fitness.command", vec!["sh", "-c", &check])
+        .set("job.orders.fitness.interval", "500ms")
+        .set("job.orders.fitness.timeout", "500ms");
+    let mut cluster = Cluster::of(setup).await;
+    let first = cluster.leader_is("east-1", SOON, |leader| leader.member == "east-1").await;
+    cluster.standing_by(1).await;
+    touch(dir.path(), "slow-east-1");
+    let second = led_by(&mut cluster, "west-1", &first).await;
+    elector_says(&cluster, "fitness: ").await;
+    fs::remove_file(&slow).unwrap();
+    let third = led_by(&mut cluster, "east-1", &second).await;
+    cluster.standing_by(1).await;
+    touch(dir.path(), "slow-east-1");
+    let fourth = led_by(&mut cluster, "west-1", &third).await;
+    fs::remove_file(&slow).unwrap();
+    elector_says(&cluster, "(better-after is not over: 4s, for site east has lost its leader 2 times in 6h)")
+        .await;
+    assert_eq!(cluster.leader().await.unwrap(), fourth);
+    assert_eq!(causes(&cluster).await, ["startup", "unhealthy", "better-candidate", "unhealthy"]);
+    cluster.journal().assert_one_at_a_time();
+    cluster.end().await;
+}

@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::{
     config::JobConfig,
     error::Error,
-    job::{HookName, ReadyProbe},
+    job::{Check, HookName, ReadyProbe},
 };
 
 /// What a worker without jobs and HTTP clients has open: the runtime, signals, the listener, the lock, the reserve for
@@ -89,15 +89,18 @@ fn most_clients() -> usize {
     usize::try_from(*CLIENTS.end()).unwrap_or(usize::MAX)
 }
 
-/// What a job takes at most: as it is started, or while it runs beside a probe, a hook and a measurement.
+/// What a job takes at most: as it is started, or while it runs beside a probe, a hook, a measurement and a fitness
+/// check. A job is ready before its liveness is checked, never both at once.
 fn of_job(job: &JobConfig) -> u64 {
     let spec = &job.spec;
-    let probe = match spec.ready {
+    let of_probe = |probe: &ReadyProbe| match probe {
         ReadyProbe::None { .. } => 0,
         ReadyProbe::Notify | ReadyProbe::Tcp { .. } | ReadyProbe::Http { .. } => 1,
         ReadyProbe::Exec { .. } => STARTING,
     };
+    let of_check = |check: &Option<Check>| check.as_ref().map_or(0, |check| of_probe(&check.probe));
+    let probes = of_probe(&spec.ready).max(of_check(&spec.liveness)) + of_check(&spec.fitness);
     let has_hooks = HookName::ALL.into_iter().any(|name| spec.hooks.get(name).is_some());
     let others = u64::from(has_hooks) + u64::from(spec.measure.is_some());
-    RUNNING + STARTING + probe + others * STARTING
+    RUNNING + STARTING + probes + others * STARTING
 }

@@ -22,7 +22,7 @@ async fn a_job_that_ends_when_asked_is_stopped_gently() {
     spec.stop_timeout = Duration::from_secs(5);
     let job = run(spec);
     job.ready().await.expect("it runs");
-    let status = *job.status().borrow();
+    let status = job.status().borrow().clone();
     assert_eq!(status.state, ProcessState::Running);
     until("its trap", || tree.file("up").exists()).await;
     let pid = Pid::from_raw(status.pid.expect("a pid").cast_signed());
@@ -185,7 +185,7 @@ async fn a_job_that_keeps_ending_is_given_up_after_its_restarts() {
          (job.orders.restart allows 2 within 60s)"
     );
     assert_eq!(tree.lines("runs").len(), 3);
-    let status = *job.status().borrow();
+    let status = job.status().borrow().clone();
     assert_eq!((status.state, status.restarts), (ProcessState::Failed, 2));
     // Stopping what has ended is no trouble, and takes no time.
     assert_eq!(job.stop(soon()).await.exit, Some(Exit::Code(7)));

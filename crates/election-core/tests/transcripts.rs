@@ -95,6 +95,8 @@ transcripts! {
     leader_lost_again,
     site_ended_as_planned,
     first_election,
+    health_not_known_yet,
+    queue_health_not_known_yet,
     claim_after_a_pause,
     late_decision,
     leader_znode_comes_back,

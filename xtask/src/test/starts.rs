@@ -50,7 +50,7 @@ const ON_ANY: [(&str, &str); 7] = [
     ),
     (
         "e2e",
-        "bad_configuration balance deployment duplicates election explain fast_failover frozen latency measure operator \
+        "bad_configuration balance deployment duplicates election explain fast_failover frozen health latency measure operator \
          other_jobs outages processes recipes slots spoiled_znodes weeks",
     ),
     // What stops and restores servers does so with real ones in the latter too.

@@ -65,6 +65,8 @@ fn print(history: &History) -> Result<(), Error> {
                 output::span(phases.release_ms),
                 output::span(phases.acquire_ms),
                 output::span(phases.takeover_ms),
+                // The longest comes last.
+                row.sentence.clone(),
             ];
             if several {
                 cells.insert(1, row.slot.to_string());
@@ -74,7 +76,7 @@ fn print(history: &History) -> Result<(), Error> {
         .collect();
     let mut heading = vec![
         "TERM", "READY", "LEADER", "SITE", "CAUSE", "BEFORE", "TOKEN", "DECIDE", "RELEASE", "ACQUIRE",
-        "TAKEOVER",
+        "TAKEOVER", "REASON",
     ];
     if several {
         heading.insert(1, "SLOT");

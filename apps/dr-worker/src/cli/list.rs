@@ -151,7 +151,7 @@ fn describe(cluster: &Cluster) -> String {
         .iter()
         .map(|member| {
             let accent = match member.role {
-                _ if member.health != "healthy" => Accent::Bad,
+                _ if !member.health.is_fit() => Accent::Bad,
                 MemberRole::Leader => Accent::Good,
                 MemberRole::TakingOver | MemberRole::SteppingDown => Accent::Busy,
                 MemberRole::Excluded => Accent::Bad,
@@ -163,7 +163,7 @@ fn describe(cluster: &Cluster) -> String {
                 member.site.to_string(),
                 member.role.to_string(),
                 or_dash(member.term.map(|term| term.to_string())),
-                member.health.clone(),
+                member.health.to_string(),
                 or_dash(member.next.map(|place| place.to_string())),
                 or_dash(member.address.clone()),
                 or_dash(member.http.clone()),

@@ -1,6 +1,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
+    check::read_checks,
     parse::{Mismatch, Parse, choice},
     policy::PolicyConfig,
     reader::Section,
@@ -95,7 +96,7 @@ impl JobConfig {
         let stop_signal = section.or("stop_signal", StopSignal::default());
         let stop_timeout = section.duration("stop_timeout", Duration::from_secs(2), Duration::ZERO..=HOUR);
         let ready = section.table("ready", |section| {
-            read_probe(section, |section| ReadyProbe::None {
+            read_probe(section, &READY, |section| ReadyProbe::None {
                 after: section.duration("after", Duration::from_secs(1), Duration::ZERO..=HOUR),
             })
         });
@@ -108,6 +109,7 @@ impl JobConfig {
             after_stop: read_hook("after_stop", section),
             on_leader_changed: read_hook("on_leader_changed", section),
         });
+        let (liveness, fitness) = read_checks(section);
         let fenced = section.or("fenced", false);
         let measure = section.optional_table("measure", read_measure).flatten();
         if measure.is_some() && recipe != Recipe::Elector {
@@ -144,6 +146,8 @@ impl JobConfig {
                 restart,
                 hooks,
                 measure,
+                liveness,
+                fitness,
             },
         })
     }
@@ -173,36 +177,51 @@ impl JobConfig {
     }
 }
 
-/// How it is told that something is as it should be; `none` reads the rest where nobody asks.
+/// What is tried, and how often where nothing is set.
+pub(super) struct Tried {
+    /// What a success says, such as `that the job is ready`.
+    pub(super) says: &'static str,
+    pub(super) interval: Duration,
+    pub(super) timeout: Duration,
+}
+
+const READY: Tried = Tried {
+    says: "that the job is ready",
+    interval: Duration::from_millis(500),
+    timeout: Duration::from_secs(2),
+};
+
+/// How it is told that something is as it should be; `none` reads the rest where nothing is tried.
 pub(super) fn read_probe(
     section: &mut Section<'_>,
+    tried: &Tried,
     none: impl FnOnce(&mut Section<'_>) -> ReadyProbe,
 ) -> Option<ReadyProbe> {
+    let says = tried.says;
     let pace = |section: &mut Section<'_>| {
-        let interval = section.duration("interval", HOUR / 3600 / 2, MILLISECOND..=HOUR);
-        let timeout = section.duration("timeout", HOUR / 1800, MILLISECOND..=HOUR);
+        let interval = section.duration("interval", tried.interval, MILLISECOND..=HOUR);
+        let timeout = section.duration("timeout", tried.timeout, MILLISECOND..=HOUR);
         (interval, timeout)
     };
     match section.or("kind", ReadyKind::None) {
         ReadyKind::None => Some(none(section)),
         ReadyKind::Notify => Some(ReadyProbe::Notify),
         ReadyKind::Exec => {
-            let command =
-                section.required("command", "the program whose exit code 0 says that the job is ready");
+            let command = section.required("command", &format!("the program whose exit code 0 says {says}"));
             let (interval, timeout) = pace(section);
             Some(ReadyProbe::Exec { command: command?, interval, timeout })
         }
         ReadyKind::Http => {
             let url = section.required(
                 "url",
-                "what answers with 2xx once the job is ready, such as \"http://127.0.0.1:8080/health\"",
+                &format!("where an answer with 2xx says {says}, such as \"http://127.0.0.1:8080/health\""),
             );
             let (interval, timeout) = pace(section);
             Some(ReadyProbe::Http { url: url?, interval, timeout })
         }
         ReadyKind::Tcp => {
-            let address =
-                section.required("address", "the host:port that accepts connections once the job is ready");
+            let address = section
+                .required("address", &format!("the host:port where an accepted connection says {says}"));
             let (interval, timeout) = pace(section);
             Some(ReadyProbe::Tcp { address: address?, interval, timeout })
         }

@@ -7,6 +7,7 @@
 
 mod balance;
 mod beside;
+mod check;
 mod file;
 mod http;
 mod job;
@@ -31,7 +32,7 @@ pub use balance::BalanceConfig;
 pub use http::{HostPort, HttpConfig};
 pub use job::{JobConfig, Recipe};
 pub use layers::{PREFIX, Sources, is_of_policy};
-pub use node::{NodeConfig, SiteCheck};
+pub use node::NodeConfig;
 pub use policy::{AutoMoves, Confirm, OnLeaderFailure, OnPause, PolicyConfig, TakeoverLimit};
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};

@@ -1,11 +1,11 @@
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use election_core::{MemberId, SiteId};
 
 use strategies::published::RESERVED;
 
-use super::{job::read_probe, reader::Section};
-use crate::job::ReadyProbe;
+use super::{check::read_site_check, reader::Section};
+use crate::job::Check;
 
 /// `[node]`: who this worker is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,29 +22,9 @@ pub struct NodeConfig {
     pub priority: i64,
     /// Free attributes for policies and for whoever reads the list of members.
     pub attributes: BTreeMap<String, String>,
-    /// How this node looks whether its whole site is fit, if it does.
-    pub site_check: Option<SiteCheck>,
-}
-
-/// `[node.site_check]`: whether the whole site is fit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SiteCheck {
-    /// What is tried.
-    pub probe: ReadyProbe,
-    /// After so many failures in a row this node says that its site is unwell.
-    pub failures: u32,
-}
-
-fn read_site_check(section: &mut Section<'_>) -> Option<SiteCheck> {
-    let failures = section.or("failures", 3);
-    if failures == 0 {
-        section.problem("failures", "0 would call the site unwell without a try; 1 or more is valid");
-    }
-    let probe = read_probe(section, |_| ReadyProbe::None { after: Duration::ZERO })?;
-    if probe == ReadyProbe::Notify {
-        section.problem("kind", "\"notify\" is for jobs; valid here: \"none\", \"exec\", \"http\", \"tcp\"");
-    }
-    (!matches!(probe, ReadyProbe::None { .. })).then_some(SiteCheck { probe, failures })
+    /// How this node looks whether its whole site is fit, if it does; after its failures this node says that its site is
+    /// unwell.
+    pub site_check: Option<Check>,
 }
 
 impl NodeConfig {

@@ -1,3 +1,4 @@
+mod checks;
 mod policy;
 
 use std::{ffi::OsString, fs, path::PathBuf, time::Duration};

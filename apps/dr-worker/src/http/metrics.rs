@@ -8,7 +8,10 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
-use election_core::{engine::Skipped, record::Cause};
+use election_core::{
+    engine::Skipped,
+    record::{Cause, Health},
+};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
@@ -108,6 +111,14 @@ fn describe() {
         "dr_held",
         "1 on the elector while it names nobody after too many takeovers or failures of the job, else 0"
     );
+    describe_gauge!(
+        "dr_healthy",
+        "1 while this member is reported fit to lead, 0 while it is not; NaN while nothing has checked it"
+    );
+    describe_counter!(
+        "dr_liveness_failures_total",
+        "Times that the job was ended here because it ran and its liveness check failed"
+    );
     // Its name has the unit: the exporter would put another one at its end.
     describe_gauge!(
         "dr_seconds_since_ready_leader",
@@ -127,6 +138,7 @@ fn begin(job: &str) {
     }
     counter!("dr_takeover_failures_total", "job" => job.to_owned()).absolute(0);
     counter!("dr_process_restarts_total", "job" => job.to_owned()).absolute(0);
+    counter!("dr_liveness_failures_total", "job" => job.to_owned()).absolute(0);
     counter!("dr_log_lines_dropped_total", "job" => job.to_owned()).absolute(0);
 }
 
@@ -177,6 +189,11 @@ fn read_states(worker: &Worker) {
             }
         }
         gauge!("dr_term", "job" => name()).set(status.term as f64);
+        gauge!("dr_healthy", "job" => name()).set(match status.health {
+            Health::Healthy => 1.0,
+            Health::Unhealthy { .. } => 0.0,
+            Health::Unchecked | Health::Unknown => f64::NAN,
+        });
         gauge!("dr_held", "job" => name()).set(is(status.skipped.as_ref().is_some_and(Skipped::is_hold)));
         gauge!("dr_seconds_since_ready_leader", "job" => name()).set(job.vacancy.lasts().as_secs_f64());
         let process = job.slot.process();

@@ -53,7 +53,8 @@ pub(super) async fn standby(State(worker): State<Arc<Worker>>, Query(which): Que
     match which.of(&worker) {
         Ok(job) => {
             let status = job.election.status_now();
-            yes_or_no(&worker, job, &status, status.role == Role::Standby && is_active(&worker))
+            let is_fit = status.health.is_fit();
+            yes_or_no(&worker, job, &status, status.role == Role::Standby && is_fit && is_active(&worker))
         }
         Err(refusal) => *refusal,
     }
@@ -90,6 +91,7 @@ fn yes_or_no(worker: &Worker, job: &Job, status: &ElectionStatus, yes: bool) -> 
         "slot": status.slot,
         "term": status.term,
         "fencing_token": status.fencing_token,
+        "health": status.health.to_string(),
         "lease_remaining_ms": remaining.and_then(|ms| u64::try_from(ms).ok()),
     });
     answer(code(yes), &body)

@@ -28,6 +28,8 @@ struct JobStatus {
     slot: Option<usize>,
     term: u64,
     fencing_token: Option<u64>,
+    /// As in `list`.
+    health: String,
     process: ProcessStatus,
     elector: bool,
     /// Of the first slot, which mostly is the only one.
@@ -49,6 +51,7 @@ pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
             slot: status.slot,
             term: status.term,
             fencing_token: status.fencing_token,
+            health: status.health.to_string(),
             process: job.slot.process(),
             elector: status.is_elector,
             leader: leaders.first().cloned().flatten(),

@@ -60,6 +60,17 @@ impl JobEnv {
         all.extend(RESERVED.map(str::to_owned).into_iter().zip(values));
         all
     }
+
+    /// The same for a command that is run on every member, which gets as `DR_ROLE` what the member is doing.
+    pub(crate) fn of_member(
+        &self,
+        configured: &BTreeMap<String, String>,
+        role: &str,
+    ) -> BTreeMap<String, String> {
+        let mut all = self.over(configured);
+        all.insert("DR_ROLE".to_owned(), role.to_owned());
+        all
+    }
 }
 
 #[cfg(test)]

@@ -33,12 +33,10 @@ pub async fn run_measure(
     guards: &Guards,
 ) -> Result<BTreeMap<String, String>, String> {
     let Some(measure) = &spec.measure else { return Ok(BTreeMap::new()) };
-    let mut env = env.over(&spec.env);
-    env.insert("DR_ROLE".to_owned(), role.to_owned());
     let finished = OneShot {
         title: format!("job {} measure", spec.name),
         command: measure.command.clone(),
-        env,
+        env: env.of_member(&spec.env, role),
         working_dir: spec.working_dir.clone(),
         no_new_privileges: spec.no_new_privileges,
         timeout: measure.timeout,

@@ -16,6 +16,7 @@
 //! guard itself was lost, the worker found none of the job's processes.
 
 mod cgroup;
+mod check;
 mod env;
 mod error;
 mod guarded;
@@ -37,6 +38,8 @@ mod sweep;
 
 pub use crate::guard::{Exit, StopSignal, Why};
 pub use cgroup::delegated_cgroup;
+pub use check::Check;
+pub(crate) use check::Tally;
 pub use env::JobEnv;
 pub use error::{HookProblem, JobError};
 pub use guarded::Guards;
@@ -46,7 +49,7 @@ pub use measure::run_measure;
 pub use oneshot::Deadline;
 pub use orphans::{adopt_orphans, tend_orphans};
 pub(crate) use privileges::may_kill_any_user;
-pub(crate) use probe::check_once;
+pub(crate) use probe::{check_fitness, check_once};
 pub use restart::RestartPolicy;
 pub use run::{JobRun, Stopped};
 pub use spec::{Hook, HookName, Hooks, JobSpec, Measure, ReadyProbe, SpecError, SpecErrors};

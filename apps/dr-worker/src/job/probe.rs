@@ -1,4 +1,4 @@
-//! Telling when a job that runs also serves.
+//! Telling when a job that runs also serves, whether it still does, and whether a member is fit for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +8,8 @@ use nix::unistd::Pid;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use super::check::{Check, Tally};
+use super::env::JobEnv;
 use super::guarded::Guards;
 use super::notify::NotifySocket;
 use super::oneshot::OneShot;
@@ -37,17 +39,17 @@ impl Probe {
     /// # Cancel safety
     /// Dropped, a command that is being tried is killed by its guard soon after.
     pub(super) async fn passed(self) -> bool {
-        let (interval, timeout) = match &self.spec.ready {
+        let interval = match &self.spec.ready {
             ReadyProbe::None { after } => return self.has_run_for(*after).await,
             ReadyProbe::Notify => return self.is_notified().await,
-            ReadyProbe::Exec { interval, timeout, .. }
-            | ReadyProbe::Http { interval, timeout, .. }
-            | ReadyProbe::Tcp { interval, timeout, .. } => (*interval, *timeout),
+            ReadyProbe::Exec { interval, .. }
+            | ReadyProbe::Http { interval, .. }
+            | ReadyProbe::Tcp { interval, .. } => *interval,
         };
         let mut say_at = BootTime::now() + WORDS_INTERVAL;
         loop {
             let began = tokio::time::Instant::now();
-            let Err(words) = self.attempt(timeout).await else {
+            let Err(words) = self.attempt(&self.spec.ready).await else {
                 return true;
             };
             let now = BootTime::now();
@@ -92,27 +94,40 @@ impl Probe {
         }
     }
 
-    /// One try; the reason in words if it fails.
-    async fn attempt(&self, timeout: Duration) -> Result<(), String> {
-        let asked = async {
-            match &self.spec.ready {
-                // A command has to be ended, not only forgotten: it minds the cancelling by itself.
-                ReadyProbe::Exec { command, .. } => self.exec(command, timeout).await,
-                ReadyProbe::Http { url, .. } => http(url, timeout).await,
-                ReadyProbe::Tcp { address, .. } => tcp(address, timeout).await,
-                ReadyProbe::None { .. } | ReadyProbe::Notify => Ok(()),
+    /// Tries the job's liveness check until it has failed too often in a row; the reason in words then, or none when it
+    /// was cancelled, or there is no check. Nothing that it started runs any more then.
+    ///
+    /// # Cancel safety
+    /// As [`Probe::passed`].
+    pub(super) async fn failed(self) -> Option<String> {
+        let check = self.spec.liveness.as_ref()?;
+        let mut tally = Tally::new(check.failures);
+        loop {
+            let next = tokio::time::Instant::now() + check.interval();
+            let outcome = self.attempt(&check.probe).await;
+            // What was cut short says nothing of the job.
+            if *self.cancel.borrow() {
+                return None;
             }
-        };
-        let is_command = matches!(self.spec.ready, ReadyProbe::Exec { .. });
-        tokio::select! {
-            biased;
-            outcome = asked => outcome,
-            () = self.cancelled(), if !is_command => Err("it is no longer asked for".to_owned()),
+            let report = tally.answered(outcome.is_ok());
+            if let Err(reason) = outcome {
+                let failures = tally.in_a_row();
+                tracing::debug!(job = self.spec.name, failures, "the liveness check failed: {reason}");
+                if report == Some(false) {
+                    return Some(reason);
+                }
+            }
+            tokio::select! {
+                biased;
+                () = self.cancelled() => return None,
+                () = tokio::time::sleep_until(next) => {}
+            }
         }
     }
 
-    async fn exec(&self, command: &[String], timeout: Duration) -> Result<(), String> {
-        let probe = OneShot {
+    /// One try; the reason in words if it fails.
+    async fn attempt(&self, probe: &ReadyProbe) -> Result<(), String> {
+        let command = |command: &[String], timeout| OneShot {
             title: format!("job {} probe", self.spec.name),
             command: command.to_vec(),
             env: self.env.clone(),
@@ -122,8 +137,32 @@ impl Probe {
             by: Some(self.work_until.clone().into()),
             listen: false,
         };
-        passes(probe, &self.guards, self.cancelled()).await
+        attempt(probe, command, &self.guards, self.cancelled()).await
     }
+}
+
+/// One try of a job's fitness check on a member that is doing `role`; the reason in words if it fails.
+///
+/// # Cancel safety
+/// Dropped, a command that is being tried is killed by its guard soon after.
+pub(crate) async fn check_fitness(
+    spec: &JobSpec,
+    check: &Check,
+    env: &JobEnv,
+    role: &str,
+    guards: &Guards,
+) -> Result<(), String> {
+    let command = |command: &[String], timeout| OneShot {
+        title: format!("job {} fitness", spec.name),
+        command: command.to_vec(),
+        env: env.of_member(&spec.env, role),
+        working_dir: spec.working_dir.clone(),
+        no_new_privileges: spec.no_new_privileges,
+        timeout,
+        by: None,
+        listen: false,
+    };
+    attempt(&check.probe, command, guards, std::future::pending()).await
 }
 
 /// One try of a probe that is no job's; the reason in words if it fails.
@@ -136,23 +175,45 @@ pub(crate) async fn check_once(
     env: &BTreeMap<String, String>,
     guards: &Guards,
 ) -> Result<(), String> {
+    let command = |command: &[String], timeout| OneShot {
+        title: title.to_owned(),
+        command: command.to_vec(),
+        env: env.clone(),
+        working_dir: None,
+        no_new_privileges: None,
+        timeout,
+        by: None,
+        listen: false,
+    };
+    attempt(probe, command, guards, std::future::pending()).await
+}
+
+/// One try of any probe; `as_command` says how a command and its timeout are run.
+async fn attempt(
+    probe: &ReadyProbe,
+    as_command: impl FnOnce(&[String], Duration) -> OneShot,
+    guards: &Guards,
+    cancelled: impl Future<Output = ()>,
+) -> Result<(), String> {
     match probe {
         ReadyProbe::None { .. } | ReadyProbe::Notify => Ok(()),
-        ReadyProbe::Http { url, timeout, .. } => http(url, *timeout).await,
-        ReadyProbe::Tcp { address, timeout, .. } => tcp(address, *timeout).await,
+        // A command has to be ended, not only forgotten: it is told of the cancelling.
         ReadyProbe::Exec { command, timeout, .. } => {
-            let probe = OneShot {
-                title: title.to_owned(),
-                command: command.clone(),
-                env: env.clone(),
-                working_dir: None,
-                no_new_privileges: None,
-                timeout: *timeout,
-                by: None,
-                listen: false,
-            };
-            passes(probe, guards, std::future::pending()).await
+            passes(as_command(command, *timeout), guards, cancelled).await
         }
+        ReadyProbe::Http { url, timeout, .. } => unless(cancelled, http(url, *timeout)).await,
+        ReadyProbe::Tcp { address, timeout, .. } => unless(cancelled, tcp(address, *timeout)).await,
+    }
+}
+
+async fn unless(
+    cancelled: impl Future<Output = ()>,
+    asked: impl Future<Output = Result<(), String>>,
+) -> Result<(), String> {
+    tokio::select! {
+        biased;
+        outcome = asked => outcome,
+        () = cancelled => Err("it is no longer asked for".to_owned()),
     }
 }
 
@@ -161,7 +222,7 @@ async fn passes(probe: OneShot, guards: &Guards, cancelled: impl Future<Output =
     match (finished.timed_out, finished.exit) {
         (_, Ok(exit)) if exit.is_success() => Ok(()),
         (Some(after), _) => Err(format!("the probe did not end within {after:?}")),
-        (None, Ok(exit)) => Err(format!("the probe ended: {exit} {}", finished.stderr)),
+        (None, Ok(exit)) => Err(format!("the probe ended: {exit} {}", finished.stderr).trim_end().to_owned()),
         (None, Err(words)) => Err(format!("the probe did not start: {words}")),
     }
 }

@@ -50,8 +50,8 @@ impl JobRun {
         guards: Guards,
     ) -> JobRun {
         let (stop_by, stop_wishes) = watch::channel(None);
-        let (status_sender, status) =
-            watch::channel(ProcessStatus { state: ProcessState::Starting, pid: None, restarts: 0 });
+        let starting = ProcessStatus { state: ProcessState::Starting, pid: None, restarts: 0, problem: None };
+        let (status_sender, status) = watch::channel(starting);
         let (outcome_sender, outcome) = watch::channel(None);
         let job = spec.name.clone();
         let env = env.over(&spec.env);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::unistd::{AccessFlags, access};
 
+use super::check::Check;
 use super::env::RESERVED;
 use super::restart::RestartPolicy;
 use crate::guard::record::DR_RUN;
@@ -38,6 +39,10 @@ pub struct JobSpec {
     pub hooks: Hooks,
     /// What tells how fit this member is, if anything does.
     pub measure: Option<Measure>,
+    /// Tried while it runs, from READY on: when it fails the job is ended and started again, as if it had ended.
+    pub liveness: Option<Check>,
+    /// Tried on every member, leading or not: while it fails the member is unhealthy.
+    pub fitness: Option<Check>,
 }
 
 /// How it is told that a job serves.
@@ -78,6 +83,18 @@ pub enum ReadyProbe {
     /// It serves when it says `READY=1` on the socket that `NOTIFY_SOCKET` names, as for
     /// `sd_notify`.
     Notify,
+}
+
+impl ReadyProbe {
+    /// The pause between two tries, and the timeout of one; none where nothing is tried.
+    pub fn pace(&self) -> Option<(Duration, Duration)> {
+        match self {
+            ReadyProbe::None { .. } | ReadyProbe::Notify => None,
+            ReadyProbe::Exec { interval, timeout, .. }
+            | ReadyProbe::Http { interval, timeout, .. }
+            | ReadyProbe::Tcp { interval, timeout, .. } => Some((*interval, *timeout)),
+        }
+    }
 }
 
 /// A command that is run again and again on every member, leading or not, and whose standard
@@ -218,31 +235,11 @@ impl JobSpec {
         }
         // A relative program in a directory that is not there would be reported twice.
         faults.check_command("command", &self.command, has_dir);
-        match &self.ready {
-            ReadyProbe::None { .. } => {}
-            ReadyProbe::Exec { command, interval, timeout } => {
-                faults.check_command("ready.command", command, has_dir);
-                faults.check_pace(*interval, *timeout);
+        faults.check_probe("ready", &self.ready, has_dir);
+        for (key, check) in [("liveness", &self.liveness), ("fitness", &self.fitness)] {
+            if let Some(check) = check {
+                faults.check_probe(key, &check.probe, has_dir);
             }
-            ReadyProbe::Http { url, interval, timeout } => {
-                match reqwest::Url::parse(url) {
-                    Ok(parsed) if parsed.scheme() == "http" => {}
-                    Ok(parsed) => faults
-                        .add("ready.url", format!("{url}: {} is not supported, only http", parsed.scheme())),
-                    Err(error) => faults.add("ready.url", format!("{url}: {error}")),
-                }
-                faults.check_pace(*interval, *timeout);
-            }
-            ReadyProbe::Tcp { address, interval, timeout } => {
-                let port = address
-                    .rsplit_once(':')
-                    .and_then(|(host, port)| (!host.is_empty()).then_some(port.parse::<u16>().ok()?));
-                if port.is_none_or(|port| port == 0) {
-                    faults.add("ready.address", format!("{address:?} is not HOST:PORT"));
-                }
-                faults.check_pace(*interval, *timeout);
-            }
-            ReadyProbe::Notify => {}
         }
         for name in HookName::ALL {
             if let Some(hook) = self.hooks.get(name) {
@@ -276,10 +273,35 @@ impl Faults<'_> {
         self.found.push(SpecError { key: format!("{}.{key}", self.prefix), problem });
     }
 
-    fn check_pace(&mut self, interval: Duration, timeout: Duration) {
-        for (key, value) in [("ready.interval", interval), ("ready.timeout", timeout)] {
+    fn check_probe(&mut self, name: &str, probe: &ReadyProbe, has_dir: bool) {
+        match probe {
+            ReadyProbe::None { .. } | ReadyProbe::Notify => {}
+            ReadyProbe::Exec { command, .. } => {
+                self.check_command(&format!("{name}.command"), command, has_dir);
+            }
+            ReadyProbe::Http { url, .. } => {
+                let problem = match reqwest::Url::parse(url) {
+                    Ok(parsed) if parsed.scheme() == "http" => None,
+                    Ok(parsed) => Some(format!("{} is not supported, only http", parsed.scheme())),
+                    Err(error) => Some(error.to_string()),
+                };
+                if let Some(problem) = problem {
+                    self.add(&format!("{name}.url"), format!("{url}: {problem}"));
+                }
+            }
+            ReadyProbe::Tcp { address, .. } => {
+                let port = address
+                    .rsplit_once(':')
+                    .and_then(|(host, port)| (!host.is_empty()).then_some(port.parse::<u16>().ok()?));
+                if port.is_none_or(|port| port == 0) {
+                    self.add(&format!("{name}.address"), format!("{address:?} is not HOST:PORT"));
+                }
+            }
+        }
+        let Some((interval, timeout)) = probe.pace() else { return };
+        for (key, value) in [("interval", interval), ("timeout", timeout)] {
             if value.is_zero() {
-                self.add(key, "is zero".to_owned());
+                self.add(&format!("{name}.{key}"), "is zero".to_owned());
             }
         }
     }
@@ -381,6 +403,8 @@ mod tests {
             restart: RestartPolicy::default(),
             hooks: Hooks::default(),
             measure: None,
+            liveness: None,
+            fitness: None,
         }
     }
 

@@ -44,7 +44,7 @@ impl fmt::Display for ProcessState {
 }
 
 /// A job's process at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessStatus {
     /// What it is doing.
     pub state: ProcessState,
@@ -52,6 +52,9 @@ pub struct ProcessStatus {
     pub pid: Option<u32>,
     /// How often it was started again in this leadership.
     pub restarts: u32,
+    /// What was wrong with its last run, such as `liveness: ...` or how it ended: from then on until the next one is
+    /// ready.
+    pub problem: Option<String>,
 }
 
 #[cfg(test)]
@@ -60,10 +63,11 @@ mod tests {
 
     #[test]
     fn a_status_reads_as_documented() {
-        let status = ProcessStatus { state: ProcessState::Running, pid: Some(42), restarts: 1 };
+        let status =
+            ProcessStatus { state: ProcessState::Running, pid: Some(42), restarts: 1, problem: None };
         assert_eq!(
             serde_json::to_string(&status).expect("plain data"),
-            r#"{"state":"running","pid":42,"restarts":1}"#
+            r#"{"state":"running","pid":42,"restarts":1,"problem":null}"#
         );
         for state in [
             ProcessState::Starting,

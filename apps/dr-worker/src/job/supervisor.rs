@@ -47,6 +47,8 @@ pub(super) struct Supervisor {
     /// Whether the [`JobRun`](super::JobRun) was dropped.
     is_abandoned: bool,
     restarts: RestartHistory,
+    /// What was wrong with the last run, until the next one is ready.
+    problem: Option<String>,
     status: watch::Sender<ProcessStatus>,
 }
 
@@ -67,11 +69,24 @@ struct Run {
     is_asked: bool,
     /// When the stop signal is sent past a guard that has not confirmed the order.
     unconfirmed: Option<BootTime>,
-    probe: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
+    /// Tries whether it is ready, and then whether it still serves.
+    probe: Option<Pin<Box<dyn Future<Output = Probed> + Send>>>,
+    /// It runs and serves no more, and is being ended for that.
+    dead: Option<Stop>,
     cancel_probe: watch::Sender<bool>,
     notify: Option<Arc<NotifySocket>>,
     /// Its output, on the way to the log.
     copying: Option<Copying>,
+}
+
+/// What came of a probe.
+enum Probed {
+    /// The job is ready.
+    Ready,
+    /// It serves no more, in words.
+    Dead(String),
+    /// The probe was cancelled.
+    Nothing,
 }
 
 /// How one run of the program ended, all of its tree included.
@@ -97,6 +112,7 @@ impl Default for Run {
             is_asked: false,
             unconfirmed: None,
             probe: None,
+            dead: None,
             cancel_probe: watch::Sender::new(false),
             notify: None,
             copying: None,
@@ -129,6 +145,7 @@ impl Supervisor {
             stop: None,
             is_abandoned: false,
             restarts: RestartHistory::default(),
+            problem: None,
             status,
         }
     }
@@ -150,6 +167,7 @@ impl Supervisor {
                 self.publish(ProcessState::Failed, None);
                 return Outcome { error: JobError::LeaseEnded { job: self.spec.name.clone() }, stopped };
             }
+            self.problem = Some(ended.words.clone());
             match self.restarts.ended(&self.spec.restart, now) {
                 Verdict::RestartAt(at) => {
                     tracing::warn!(
@@ -184,12 +202,13 @@ impl Supervisor {
         }
     }
 
-    fn stopped(&self, stopped: Stopped) -> Outcome {
+    fn stopped(&mut self, stopped: Stopped) -> Outcome {
         tracing::info!(
             job = self.spec.name,
             took_ms = stopped.took.as_millis(),
             "job stopped: nothing of it runs any more"
         );
+        self.problem = None;
         self.publish(ProcessState::Stopped, None);
         Outcome { error: JobError::Stopped { job: self.spec.name.clone() }, stopped }
     }
@@ -233,7 +252,7 @@ impl Supervisor {
     /// Stays with a guarded program until nothing of it is left.
     async fn attend(&mut self, mut guarded: Guarded, run: &mut Run) {
         loop {
-            let destroy_at = self.kill_at() + ESCALATION_LAG;
+            let destroy_at = self.kill_at(run.dead) + ESCALATION_LAG;
             let probed = async {
                 match &mut run.probe {
                     Some(probe) => probe.await,
@@ -248,13 +267,7 @@ impl Supervisor {
                 },
                 by = next_wish(&mut self.stop_wishes), if !self.is_abandoned => {
                     self.begin_stop(by);
-                    run.cancel_probe.send_replace(true);
-                    if !run.is_asked && !self.spec.stop_timeout.is_zero() {
-                        let within = CONFIRM_WITHIN.min(self.spec.stop_timeout / 2);
-                        run.unconfirmed.get_or_insert(BootTime::now() + within);
-                    }
-                    self.publish(ProcessState::Stopping, run.pid());
-                    guarded.stop(by.unwrap_or_else(|| *self.work_until.borrow()));
+                    self.order_end(by, &mut guarded, run);
                 }
                 renewed = self.work_until.changed(), if self.is_renewed => match renewed {
                     Ok(()) => guarded.until(*self.work_until.borrow_and_update()),
@@ -275,15 +288,56 @@ impl Supervisor {
                     );
                     guarded.signal_directly(self.spec.stop_signal);
                 }
-                is_ready = probed => {
+                probed = probed => {
                     run.probe = None;
-                    if is_ready && run.main.is_some() && !run.is_asked && self.stop.is_none() {
-                        tracing::info!(job = self.spec.name, pid = run.pid(), "job is ready");
-                        self.publish(ProcessState::Running, run.pid());
+                    // What ends, or is to end, is neither ready nor dead.
+                    if run.main.is_some() && !run.is_asked && self.stop.is_none() {
+                        self.probed(probed, &mut guarded, run);
                     }
                 }
             }
         }
+    }
+
+    fn probed(&mut self, probed: Probed, guarded: &mut Guarded, run: &mut Run) {
+        match probed {
+            Probed::Nothing => {}
+            Probed::Ready => {
+                tracing::info!(job = self.spec.name, pid = run.pid(), "job is ready");
+                self.problem = None;
+                self.publish(ProcessState::Running, run.pid());
+                if let (Some(main), true) = (run.main, self.spec.liveness.is_some()) {
+                    let probe = self.probe(main, run);
+                    run.probe =
+                        Some(Box::pin(async { probe.failed().await.map_or(Probed::Nothing, Probed::Dead) }));
+                }
+            }
+            Probed::Dead(reason) => {
+                tracing::error!(
+                    job = self.spec.name,
+                    pid = run.pid(),
+                    "job runs and does not serve, it is ended: liveness: {reason}"
+                );
+                counter!("dr_liveness_failures_total", "job" => self.spec.name.clone()).increment(1);
+                run.ended.words = format!("liveness: {reason}");
+                self.problem = Some(run.ended.words.clone());
+                let began = BootTime::now();
+                let by = (began + self.spec.stop_budget()).min(*self.work_until.borrow());
+                run.dead = Some(Stop { began, by: Some(by) });
+                self.order_end(Some(by), guarded, run);
+            }
+        }
+    }
+
+    /// Has the guard end the program, gone `by`, or else by the end of the lease.
+    fn order_end(&self, by: Option<BootTime>, guarded: &mut Guarded, run: &mut Run) {
+        run.cancel_probe.send_replace(true);
+        if !run.is_asked && !self.spec.stop_timeout.is_zero() {
+            let within = CONFIRM_WITHIN.min(self.spec.stop_timeout / 2);
+            run.unconfirmed.get_or_insert(BootTime::now() + within);
+        }
+        self.publish(ProcessState::Stopping, run.pid());
+        guarded.stop(by.unwrap_or_else(|| *self.work_until.borrow()));
     }
 
     fn hear(&mut self, report: Report, run: &mut Run) {
@@ -294,7 +348,10 @@ impl Supervisor {
                 tracing::info!(job = self.spec.name, pid, "job started");
                 if self.stop.is_none() {
                     self.publish(ProcessState::Starting, run.pid());
-                    run.probe = Some(Box::pin(self.probe(main, run).passed()));
+                    let probe = self.probe(main, run);
+                    run.probe = Some(Box::pin(async {
+                        if probe.passed().await { Probed::Ready } else { Probed::Nothing }
+                    }));
                 }
             }
             Report::Failed { error } => run.ended.words = error,
@@ -316,7 +373,9 @@ impl Supervisor {
                 if !run.is_asked {
                     run.ended.since = BootTime::now();
                 }
-                run.ended.words = exit.to_string();
+                if run.dead.is_none() {
+                    run.ended.words = exit.to_string();
+                }
                 run.ended.exit = Some(exit);
                 self.publish(ProcessState::Stopping, None);
             }
@@ -369,13 +428,10 @@ impl Supervisor {
         }
     }
 
-    /// When the guard kills the job, at the latest.
-    fn kill_at(&self) -> BootTime {
-        latest_kill(
-            *self.work_until.borrow(),
-            self.stop.map(|stop| (stop.began, stop.by)),
-            self.spec.stop_timeout,
-        )
+    /// When the guard kills the job, at the latest; `dead` is a run's own end.
+    fn kill_at(&self, dead: Option<Stop>) -> BootTime {
+        let ends = [self.stop, dead].into_iter().flatten();
+        latest_kill(*self.work_until.borrow(), ends, self.spec.stop_timeout)
     }
 
     fn lease_leaves_no_time(&self, now: BootTime) -> bool {
@@ -383,7 +439,8 @@ impl Supervisor {
     }
 
     fn publish(&self, state: ProcessState, pid: Option<u32>) {
-        let status = ProcessStatus { state, pid, restarts: self.restarts.total() };
+        let status =
+            ProcessStatus { state, pid, restarts: self.restarts.total(), problem: self.problem.clone() };
         self.status.send_if_modified(|old| {
             let is_new = *old != status;
             *old = status;
@@ -392,17 +449,16 @@ impl Supervisor {
     }
 }
 
-/// When a guard that works has sent SIGKILL, at the latest: the end of the lease, or of a stop that
-/// began at one time and is to be over by another.
+/// When a guard that works has sent SIGKILL, at the latest: the end of the lease, or of any stop.
 fn latest_kill(
     work_until: BootTime,
-    stop: Option<(BootTime, Option<BootTime>)>,
+    stops: impl IntoIterator<Item = Stop>,
     stop_timeout: Duration,
 ) -> BootTime {
     let mut by = work_until - KILL_RESERVE;
-    if let Some((began, stop_by)) = stop {
-        by = by.min(began + stop_timeout);
-        if let Some(stop_by) = stop_by {
+    for stop in stops {
+        by = by.min(stop.began + stop_timeout);
+        if let Some(stop_by) = stop.by {
             by = by.min(stop_by - KILL_RESERVE);
         }
     }
@@ -434,10 +490,14 @@ mod tests {
 
     #[test]
     fn the_worker_expects_the_kill_when_the_guard_plans_it() {
-        let second = Duration::from_secs(1);
-        assert_eq!(latest_kill(at(10_000), None, second), at(9_700));
-        assert_eq!(latest_kill(at(10_000), Some((at(2_000), None)), second), at(3_000));
-        assert_eq!(latest_kill(at(10_000), Some((at(2_000), Some(at(2_700)))), second), at(2_400));
-        assert_eq!(latest_kill(at(10_000), Some((at(9_500), Some(at(60_000)))), second), at(9_700));
+        let kill = |stops: &[(u64, Option<u64>)]| {
+            let stops = stops.iter().map(|(began, by)| Stop { began: at(*began), by: by.map(at) });
+            latest_kill(at(10_000), stops, Duration::from_secs(1))
+        };
+        assert_eq!(kill(&[]), at(9_700));
+        assert_eq!(kill(&[(2_000, None)]), at(3_000));
+        assert_eq!(kill(&[(2_000, Some(2_700))]), at(2_400));
+        assert_eq!(kill(&[(9_500, Some(60_000))]), at(9_700));
+        assert_eq!(kill(&[(2_500, None), (2_000, Some(3_300))]), at(3_000), "the earliest of several");
     }
 }

@@ -10,6 +10,7 @@
 //! ZooKeeper ends the daemon.
 
 mod balance;
+mod fitness;
 mod handler;
 mod led;
 mod measure;
@@ -28,6 +29,7 @@ use std::{process, sync::Arc, time::Duration};
 use election_core::{
     engine::{Leftovers, Profile, QueueFormat, Recipe},
     paths::Paths,
+    record::Health,
     shell::{Election, ElectionConfig, Ended, Observer},
 };
 use strategies::spec::Needs;
@@ -168,7 +170,9 @@ async fn join(
             config::Recipe::Single => Recipe::Single,
         };
         let policy = job.policy.fingerprint(job.fenced);
-        let me = Profile { policy, ..profile(config, http_port) };
+        // Not elected before its first check has passed.
+        let health = job.spec.fitness.as_ref().map_or(Health::Unchecked, |_| Health::Unknown);
+        let me = Profile { policy, health, ..profile(config, http_port) };
         let mut election = ElectionConfig::new(&config.zookeeper.root, job.name(), me, recipe)
             .map_err(|message| Error::Setting { key: "job", message })?;
         election.policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
@@ -210,6 +214,9 @@ async fn join(
         if let Some(measure) = job.spec.measure.clone() {
             let publishes = Arc::clone(&measured);
             background.spawn(measure::keep(Arc::clone(&slot), election.clone(), publishes, measure));
+        }
+        if let Some(check) = job.spec.fitness.clone() {
+            background.spawn(fitness::keep(Arc::clone(&slot), election.clone(), check));
         }
         own.push(OwnJob::new(job, election.status(), measured));
         let vacancy = Arc::new(Vacancy::new());

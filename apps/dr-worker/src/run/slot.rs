@@ -10,8 +10,8 @@ use crate::{
     config::NodeConfig,
     guard::BootTime,
     job::{
-        Deadline, Guards, HookName, HookRuns, JobEnv, JobError, JobRun, JobSpec, ProcessState, ProcessStatus,
-        run_hook, run_measure,
+        Check, Deadline, Guards, HookName, HookRuns, JobEnv, JobError, JobRun, JobSpec, ProcessState,
+        ProcessStatus, check_fitness, run_hook, run_measure,
     },
 };
 
@@ -59,11 +59,12 @@ impl JobSlot {
     /// What the job's process is doing here.
     pub fn process(&self) -> ProcessStatus {
         let state = self.lock();
-        let running = state.run.as_ref().map(|run| *run.status().borrow());
-        running.or(state.last).unwrap_or(ProcessStatus {
+        let running = state.run.as_ref().map(|run| run.status().borrow().clone());
+        running.or_else(|| state.last.clone()).unwrap_or(ProcessStatus {
             state: ProcessState::Stopped,
             pid: None,
             restarts: 0,
+            problem: None,
         })
     }
 
@@ -122,7 +123,7 @@ impl JobSlot {
         let exit = stopped.exit.map_or_else(|| "unknown".to_owned(), |exit| exit.to_string());
         tracing::info!(job = self.name(), %exit, took_ms = stopped.took.as_millis(), "the job has ended");
         let mut state = self.lock();
-        let last = *run.status().borrow();
+        let last = run.status().borrow().clone();
         state.restarts += u64::from(last.restarts);
         state.last = Some(ProcessStatus { restarts: 0, ..last });
         state.run = None;
@@ -135,13 +136,22 @@ impl JobSlot {
 
     /// Runs the job's command that measures this member, which is doing `role`.
     pub(super) async fn measure(&self, role: &str) -> Result<BTreeMap<String, String>, String> {
-        let env = JobEnv {
+        run_measure(&self.spec, &self.env_of_member(), role, &self.guards).await
+    }
+
+    /// Tries the job's fitness check once on this member, which is doing `role`; the reason in words if it fails.
+    pub(super) async fn is_fit(&self, check: &Check, role: &str) -> Result<(), String> {
+        check_fitness(&self.spec, check, &self.env_of_member(), role, &self.guards).await
+    }
+
+    /// What is known without a leadership.
+    fn env_of_member(&self) -> JobEnv {
+        JobEnv {
             job: self.name().to_owned(),
             member: self.member.clone(),
             site: self.site.clone(),
             ..JobEnv::default()
-        };
-        run_measure(&self.spec, &env, role, &self.guards).await
+        }
     }
 
     /// Runs a hook of a leadership, gone by the deadline.

@@ -11,7 +11,7 @@ use election_core::{
     shell::{Layout, Snapshot},
     strategy::SiteTrouble,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{ProblemRow, Skipped};
 
@@ -156,8 +156,9 @@ pub struct Member {
     pub slot: Option<usize>,
     /// The term that it leads in, or is named in.
     pub term: Option<u64>,
-    /// `healthy`, or why not.
-    pub health: String,
+    /// `healthy`, where a check or the program has found so; `unchecked`, `unknown` or why not.
+    #[serde(serialize_with = "as_text")]
+    pub health: Health,
     /// How others reach the node.
     pub address: Option<String>,
     /// Where its HTTP endpoints are.
@@ -454,11 +455,7 @@ fn member_of(
         ballot: member.ballot.clone(),
         slot: slot_and_term.map(|(slot, _)| slot),
         term: slot_and_term.map(|(_, term)| term),
-        health: match &member.health {
-            Health::Healthy => "healthy".to_owned(),
-            Health::Unknown => "unknown".to_owned(),
-            Health::Unhealthy { reason } => reason.clone(),
-        },
+        health: member.health.clone(),
         address: member.address.clone(),
         http: member.http.clone(),
         next: next.map(|place| place + 1),
@@ -467,6 +464,10 @@ fn member_of(
         attributes: member.attributes.clone(),
         round_trips: member.round_trips.clone(),
     }
+}
+
+fn as_text<S: Serializer>(health: &Health, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(health)
 }
 
 fn standing_of(elected: &Elected) -> Standing {

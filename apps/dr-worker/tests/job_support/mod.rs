@@ -108,6 +108,8 @@ impl Tree {
             restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
             hooks: Hooks::default(),
             measure: None,
+            liveness: None,
+            fitness: None,
         }
     }
 }
@@ -457,6 +459,8 @@ pub fn worker_process() {
         restart: RestartPolicy { max: 0, ..RestartPolicy::default() },
         hooks: Hooks::default(),
         measure: None,
+        liveness: None,
+        fitness: None,
     };
     let mut guards = Guards::new().exe(orders.guard_exe);
     if let Some(dir) = orders.lock_dir {

@@ -6,7 +6,7 @@ use super::{Leftovers, Policy, Recipe};
 use crate::{
     ids::{MemberId, SiteId},
     paths::Paths,
-    record::NEWEST,
+    record::{Health, NEWEST},
 };
 
 /// What a member says of itself.
@@ -32,6 +32,9 @@ pub struct Profile {
     pub policy: String,
     /// The software that it runs.
     pub software: String,
+    /// Whether it is fit to lead, until [`Event::Health`](super::Event::Health) reports it: [`Health::Unknown`] for a
+    /// member that is not to be named before its first check has passed.
+    pub health: Health,
 }
 
 impl Profile {
@@ -47,6 +50,7 @@ impl Profile {
             format: NEWEST,
             policy: String::new(),
             software: String::new(),
+            health: Health::Unchecked,
         }
     }
 }

@@ -53,7 +53,7 @@ impl Strategy for Whim {
             let excluded =
                 round.exclusions.iter().any(|e| e.ballot == member.ballot && e.until_ms > round.unix_ms);
             let drained = round.control.drained.contains(&member.site);
-            if member.health != Health::Healthy || excluded || drained {
+            if !member.health.is_fit() || excluded || drained {
                 let (stage, reason) = ("fit".to_owned(), "it is not fit".to_owned());
                 let ground = if drained { Ground::Order } else { Ground::State };
                 ranking.refused.push(Refused { named: member.named(), stage, reason, ground });

@@ -166,6 +166,7 @@ impl Engine {
     /// A member that has not begun yet.
     pub fn new(mut config: Config, now: Now) -> Self {
         config.policy.slots = config.policy.slots.clamp(1, MAX_SLOTS);
+        let health = config.member.health.clone().bounded();
         Self {
             config,
             rules: Rules::default(),
@@ -175,7 +176,7 @@ impl Engine {
             session: None,
             view: View::default(),
             memory: Memory::default(),
-            health: Health::Healthy,
+            health,
             site_health: None,
             measured: BTreeMap::new(),
             round_trips: RoundTrips::default(),
@@ -350,6 +351,11 @@ impl Engine {
             State::Stopping(stopping) => stopping.token,
             _ => self.office.held().map(|held| held.grant.fencing_token),
         }
+    }
+
+    /// Whether this member is fit to lead, by its last report.
+    pub fn health(&self) -> &Health {
+        &self.health
     }
 
     /// What is being done, or why nothing is, in words.

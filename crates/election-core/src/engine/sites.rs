@@ -84,7 +84,7 @@ impl Word {
             .iter()
             .filter_map(|said| match said {
                 Health::Unhealthy { reason } => Some(reason),
-                Health::Healthy | Health::Unknown => None,
+                Health::Healthy | Health::Unchecked | Health::Unknown => None,
             })
             .collect();
         let know = said.iter().filter(|said| ***said != Health::Unknown).count();

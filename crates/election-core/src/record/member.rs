@@ -1,4 +1,7 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +34,8 @@ pub struct MemberRecord {
     /// Which of these are measured: they waver, as what is configured doesn't.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub measured: BTreeSet<String>,
-    /// Whether it is fit to lead.
-    #[serde(default)]
+    /// Whether it is fit to lead; left out while nothing checks it.
+    #[serde(default, skip_serializing_if = "Health::is_unchecked")]
     pub health: Health,
     /// Whether its whole site is fit, as far as it can tell; none if it does not look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,10 +179,12 @@ fn one() -> i64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Health {
-    /// It is.
+    /// Nothing checks it, and it counts as fit.
     #[default]
+    Unchecked,
+    /// It is: a check or the program has found so.
     Healthy,
-    /// Nobody has found out yet. It is no reason to name somebody else.
+    /// It is checked, and the first answer has not come yet. It is not named while that is so; a leader leads on.
     Unknown,
     /// It is not.
     Unhealthy {
@@ -188,7 +193,30 @@ pub enum Health {
     },
 }
 
+impl fmt::Display for Health {
+    /// `unchecked`, `healthy`, `unknown`, or the reason why it is not (`unhealthy` where it gives none).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unchecked => "unchecked",
+            Self::Healthy => "healthy",
+            Self::Unknown => "unknown",
+            Self::Unhealthy { reason } if reason.trim().is_empty() => "unhealthy",
+            Self::Unhealthy { reason } => reason,
+        })
+    }
+}
+
 impl Health {
+    /// Whether the member may be named: it has been found fit, or nothing checks it.
+    pub fn is_fit(&self) -> bool {
+        matches!(self, Self::Healthy | Self::Unchecked)
+    }
+
+    /// Whether nothing checks it.
+    pub fn is_unchecked(&self) -> bool {
+        *self == Self::Unchecked
+    }
+
     /// The same with a reason that fits into a record.
     pub(crate) fn bounded(mut self) -> Self {
         if let Self::Unhealthy { reason } = &mut self {

@@ -155,6 +155,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn health_that_nothing_checks_is_left_out() {
+        let text = r#"{"v":1,"member":"east-1","site":"east","ballot":"0-0000000007"}"#;
+        let mut member = MemberRecord::decode("/n", text.as_bytes()).unwrap();
+        assert!(member.health.is_unchecked() && member.health.is_fit());
+        assert!(!String::from_utf8_lossy(&member.encode("/n").unwrap()).contains("health"));
+        member.health = Health::Unhealthy { reason: "  ".to_owned() };
+        assert!(!member.health.is_fit());
+        assert_eq!(member.health.to_string(), "unhealthy");
+    }
+
+    #[test]
     fn garbage_is_refused_with_its_path() {
         let error = Elected::decode("/dr/orders/leader/elected", b"not json").unwrap_err();
         assert!(error.to_string().contains("/dr/orders/leader/elected"), "{error}");

@@ -135,7 +135,7 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         attributes: Default::default(),
         measured: Default::default(),
         // Whoever is not steps out of the contest.
-        health: Health::Healthy,
+        health: Health::Unchecked,
         site_health: None,
         reads: NEWEST,
         policy: String::new(),

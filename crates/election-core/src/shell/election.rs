@@ -212,7 +212,21 @@ impl Election {
         self.handle.status.borrow().clone()
     }
 
-    /// Says whether this member is fit to lead.
+    /// Reports whether this member is fit to lead, with the reason if it is not. At any time, as often as the program
+    /// likes: it returns at once, the latest report counts, and only a change is a write to ZooKeeper. Nothing is
+    /// awaited, thus nothing can be cancelled half way. A report that comes after the election has [`ended`](Self::ended)
+    /// is dropped.
+    ///
+    /// - [`Health::Unhealthy`]: it is not elected. A leader makes room, with the cause
+    ///   [`Unhealthy`](crate::record::Cause::Unhealthy), as soon as another member may lead, and leads on until then. The
+    ///   reason is shortened to 500 bytes, and shown by whatever lists the members.
+    /// - [`Health::Healthy`]: it is elected as before.
+    /// - [`Health::Unknown`]: no check has been answered yet. It is not elected; a leader leads on. For a member that is
+    ///   to be so from the beginning, set [`Profile::health`]: this method may come too late for the first decision.
+    ///
+    /// It is [`Health::Unchecked`] until the first report. With the recipes `queue` and `single` nothing is published: a
+    /// member that is not fit withdraws its znode, and a leader that is not gives up leadership, whether another one
+    /// follows or not.
     pub fn set_health(&self, health: Health) {
         let _ = self.handle.events.send(Event::Health(health));
     }

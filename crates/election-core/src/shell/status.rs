@@ -6,7 +6,7 @@ use super::to_boot;
 use crate::{
     engine::{Engine, Role, Skipped},
     ids::Ballot,
-    record::{Current, Elected},
+    record::{Current, Elected, Health},
 };
 
 /// What a member is doing in an election, and what it has read last.
@@ -32,6 +32,8 @@ pub struct ElectionStatus {
     pub slot: Option<usize>,
     /// Until when a leader's work may go on.
     pub work_until: Option<BootTime>,
+    /// Whether this member is fit to lead, by its last report.
+    pub health: Health,
     /// What is being done, or why nothing is, in words.
     pub note: String,
     /// Why this member, as the elector, decides nothing.
@@ -55,6 +57,7 @@ impl ElectionStatus {
             in_office,
             slot,
             work_until: engine.work_until().map(to_boot),
+            health: engine.health().clone(),
             note: engine.sentence().to_owned(),
             skipped: engine.skipped().cloned(),
         }

@@ -21,7 +21,7 @@ mod upgrade;
 use std::{collections::BTreeMap, time::Duration};
 
 use election_core::{
-    engine::Role,
+    engine::{Profile, Role},
     paths::Paths,
     record::{Cause, Health, RequestKind, RequestState, RoundTrips, Target},
     shell::{Ended, MAX_ATTRIBUTES, Observer, operator},
@@ -199,6 +199,30 @@ over_both_drivers! {
         wait_for("east-1 leads", SOON, || east.leads()).await;
         east.election().set_health(Health::Unhealthy { reason: "the disk is full".to_owned() });
         wait_for("west-1 leads", SOON, || west.leads()).await;
+        world.no_overlap();
+    }
+
+    /// A member that is checked is not named before it has reported an answer.
+    async fn a_member_is_not_named_before_its_first_check(world: &World) {
+        let checked = Profile { health: Health::Unknown, ..Profile::new("east-1".parse().unwrap(), "east".parse().unwrap()) };
+        let east = world.join_as(checked).await;
+        wait_for("east-1 names no member", SOON, || east.status().note.contains("no member may lead")).await;
+        assert_eq!(east.status().health, Health::Unknown);
+        // It can report as often as it likes: the latest counts.
+        for _ in 0..1000 {
+            east.election().set_health(Health::Unhealthy { reason: "the disk is full".to_owned() });
+        }
+        east.election().set_health(Health::Healthy);
+        wait_for("east-1 leads", SOON, || east.leads()).await;
+        assert_eq!(east.status().health, Health::Healthy);
+        let members = world.snapshot().await.members;
+        assert_eq!(members[0].health, Health::Healthy);
+        // A leader whose health is not known leads on.
+        let term = east.status().term;
+        east.election().set_health(Health::Unknown);
+        let west = world.join("west-1", "west").await;
+        wait_for("west-1 is next in line", SOON, || west.is_next()).await;
+        assert!(east.leads() && east.status().term == term, "{:?}", east.status());
         world.no_overlap();
     }
 

@@ -47,8 +47,12 @@ impl Strategy for Weighed {
 
 impl SiteOrder {
     fn refusal(round: &Round<'_>, member: &MemberRecord) -> Option<(&'static str, String)> {
-        if let Health::Unhealthy { reason } = &member.health {
-            return Some(("healthy", reason.clone()));
+        match &member.health {
+            Health::Unhealthy { reason } => return Some(("healthy", reason.clone())),
+            Health::Unknown if round.incumbent != Some(&member.ballot) => {
+                return Some(("healthy", "not known yet".to_owned()));
+            }
+            Health::Unknown | Health::Unchecked | Health::Healthy => {}
         }
         if let Some(e) =
             round.exclusions.iter().find(|e| e.ballot == member.ballot && e.until_ms > round.unix_ms)

@@ -5,7 +5,8 @@ use election_core::{
 
 use crate::{stage::Filter, words};
 
-/// Puts out who says of itself that it is not fit to lead.
+/// Puts out who says of itself that it is not fit to lead, or that it is not known yet whether it is. Who leads is not
+/// put out for the latter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Healthy;
 
@@ -19,9 +20,11 @@ impl Filter for Healthy {
         Self::NAME
     }
 
-    fn refuse(&self, candidate: &MemberRecord, _: &Round<'_>) -> Option<String> {
+    fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String> {
         match &candidate.health {
-            Health::Healthy | Health::Unknown => None,
+            Health::Healthy | Health::Unchecked => None,
+            Health::Unknown => (round.incumbent != Some(&candidate.ballot))
+                .then(|| "its first health check has not been answered yet".to_owned()),
             Health::Unhealthy { reason } => Some(match words::quote(reason) {
                 reason if reason.is_empty() => "unhealthy, it doesn't say why".to_owned(),
                 reason => format!("unhealthy: {reason}"),
@@ -45,6 +48,23 @@ mod tests {
         for (candidate, refusal) in cases {
             let got = Healthy.refuse(&candidate, &View::default().round());
             assert_eq!(got.as_deref(), refusal, "{candidate:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_not_known_to_be_fit_is_out_unless_it_leads() {
+        let with = |health| MemberRecord { health, ..member("east-1", "east", 1) };
+        let view = View::default();
+        let refused = |health, leads: bool| {
+            let candidate = with(health);
+            let incumbent = leads.then_some(&candidate.ballot);
+            Healthy.refuse(&candidate, &Round { incumbent, ..view.round() })
+        };
+        let why = "its first health check has not been answered yet";
+        assert_eq!(refused(Health::Unknown, false).as_deref(), Some(why));
+        assert_eq!(refused(Health::Unknown, true), None);
+        for fit in [Health::Unchecked, Health::Healthy] {
+            assert_eq!(refused(fit, false), None);
         }
     }
 }

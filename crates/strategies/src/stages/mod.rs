@@ -2,7 +2,7 @@
 //!
 //! | stage | kind | says |
 //! |---|---|---|
-//! | [`Healthy`] | filter | the member says that it is fit |
+//! | [`Healthy`] | filter | the member says that it is fit, or nothing checks it |
 //! | [`Priority`] | filter, comparison | 0 or less never leads; higher goes first |
 //! | [`NotExcluded`] | filter | no exclusion of its ballot is in force |
 //! | [`SiteHealthy`] | filter | its site has not failed as a whole, nor too often lately |

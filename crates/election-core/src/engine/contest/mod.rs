@@ -351,9 +351,15 @@ impl Engine {
     fn ill_health(&self) -> Option<String> {
         match &self.health {
             Health::Unhealthy { reason } => Some(format!("it is not healthy: {reason}")),
-            Health::Healthy | Health::Unknown => {
+            Health::Healthy | Health::Unchecked | Health::Unknown => {
                 self.standing.withdrawn.as_ref().map(|why| format!("it has withdrawn: {why}"))
             }
         }
+    }
+
+    /// Why this member is no candidate now, if it isn't. That its health is not known yet ends no leadership.
+    fn no_candidate(&self) -> Option<String> {
+        let unknown = || "its first health check has not been answered yet".to_owned();
+        self.ill_health().or_else(|| (self.health == Health::Unknown).then(unknown))
     }
 }

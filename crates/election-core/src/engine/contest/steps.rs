@@ -60,13 +60,13 @@ impl Engine {
             Step::Idle | Step::Gone => return true,
             Step::InOffice if !idle => return !self.contest.ranks_again,
             Step::InOffice => self.left_office(),
-            Step::First if self.ill_health().is_none() => {
+            Step::First if self.no_candidate().is_none() => {
                 if idle {
                     self.enter_office();
                 }
                 return true;
             }
-            Step::Waiting if self.ill_health().is_none() => return self.go_on_waiting(),
+            Step::Waiting if self.no_candidate().is_none() => return self.go_on_waiting(),
             _ => {}
         }
         if self.contest.step == Step::Create && self.contest.stand_at.is_some() {
@@ -74,13 +74,13 @@ impl Engine {
         }
         if self.contest.step == Step::Pausing {
             let due = self.contest.stand_at.is_none_or(|at| at <= self.now.time);
-            if !due || self.ill_health().is_some() {
+            if !due || self.no_candidate().is_some() {
                 return true;
             }
             self.contest.stand_at = None;
             self.contest.step = Step::Seek(Then::Stand);
         }
-        if let Some(why) = self.ill_health()
+        if let Some(why) = self.no_candidate()
             && !self.contest_is_paused()
             && !self.contest.is_preparing()
         {

@@ -15,7 +15,7 @@ use election_core::{
         Recipe, TakeoverLimit, Wish, fencing_token,
     },
     record::{
-        Confirmed, Control, Elected, FailedSite, Health, MemberRecord, Mode, NEWEST, Outgoing, Record,
+        Confirmed, Control, Elected, FailedSite, Health, MemberRecord, Mode, Outgoing, Record,
         Request as Order, RequestKind, RequestState, Target, VERSION,
     },
 };
@@ -37,13 +37,16 @@ impl Stage {
             }
             ["grant", span] => parse(span).map(|span| self.granted = span),
             ["start", "old", rest @ ..] => {
-                rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait, VERSION))
+                rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait, |me| me.format = VERSION))
             }
+            ["start", "checked", rest @ ..] => rest
+                .iter()
+                .try_for_each(|name| self.start(name, Leftovers::Wait, |me| me.health = Health::Unknown)),
             ["start", rest @ ..] => {
-                rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait, NEWEST))
+                rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait, |_| ()))
             }
             ["restart", name, "knowing", "that", "nothing", "is", "left"] => {
-                self.start(name, Leftovers::Remove, NEWEST)
+                self.start(name, Leftovers::Remove, |_| ())
             }
             ["crash", name] => {
                 self.members.remove(*name).map(drop).ok_or(format!("there is no member {name}"))
@@ -122,6 +125,7 @@ impl Stage {
             }
             ["advance", span] => self.advance(parse(span)?),
             ["health", name, "well"] => self.feed(name, Event::Health(Health::Healthy)),
+            ["health", name, "unknown"] => self.feed(name, Event::Health(Health::Unknown)),
             ["health", name, "unwell"] => {
                 let reason = "the disk is full".to_owned();
                 self.feed(name, Event::Health(Health::Unhealthy { reason }))
@@ -275,13 +279,15 @@ impl Stage {
         Ok(())
     }
 
-    fn start(&mut self, name: &str, leftovers: Leftovers, format: u32) -> Result<(), String> {
+    fn start(&mut self, name: &str, leftovers: Leftovers, with: impl Fn(&mut Profile)) -> Result<(), String> {
         let site = name.split('-').next().unwrap_or(name);
         let member = MemberId::new(name).map_err(|e| e.to_string())?;
         let site = SiteId::new(site).map_err(|e| e.to_string())?;
+        let mut profile = Profile::new(member, site);
+        with(&mut profile);
         let config = Config {
             paths: self.paths.clone(),
-            member: Profile { format, ..Profile::new(member, site) },
+            member: profile,
             policy: self.policy.clone(),
             leftovers,
             recipe: self.recipe.clone(),

@@ -121,8 +121,12 @@ fn decision(elected: &Elected) -> String {
 
 fn member_in_words(member: &MemberRecord) -> String {
     let mut text = member.ballot.to_string();
-    if let Health::Unhealthy { reason } = &member.health {
-        let _ = write!(text, ", unwell ({reason})");
+    match &member.health {
+        Health::Unhealthy { reason } => {
+            let _ = write!(text, ", unwell ({reason})");
+        }
+        Health::Unknown => text.push_str(", health not known yet"),
+        Health::Unchecked | Health::Healthy => {}
     }
     if !member.unreached.is_empty() {
         let lost: Vec<_> = member.unreached.iter().map(|u| u.ballot.to_string()).collect();

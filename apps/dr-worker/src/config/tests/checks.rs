@@ -1,0 +1,64 @@
+//! `liveness` and `fitness` of a job.
+
+use super::*;
+use crate::job::{Check, ReadyProbe};
+
+fn with(more: &str) -> Given {
+    Given::file(&format!("{SMALL}{more}\n"))
+}
+
+#[test]
+fn a_check_is_read_with_its_defaults_and_can_be_turned_off() {
+    let config = with("").load().unwrap();
+    assert_eq!((&config.jobs[0].spec.liveness, &config.jobs[0].spec.fitness), (&None, &None));
+
+    let checks = "liveness = { kind = \"tcp\", address = \"localhost:80\" }\n\
+        fitness = { kind = \"exec\", command = [\"fit\"], interval = \"1s\", timeout = \"1s\", failures = 1 }";
+    let config = with(checks).load().unwrap();
+    let second = Duration::from_secs(1);
+    let (interval, timeout) = (second * 5, second * 2);
+    let probe = ReadyProbe::Tcp { address: "localhost:80".to_owned(), interval, timeout };
+    assert_eq!(config.jobs[0].spec.liveness, Some(Check { probe, failures: 3 }));
+    let command = vec!["fit".to_owned()];
+    let probe = ReadyProbe::Exec { command, interval: second, timeout: second };
+    assert_eq!(config.jobs[0].spec.fitness, Some(Check { probe, failures: 1 }));
+
+    let off = with("liveness.kind = \"none\"").load().unwrap();
+    assert_eq!(off.jobs[0].spec.liveness, None);
+    // A recipe without an elector has members that are fit or not as well.
+    let queue =
+        with("recipe = \"queue\"\nfitness = { kind = \"tcp\", address = \"localhost:80\" }").load().unwrap();
+    assert!(queue.jobs[0].spec.fitness.is_some());
+}
+
+#[test]
+fn what_is_wrong_with_a_check_is_named_by_its_key() {
+    for check in ["liveness", "fitness"] {
+        let key = |name: &str| format!("job.orders.{check}.{name}");
+        let refused = |table: &str, key: &str, part: &str| {
+            with(&format!("{check} = {{ {table} }}")).refused("worker.toml:", &[key, part]);
+        };
+        refused("failures = 2", &key("kind"), "it is missing: \"exec\"");
+        refused("kind = \"notify\"", &key("kind"), "is for `ready`");
+        refused("kind = \"ping\"", &key("kind"), "\"tcp\"");
+        refused("kind = \"exec\"", &key("command"), "exit code 0 says");
+        refused("kind = \"exec\", command = [\"x\"], failures = 0", &key("failures"), "1 or more");
+        refused("kind = \"exec\", command = [\"x\"], url = \"u\"", &key("url"), "unknown key");
+        refused("kind = \"tcp\", address = \"a:1\", after = \"1s\"", &key("after"), "unknown key");
+        let longer = "the timeout of 2s is longer than the interval of 1s";
+        refused("kind = \"tcp\", address = \"a:1\", interval = \"1s\"", &key("interval"), longer);
+        let longer = "the timeout of 6s is longer than the interval of 5s";
+        refused("kind = \"tcp\", address = \"a:1\", timeout = \"6s\"", &key("timeout"), longer);
+    }
+    // What is wrong with the programs and addresses is found on the node.
+    let spec = with(
+        "liveness = { kind = \"tcp\", address = \"a\" }\nfitness = { kind = \"http\", url = \"https://a\" }",
+    );
+    let faults = spec.load().unwrap().jobs[0].spec.check().unwrap_err().to_string();
+    for part in [
+        "job.orders.liveness.address: \"a\" is not HOST:PORT",
+        "job.orders.fitness.url: https://a: https is not",
+    ] {
+        assert!(faults.contains(part), "{faults}");
+    }
+}
