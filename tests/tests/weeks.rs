@@ -58,7 +58,7 @@ async fn a_bad_deployment_in_one_site_then_in_both_then_rolled_back() {
     touch(dir.path(), "broken-east");
     let second = led_by(&mut cluster, "west-1", &first).await;
     touch(dir.path(), "broken-west");
-    elector_says(&cluster, "on hold until ").await;
+    elector_says(&cluster, "ON HOLD until ").await;
     assert!(cluster.leader().await.is_err(), "it fails everywhere");
 
     // Rolled back, and no operator says anything.

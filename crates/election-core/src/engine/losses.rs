@@ -17,7 +17,8 @@ use crate::{
     time::is_within,
 };
 
-/// Losses of one site so soon after each other have one cause, such as those of several slots, and count once.
+/// Losses of one site so soon after each other have one cause, such as those of several slots, and count once. No longer than
+/// what it takes to be led from again.
 const ONE_CAUSE: Duration = Duration::from_secs(60);
 
 /// When each site lost a leader lately, in milliseconds since the Unix epoch.
@@ -40,7 +41,8 @@ pub(super) fn with_loss(mut losses: Losses, of: Option<SiteId>, policy: &Policy,
     losses.values_mut().for_each(|times| times.retain(|at| is_within(*at, policy.penalty_window, unix_ms)));
     if let Some(site) = of.filter(|_| !policy.penalty_window.is_zero()) {
         let times = losses.entry(site).or_default();
-        if times.iter().all(|at| !is_within(*at, ONE_CAUSE, unix_ms)) {
+        let one_cause = ONE_CAUSE.min(policy.better_after);
+        if times.iter().all(|at| !is_within(*at, one_cause, unix_ms)) {
             times.push(unix_ms);
         }
     }

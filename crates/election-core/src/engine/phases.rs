@@ -173,7 +173,7 @@ impl Facts<'_> {
         let noticed = watchdog.noticed(at.slot, at.term, "better", self.now);
         let by =
             confirmed.map_or_else(String::new, |confirmed| format!(", as {} has confirmed", confirmed.by));
-        let what = format!("{} has been better for {patience:?}{by}", better.named.member);
+        let what = format!("{} has been better for {}{by}", better.named.member, in_words(patience));
         match self.question(at.slot, noticed).decide(Cause::BetterCandidate, &what, None, None) {
             Ok(decided) if decided.named(at.slot) == Some(named) => {
                 self.refresh(at.elected, at.meta, quiet("steady", format!("{} leads", current.member)))

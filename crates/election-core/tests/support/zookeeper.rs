@@ -327,6 +327,17 @@ impl Ensemble {
         missing
     }
 
+    /// Gives up what no read as of now can ask for: what znodes held before, and which there were.
+    #[allow(dead_code, reason = "a world of years needs it")]
+    pub(crate) fn forget_history(&mut self) {
+        self.commits.drain(..self.commits.len().saturating_sub(1));
+        self.znodes.retain(|_, history| {
+            history.drain(..history.len().saturating_sub(1));
+            latest(history).is_some()
+        });
+        self.sessions.retain(|_, session| !session.over);
+    }
+
     fn commit(&mut self, now: Millis) -> i64 {
         self.zxid += 1;
         self.commits.push((now, self.zxid));
