@@ -57,7 +57,12 @@ fn after_an_outage() -> Snapshot {
 }
 
 fn policies(more: &[&str]) -> OperatorConfig {
-    let sets = ["zookeeper.connect=zk1:2181", "policy.sites=[\"east\", \"west\"]", "policy.auto_moves=all"];
+    let sets = [
+        "zookeeper.connect=zk1:2181",
+        "policy.sites=[\"east\", \"west\"]",
+        "policy.auto_moves=all",
+        "policy.failback_after=10m",
+    ];
     let sets = sets.iter().chain(more).map(|set| (*set).to_owned()).collect();
     OperatorConfig::load(&Sources { sets, ..Sources::default() }).unwrap()
 }

@@ -27,7 +27,7 @@ use crate::{
         RecordError, Status,
     },
     strategy::{Ranking, Strategy},
-    time::{Now, Time},
+    time::{Now, Time, in_words},
 };
 
 /// An election under an elector as it was read at one moment.
@@ -423,11 +423,11 @@ impl<'a> Looker<'a> {
             let policy = self.policy;
             let sentence = match *reason {
                 "better-after" => format!(
-                    "{better} must have been better than {leader} for {:?} without a break; since when it has been, \
+                    "{better} must have been better than {leader} for {} without a break; since when it has been, \
                      only the elector knows",
-                    patience
+                    in_words(patience)
                 ),
-                "min-tenure" => format!("{leader} leads for {:?} at least", policy.min_tenure),
+                "min-tenure" => format!("{leader} leads for {} at least", in_words(policy.min_tenure)),
                 "failback-window" => format!(
                     "leadership moves by itself to another site only within failback_windows ({})",
                     policy.failback_windows.texts().collect::<Vec<_>>().join("; ")

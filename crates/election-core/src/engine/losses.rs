@@ -89,11 +89,11 @@ mod tests {
     #[test]
     fn patience_grows_with_each_loss_and_shrinks_as_they_are_forgotten() {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-        assert_eq!(lost_at(&[1000]), (1, minutes(10)));
-        assert_eq!(lost_at(&[1000, 1015]), (2, minutes(20)));
-        assert_eq!(lost_at(&[1000, 1015, 1030]), (3, minutes(40)));
-        // Six hours later the first two are forgotten.
-        assert_eq!(lost_at(&[1000, 1015, 1030, 1380]), (2, minutes(20)));
+        assert_eq!(lost_at(&[1000]), (1, minutes(30)));
+        assert_eq!(lost_at(&[1000, 1045]), (2, minutes(60)));
+        assert_eq!(lost_at(&[1000, 1045, 1090]), (3, minutes(120)));
+        // A day later the first two are forgotten.
+        assert_eq!(lost_at(&[1000, 1045, 1090, 2500]), (2, minutes(60)));
         // Never longer than anything is remembered.
         let often: Vec<u64> = (0..20_u64).map(|n| 1000 + 15 * n).collect();
         assert_eq!(lost_at(&often).1, Policy::default().penalty_window);
