@@ -12,6 +12,8 @@ pub mod spec;
 mod stage;
 pub mod stages;
 mod steadiness;
+pub mod testing;
+mod whole;
 mod words;
 
 pub use fair_share::FairShare;
@@ -21,7 +23,3 @@ pub use site_policy::{AutoMoves, OnLeaderFailure, PolicyError, SitePolicy, Sprea
 pub use spec::{PolicySpec, SpecError};
 pub use stage::{Comparison, Filter, Standing};
 pub use steadiness::Steadiness;
-
-#[cfg(test)]
-#[path = "../tests/support/mod.rs"]
-mod support;
