@@ -6,6 +6,7 @@ pub mod meter;
 mod peers;
 mod pipeline;
 pub mod published;
+pub mod registry;
 mod rules;
 mod site_policy;
 pub mod spec;
@@ -18,6 +19,7 @@ mod words;
 
 pub use fair_share::FairShare;
 pub use pipeline::Pipeline;
+pub use registry::Registry;
 pub use rules::Rules;
 pub use site_policy::{AutoMoves, OnLeaderFailure, PolicyError, SitePolicy, Spread};
 pub use spec::{PolicySpec, SpecError};

@@ -106,6 +106,17 @@ impl Pipeline {
         self.last.is_some()
     }
 
+    /// Adds stages that are shared.
+    pub(crate) fn with(
+        mut self,
+        filter: Option<Arc<dyn Filter>>,
+        comparison: Option<Arc<dyn Comparison>>,
+    ) -> Self {
+        self.filters.extend(filter);
+        self.comparisons.extend(comparison);
+        self
+    }
+
     /// Who passes every filter.
     pub(crate) fn electable<'a>(&self, round: &Round<'a>) -> Vec<&'a MemberRecord> {
         round.candidates.iter().filter(|candidate| self.refusal(candidate, round).is_none()).collect()
