@@ -21,7 +21,7 @@ const ALONE: &str = "the only candidate";
 /// A candidate is refused by the first filter that puts it out. Those that pass are
 /// ordered by the first comparison; where it finds them equal, by the next; and
 /// where all do, by member id, or by a strategy that is given ([`ranked_by`](Self::ranked_by)). That last
-/// step can't be left out, so there is no pipeline that leaves two members undecided, and none of stages
+/// step can't be left out: there is no pipeline that leaves two members undecided, and none of stages
 /// that depends on the order in which the candidates are given.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
@@ -188,7 +188,7 @@ impl Pipeline {
     fn last_step<'a>(&self, mut group: Vec<Contender<'a>>, answer: Option<&Answer>) -> Vec<Contender<'a>> {
         let number = self.comparisons.len();
         let (Some(whole), Some(answer)) = (&self.last, answer) else { return member_order(number, group) };
-        group.sort_by_key(|contender| answer.place(contender.record));
+        group.sort_by_key(|contender| answer.rank_of(contender.record));
         for Contender { record, reasons, compared } in &mut group {
             let (why, of) = answer.reasons(whole, record, reasons.len(), number);
             reasons.extend(why);
@@ -210,7 +210,7 @@ impl Strategy for Pipeline {
         }
         let mut answer = self.last.as_ref().map(|whole| whole.ask(&electable, round));
         if let Some(answer) = &mut answer {
-            electable.retain(|candidate| answer.place(candidate).is_some());
+            electable.retain(|candidate| answer.rank_of(candidate).is_some());
             refused.append(&mut answer.refused);
         }
         refused.sort_by(by_ballot);

@@ -187,7 +187,7 @@ impl OwnStage {
         Self { filter: Some(Arc::new(stage.clone())), ..Self::comparison(stage) }
     }
 
-    /// What it goes by that members must measure or publish: they do so only where a policy needs it. A policy
+    /// What it goes by that members must measure or publish, which they do only where a policy needs it. A policy
     /// whose members publish no such thing is refused.
     #[must_use]
     pub fn needing(self, needs: Needs) -> Self {
@@ -209,7 +209,9 @@ pub struct OwnStrategy {
 }
 
 impl OwnStrategy {
-    /// This strategy. It is asked only about those that pass everything that goes before it.
+    /// This strategy. It is asked only about those that pass everything that goes before it. Where it refuses
+    /// a candidate on [`Ground::Loss`](election_core::strategy::Ground::Loss), it is for itself to rank that one
+    /// once the round accepts the loss.
     pub fn new(strategy: impl Strategy + 'static) -> Self {
         Self { strategy: Arc::new(strategy), needs: Needs::default() }
     }

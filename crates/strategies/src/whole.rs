@@ -1,4 +1,4 @@
-//! A whole strategy as the last step of a pipeline, in the place of the member id.
+//! A whole strategy as the last step of a pipeline, instead of the member id.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,6 +21,8 @@ pub(crate) struct Whole {
 #[derive(Default)]
 pub(crate) struct Answer {
     order: BTreeMap<Ballot, (usize, Ranked)>,
+    /// Whether it says of any candidate which comparisons its reasons are of.
+    compares: bool,
     pub(crate) refused: Vec<Refused>,
     pub(crate) worth_waiting: Option<String>,
 }
@@ -33,7 +35,8 @@ impl Whole {
         let incumbent = round.incumbent.filter(passed);
         let Ranking { order, refused, worth_waiting } =
             self.strategy.rank(&Round { candidates: &candidates, incumbent, ..round.clone() });
-        let mut answer = Answer { worth_waiting, ..Answer::default() };
+        let compares = order.iter().any(|ranked| !ranked.compared.is_empty());
+        let mut answer = Answer { compares, worth_waiting, ..Answer::default() };
         for candidate in &candidates {
             let is_of = |ballot: &Ballot| *ballot == candidate.ballot;
             if let Some(refused) = refused.iter().find(|refused| is_of(&refused.named.ballot)) {
@@ -55,8 +58,8 @@ impl Whole {
 
 impl Answer {
     /// The number of a candidate in the order, counted from 0; `None` if it is refused.
-    pub(crate) fn place(&self, candidate: &MemberRecord) -> Option<usize> {
-        self.order.get(&candidate.ballot).map(|(place, _)| *place)
+    pub(crate) fn rank_of(&self, candidate: &MemberRecord) -> Option<usize> {
+        self.order.get(&candidate.ballot).map(|(rank, _)| *rank)
     }
 
     /// Why a candidate is where it is: the reasons, and the comparisons that they are of. `before` is how many
@@ -68,17 +71,17 @@ impl Answer {
         before: usize,
         number: usize,
     ) -> (Vec<String>, Vec<Compared>) {
-        let Some((place, ranked)) = self.order.get(&candidate.ballot) else { return Default::default() };
+        let Some((rank, ranked)) = self.order.get(&candidate.ballot) else { return Default::default() };
         let mut reasons = ranked.reasons.clone();
         if reasons.is_empty() {
-            reasons.push(format!("{} by {}", words::ordinal(*place), by.name));
+            reasons.push(format!("{} by {}", words::ordinal(*rank), by.name));
         }
         let own = ranked.compared.iter();
         let mut compared: Vec<_> = own
             .map(|of| Compared { number: number + of.number, reason: before + of.reason, ..*of })
             .collect();
-        if compared.is_empty() {
-            let grade = i64::try_from(*place).unwrap_or(i64::MAX);
+        if !self.compares {
+            let grade = i64::try_from(*rank).unwrap_or(i64::MAX);
             compared.push(Compared { stage: by.name, number, grade, reason: before });
         }
         (reasons, compared)
@@ -178,7 +181,7 @@ mod tests {
         assert_eq!(ranking.worth_waiting.as_deref(), Some("another one"));
         assert_eq!(strategy.remark(&BTreeMap::new(), Cause::LeaderLost).as_deref(), Some("backwards"));
         let alone = View::of([member("refused", "east", 1)]);
-        assert_eq!(strategy.rank(&alone.round()).worth_waiting, None, "nobody can lead");
+        assert_eq!(strategy.rank(&alone.round()).worth_waiting, None, "no candidate can lead");
     }
 
     #[test]

@@ -121,11 +121,11 @@ pub const KEYS: [&str; 10] = [
     "strategy",
 ];
 
-/// What a whole strategy takes the place of.
+/// What a whole strategy replaces.
 const ORDER: [&str; 5] = ["on_leader_failure", "spread", "pipeline", "pipelines", "rules"];
 
-/// Puts the keys of a policy for one job over those for all. A `strategy` takes the place of all that orders the
-/// candidates otherwise, but for the limits of what may be lost; a pipeline or rules take the place of a strategy.
+/// Puts the keys of a policy for one job over those for all. A `strategy` replaces all that orders the
+/// candidates otherwise, but for the limits of what may be lost; a pipeline or rules replace a strategy.
 pub fn put_over(under: &mut BTreeMap<String, Value>, news: BTreeMap<String, Value>) {
     if news.contains_key("strategy") {
         let limits = limits(under);

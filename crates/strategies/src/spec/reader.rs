@@ -179,7 +179,7 @@ impl<'a, 'f> Table<'a, 'f> {
         self.with(key, texts)
     }
 
-    /// A span of time in whole us, ms or s: `"500us"`, `"2ms"`, `"90s"`.
+    /// A span of time, a whole number of us, ms, s, m or h: `"500us"`, `"2ms"`, `"90s"`, `"30m"`.
     pub fn duration(&mut self, key: &'static str) -> Option<Duration> {
         self.with(key, micros).map(Duration::from_micros)
     }
@@ -229,9 +229,10 @@ impl<'a, 'f> Table<'a, 'f> {
     }
 }
 
-/// A span of time as text, in microseconds: `"500us"`, `"2ms"`, `"1s"`.
+/// A span of time as text, in microseconds: `"500us"`, `"2ms"`, `"1s"`, `"30m"`, `"2h"`.
 pub(super) fn micros(value: &Value, findings: &mut Findings) -> Option<u64> {
-    const UNITS: [(&str, u64); 3] = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
+    const UNITS: [(&str, u64); 5] =
+        [("us", 1), ("ms", 1000), ("s", 1_000_000), ("m", 60_000_000), ("h", 3_600_000_000)];
     let parsed = match value {
         Value::Text(text) => UNITS.iter().find_map(|(unit, micros)| {
             let number = text.strip_suffix(unit)?.trim_end();
