@@ -101,11 +101,13 @@ impl Cluster {
             let own = dir.path().join(format!("{id}.toml"));
             write_own(&own, &setup, id, site, &seat, &place);
             let configs = vec![common.clone(), own];
-            workers.push(Worker::new(id, site, seat.http, place, configs, tree.clone()).on(seat.host));
+            workers.push(
+                Worker::new(id, site, seat.http, place, setup.program, configs, tree.clone()).on(seat.host),
+            );
         }
         let mut cluster = Self {
             workers,
-            operator: Operator::new(&[common], tree.clone()),
+            operator: Operator::new(setup.program, &[common], tree.clone()),
             journal,
             ledger,
             znodes: OnceCell::new(),
@@ -147,7 +149,7 @@ impl Cluster {
     pub fn as_worker(&self, id: &str) -> Operator {
         let worker = self.workers.iter().find(|worker| worker.id() == id);
         let worker = worker.unwrap_or_else(|| panic!("there is no worker {id}"));
-        Operator::new(worker.configs(), self.tree.clone())
+        Operator::new(self.operator.program, worker.configs(), self.tree.clone())
     }
 
     /// What the jobs `e2e-job` have done.

@@ -6,6 +6,7 @@ use tempfile::TempDir;
 
 use crate::operator::Operator;
 use crate::process::Tree;
+use crate::programs::DR_WORKER;
 
 /// Where somebody writes configuration files and tries them.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ impl Desk {
             std::fs::write(&path, content).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             paths.push(path);
         }
-        Self { operator: Operator::new(&paths, Tree::new(dir.path())), dir }
+        Self { operator: Operator::new(DR_WORKER, &paths, Tree::new(dir.path())), dir }
     }
 
     /// The program with those files.

@@ -17,6 +17,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(60);
 /// worker those of a second process that takes itself for it.
 #[derive(Clone, Debug)]
 pub struct Operator {
+    pub(crate) program: &'static str,
     pub(crate) options: Vec<String>,
     pub(crate) tree: Tree,
 }
@@ -35,9 +36,15 @@ pub struct Said {
 }
 
 impl Operator {
-    pub(crate) fn new(configs: &[PathBuf], tree: Tree) -> Self {
+    pub(crate) fn new(program: &'static str, configs: &[PathBuf], tree: Tree) -> Self {
         let options = configs.iter().flat_map(|path| ["--config".to_owned(), path.display().to_string()]);
-        Self { options: options.collect(), tree }
+        Self { program, options: options.collect(), tree }
+    }
+
+    /// The same verbs of another program of the workspace.
+    #[must_use]
+    pub fn of(&self, program: &'static str) -> Self {
+        Self { program, ..self.clone() }
     }
 
     /// Runs a verb to its end.
@@ -45,11 +52,11 @@ impl Operator {
     /// # Panics
     /// If it does not end within a minute.
     pub async fn run(&self, verb: &[&str]) -> Said {
-        let mut command = Command::new(program("dr-worker"));
+        let mut command = Command::new(program(self.program));
         let (name, value) = self.tree.mark();
         command.args(&self.options).args(verb).env(name, value).env("NO_COLOR", "1");
         command.stdin(Stdio::null()).kill_on_drop(true);
-        let shown = format!("dr-worker {}", verb.join(" "));
+        let shown = format!("{} {}", self.program, verb.join(" "));
         let output = tokio::time::timeout(ENDS_WITHIN, command.output()).await;
         let output = output.unwrap_or_else(|_| panic!("`{shown}` did not end within {ENDS_WITHIN:?}"));
         let output = output.unwrap_or_else(|error| panic!("`{shown}`: {error}"));

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-/// The path of a built program of the workspace: `dr-worker`, `ledger` or `e2e-job`.
+/// The usual worker.
+pub(crate) const DR_WORKER: &str = "dr-worker";
+
+/// The path of a built program of the workspace: `dr-worker`, `my-worker`, `ledger` or `e2e-job`.
 ///
 /// Cargo tells a test the paths of its own package's programs only; the others lie beside it, in the
 /// directory of this profile.
@@ -16,7 +19,7 @@ pub fn program(name: &str) -> PathBuf {
     found.unwrap_or_else(|| {
         panic!(
             "there is no program {name} near {}. `cargo xtask test` builds all that is needed; by hand: \
-             cargo build -p dr-worker -p ledger -p e2e --bins{}",
+             cargo build -p dr-worker -p own-stage -p ledger -p e2e --bins{}",
             this.display(),
             if this.components().any(|part| part.as_os_str() == "release") { " --release" } else { "" },
         )

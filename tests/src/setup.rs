@@ -5,6 +5,7 @@ use std::time::Duration;
 use toml::{Table, Value};
 
 use crate::driver::Driver;
+use crate::programs::DR_WORKER;
 use crate::shared_ensemble::TICK;
 
 /// The usual job.
@@ -29,6 +30,7 @@ pub struct Setup {
     pub(crate) place: Place,
     pub(crate) ledger: Option<(u32, Duration)>,
     pub(crate) options: Vec<&'static str>,
+    pub(crate) program: &'static str,
     pub(crate) common: Table,
     pub(crate) own: Vec<(&'static str, Table)>,
 }
@@ -43,6 +45,7 @@ impl Setup {
             place: Place::Here,
             ledger: None,
             options: Vec::new(),
+            program: DR_WORKER,
             common: Table::new(),
             own: Vec::new(),
         };
@@ -62,6 +65,13 @@ impl Setup {
     #[must_use]
     pub fn workers(mut self, workers: &[(&'static str, &'static str)]) -> Self {
         self.workers = workers.to_vec();
+        self
+    }
+
+    /// The workers and the operator's verbs are of this program of the workspace, not `dr-worker`.
+    #[must_use]
+    pub fn program(mut self, name: &'static str) -> Self {
+        self.program = name;
         self
     }
 

@@ -1,4 +1,4 @@
-//! One `dr-worker run` process.
+//! One process of `dr-worker run`, or of another program with the same verbs.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -25,6 +25,7 @@ pub struct Worker {
     site: String,
     http: SocketAddr,
     dir: PathBuf,
+    program: &'static str,
     configs: Vec<PathBuf>,
     env: Vec<(OsString, OsString)>,
     tree: Tree,
@@ -41,6 +42,7 @@ impl Worker {
         site: &str,
         http: SocketAddr,
         dir: PathBuf,
+        program: &'static str,
         configs: Vec<PathBuf>,
         tree: Tree,
     ) -> Self {
@@ -49,6 +51,7 @@ impl Worker {
             site: site.to_owned(),
             http,
             dir,
+            program,
             configs,
             env: Vec::new(),
             tree,
@@ -137,7 +140,7 @@ impl Worker {
         assert!(self.process.is_none(), "{} runs already", self.id);
         fs::create_dir_all(&self.dir).expect("the worker's directory");
         let log = File::options().create(true).append(true).open(self.log()).expect("the worker's log");
-        let program = program("dr-worker");
+        let program = program(self.program);
         let here = || Command::new(&program);
         let mut command = self.host.as_ref().map_or_else(here, |host| host.command(&program));
         for config in &self.configs {
@@ -152,7 +155,7 @@ impl Worker {
             .stdout(log.try_clone().expect("a second handle on the log"))
             .stderr(log)
             .spawn()
-            .expect("start dr-worker");
+            .expect("start the worker");
         self.process = Some(child);
     }
 

@@ -5,34 +5,32 @@ use election_core::record::Cause;
 use strategies::{
     SitePolicy,
     fair_share::{Election, FairShare, Node},
+    testing,
 };
-
-#[path = "../tests/support/mod.rs"]
-mod support;
 
 fn main() {
     divan::main();
 }
 
 /// Members of two sites in turn, one in ten of them unfit.
-fn view(members: u32, cause: Cause) -> support::View {
+fn view(members: u32, cause: Cause) -> testing::View {
     let members = (0..members).map(|n| {
         let site = ["east", "west"][n as usize % 2];
         let id = format!("member-{n}");
         match n % 10 {
-            9 => support::unhealthy(&id, site, n, "disk full"),
-            _ => support::member(&id, site, n),
+            9 => testing::unhealthy(&id, site, n, "disk full"),
+            _ => testing::member(&id, site, n),
         }
     });
-    support::View {
+    testing::View {
         cause,
-        failed: Some(support::previous("member-0", "east", 0)),
-        ..support::View::of(members)
+        failed: Some(testing::previous("member-0", "east", 0)),
+        ..testing::View::of(members)
     }
 }
 
 fn rank(bencher: Bencher<'_, '_>, members: u32, cause: Cause) {
-    let policy = SitePolicy { sites: support::sites(["east", "west"]), ..SitePolicy::default() };
+    let policy = SitePolicy { sites: testing::sites(["east", "west"]), ..SitePolicy::default() };
     let (strategy, view) = (policy.strategy(), view(members, cause));
     bencher.bench(|| strategy.rank(black_box(&view.round())));
 }
@@ -51,7 +49,7 @@ fn leader_lost(bencher: Bencher<'_, '_>, members: u32) {
 /// ranked anew.
 #[divan::bench(args = [1000, 10_000])]
 fn elections_on_one_loss(bencher: Bencher<'_, '_>, elections: u32) {
-    let policy = SitePolicy { sites: support::sites(["east", "west"]), ..SitePolicy::default() };
+    let policy = SitePolicy { sites: testing::sites(["east", "west"]), ..SitePolicy::default() };
     let strategy = policy.strategy();
     let mut view = view(10, Cause::LeaderLost);
     view.members.remove(0);
@@ -66,7 +64,7 @@ fn elections_on_one_loss(bencher: Bencher<'_, '_>, elections: u32) {
 /// The shares of ten nodes after one of them has left.
 #[divan::bench(args = [1000, 10_000])]
 fn fair_share_on_one_loss(bencher: Bencher<'_, '_>, elections: usize) {
-    let ids: Vec<_> = (0..10).map(|n| support::member(&format!("member-{n}"), "east", n).member).collect();
+    let ids: Vec<_> = (0..10).map(|n| testing::member(&format!("member-{n}"), "east", n).member).collect();
     let nodes: Vec<_> = ids[1..].iter().map(|id| Node { member: id.clone(), weight: 1 }).collect();
     let election = |n: usize| Election {
         name: format!("job-{n}"),
@@ -81,7 +79,7 @@ fn fair_share_on_one_loss(bencher: Bencher<'_, '_>, elections: usize) {
 /// All of them led by one of ten nodes: the whole plan to make them even.
 #[divan::bench(args = [1000, 10_000])]
 fn fair_share_from_one_node(bencher: Bencher<'_, '_>, elections: usize) {
-    let ids: Vec<_> = (0..10).map(|n| support::member(&format!("member-{n}"), "east", n).member).collect();
+    let ids: Vec<_> = (0..10).map(|n| testing::member(&format!("member-{n}"), "east", n).member).collect();
     let nodes: Vec<_> = ids.iter().map(|id| Node { member: id.clone(), weight: 1 }).collect();
     let election = |n: usize| Election {
         name: format!("job-{n}"),

@@ -6,22 +6,22 @@ pub mod meter;
 mod peers;
 mod pipeline;
 pub mod published;
+pub mod registry;
 mod rules;
 mod site_policy;
 pub mod spec;
 mod stage;
 pub mod stages;
 mod steadiness;
+pub mod testing;
+mod whole;
 mod words;
 
 pub use fair_share::FairShare;
 pub use pipeline::Pipeline;
+pub use registry::Registry;
 pub use rules::Rules;
 pub use site_policy::{AutoMoves, OnLeaderFailure, PolicyError, SitePolicy, Spread};
 pub use spec::{PolicySpec, SpecError};
 pub use stage::{Comparison, Filter, Standing};
 pub use steadiness::Steadiness;
-
-#[cfg(test)]
-#[path = "../tests/support/mod.rs"]
-mod support;

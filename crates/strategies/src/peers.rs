@@ -49,7 +49,8 @@ impl Rules {
 
 impl Pipeline {
     /// Who passes every filter, and is told apart from the incumbent by no preference before
-    /// the stage `fair-share`.
+    /// the stage `fair-share`. Where a strategy orders the rest it is the incumbent alone: there
+    /// is no telling what that prefers.
     fn equals<'a>(&self, round: &Round<'a>) -> Vec<&'a MemberRecord> {
         let preferences: Vec<_> = self
             .comparisons()
@@ -62,7 +63,11 @@ impl Pipeline {
         let may_lead = self.electable(round);
         let incumbent = may_lead.iter().find(|candidate| round.incumbent == Some(&candidate.ballot));
         let Some(own) = incumbent.map(|incumbent| grades(incumbent)) else { return Vec::new() };
-        may_lead.into_iter().filter(|candidate| grades(candidate) == own).collect()
+        let is_incumbent = |candidate: &MemberRecord| round.incumbent == Some(&candidate.ballot);
+        let is_equal = |candidate: &&MemberRecord| {
+            grades(candidate) == own && (!self.has_last() || is_incumbent(candidate))
+        };
+        may_lead.into_iter().filter(is_equal).collect()
     }
 }
 
@@ -72,7 +77,7 @@ mod tests {
     use crate::{
         AutoMoves, SitePolicy,
         stages::{OldestBallot, Share},
-        support::{View, ballot, member, sites, unhealthy, with_priority},
+        testing::{View, ballot, member, sites, unhealthy, with_priority},
     };
 
     fn peers(rules: &Rules, view: &View) -> Vec<String> {

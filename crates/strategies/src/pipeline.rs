@@ -9,7 +9,8 @@ use election_core::{
 
 use crate::{
     stage::{Comparison, Filter, Standing},
-    stages::member_id,
+    stages::{Healthy, NotExcluded, Priority, SiteHealthy, SiteOpen, member_id},
+    whole::{Answer, Whole},
 };
 
 /// The reason of a candidate that had nobody to be compared with.
@@ -19,13 +20,15 @@ const ALONE: &str = "the only candidate";
 ///
 /// A candidate is refused by the first filter that puts it out. Those that pass are
 /// ordered by the first comparison; where it finds them equal, by the next; and
-/// where all do, by member id. That last step can be neither left out nor replaced,
-/// so there is no pipeline that leaves two members undecided, and none that depends
-/// on the order in which the candidates are given.
-#[derive(Clone, Debug, Default)]
+/// where all do, by member id, or by a strategy that is given ([`ranked_by`](Self::ranked_by)). That last
+/// step can't be left out: there is no pipeline that leaves two members undecided, and none of stages
+/// that depends on the order in which the candidates are given.
+#[derive(Clone, Debug)]
 pub struct Pipeline {
     filters: Vec<Arc<dyn Filter>>,
     comparisons: Vec<Arc<dyn Comparison>>,
+    /// Instead of the member id.
+    last: Option<Whole>,
 }
 
 /// A candidate on its way through the comparisons.
@@ -43,9 +46,22 @@ impl Contender<'_> {
 }
 
 impl Pipeline {
-    /// A pipeline without stages: everybody may lead, lowest member id first.
+    /// The mandatory filters, which put out whom no policy may let lead: members that are not
+    /// [`Healthy`], have a [`Priority`] of 0 or less, or an exclusion in force ([`NotExcluded`]), and those of
+    /// sites that have failed ([`SiteHealthy`]) or are drained ([`SiteOpen`]). No comparison: lowest member id
+    /// first.
+    ///
+    /// What would be lost with a member only the job's owner can know: add a
+    /// [`Limit`](crate::stages::Limit).
+    #[expect(clippy::new_without_default, reason = "`default()` would not say what it begins with")]
     pub fn new() -> Self {
-        Self::default()
+        Self::bare().filter(Healthy).filter(Priority).filter(NotExcluded).filter(SiteHealthy).filter(SiteOpen)
+    }
+
+    /// No stages at all, not even the mandatory filters: every member may lead, drained, unhealthy or
+    /// excluded as it may be. A part of another strategy, or a test, may want that.
+    pub fn bare() -> Self {
+        Self { filters: Vec::new(), comparisons: Vec::new(), last: None }
     }
 
     /// Adds a filter behind the filters that are there.
@@ -62,15 +78,43 @@ impl Pipeline {
         self
     }
 
+    /// Whom the comparisons leave equal is ordered by this strategy, not by member id.
+    ///
+    /// It is asked about those alone that pass every filter, once for each round. Its answer need
+    /// not be right: whom it leaves out is refused, and whom it names besides is ignored. In explanations it has
+    /// this name.
+    #[must_use]
+    pub fn ranked_by(mut self, name: &'static str, strategy: Arc<dyn Strategy>) -> Self {
+        self.last = Some(Whole { name, strategy });
+        self
+    }
+
     /// The names of the stages in the order in which they are asked.
     pub fn stages(&self) -> impl Iterator<Item = &'static str> {
         let filters = self.filters.iter().map(|f| f.name());
         let comparisons = self.comparisons.iter().map(|c| c.name());
-        filters.chain(comparisons).chain([member_id::NAME])
+        let last = self.last.as_ref().map_or(member_id::NAME, |whole| whole.name);
+        filters.chain(comparisons).chain([last])
     }
 
     pub(crate) fn comparisons(&self) -> impl Iterator<Item = &dyn Comparison> {
         self.comparisons.iter().map(|comparison| &**comparison)
+    }
+
+    /// Whether a strategy orders those that all comparisons leave equal.
+    pub(crate) fn has_last(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// Adds stages that are shared.
+    pub(crate) fn with(
+        mut self,
+        filter: Option<Arc<dyn Filter>>,
+        comparison: Option<Arc<dyn Comparison>>,
+    ) -> Self {
+        self.filters.extend(filter);
+        self.comparisons.extend(comparison);
+        self
     }
 
     /// Who passes every filter.
@@ -98,13 +142,22 @@ impl Pipeline {
         })
     }
 
+    /// What the filters have to say of one that passes; the strategy's is among its reasons.
+    fn remarks<'a>(
+        &'a self,
+        attributes: &'a BTreeMap<String, String>,
+        cause: Cause,
+    ) -> impl Iterator<Item = String> + 'a {
+        self.filters.iter().filter_map(move |filter| filter.remark(attributes, cause))
+    }
+
     /// The losses that are accepted where this candidate, which passes, comes to lead.
     fn losses(&self, candidate: &MemberRecord, round: &Round<'_>) -> Vec<String> {
         let accepted = self.refusals(candidate, round).filter(|_| round.accepts_loss);
         accepted.map(|refused| format!("the loss is accepted: {}", refused.reason)).collect()
     }
 
-    fn order(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Vec<Ranked> {
+    fn order(&self, electable: &[&MemberRecord], answer: Option<&Answer>, round: &Round<'_>) -> Vec<Ranked> {
         let contender = |record| Contender { record, reasons: Vec::new(), compared: Vec::new() };
         let mut all: Vec<_> = electable.iter().copied().map(contender).collect();
         if let [only] = &mut all[..] {
@@ -120,15 +173,28 @@ impl Pipeline {
         }
         groups
             .into_iter()
-            .flat_map(|group| member_order(self.comparisons.len(), group))
+            .flat_map(|group| self.last_step(group, answer))
             .map(|Contender { record, mut reasons, compared }| {
                 match self.losses(record, round) {
-                    none if none.is_empty() => reasons.extend(self.remark(&record.attributes, round.cause)),
+                    none if none.is_empty() => reasons.extend(self.remarks(&record.attributes, round.cause)),
                     losses => reasons.extend(losses),
                 }
                 Ranked { named: record.named(), reasons, compared }
             })
             .collect()
+    }
+
+    /// Orders those that no comparison could tell apart.
+    fn last_step<'a>(&self, mut group: Vec<Contender<'a>>, answer: Option<&Answer>) -> Vec<Contender<'a>> {
+        let number = self.comparisons.len();
+        let (Some(whole), Some(answer)) = (&self.last, answer) else { return member_order(number, group) };
+        group.sort_by_key(|contender| answer.rank_of(contender.record));
+        for Contender { record, reasons, compared } in &mut group {
+            let (why, of) = answer.reasons(whole, record, reasons.len(), number);
+            reasons.extend(why);
+            compared.extend(of);
+        }
+        group
     }
 }
 
@@ -142,17 +208,24 @@ impl Strategy for Pipeline {
                 None => electable.push(candidate),
             }
         }
+        let mut answer = self.last.as_ref().map(|whole| whole.ask(&electable, round));
+        if let Some(answer) = &mut answer {
+            electable.retain(|candidate| answer.rank_of(candidate).is_some());
+            refused.append(&mut answer.refused);
+        }
         refused.sort_by(by_ballot);
         let worth_waiting = if round.cause == Cause::Startup && !electable.is_empty() {
-            self.comparisons.iter().find_map(|c| c.worth_waiting(&electable, round))
+            let by_stages = self.comparisons.iter().find_map(|c| c.worth_waiting(&electable, round));
+            by_stages.or_else(|| answer.as_mut()?.worth_waiting.take())
         } else {
             None
         };
-        Ranking { order: self.order(&electable, round), refused, worth_waiting }
+        Ranking { order: self.order(&electable, answer.as_ref(), round), refused, worth_waiting }
     }
 
     fn remark(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
-        let all: Vec<_> = self.filters.iter().filter_map(|filter| filter.remark(attributes, cause)).collect();
+        let last = self.last.as_ref().and_then(|whole| whole.strategy.remark(attributes, cause));
+        let all: Vec<_> = self.remarks(attributes, cause).chain(last).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn load(member: &MemberRecord) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::support::with_attributes;
+    use crate::testing::with_attributes;
 
     #[test]
     fn what_is_published_is_what_is_read() {

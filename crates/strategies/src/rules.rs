@@ -62,9 +62,9 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_names_the_cause_decides() {
-        let rules = Rules::new(Pipeline::new())
-            .when([Cause::Startup], Pipeline::new().filter(Healthy))
-            .when([Cause::Startup, Cause::LeaderLost], Pipeline::new().compare(OldestBallot));
+        let rules = Rules::new(Pipeline::bare())
+            .when([Cause::Startup], Pipeline::bare().filter(Healthy))
+            .when([Cause::Startup, Cause::LeaderLost], Pipeline::bare().compare(OldestBallot));
         let stages = |cause| rules.pipeline(cause).stages().collect::<Vec<_>>();
         assert_eq!(stages(Cause::Startup), ["healthy", "member-id"]);
         assert_eq!(stages(Cause::LeaderLost), ["oldest-ballot", "member-id"]);

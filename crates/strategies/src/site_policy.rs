@@ -9,9 +9,8 @@ use crate::{
     pipeline::Pipeline,
     rules::Rules,
     stages::{
-        FailedLast, FewerFailures, Healthy, Incumbent, NotExcluded, OldestBallot, OtherSite, Priority,
-        SameSite, SiteAllowed, SiteHealthy, SiteMinimum, SiteOpen, SiteOrder, Software,
-        Spread as SpreadStage, YoungestBallot,
+        FailedLast, FewerFailures, Incumbent, OldestBallot, OtherSite, Priority, SameSite, SiteAllowed,
+        SiteMinimum, SiteOrder, Software, Spread as SpreadStage, YoungestBallot,
     },
 };
 
@@ -166,12 +165,7 @@ impl SitePolicy {
 
     /// What puts candidates out in every pipeline.
     pub(crate) fn fit(&self) -> Pipeline {
-        let pipeline = Pipeline::new()
-            .filter(Healthy)
-            .filter(Priority)
-            .filter(NotExcluded)
-            .filter(SiteHealthy)
-            .filter(SiteOpen);
+        let pipeline = Pipeline::new();
         match self.forbidden_sites.as_slice() {
             [] => pipeline,
             forbidden => pipeline.filter(SiteAllowed::except(forbidden.iter().cloned())),
@@ -222,7 +216,7 @@ impl SitePolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::support::sites;
+    use crate::testing::sites;
 
     #[test]
     fn reads_the_keys_of_a_configuration() {

@@ -4,8 +4,6 @@
 //! tried first from then on.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use election_core::{
@@ -19,8 +17,8 @@ use strategies::{
     AutoMoves, OnLeaderFailure, Pipeline, PolicySpec, SitePolicy, Spread, Steadiness,
     spec::{Inputs, Value},
     stages::{self, Distance, Latency},
+    testing::{NOW_MS, View, ballot, exclusion, previous, sites, with_attributes},
 };
-use support::{NOW_MS, View, ballot, exclusion, previous, sites, with_attributes};
 
 const SITES: [&str; 4] = ["east", "west", "north", "south"];
 /// Few, so that ballots meet exclusions, incumbents and failed leaders.
@@ -149,7 +147,7 @@ prop_compose! {
         auto_moves in prop::sample::select(&[AutoMoves::None, AutoMoves::InSite, AutoMoves::All][..]),
         spread in prop::sample::select(&[Spread::None, Spread::Sites][..]),
     ) -> SitePolicy {
-        SitePolicy { sites: support::sites(sites), on_leader_failure, auto_moves, spread, ..SitePolicy::default() }
+        SitePolicy { sites: self::sites(sites), on_leader_failure, auto_moves, spread, ..SitePolicy::default() }
     }
 }
 
@@ -158,7 +156,7 @@ fn any_pipeline() -> impl Strategy<Value = Pipeline> {
     let stages: Vec<usize> = (0..25).collect();
     (subsequence(stages, 0..=25).prop_shuffle(), any_sites(), any_steadiness()).prop_map(
         |(chosen, order, steadiness)| {
-            chosen.into_iter().fold(Pipeline::new(), |pipeline, stage| match stage {
+            chosen.into_iter().fold(Pipeline::bare(), |pipeline, stage| match stage {
                 0 => pipeline.filter(stages::Healthy),
                 1 => pipeline.filter(stages::Priority),
                 2 => pipeline.filter(stages::NotExcluded),
@@ -597,7 +595,7 @@ fn any_that_looks_around() -> impl Strategy<Value = Pipeline> {
         let jobs = ["db".to_owned()];
         let order = stages::SiteOrder::new(sites(order));
         let fit =
-            Pipeline::new().filter(stages::Healthy).filter(stages::Priority).filter(stages::NotExcluded);
+            Pipeline::bare().filter(stages::Healthy).filter(stages::Priority).filter(stages::NotExcluded);
         let pipeline = match which {
             0 => fit.compare(stages::SiteMinimum::new(least, order.clone())),
             1 => fit.compare(stages::LeaderOf::with(jobs, stages::Within::Site)),

@@ -117,7 +117,7 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         (
             "colour = 1",
             &[
-                "colour: unknown key; valid here: sites, forbidden_sites, site_minimum, on_leader_failure, auto_moves, spread, pipelines, pipeline, rules",
+                "colour: unknown key; valid here: sites, forbidden_sites, site_minimum, on_leader_failure, auto_moves, spread, pipelines, pipeline, rules, strategy",
             ],
         ),
         ("auto_moves = 'soon'", &[r#"auto_moves: "soon" is not known; valid: "none", "in-site", "all""#]),

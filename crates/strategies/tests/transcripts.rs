@@ -6,8 +6,6 @@
 //! answers anew; read the difference before you keep it.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-mod support;
-
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, str::FromStr, sync::Arc};
 
 use election_core::{
@@ -18,8 +16,8 @@ use serde::de::{IntoDeserializer, value::StrDeserializer};
 use strategies::{
     PolicySpec, SitePolicy,
     spec::{Inputs, Value},
+    testing::{self, View, member, sites},
 };
-use support::{View, member, sites};
 
 #[test]
 fn transcripts_are_what_the_strategies_answer() {
@@ -186,7 +184,7 @@ impl Stage {
 
     fn exclude(&mut self, name: &str, seconds: &str, reason: String) {
         let until_ms = self.view.unix_ms + 1000 * seconds.parse::<u64>().unwrap();
-        let mut exclusion = support::exclusion(self.by_name[name], until_ms);
+        let mut exclusion = testing::exclusion(self.by_name[name], until_ms);
         exclusion.member = name.parse().unwrap();
         exclusion.reason = reason;
         self.view.exclusions.push(exclusion);
@@ -203,13 +201,13 @@ impl Stage {
             view.members.retain(|m| m.member.as_str() != name);
             view.others.push(member(name, site, number).named());
         }
-        view.incumbent = named.get("incumbent").map(|name| support::ballot(self.by_name[*name]));
+        view.incumbent = named.get("incumbent").map(|name| testing::ballot(self.by_name[*name]));
         view.accepts_loss = named.get("loss") == Some(&"accepted");
         // `failed=east-1@east`: it may be gone, so its site is said here. `before`: who led
         // last, where nobody failed.
         let former = |key: &str| {
             let (name, site) = named.get(key)?.split_once('@').unwrap();
-            Some(support::previous(name, site, self.by_name[name]))
+            Some(testing::previous(name, site, self.by_name[name]))
         };
         view.failed = former("failed");
         view.previous = former("before").or_else(|| view.failed.clone());

@@ -51,7 +51,7 @@ const ON_ANY: [(&str, &str); 7] = [
     (
         "e2e",
         "bad_configuration balance deployment duplicates election explain fast_failover frozen health latency measure operator \
-         other_jobs outages processes recipes slots spoiled_znodes weeks",
+         other_jobs outages own_stage processes recipes slots spoiled_znodes weeks",
     ),
     // What stops and restores servers does so with real ones in the latter too.
     ("election-core", "others shell shell_in_process"),

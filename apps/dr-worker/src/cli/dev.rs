@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use clap::Args;
+use strategies::Registry;
 use tempfile::TempDir;
 use zk_testkit::TestServer;
 
@@ -10,7 +11,7 @@ use super::{Global, block_on, output};
 use crate::{
     config::{Config, Sources},
     error::Error,
-    run,
+    program, run,
 };
 
 /// The server's tick: short, so that a session may be.
@@ -38,7 +39,7 @@ pub(super) struct DevArguments {
 }
 
 /// `dev`
-pub(super) fn run(dev: &DevArguments, global: &Global) -> Result<(), Error> {
+pub(super) fn run(dev: &DevArguments, global: &Global, registry: &Registry) -> Result<(), Error> {
     let mut server = TestServer::builder().tick_time(TICK).session_timeouts(GRANTED.0, GRANTED.1);
     if let Some(port) = dev.port {
         server = server.base_port(port);
@@ -48,7 +49,8 @@ pub(super) fn run(dev: &DevArguments, global: &Global) -> Result<(), Error> {
         .prefix("dr-worker-dev-")
         .tempdir()
         .map_err(|e| Error::Failed(format!("no directory for the worker's state: {e}")))?;
-    let config = Config::load(&sources(dev, global, &server, &dir)?)?;
+    let sources = sources(dev, global, &server, &dir)?.with_registry(registry.clone());
+    let config = Config::load(&sources)?;
     config.check_node()?;
     let http = &config.http.listen;
     output::say_warning(
@@ -57,9 +59,10 @@ pub(super) fn run(dev: &DevArguments, global: &Global) -> Result<(), Error> {
     );
     output::say(format_args!(
         "ZooKeeper  {connect}\nworker     http://{http}/status\n\nFrom another terminal:\n  \
-         dr-worker --set zookeeper.connect={connect} list\n  \
-         dr-worker --set zookeeper.connect={connect} history\n\nCtrl-C ends both.\n",
+         {program} --set zookeeper.connect={connect} list\n  \
+         {program} --set zookeeper.connect={connect} history\n\nCtrl-C ends both.\n",
         connect = server.connect_string(),
+        program = program(),
     ));
     block_on(run::run(config))
 }

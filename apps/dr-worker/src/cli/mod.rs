@@ -21,17 +21,24 @@ mod simulate;
 mod stay;
 mod tokens;
 
-use std::{ffi::OsString, panic, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    panic::{self, AssertUnwindSafe},
+    path::PathBuf,
+    time::Duration,
+};
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use strategies::Registry;
 use tracing_subscriber::filter::Targets;
 
 use crate::{
+    NAME,
     config::{Config, Sources},
     error::{Error, ExitCode},
     logging::{self, Usual},
-    run,
+    program, run,
 };
 
 /// How long the last lines of a daemon's log may take. Where standard error takes none, they are lost.
@@ -42,7 +49,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 1 carried out and failed; 64 bad u
 
 /// Runs a program on exactly one node across two sites, and fails over.
 #[derive(Debug, Parser)]
-#[command(name = "dr-worker", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+#[command(name = NAME, version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 struct Arguments {
     #[command(flatten)]
     global: Global,
@@ -164,14 +171,14 @@ impl Verb {
 }
 
 impl Global {
-    fn sources(&self) -> Sources {
-        Sources::with_environment(self.paths.clone(), self.sets.clone())
+    fn sources(&self, registry: &Registry) -> Sources {
+        Sources::with_environment(self.paths.clone(), self.sets.clone()).with_registry(registry.clone())
     }
 }
 
-/// Does what the command line says.
-pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse_from(gather::gather(std::env::args_os())) {
+/// Does what the command line says, with policies that may name what is in the registry.
+pub fn main(registry: &Registry) -> ExitCode {
+    let arguments = match parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help that was asked for is a result, and goes to standard output.
@@ -200,7 +207,7 @@ pub fn main() -> ExitCode {
         output::say_error(&Error::Internal(format!("no log: {error}")), arguments.global.output);
         return ExitCode::Internal;
     }
-    let dispatched = panic::catch_unwind(|| dispatch(&arguments));
+    let dispatched = panic::catch_unwind(AssertUnwindSafe(|| dispatch(&arguments, registry)));
     let error = match dispatched {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error),
@@ -215,6 +222,21 @@ pub fn main() -> ExitCode {
     error.map_or(ExitCode::Done, |error| error.exit_code())
 }
 
+fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Arguments, clap::Error> {
+    let matches = command().try_get_matches_from(gather::gather(arguments))?;
+    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
+}
+
+/// The command line under the name that this program was started by. One with stages of its own says what it is.
+fn command() -> clap::Command {
+    let (program, command) = (program(), Arguments::command());
+    if program == NAME {
+        return command;
+    }
+    let version = concat!("(", env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), ")");
+    command.display_name(program.clone()).bin_name(program).version(version)
+}
+
 /// Whether `--output json` is among arguments that are not understood.
 fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
     let ours: Vec<_> = arguments.take_while(|argument| argument != "--").collect();
@@ -222,43 +244,42 @@ fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
         || ours.windows(2).any(|two| two[0] == "--output" && two[1] == "json")
 }
 
-fn dispatch(arguments: &Arguments) -> Result<(), Error> {
+fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
     let global = &arguments.global;
+    let sources = &global.sources(registry);
     match &arguments.verb {
         Verb::Run => {
-            let config = Config::load(&global.sources())?;
+            let config = Config::load(sources)?;
             config.check_node()?;
             block_on(run::run(config))
         }
-        Verb::List(list) => block_on(list::run(list, &global.sources(), global.output)),
-        Verb::Switchover(switchover) => {
-            block_on(request::switchover(switchover, &global.sources(), global.output))
-        }
-        Verb::Failover(failover) => block_on(request::failover(failover, &global.sources(), global.output)),
-        Verb::Cancel(cancel) => block_on(request::cancel(cancel, &global.sources(), global.output)),
-        Verb::Drain(site) => block_on(control::drain(site, &global.sources(), global.output)),
-        Verb::FailSite(site) => block_on(control::fail_site(site, &global.sources(), global.output)),
-        Verb::UnfailSite(site) => block_on(control::unfail_site(site, &global.sources(), global.output)),
-        Verb::Undrain(site) => block_on(control::undrain(site, &global.sources(), global.output)),
-        Verb::Prefer(prefer) => block_on(control::prefer(prefer, &global.sources(), global.output)),
-        Verb::Mode(mode) => block_on(control::mode(mode, &global.sources(), global.output)),
-        Verb::Pause(job) => block_on(control::pause(job, &global.sources(), global.output)),
-        Verb::Resume(job) => block_on(control::resume(job, &global.sources(), global.output)),
-        Verb::Stay(stay) => block_on(stay::stay(stay, &global.sources(), global.output)),
-        Verb::Confirm(confirm) => block_on(confirm::confirm(confirm, &global.sources(), global.output)),
-        Verb::Ack(job) => block_on(ack::ack(job, &global.sources(), global.output)),
-        Verb::History(history) => block_on(history::run(history, &global.sources(), global.output)),
-        Verb::Explain(explain) => block_on(explain::run(explain, &global.sources(), global.output)),
-        Verb::Simulate(simulate) => block_on(simulate::run(simulate, &global.sources(), global.output)),
-        Verb::RaiseToken(raise) => block_on(tokens::raise(raise, &global.sources(), global.output)),
-        Verb::RemoveGhosts(remove) => block_on(ghosts::remove(remove, &global.sources(), global.output)),
+        Verb::List(list) => block_on(list::run(list, sources, global.output)),
+        Verb::Switchover(switchover) => block_on(request::switchover(switchover, sources, global.output)),
+        Verb::Failover(failover) => block_on(request::failover(failover, sources, global.output)),
+        Verb::Cancel(cancel) => block_on(request::cancel(cancel, sources, global.output)),
+        Verb::Drain(site) => block_on(control::drain(site, sources, global.output)),
+        Verb::FailSite(site) => block_on(control::fail_site(site, sources, global.output)),
+        Verb::UnfailSite(site) => block_on(control::unfail_site(site, sources, global.output)),
+        Verb::Undrain(site) => block_on(control::undrain(site, sources, global.output)),
+        Verb::Prefer(prefer) => block_on(control::prefer(prefer, sources, global.output)),
+        Verb::Mode(mode) => block_on(control::mode(mode, sources, global.output)),
+        Verb::Pause(job) => block_on(control::pause(job, sources, global.output)),
+        Verb::Resume(job) => block_on(control::resume(job, sources, global.output)),
+        Verb::Stay(stay) => block_on(stay::stay(stay, sources, global.output)),
+        Verb::Confirm(confirm) => block_on(confirm::confirm(confirm, sources, global.output)),
+        Verb::Ack(job) => block_on(ack::ack(job, sources, global.output)),
+        Verb::History(history) => block_on(history::run(history, sources, global.output)),
+        Verb::Explain(explain) => block_on(explain::run(explain, sources, global.output)),
+        Verb::Simulate(simulate) => block_on(simulate::run(simulate, sources, global.output)),
+        Verb::RaiseToken(raise) => block_on(tokens::raise(raise, sources, global.output)),
+        Verb::RemoveGhosts(remove) => block_on(ghosts::remove(remove, sources, global.output)),
         #[cfg(feature = "dev")]
-        Verb::Dev(dev) => dev::run(dev, global),
-        Verb::Config(ConfigVerb::Check) => config::check(&global.sources()),
-        Verb::Config(ConfigVerb::Show) => config::show(&global.sources(), global.output),
+        Verb::Dev(dev) => dev::run(dev, global, registry),
+        Verb::Config(ConfigVerb::Check) => config::check(sources),
+        Verb::Config(ConfigVerb::Show) => config::show(sources, global.output),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Arguments::command(), "dr-worker", &mut script);
+            clap_complete::generate(*shell, &mut command(), program(), &mut script);
             output::print(String::from_utf8_lossy(&script).trim_end())
         }
     }

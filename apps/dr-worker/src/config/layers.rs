@@ -16,6 +16,7 @@ use figment::{
     Figment, Metadata, Profile, Provider, Source,
     value::{Dict, Map, Num, Tag, Value as Merged},
 };
+use strategies::Registry;
 
 use super::{
     file::{self, Places},
@@ -42,15 +43,23 @@ pub struct Sources {
     pub variables: Vec<(OsString, OsString)>,
     /// `key=value`, from the command line.
     pub sets: Vec<String>,
+    /// What a policy in them may name beside what is built in.
+    pub registry: Registry,
 }
 
 impl Sources {
+    /// The same for policies that may name these stages and strategies.
+    #[must_use]
+    pub fn with_registry(self, registry: Registry) -> Self {
+        Self { registry, ..self }
+    }
+
     /// The given files, or what is in `/etc/dr-worker`, this process's environment, and the given settings.
     pub fn with_environment(mut paths: Vec<PathBuf>, sets: Vec<String>) -> Self {
         if paths.is_empty() && has_files(Path::new(DEFAULT_DIRECTORY)) {
             paths.push(DEFAULT_DIRECTORY.into());
         }
-        Self { paths, variables: std::env::vars_os().collect(), sets }
+        Self { paths, variables: std::env::vars_os().collect(), sets, registry: Registry::default() }
     }
 }
 
@@ -419,6 +428,7 @@ mod tests {
                     ("HOME".into(), "/root".into()),
                 ],
                 sets: vec!["node.site=west".into()],
+                ..Sources::default()
             },
             &mut problems,
         );

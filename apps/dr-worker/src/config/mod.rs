@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::engine::Policy;
 
-use strategies::stages::Share;
+use strategies::{Registry, stages::Share};
 
 pub use balance::BalanceConfig;
 pub use http::{HostPort, HttpConfig};
@@ -64,6 +64,8 @@ pub struct Config {
     shown: Vec<Shown>,
     /// All settings as they were read.
     root: Node,
+    /// What their policies may name beside what is built in.
+    registry: Registry,
 }
 
 impl Config {
@@ -72,12 +74,13 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
-        let mut findings = Findings::default();
+        let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
         let read = Section::read_root(&root, &mut findings, read_worker);
         Problems::none_of(findings.problems).map_err(|problems| problems.of(sources))?;
         let (node, zookeeper, http, probes, balance, jobs) = read.ok_or_else(incomplete)?;
-        Ok(Self { node, zookeeper, http, probes, balance, jobs, shown: findings.shown, root })
+        let registry = sources.registry.clone();
+        Ok(Self { node, zookeeper, http, probes, balance, jobs, shown: findings.shown, root, registry })
     }
 
     /// The policies as they would be with these settings, each `key=value`, over all others.
@@ -85,7 +88,7 @@ impl Config {
     /// # Errors
     /// What is wrong with them.
     pub fn what_if(&self, sets: &[String]) -> Result<OperatorConfig, Problems> {
-        let mut findings = Findings::default();
+        let mut findings = Findings::with(&self.registry);
         let root = layers::set_over(self.root.clone(), sets, &mut findings.problems);
         OperatorConfig::read(&root, findings)
     }
@@ -173,7 +176,7 @@ impl OperatorConfig {
     /// # Errors
     /// Everything that is wrong with that.
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
-        let mut findings = Findings::default();
+        let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
         Self::read(&root, findings).map_err(|problems| problems.of(sources))
     }

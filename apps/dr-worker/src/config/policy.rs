@@ -10,7 +10,7 @@ use election_core::{
 use strategies::{
     PolicySpec, Rules,
     meter::Publishing,
-    spec::{Inputs, Needs, Value},
+    spec::{self, Inputs, Needs, Value},
 };
 
 use super::{parse::choice, reader::Section};
@@ -179,7 +179,7 @@ impl Default for PolicyConfig {
 }
 
 /// What only an elector heeds.
-const DECISIONS: [&str; 19] = [
+const DECISIONS: [&str; 20] = [
     "sites",
     "forbidden_sites",
     "site_minimum",
@@ -198,11 +198,12 @@ const DECISIONS: [&str; 19] = [
     "pipeline",
     "pipelines",
     "rules",
+    "strategy",
     "balance",
 ];
 
 /// What is read by the crate that carries it out.
-const WHOLE: [&str; 3] = ["pipeline", "pipelines", "rules"];
+const WHOLE: [&str; 4] = ["pipeline", "pipelines", "rules", "strategy"];
 
 /// A day: a longer wait than that is a mistake in the unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -417,8 +418,8 @@ impl PolicyConfig {
         if news.is_empty() {
             return;
         }
-        self.set.extend(news);
-        match PolicySpec::read_with(&self.set, self.inputs) {
+        spec::put_over(&mut self.set, news);
+        match section.registry().read(&self.set, self.inputs) {
             Ok(spec) => self.spec = spec,
             Err(error) => error.iter().for_each(|wrong| section.problem_within(&wrong.path, &wrong.message)),
         }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-use strategies::spec::Step;
+use strategies::{Registry, spec::Step};
 
 use crate::mask::mask;
 
@@ -36,6 +36,14 @@ pub(super) struct Findings {
     pub(super) shown: Vec<Shown>,
     /// Every key that was asked for, set or not.
     pub(super) asked: Vec<String>,
+    /// What a policy may name beside what is built in.
+    registry: Registry,
+}
+
+impl Findings {
+    pub(super) fn with(registry: &Registry) -> Self {
+        Self { registry: registry.clone(), ..Self::default() }
+    }
 }
 
 /// One table of the configuration, while it is being read.
@@ -83,6 +91,11 @@ impl<'a> Section<'a> {
     pub(super) fn key(&self, key: &str) -> String {
         let key = toml_edit::Key::new(key);
         if self.path.is_empty() { key.to_string() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// What a policy may name beside what is built in.
+    pub(super) fn registry(&self) -> &Registry {
+        &self.findings.registry
     }
 
     /// Whether a key is set here.

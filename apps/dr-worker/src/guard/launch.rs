@@ -25,8 +25,8 @@ use zk_session::BootTime;
 
 use super::protocol::{Launch, Millis};
 use super::record::DR_RUN;
-use super::{EXIT_USAGE, SELF_EXE, cgroup};
-use crate::descriptors::set_limit;
+use super::{EXIT_USAGE, SELF_EXE, VERB, cgroup};
+use crate::{descriptors::set_limit, program};
 
 /// Variables by which an init system talks to the worker itself: a job that inherited them could
 /// speak in the worker's name.
@@ -87,7 +87,7 @@ pub(super) fn launch(
     };
     let stage = serde_json::to_string(&stage).map_err(|error| words(error.into()))?;
     let mut command = Command::new(SELF_EXE);
-    command.arg0("dr-worker").args(["guard", EXEC, &stage]).args(&launch.command).stdin(Stdio::null());
+    command.arg0(program()).args([VERB, EXEC, &stage]).args(&launch.command).stdin(Stdio::null());
     if let Some(output) = output {
         command.stdout(output.try_clone().map_err(words)?).stderr(output);
     }

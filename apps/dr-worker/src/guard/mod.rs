@@ -45,6 +45,8 @@ pub use protocol::{Exit, Why};
 pub use signal::{NotAStopSignal, StopSignal};
 pub use zk_session::{BootTime, sleep_until};
 
+use crate::program;
+
 /// This very image, whatever has become of its file: an upgrade replaces the file while the process
 /// runs, and worker, guard and launcher must speak the same protocol.
 pub(crate) const SELF_EXE: &str = "/proc/self/exe";
@@ -52,6 +54,9 @@ pub(crate) const SELF_EXE: &str = "/proc/self/exe";
 /// The option of a guard. Its orders come on standard input, a socket, on which it reports as well: a job
 /// of the same user could open a pipe anew by way of `/proc`, and give orders; a socket it can't.
 pub(crate) const OVER_STDIN: &str = "--over-stdin";
+
+/// The verb of a guard.
+pub(crate) const VERB: &str = "guard";
 
 const EXIT_USAGE: u8 = 64;
 
@@ -63,7 +68,8 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         Some(option) if option == launch::EXEC => launch::exec_stage(args),
         Some(option) if option == OVER_STDIN => keeper::run(),
         _ => {
-            eprintln!("dr-worker guard: started by `dr-worker run` for each job, not by hand");
+            let program = program();
+            eprintln!("{program} {VERB}: started by `{program} run` for each job, not by hand");
             ExitCode::from(EXIT_USAGE)
         }
     }

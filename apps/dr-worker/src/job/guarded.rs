@@ -19,7 +19,8 @@ use super::lock::{StateLock, file_name};
 use super::orphans::{self, Nursery};
 use crate::guard::protocol::{Launch, Lines, Lingering, Order, Report, encode};
 use crate::guard::tree::Sweep;
-use crate::guard::{BootTime, OVER_STDIN, SELF_EXE, StopSignal, cgroup};
+use crate::guard::{BootTime, OVER_STDIN, SELF_EXE, StopSignal, VERB, cgroup};
+use crate::program;
 
 /// Between two looks at what is left of a tree that the worker itself has to end.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(10);
@@ -323,8 +324,8 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
     let socket = UnixStream::from_std(socket)?;
     let mut command = Command::new(&guards.exe);
     command
-        .arg0("dr-worker")
-        .args(["guard", OVER_STDIN, title])
+        .arg0(program())
+        .args([VERB, OVER_STDIN, title])
         .process_group(0)
         .stdin(Stdio::from(OwnedFd::from(guards_end)));
     if let Some(stdout) = output.stdout {

@@ -1,5 +1,6 @@
 //! A whole policy as it stands in a configuration.
 
+mod own;
 mod reader;
 mod stage;
 mod value;
@@ -12,17 +13,20 @@ use std::{
 use election_core::{SiteId, record::Cause, strategy::Strategy};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use reader::{Findings, Table, text, word};
-pub use reader::{SpecError, Step, Wrong};
+use own::Own;
+use reader::{Findings, text, word};
+pub use reader::{SpecError, Step, Table, Wrong};
+pub(crate) use stage::is_built_in;
 use stage::{StageSpec, Subject};
 pub use value::Value;
 
 use crate::{
     meter::Publishing,
     pipeline::Pipeline,
+    registry::{OwnStrategy, Registry},
     rules::Rules,
     site_policy::{AutoMoves, OnLeaderFailure, SitePolicy, Spread},
-    stages::{Distance, FailedLast},
+    stages::{Distance, FailedLast, Incumbent, Limit, SameSite},
 };
 
 /// A whole policy: which sites, which pipeline, and what is different for certain causes.
@@ -35,6 +39,8 @@ pub struct PolicySpec {
     sites: SitePolicy,
     pipeline: Option<Vec<StageSpec>>,
     rules: Vec<Rule>,
+    /// What orders the candidates, where it is none of these.
+    strategy: Option<Own<OwnStrategy>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +89,15 @@ impl Needs {
         *self == Self::default()
     }
 
+    fn merge(&mut self, other: &Self) {
+        self.peers |= other.peers;
+        self.zookeeper |= other.zookeeper;
+        self.load |= other.load;
+        self.targets.extend(other.targets.iter().cloned());
+        self.limited.extend(other.limited.iter().cloned());
+        self.jobs.extend(other.jobs.iter().cloned());
+    }
+
     fn add(&mut self, distance: &Distance) {
         match distance {
             Distance::Majority | Distance::Mean | Distance::Worst => self.peers = true,
@@ -93,7 +108,7 @@ impl Needs {
 }
 
 /// The keys of a policy, all of them optional.
-pub const KEYS: [&str; 9] = [
+pub const KEYS: [&str; 10] = [
     "sites",
     "forbidden_sites",
     "site_minimum",
@@ -103,7 +118,40 @@ pub const KEYS: [&str; 9] = [
     "pipeline",
     "pipelines",
     "rules",
+    "strategy",
 ];
+
+/// What a whole strategy replaces.
+const ORDER: [&str; 5] = ["on_leader_failure", "spread", "pipeline", "pipelines", "rules"];
+
+/// Puts the keys of a policy for one job over those for all. A `strategy` replaces all that orders the
+/// candidates otherwise, but for the limits of what may be lost; a pipeline or rules replace a strategy.
+pub fn put_over(under: &mut BTreeMap<String, Value>, news: BTreeMap<String, Value>) {
+    if news.contains_key("strategy") {
+        let limits = limits(under);
+        under.retain(|key, _| !ORDER.contains(&key.as_str()));
+        if !limits.is_empty() {
+            under.insert("pipeline".to_owned(), Value::List(limits));
+        }
+    } else if ["pipeline", "rules"].into_iter().any(|key| news.contains_key(key)) {
+        under.remove("strategy");
+    }
+    under.extend(news);
+}
+
+/// The stages of its pipeline that limit what may be lost.
+fn limits(entries: &BTreeMap<String, Value>) -> Vec<Value> {
+    let pipeline = match (entries.get("pipeline"), entries.get("pipelines")) {
+        (Some(Value::Text(name)), Some(Value::Table(named))) => named.get(name),
+        (pipeline, _) => pipeline,
+    };
+    let Some(Value::List(stages)) = pipeline else { return Vec::new() };
+    let is_limit = |stage: &&Value| match stage {
+        Value::Table(settings) => settings.get("stage") == Some(&Value::Text(Limit::NAME.to_owned())),
+        _ => false,
+    };
+    stages.iter().filter(is_limit).cloned().collect()
+}
 
 impl PolicySpec {
     /// Reads a policy from a table that has the [`KEYS`], and checks it as a whole, for members
@@ -120,7 +168,15 @@ impl PolicySpec {
     /// # Errors
     /// As for [`read`](Self::read).
     pub fn read_with(entries: &BTreeMap<String, Value>, inputs: Inputs) -> Result<Self, SpecError> {
-        let mut findings = Findings::with(inputs);
+        Self::read_by(entries, inputs, &Registry::default())
+    }
+
+    pub(crate) fn read_by(
+        entries: &BTreeMap<String, Value>,
+        inputs: Inputs,
+        registry: &Registry,
+    ) -> Result<Self, SpecError> {
+        let mut findings = Findings::with(inputs, registry);
         let spec = Table::read(entries, &mut findings, Self::read_table);
         if findings.wrong.is_empty() { Ok(spec) } else { Err(SpecError(findings.wrong)) }
     }
@@ -151,6 +207,7 @@ impl PolicySpec {
                 .unwrap_or_default(),
         };
         check_forbidden(&sites, table);
+        table.findings.sites.clone_from(&sites.sites);
         let named = table.with("pipelines", read_named).unwrap_or_default();
         let pipeline = table.with("pipeline", |value, findings| read_pipeline(value, &named, findings));
         let rules = table
@@ -165,7 +222,11 @@ impl PolicySpec {
         let rule_stages = rules.iter().flat_map(|rule: &Rule| &rule.pipeline);
         check_hours(&sites, "pipeline", pipeline.iter().flatten(), table);
         check_hours(&sites, "rules", rule_stages, table);
-        Self { subject: Subject::default(), sites, pipeline, rules }
+        let strategy = table.with("strategy", Own::read);
+        if let Some(strategy) = &strategy {
+            check_beside(strategy.name, pipeline.as_deref().unwrap_or_default(), table);
+        }
+        Self { subject: Subject::default(), sites, pipeline, rules, strategy }
     }
 
     /// The same policy for the election of this name, by which the stage `fair-share` draws its
@@ -199,9 +260,11 @@ impl PolicySpec {
                 StageSpec::Limit(limit) => drop(needs.limited.insert(limit.attribute().to_owned())),
                 StageSpec::LeaderOf(stage) => needs.jobs.extend(stage.jobs().map(str::to_owned)),
                 StageSpec::Capacity => needs.load = true,
+                StageSpec::Own(own) => needs.merge(own.needs()),
                 _ => {}
             }
         }
+        self.strategy.iter().for_each(|own| needs.merge(own.needs()));
         needs
     }
 
@@ -212,6 +275,9 @@ impl PolicySpec {
 
     /// The same, open to further rules.
     pub fn rules(&self) -> Rules {
+        if let Some(strategy) = &self.strategy {
+            return self.rules_of(strategy);
+        }
         use StageSpec::{Incumbent, OldestBallot, YoungestBallot};
         let sites = &self.sites;
         let stages = self.pipeline.as_deref().unwrap_or_default();
@@ -232,9 +298,36 @@ impl PolicySpec {
             if stages.is_empty() { sites.rules() } else { sites.rules_over(usual, planned, stopping) };
         // The first rule that names a cause decides: these go before.
         self.rules.iter().rev().fold(rules, |rules, rule| {
-            let fit = self.sites.enough_first(self.sites.fit().compare(FailedLast));
+            let fit = self.sites.enough_first(self.fit_for(rule).compare(FailedLast));
             rules.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, sites, &self.subject))
         })
+    }
+
+    /// What puts candidates out for a rule, beside what is in its own pipeline: what may be lost is limited
+    /// for every cause, unless the rule limits it otherwise.
+    fn fit_for(&self, rule: &Rule) -> Pipeline {
+        let is_forgotten = |limit: &&StageSpec| !rule.pipeline.iter().any(|own| own.limits_the_same(limit));
+        let limits = self.pipeline.iter().flatten().filter(|stage| stage.limits_the_same(stage));
+        let limits: Vec<_> = limits.filter(is_forgotten).cloned().collect();
+        add(self.sites.fit(), &limits, &self.sites, &self.subject)
+    }
+
+    /// What goes before a whole strategy for each cause, and then the strategy.
+    fn rules_of(&self, strategy: &Own<OwnStrategy>) -> Rules {
+        let fit = || {
+            let filters = self.pipeline.as_deref().unwrap_or_default();
+            add(self.sites.fit(), filters, &self.sites, &self.subject)
+        };
+        let ranked = |pipeline| strategy.rank(self.sites.enough_first(pipeline));
+        let better = match self.sites.auto_moves {
+            AutoMoves::None => fit().compare(Incumbent),
+            AutoMoves::InSite => fit().compare(SameSite),
+            AutoMoves::All => fit(),
+        };
+        let failures = Cause::ALL.into_iter().filter(|cause| cause.is_failure());
+        Rules::new(ranked(fit()))
+            .when(failures, ranked(fit().compare(FailedLast)))
+            .when([Cause::BetterCandidate], ranked(better))
     }
 }
 
@@ -275,6 +368,24 @@ fn check_forbidden(sites: &SitePolicy, table: &mut Table<'_, '_>) {
     for site in sites.forbidden_sites.iter().filter(|site| sites.sites.contains(site)) {
         let message = format!("{:?} is in sites as well; take it out of one of the two", site.as_str());
         table.findings.say_of("forbidden_sites", message);
+    }
+}
+
+/// Beside a whole strategy nothing else can order the candidates; stages that put some out can.
+fn check_beside(strategy: &str, pipeline: &[StageSpec], table: &mut Table<'_, '_>) {
+    for key in ORDER.into_iter().filter(|key| *key != "pipeline") {
+        if table.value(key).is_some() {
+            let message = format!("the strategy {strategy:?} decides that; leave one of the two out");
+            table.findings.say_of(key, message);
+        }
+    }
+    if let Some(stage) = pipeline.iter().position(|stage| !stage.is_filter()) {
+        let message = format!(
+            "the strategy {strategy:?} orders the candidates: beside it a pipeline can only put some out, as \"limit\" \
+             does"
+        );
+        let say = |findings: &mut Findings| findings.at(Step::Place(stage), |findings| findings.say(message));
+        table.findings.at(Step::Key("pipeline".to_owned()), say);
     }
 }
 

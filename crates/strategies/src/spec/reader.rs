@@ -1,8 +1,11 @@
 //! Reads tables, and collects everything that is wrong instead of stopping at the first.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use election_core::SiteId;
 
 use super::{Inputs, value::Value};
+use crate::registry::Registry;
 
 /// One thing that is wrong with a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,17 +59,21 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-/// What has been found wrong so far, where the reader is, and what the members publish.
+/// What has been found wrong so far, where the reader is, what the members publish, and what may be named
+/// beside what is built in.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) wrong: Vec<Wrong>,
     path: Vec<Step>,
     pub(super) inputs: Inputs,
+    pub(super) registry: Registry,
+    /// The order of sites, once it is read.
+    pub(super) sites: Vec<SiteId>,
 }
 
 impl Findings {
-    pub(super) fn with(inputs: Inputs) -> Self {
-        Self { inputs, ..Self::default() }
+    pub(super) fn with(inputs: Inputs, registry: &Registry) -> Self {
+        Self { inputs, registry: registry.clone(), ..Self::default() }
     }
 
     pub(super) fn say(&mut self, message: impl Into<String>) {
@@ -86,8 +93,11 @@ impl Findings {
     }
 }
 
-/// A table that is being read.
-pub(super) struct Table<'a, 'f> {
+/// A table of a policy that is being read: the settings of a stage or a strategy.
+///
+/// Each method gives the value of a key, `None` where it is not set or not valid; what is not valid is reported
+/// with its key and with what would be. A key that no method was asked for is reported as unknown.
+pub struct Table<'a, 'f> {
     entries: &'a BTreeMap<String, Value>,
     known: Vec<&'static str>,
     /// Whether what isn't asked for is left alone.
@@ -115,8 +125,8 @@ impl<'a, 'f> Table<'a, 'f> {
         result
     }
 
-    /// The value of a key as it stands.
-    pub(super) fn value(&mut self, key: &'static str) -> Option<&'a Value> {
+    /// The value of a key as it is.
+    pub fn value(&mut self, key: &'static str) -> Option<&'a Value> {
         if !self.known.contains(&key) {
             self.known.push(key);
         }
@@ -124,10 +134,24 @@ impl<'a, 'f> Table<'a, 'f> {
     }
 
     /// Reports a key that must be set and isn't; `meaning` says what it is for.
-    pub(super) fn require(&mut self, key: &'static str, meaning: &str) {
+    pub fn require(&mut self, key: &'static str, meaning: &str) {
         if self.value(key).is_none() {
             self.findings.say_of(key, format!("it is missing: {meaning}"));
         }
+    }
+
+    /// Reports a problem with the value of a key: what is wrong with it, and what would be valid.
+    pub fn problem(&mut self, key: &str, message: impl Into<String>) {
+        self.findings.say_of(key, message);
+    }
+
+    /// The `sites` of the policy, the most preferred first.
+    pub fn sites(&self) -> &[SiteId] {
+        &self.findings.sites
+    }
+
+    pub(super) fn entries(&self) -> &'a BTreeMap<String, Value> {
+        self.entries
     }
 
     /// Leaves the keys that are not asked for alone.
@@ -145,12 +169,34 @@ impl<'a, 'f> Table<'a, 'f> {
         self.findings.at(Step::Key(key.to_owned()), |findings| read(value, findings))
     }
 
-    pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
+    /// A text that is not empty.
+    pub fn text(&mut self, key: &'static str) -> Option<String> {
         self.with(key, text)
     }
 
-    /// A number from `least` on.
-    pub(super) fn whole(&mut self, key: &'static str, least: u32, most: u32) -> Option<u32> {
+    /// One text or an array of them, none of them empty.
+    pub fn texts(&mut self, key: &'static str) -> Option<Vec<String>> {
+        self.with(key, texts)
+    }
+
+    /// A span of time, a whole number of us, ms, s, m or h: `"500us"`, `"2ms"`, `"90s"`, `"30m"`.
+    pub fn duration(&mut self, key: &'static str) -> Option<Duration> {
+        self.with(key, micros).map(Duration::from_micros)
+    }
+
+    /// `true` or `false`.
+    pub fn flag(&mut self, key: &'static str) -> Option<bool> {
+        self.with(key, |value, findings| match value {
+            Value::Bool(yes) => Some(*yes),
+            other => {
+                findings.say(format!("expected true or false, found {}", other.found()));
+                None
+            }
+        })
+    }
+
+    /// A number without a fraction, from `least` to `most`.
+    pub fn whole(&mut self, key: &'static str, least: u32, most: u32) -> Option<u32> {
         self.with(key, |value, findings| {
             let Value::Whole(number) = value else {
                 findings.say(format!("expected an integer, found {}", value.found()));
@@ -164,8 +210,9 @@ impl<'a, 'f> Table<'a, 'f> {
         })
     }
 
+    /// Any number.
     #[expect(clippy::cast_precision_loss, reason = "what is written with so many digits is no measure")]
-    pub(super) fn number(&mut self, key: &'static str) -> Option<f64> {
+    pub fn number(&mut self, key: &'static str) -> Option<f64> {
         self.with(key, |value, findings| match value {
             Value::Whole(number) => Some(*number as f64),
             Value::Number(number) => Some(*number),
@@ -177,14 +224,15 @@ impl<'a, 'f> Table<'a, 'f> {
     }
 
     /// One of some words.
-    pub(super) fn word<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
+    pub fn word<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
         self.with(key, |value, findings| word(value, findings, words))
     }
 }
 
-/// A span of time as text, in microseconds: `"500us"`, `"2ms"`, `"1s"`.
+/// A span of time as text, in microseconds: `"500us"`, `"2ms"`, `"1s"`, `"30m"`, `"2h"`.
 pub(super) fn micros(value: &Value, findings: &mut Findings) -> Option<u64> {
-    const UNITS: [(&str, u64); 3] = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
+    const UNITS: [(&str, u64); 5] =
+        [("us", 1), ("ms", 1000), ("s", 1_000_000), ("m", 60_000_000), ("h", 3_600_000_000)];
     let parsed = match value {
         Value::Text(text) => UNITS.iter().find_map(|(unit, micros)| {
             let number = text.strip_suffix(unit)?.trim_end();
@@ -197,6 +245,17 @@ pub(super) fn micros(value: &Value, findings: &mut Findings) -> Option<u64> {
         findings.say(format!("expected a duration such as \"500us\" or \"2ms\", found {}", value.found()));
     }
     parsed
+}
+
+/// One text or an array of them, which is not empty.
+pub(super) fn texts(value: &Value, findings: &mut Findings) -> Option<Vec<String>> {
+    let Value::List(list) = value else { return text(value, findings).map(|text| vec![text]) };
+    if list.is_empty() {
+        findings.say("it is empty; leave it out instead");
+        return None;
+    }
+    let each = list.iter().enumerate();
+    each.map(|(index, value)| findings.at(Step::Place(index), |findings| text(value, findings))).collect()
 }
 
 /// A text that is not empty.

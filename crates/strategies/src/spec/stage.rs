@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use election_core::{SiteId, calendar::Windows};
 
 use super::{
-    reader::{Findings, Step, Table, micros, text, word},
+    own::Own,
+    reader::{Findings, Step, Table, micros, texts, word},
     value::Value,
 };
 use crate::{
     Pipeline, SitePolicy, Steadiness,
+    registry::{Factory, OwnStage, Registry},
     stages::{
         Capacity, Class, Distance, FewerFailures, FirstVersion, Hours, Incumbent, Latency, LeaderOf, Limit,
         Missing, OldestBallot, OtherSite, Priority, RoundRobin, SameSite, Score, ScoreError, Share,
@@ -54,6 +56,13 @@ pub(super) enum StageSpec {
     LeaderOf(LeaderOf),
     Capacity,
     Hours(Hours),
+    Own(Own<OwnStage>),
+}
+
+/// A name that a pipeline may have: the number of a built-in one, or one of another crate.
+enum Known {
+    BuiltIn(usize),
+    Own(&'static str, Factory<OwnStage>),
 }
 
 #[derive(Clone, Copy)]
@@ -116,6 +125,18 @@ const ALWAYS: [&str; 6] =
 const BY_KEY: [(&str, &str); 2] =
     [(SiteAllowed::NAME, "forbidden_sites"), (SiteMinimum::NAME, "site_minimum")];
 
+/// Whether a stage that is built in has this name.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    let by_key = BY_KEY.iter().map(|(name, _)| *name);
+    NAMES.iter().map(|(name, _)| *name).chain(ALWAYS).chain(by_key).any(|known| known == name)
+}
+
+/// The names that a pipeline may have, with the numbers of the built-in ones.
+fn names(registry: &Registry) -> Vec<(&'static str, Option<usize>)> {
+    let built_in = NAMES.iter().enumerate().map(|(number, (name, _))| (*name, Some(number)));
+    built_in.chain(registry.stages.keys().map(|name| (*name, None))).collect()
+}
+
 impl StageSpec {
     /// Reads a pipeline: an array of stages.
     pub(super) fn pipeline(value: &Value, findings: &mut Findings) -> Option<Vec<Self>> {
@@ -156,7 +177,11 @@ impl StageSpec {
                 table.require("stage", "the name of the stage");
                 let name = table.with("stage", |value, findings| match value {
                     Value::Text(text) => Self::name(value, text, findings),
-                    other => word(other, findings, &NAMES).map(|_| 0),
+                    other => {
+                        let names = names(&findings.registry);
+                        word(other, findings, &names);
+                        None
+                    }
                 });
                 match name {
                     Some(name) => Self::with_settings(name, table),
@@ -177,8 +202,8 @@ impl StageSpec {
         }
     }
 
-    /// The place of a name among all.
-    fn name(value: &Value, text: &str, findings: &mut Findings) -> Option<usize> {
+    /// What a name means.
+    fn name(value: &Value, text: &str, findings: &mut Findings) -> Option<Known> {
         if ALWAYS.contains(&text) {
             findings.say(format!("{text:?} stands in every pipeline already; leave it out"));
             return None;
@@ -187,7 +212,12 @@ impl StageSpec {
             findings.say(format!("{text:?} is part of every pipeline where {key} is set; set that instead"));
             return None;
         }
-        let missing = match word(value, findings, &NAMES)? {
+        let names = names(&findings.registry);
+        let Some(number) = word(value, findings, &names)? else {
+            let (name, factory) = findings.registry.stages.get_key_value(text)?;
+            return Some(Known::Own(name, factory.clone()));
+        };
+        let missing = match NAMES[number].1 {
             Name::Latency if findings.inputs.round_trips.is_none() => {
                 Some("no member publishes its round trips")
             }
@@ -201,11 +231,16 @@ impl StageSpec {
             findings.say(format!("{text:?} has nothing to go by here: {missing}; leave it out"));
             return None;
         }
-        NAMES.iter().position(|(name, _)| *name == text)
+        Some(Known::BuiltIn(number))
     }
 
-    fn with_settings(name: usize, table: &mut Table<'_, '_>) -> Option<(&'static str, Self)> {
-        let (text, name) = NAMES[name];
+    fn with_settings(known: Known, table: &mut Table<'_, '_>) -> Option<(&'static str, Self)> {
+        let (text, name) = match known {
+            Known::BuiltIn(number) => NAMES[number],
+            Known::Own(name, factory) => {
+                return Some((name, Self::Own(Own::make(name, &factory, table)?)));
+            }
+        };
         let stage = match name {
             Name::Plain(plain) => match plain {
                 Plain::SiteOrder => Self::SiteOrder,
@@ -238,6 +273,20 @@ impl StageSpec {
         Self::Software { stage: Software::default(), is_limited: false }
     }
 
+    /// Whether it does nothing but put candidates out, so that it may be beside a whole strategy.
+    pub(super) fn is_filter(&self) -> bool {
+        match self {
+            Self::Limit(_) => true,
+            Self::Own(own) => own.is_filter(),
+            _ => false,
+        }
+    }
+
+    /// Whether both limit the same attribute.
+    pub(super) fn limits_the_same(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Limit(one), Self::Limit(other)) if one.attribute() == other.attribute())
+    }
+
     /// Adds the stage to a pipeline, as the filter that it is, too.
     pub(super) fn add(&self, pipeline: Pipeline, policy: &SitePolicy, subject: &Subject) -> Pipeline {
         match self {
@@ -264,6 +313,7 @@ impl StageSpec {
             Self::LeaderOf(stage) => pipeline.compare(stage.clone()),
             Self::Capacity => pipeline.compare(Capacity::of(subject.load)),
             Self::Hours(hours) => pipeline.compare(hours.clone()),
+            Self::Own(own) => own.add(pipeline),
         }
     }
 }
@@ -381,17 +431,6 @@ fn hours(table: &mut Table<'_, '_>) -> Option<Hours> {
         };
         Some(Hours::of(entries.iter().filter_map(read)))
     })
-}
-
-/// One text or an array of them, which is not empty.
-fn texts(value: &Value, findings: &mut Findings) -> Option<Vec<String>> {
-    let Value::List(list) = value else { return text(value, findings).map(|text| vec![text]) };
-    if list.is_empty() {
-        findings.say("it is empty; leave it out instead");
-        return None;
-    }
-    let each = list.iter().enumerate();
-    each.map(|(index, value)| findings.at(Step::Place(index), |findings| text(value, findings))).collect()
 }
 
 fn software(table: &mut Table<'_, '_>) -> StageSpec {

@@ -24,7 +24,7 @@ pub enum Value {
 
 impl Value {
     /// The value in words, for 'found ...'.
-    pub(super) fn found(&self) -> String {
+    pub fn found(&self) -> String {
         match self {
             Self::Text(text) => format!("{text:?}"),
             Self::Whole(number) => format!("the integer {number}"),

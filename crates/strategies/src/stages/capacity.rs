@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, ballot, order, with_attributes},
+        testing::{View, ballot, order, with_attributes},
     };
 
     fn view() -> View {

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, member, order, with_attributes},
+        testing::{View, member, order, with_attributes},
     };
 
     fn of(id: &str, sequence: u32, class: &str) -> MemberRecord {

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, member, order, previous},
+        testing::{View, member, order, previous},
     };
 
     fn view(cause: Cause) -> View {

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{NOW_MS, View, member, order},
+        testing::{NOW_MS, View, member, order},
     };
 
     fn view(cause: Cause) -> View {

@@ -36,7 +36,7 @@ impl Filter for Healthy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::support::{View, member, unhealthy};
+    use crate::testing::{View, member, unhealthy};
 
     #[test]
     fn who_is_unhealthy_is_out_with_its_own_words() {

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{NOW_MS, View, member, order},
+        testing::{NOW_MS, View, member, order},
     };
 
     const HOUR_MS: u64 = 3_600_000;

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, ballot, member, order},
+        testing::{View, ballot, member, order},
     };
 
     #[test]

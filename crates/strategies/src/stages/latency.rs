@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, ballot, member, order},
+        testing::{View, ballot, member, order},
     };
 
     /// A member with its round trips to others, in microseconds.

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, order, with_attributes},
+        testing::{View, order, with_attributes},
     };
 
     /// Of these two `e-1` leads db and `w-1` both.

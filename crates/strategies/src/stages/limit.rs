@@ -84,7 +84,7 @@ mod tests {
     use crate::{
         Pipeline,
         stages::{Healthy, Priority},
-        support::{View, ballot, order, with_attributes},
+        testing::{View, ballot, order, with_attributes},
     };
 
     fn refusal(limit: &Limit, cause: Cause, incumbent: Option<u32>, lag: Option<&str>) -> Option<String> {

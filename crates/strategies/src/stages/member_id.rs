@@ -29,7 +29,7 @@ pub(crate) fn reason(place: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::support::member;
+    use crate::testing::member;
 
     #[test]
     fn member_then_ballot_then_site() {

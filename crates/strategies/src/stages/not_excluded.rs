@@ -37,7 +37,7 @@ impl Filter for NotExcluded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::support::{NOW_MS, View, exclusion, member};
+    use crate::testing::{NOW_MS, View, exclusion, member};
 
     #[test]
     fn only_an_exclusion_of_this_ballot_that_has_not_ended_counts() {

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, member, order},
+        testing::{View, member, order},
     };
 
     #[test]

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, member, order, previous},
+        testing::{View, member, order, previous},
     };
 
     fn pipeline() -> Pipeline {

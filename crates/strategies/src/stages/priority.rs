@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, ballot, order, with_priority},
+        testing::{View, ballot, order, with_priority},
     };
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
             with_priority("d", "east", 4, i64::MIN + 1),
         ]);
         assert_eq!(
-            order(&Pipeline::new().compare(Priority), &view),
+            order(&Pipeline::bare().compare(Priority), &view),
             [
                 "c: highest priority (9223372036854775807)",
                 "b: priority 5",

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, ballot, member, order, previous},
+        testing::{View, ballot, member, order, previous},
     };
 
     fn three(cause: Cause) -> View {

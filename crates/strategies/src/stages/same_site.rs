@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, ballot, member, order, previous},
+        testing::{View, ballot, member, order, previous},
     };
 
     #[test]

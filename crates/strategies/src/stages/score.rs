@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, ballot, member, order, with_attributes},
+        testing::{View, ballot, member, order, with_attributes},
     };
 
     fn term(attribute: &str, weight: u32, worst: f64, best: f64, missing: Missing) -> Term {

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, ballot, member, order},
+        testing::{View, ballot, member, order},
     };
 
     const ELECTIONS: usize = 1000;

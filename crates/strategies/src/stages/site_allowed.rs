@@ -46,7 +46,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, ballot, member, sites},
+        testing::{View, ballot, member, sites},
     };
 
     #[test]

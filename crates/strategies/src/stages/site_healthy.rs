@@ -40,7 +40,7 @@ mod tests {
     use election_core::strategy::SiteTrouble;
 
     use super::*;
-    use crate::support::{View, ballot, member};
+    use crate::testing::{View, ballot, member};
 
     fn refusal(view: &View) -> Option<String> {
         SiteHealthy.refuse(&member("east-1", "east", 1), &view.round())

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, ballot, exclusion, member, order, previous, sites, unhealthy, with_priority},
+        testing::{View, ballot, exclusion, member, order, previous, sites, unhealthy, with_priority},
     };
 
     fn two() -> Pipeline {

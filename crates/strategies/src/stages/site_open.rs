@@ -33,7 +33,7 @@ impl Filter for SiteOpen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::support::{View, member, sites};
+    use crate::testing::{View, member, sites};
 
     #[test]
     fn a_drained_site_is_closed() {

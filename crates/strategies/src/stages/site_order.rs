@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, member, order, sites},
+        testing::{View, member, order, sites},
     };
 
     fn three_sites() -> View {

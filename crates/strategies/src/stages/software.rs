@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, member, order, with_attributes},
+        testing::{View, member, order, with_attributes},
     };
 
     fn running(id: &str, sequence: u32, software: &str) -> MemberRecord {

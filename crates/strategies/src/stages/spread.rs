@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, member, order, sites},
+        testing::{View, member, order, sites},
     };
 
     fn view(others: &[(&str, &str)]) -> View {

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use crate::{
         Pipeline,
-        support::{View, member, order},
+        testing::{View, member, order},
     };
 
     #[test]

@@ -1,6 +1,12 @@
 //! Who should lead, as the configuration says it.
 
 use election_core::record::Cause;
+use strategies::{
+    Pipeline,
+    registry::{OwnStage, OwnStrategy},
+    spec::Table,
+    stages::Limit,
+};
 
 use super::*;
 
@@ -263,4 +269,82 @@ fn the_fingerprint_is_of_all_that_is_said_of_sites_jobs_and_hours() {
     ];
     let words: std::collections::BTreeSet<_> = all.iter().map(|sets| of(sets)).collect();
     assert_eq!(words.len(), all.len());
+}
+
+/// A stage `lag`, with a setting, and a strategy `by-id`.
+fn own() -> Registry {
+    #[derive(Debug)]
+    struct Lag(Limit);
+
+    impl strategies::Filter for Lag {
+        fn name(&self) -> &'static str {
+            "lag"
+        }
+
+        fn refuse(
+            &self,
+            candidate: &election_core::record::MemberRecord,
+            round: &election_core::strategy::Round<'_>,
+        ) -> Option<String> {
+            self.0.refuse(candidate, round)
+        }
+    }
+
+    let lag = |settings: &mut Table<'_, '_>| {
+        let most = settings.number("most").unwrap_or(10.0);
+        Some(OwnStage::filter(Lag(Limit::new("lag", most))))
+    };
+    let by_id = |_: &mut Table<'_, '_>| Some(OwnStrategy::new(Pipeline::bare()));
+    Registry::default().stage("lag", lag).and_then(|all| all.strategy("by-id", by_id)).unwrap()
+}
+
+#[test]
+fn a_policy_may_name_what_is_registered_for_every_verb() {
+    let given = Given::file(&format!(
+        "{SMALL}[policy]\npipeline = [{{ stage = \"lag\", most = 3 }}, \"priority\"]\n\
+         [job.bills]\ncommand = [\"x\"]\npolicy.strategy = \"by-id\"\n"
+    ))
+    .registry(own());
+    let config = given.load().unwrap();
+    let [bills, orders] = &config.jobs[..] else { panic!("{config:?}") };
+    assert_eq!(stages(&orders.policy, Cause::MemberJoined), "lag priority member-id");
+    assert_eq!(stages(&bills.policy, Cause::MemberJoined), "by-id");
+    // An operator's verbs, `simulate` among them.
+    let operator = OperatorConfig::load(&given.sources).unwrap();
+    assert_eq!(operator.fingerprint_of("orders"), orders.policy.fingerprint(orders.fenced));
+    assert_eq!(stages(&operator.policy_of("bills"), Cause::MemberJoined), "by-id");
+    let then = config.what_if(&["job.orders.policy.strategy=by-id".to_owned()]).unwrap();
+    assert_eq!(stages(&then.policy_of("orders"), Cause::Startup), "by-id");
+}
+
+#[test]
+fn what_is_registered_and_not_named_changes_no_fingerprint() {
+    let of = |given: Given| given.load().unwrap().jobs[0].policy.fingerprint(false);
+    let usual = of(Given::file(SMALL));
+    assert_eq!(of(Given::file(SMALL).registry(own())), usual);
+    let with = |most: u32| {
+        let set = format!("policy.pipeline=[{{ stage = \"lag\", most = {most} }}]");
+        of(Given::file(SMALL).registry(own()).set(&set))
+    };
+    assert_ne!(with(3), usual);
+    assert_eq!(with(3), with(3));
+    assert_ne!(with(3), with(4));
+}
+
+#[test]
+fn a_stage_that_is_not_registered_is_refused_with_those_that_are() {
+    let with = |policy: &str| Given::file(&format!("{SMALL}[policy]\n{policy}\n"));
+    let unknown = "worker.toml:11:13: policy.pipeline[0]: \"lga\" is not known; valid: ";
+    with("pipeline = [\"lga\"]").registry(own()).refused(unknown, &["\"site-order\"", "\"lag\""]);
+    with("pipeline = [{ stage = \"lag\", most = \"3\" }]")
+        .registry(own())
+        .refused("worker.toml:11:37: policy.pipeline[0].most: expected a number", &["found \"3\""]);
+    with("strategy = \"by-id\"").refused(
+        "worker.toml:11:12: policy.strategy: this program has no strategies of its own; leave it out",
+        &[],
+    );
+    with("strategy = \"by-id\"\nspread = \"sites\"").registry(own()).refused(
+        "worker.toml:12:10: policy.spread: the strategy \"by-id\" decides that; leave one of the two out",
+        &[],
+    );
 }

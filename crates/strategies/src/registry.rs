@@ -1,0 +1,263 @@
+//! Stages and strategies of another crate, by the names that a policy knows them by.
+
+use std::{collections::BTreeMap, error::Error, fmt, sync::Arc};
+
+use election_core::strategy::Strategy;
+
+use crate::{
+    spec::{self, Inputs, Needs, PolicySpec, SpecError, Table, Value},
+    stage::{Comparison, Filter},
+};
+
+/// What a policy may name beside what is built in: stages for its pipelines, and whole strategies.
+///
+/// Each has a factory, which reads its settings from the policy and reports what is wrong with them as built-in
+/// stages do. It is called whenever a policy is read; what it makes must be as pure as any strategy, and must
+/// not panic. Members whose registries differ decide differently: run the same program on all of them.
+///
+/// ```
+/// use election_core::{record::MemberRecord, strategy::Round};
+/// use strategies::{Comparison, Pipeline, Registry, Standing, registry::OwnStage, spec::Table};
+///
+/// /// Members with a certain tag go first.
+/// #[derive(Debug)]
+/// struct Tagged(String);
+///
+/// impl Comparison for Tagged {
+///     fn name(&self) -> &'static str {
+///         "tagged"
+///     }
+///     fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
+///         i64::from(candidate.attributes.get("tag") != Some(&self.0))
+///     }
+///     fn reason(&self, _: &MemberRecord, standing: Standing, _: &Round<'_>) -> String {
+///         let has = if standing.is_best() { "has" } else { "lacks" };
+///         format!("{has} the tag {}", self.0)
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let registry = Registry::default().stage("tagged", |settings: &mut Table<'_, '_>| {
+///     settings.require("tag", "the tag that goes first");
+///     Some(OwnStage::comparison(Tagged(settings.text("tag")?)))
+/// })?;
+/// let policy = toml::from_str(r#"pipeline = [{ stage = "tagged", tag = "ssd" }, "incumbent"]"#)?;
+/// assert!(registry.read(&policy, Default::default()).is_ok());
+///
+/// let wrong = toml::from_str(r#"pipeline = [{ stage = "tagged", tga = "ssd" }]"#)?;
+/// let problems = registry.read(&wrong, Default::default()).unwrap_err().to_string();
+/// assert!(problems.contains("pipeline[0].tag: it is missing: the tag that goes first"));
+/// assert!(problems.contains("pipeline[0].tga: unknown key; valid here: stage, tag"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Registry {
+    pub(crate) stages: BTreeMap<&'static str, Factory<OwnStage>>,
+    pub(crate) strategies: BTreeMap<&'static str, Factory<OwnStrategy>>,
+}
+
+/// Makes something of its settings, or reports what is wrong with them.
+pub(crate) type Factory<T> = Arc<dyn Fn(&mut Table<'_, '_>) -> Option<T> + Send + Sync>;
+
+impl Registry {
+    /// Adds a stage: the factory reads its settings from the table in which the policy names it, and gives
+    /// `None` once it has reported what is wrong with them. The stage's [`Filter::name`] and
+    /// [`Comparison::name`] must be this name.
+    ///
+    /// # Errors
+    /// When the name is taken, by a built-in stage or another one, or is none.
+    pub fn stage(
+        mut self,
+        name: &'static str,
+        factory: impl Fn(&mut Table<'_, '_>) -> Option<OwnStage> + Send + Sync + 'static,
+    ) -> Result<Self, RegistryError> {
+        self.check(name)?;
+        self.stages.insert(name, Arc::new(factory));
+        Ok(self)
+    }
+
+    /// Adds a whole strategy, which a policy names as its `strategy`. The mandatory filters, forbidden sites, limits
+    /// of what may be lost, `site_minimum` and `auto_moves` go before it, whatever it is.
+    ///
+    /// # Errors
+    /// When the name is taken, by a stage or another strategy, or is none.
+    pub fn strategy(
+        mut self,
+        name: &'static str,
+        factory: impl Fn(&mut Table<'_, '_>) -> Option<OwnStrategy> + Send + Sync + 'static,
+    ) -> Result<Self, RegistryError> {
+        self.check(name)?;
+        self.strategies.insert(name, Arc::new(factory));
+        Ok(self)
+    }
+
+    /// Reads a policy that may name these, for members that publish this.
+    ///
+    /// # Errors
+    /// As for [`PolicySpec::read`].
+    pub fn read(&self, entries: &BTreeMap<String, Value>, inputs: Inputs) -> Result<PolicySpec, SpecError> {
+        PolicySpec::read_by(entries, inputs, self)
+    }
+
+    fn check(&self, name: &'static str) -> Result<(), RegistryError> {
+        let mut parts = name.split('-');
+        let is_word = |part: &str| {
+            !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        };
+        let error = |why| Err(RegistryError { name, why });
+        if !parts.all(is_word) {
+            return error("is no name; valid are words of a-z and 0-9 with hyphens between");
+        }
+        if spec::is_built_in(name) {
+            return error("is the name of a built-in stage; choose another one");
+        }
+        if self.stages.contains_key(name) || self.strategies.contains_key(name) {
+            return error("is registered already; choose another name");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (stages, strategies): (Vec<_>, Vec<_>) =
+            (self.stages.keys().collect(), self.strategies.keys().collect());
+        f.debug_struct("Registry").field("stages", &stages).field("strategies", &strategies).finish()
+    }
+}
+
+/// By the very factories.
+impl PartialEq for Registry {
+    fn eq(&self, other: &Self) -> bool {
+        fn same<T>(
+            one: &BTreeMap<&'static str, Factory<T>>,
+            other: &BTreeMap<&'static str, Factory<T>>,
+        ) -> bool {
+            one.len() == other.len()
+                && one.iter().all(|(name, one)| other.get(name).is_some_and(|other| Arc::ptr_eq(one, other)))
+        }
+        same(&self.stages, &other.stages) && same(&self.strategies, &other.strategies)
+    }
+}
+
+/// Why a name can't be registered.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RegistryError {
+    name: &'static str,
+    why: &'static str,
+}
+
+impl fmt::Display for RegistryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.name, self.why)
+    }
+}
+
+/// In words as well, for a `main` that ends with it.
+impl fmt::Debug for RegistryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Error for RegistryError {}
+
+/// A stage of another crate: a filter, a comparison or both, and what it goes by.
+#[derive(Clone, Debug)]
+pub struct OwnStage {
+    pub(crate) filter: Option<Arc<dyn Filter>>,
+    pub(crate) comparison: Option<Arc<dyn Comparison>>,
+    pub(crate) needs: Needs,
+}
+
+impl OwnStage {
+    /// A stage that puts candidates out.
+    pub fn filter(filter: impl Filter + 'static) -> Self {
+        Self { filter: Some(Arc::new(filter)), comparison: None, needs: Needs::default() }
+    }
+
+    /// A stage that says who is better.
+    pub fn comparison(comparison: impl Comparison + 'static) -> Self {
+        Self { filter: None, comparison: Some(Arc::new(comparison)), needs: Needs::default() }
+    }
+
+    /// A stage that does both.
+    pub fn both(stage: impl Filter + Comparison + Clone + 'static) -> Self {
+        Self { filter: Some(Arc::new(stage.clone())), ..Self::comparison(stage) }
+    }
+
+    /// What it goes by that members must measure or publish, which they do only where a policy needs it. A policy
+    /// whose members publish no such thing is refused.
+    #[must_use]
+    pub fn needing(self, needs: Needs) -> Self {
+        Self { needs, ..self }
+    }
+
+    /// What it calls itself.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        let filter = self.filter.iter().map(|filter| filter.name());
+        filter.chain(self.comparison.iter().map(|comparison| comparison.name()))
+    }
+}
+
+/// A whole strategy of another crate, and what it goes by.
+#[derive(Clone, Debug)]
+pub struct OwnStrategy {
+    pub(crate) strategy: Arc<dyn Strategy>,
+    pub(crate) needs: Needs,
+}
+
+impl OwnStrategy {
+    /// This strategy. It is asked only about those that pass everything that goes before it. Where it refuses
+    /// a candidate on [`Ground::Loss`](election_core::strategy::Ground::Loss), it is for itself to rank that one
+    /// once the round accepts the loss.
+    pub fn new(strategy: impl Strategy + 'static) -> Self {
+        Self { strategy: Arc::new(strategy), needs: Needs::default() }
+    }
+
+    /// As [`OwnStage::needing`].
+    #[must_use]
+    pub fn needing(self, needs: Needs) -> Self {
+        Self { needs, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stages::Healthy;
+
+    fn with(name: &'static str) -> Result<Registry, RegistryError> {
+        Registry::default().stage(name, |_| Some(OwnStage::filter(Healthy)))
+    }
+
+    #[test]
+    fn a_name_that_is_built_in_or_taken_or_none_is_refused_with_the_reason() {
+        for built_in in
+            ["site-order", "latency", "limit", "healthy", "member-id", "site-allowed", "failed-last"]
+        {
+            let error = with(built_in).unwrap_err().to_string();
+            let expected = format!("{built_in:?} is the name of a built-in stage; choose another one");
+            assert_eq!(error, expected);
+        }
+        for none in ["", "Rack", "two words", "-", "a--b", "other_rack"] {
+            let error = with(none).unwrap_err().to_string();
+            assert!(
+                error.ends_with("is no name; valid are words of a-z and 0-9 with hyphens between"),
+                "{error}"
+            );
+        }
+        let twice = with("rack-2").unwrap().strategy("rack-2", |_| None).unwrap_err();
+        assert_eq!(format!("{twice:?}"), "\"rack-2\" is registered already; choose another name");
+    }
+
+    #[test]
+    fn registries_are_equal_where_their_factories_are() {
+        let one = with("rack").unwrap();
+        assert_eq!(one, one.clone());
+        assert_ne!(one, Registry::default());
+        assert_ne!(one, with("rack").unwrap());
+        assert_eq!(format!("{one:?}"), r#"Registry { stages: ["rack"], strategies: [] }"#);
+    }
+}

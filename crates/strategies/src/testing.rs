@@ -1,0 +1,211 @@
+//! Members and rounds in few words, for the unit tests of stages and strategies.
+//!
+//! ```
+//! use strategies::{Pipeline, stages::OldestBallot, testing::{View, member, order}};
+//!
+//! let members = [member("east-1", "east", 1), member("east-2", "east", 2), member("west-1", "west", 3)];
+//! let view = View::of(members).after_loss_of("east-1");
+//! assert_eq!(
+//!     order(&Pipeline::new().compare(OldestBallot), &view),
+//!     ["east-2: oldest ballot", "west-1: second oldest ballot"]
+//! );
+//! ```
+//!
+//! What is invalid, such as a name with a space in it, panics: it is the test that is wrong.
+
+use election_core::{
+    Ballot, MemberId, SiteId,
+    record::{Cause, Control, Exclusion, Health, MemberRecord, Named, Previous, Record as _, VERSION},
+    strategy::{Ranked, Refused, Round, Strategy, Trouble},
+};
+
+/// When a [`View`] is, unless the test says otherwise: 2026-11-05T14:30:00Z, a Thursday, in
+/// milliseconds since the Unix epoch.
+pub const NOW_MS: u64 = 1_793_889_000_000;
+
+/// What a [`Round`] borrows from, field by field.
+///
+/// By default a startup without members, without standing orders and without anything that has gone wrong.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "each is what the field of the same name in `Round` refers to")]
+pub struct View {
+    pub cause: Cause,
+    pub unix_ms: u64,
+    pub members: Vec<MemberRecord>,
+    pub incumbent: Option<Ballot>,
+    pub ordered: Option<Ballot>,
+    pub accepts_loss: bool,
+    pub failed: Option<Previous>,
+    pub previous: Option<Previous>,
+    pub others: Vec<Named>,
+    pub exclusions: Vec<Exclusion>,
+    pub trouble: Trouble,
+    pub control: Control,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self {
+            cause: Cause::Startup,
+            unix_ms: NOW_MS,
+            members: Vec::new(),
+            incumbent: None,
+            ordered: None,
+            accepts_loss: false,
+            failed: None,
+            previous: None,
+            others: Vec::new(),
+            exclusions: Vec::new(),
+            trouble: Trouble::default(),
+            control: Control::default(),
+        }
+    }
+}
+
+impl View {
+    /// A startup with these members.
+    pub fn of(members: impl IntoIterator<Item = MemberRecord>) -> Self {
+        Self { members: members.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The same for another cause.
+    #[must_use]
+    pub fn because(self, cause: Cause) -> Self {
+        Self { cause, ..self }
+    }
+
+    /// The same while this member leads.
+    ///
+    /// # Panics
+    /// If no such member is there.
+    #[must_use]
+    pub fn led_by(self, member: &str) -> Self {
+        let leader = self.named(member);
+        Self { previous: Some(leader.as_previous()), incumbent: Some(leader.ballot), ..self }
+    }
+
+    /// The same after this member led and was lost.
+    ///
+    /// # Panics
+    /// If no such member is there.
+    #[must_use]
+    pub fn after_loss_of(mut self, member: &str) -> Self {
+        let lost = self.named(member);
+        self.members.retain(|record| record.ballot != lost.ballot);
+        let lost = Some(lost.as_previous());
+        Self { cause: Cause::LeaderLost, incumbent: None, previous: lost.clone(), failed: lost, ..self }
+    }
+
+    fn named(&self, member: &str) -> Named {
+        let found = self.members.iter().find(|record| record.member.as_str() == member);
+        found.unwrap_or_else(|| panic!("there is no member {member}")).named()
+    }
+
+    /// The question to ask.
+    pub fn round(&self) -> Round<'_> {
+        Round {
+            cause: self.cause,
+            unix_ms: self.unix_ms,
+            candidates: &self.members,
+            incumbent: self.incumbent.as_ref(),
+            ordered: self.ordered.as_ref(),
+            accepts_loss: self.accepts_loss,
+            failed: self.failed.as_ref(),
+            previous: self.previous.as_ref(),
+            others: &self.others,
+            exclusions: &self.exclusions,
+            trouble: &self.trouble,
+            control: &self.control,
+        }
+    }
+}
+
+/// The ballot with this number.
+pub fn ballot(sequence: u32) -> Ballot {
+    valid(Ballot::new(format!("guid-{sequence:010}")))
+}
+
+/// A member of a site, with the ballot of this number. Nothing checks its health, and it has no attributes.
+///
+/// # Panics
+/// If a name is not valid.
+pub fn member(id: &str, site: &str, sequence: u32) -> MemberRecord {
+    let (id, site, ballot) = (valid(MemberId::new(id)), valid(SiteId::new(site)), ballot(sequence));
+    // From text, so that fields that a record gains later have their defaults here.
+    let text = format!(r#"{{"v":{VERSION},"member":"{id}","site":"{site}","ballot":"{ballot}"}}"#);
+    valid(MemberRecord::decode("a member of a test", text.as_bytes()))
+}
+
+/// One that is unhealthy for this reason.
+///
+/// # Panics
+/// If a name is not valid.
+pub fn unhealthy(id: &str, site: &str, sequence: u32, reason: &str) -> MemberRecord {
+    MemberRecord { health: Health::Unhealthy { reason: reason.to_owned() }, ..member(id, site, sequence) }
+}
+
+/// One with this priority.
+///
+/// # Panics
+/// If a name is not valid.
+pub fn with_priority(id: &str, site: &str, sequence: u32, priority: i64) -> MemberRecord {
+    MemberRecord { priority, ..member(id, site, sequence) }
+}
+
+/// One with these attributes, as if they were configured.
+///
+/// # Panics
+/// If a name is not valid.
+pub fn with_attributes<'a>(
+    id: &str,
+    site: &str,
+    sequence: u32,
+    attributes: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> MemberRecord {
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let attributes = attributes.into_iter().map(owned).collect();
+    MemberRecord { attributes, ..member(id, site, sequence) }
+}
+
+/// A member as the leader of before.
+///
+/// # Panics
+/// If a name is not valid.
+pub fn previous(id: &str, site: &str, sequence: u32) -> Previous {
+    member(id, site, sequence).named().as_previous()
+}
+
+/// An exclusion of a ballot until this time, in milliseconds since the Unix epoch.
+pub fn exclusion(sequence: u32, until_ms: u64) -> Exclusion {
+    Exclusion {
+        member: valid(MemberId::new("east-1")),
+        ballot: ballot(sequence),
+        since_ms: 0,
+        until_ms,
+        reason: "takeover failed".to_owned(),
+    }
+}
+
+/// Sites by their names.
+///
+/// # Panics
+/// If a name is not valid.
+pub fn sites<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<SiteId> {
+    names.into_iter().map(|name| valid(SiteId::new(name))).collect()
+}
+
+/// Who may lead, best first, a line each: `member: reason; reason`.
+pub fn order(strategy: &dyn Strategy, view: &View) -> Vec<String> {
+    let line = |r: &Ranked| format!("{}: {}", r.named.member, r.reasons.join("; "));
+    strategy.rank(&view.round()).order.iter().map(line).collect()
+}
+
+/// Who may not, a line each: `member (stage): reason`.
+pub fn refused(strategy: &dyn Strategy, view: &View) -> Vec<String> {
+    let line = |r: &Refused| format!("{} ({}): {}", r.named.member, r.stage, r.reason);
+    strategy.rank(&view.round()).refused.iter().map(line).collect()
+}
+
+fn valid<T, E: std::fmt::Display>(made: Result<T, E>) -> T {
+    made.unwrap_or_else(|error| panic!("{error}"))
+}
