@@ -437,11 +437,18 @@ impl Strategy for EastFirst {
         let mut ranking = Ranking::default();
         for member in round.candidates {
             let named = member.named();
-            if let Health::Unhealthy { reason } = &member.health {
+            let unfit = match &member.health {
+                Health::Unhealthy { reason } => Some(reason.clone()),
+                Health::Unknown if round.incumbent != Some(&member.ballot) => {
+                    Some("not known yet".to_owned())
+                }
+                Health::Unknown | Health::Unchecked | Health::Healthy => None,
+            };
+            if let Some(reason) = unfit {
                 ranking.refused.push(Refused {
                     named,
                     stage: "healthy".to_owned(),
-                    reason: reason.clone(),
+                    reason,
                     ground: Ground::State,
                 });
             } else if round.exclusions.iter().any(|e| e.ballot == member.ballot) {
