@@ -11,6 +11,9 @@ use std::{
 /// future was stamped by a clock that was wrong, and must hold nobody up until that time has come.
 pub(crate) const APART_MS: u64 = 10_000;
 
+/// So far ahead that no deadline of a process comes near it.
+pub(crate) const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// Whether `at_ms` lies within the last `window`, both by wall clocks.
 pub(crate) fn is_within(at_ms: u64, window: Duration, now_ms: u64) -> bool {
     let window = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);

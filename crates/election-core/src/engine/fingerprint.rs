@@ -2,7 +2,10 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::Engine;
+use super::{
+    Engine,
+    core::{Core, Outbox},
+};
 
 impl Hash for Engine {
     /// Engines of one configuration that hash alike do alike from now on, given the same
@@ -11,47 +14,21 @@ impl Hash for Engine {
     /// Actions are to have been taken out before.
     fn hash<H: Hasher>(&self, to: &mut H) {
         // Each field by name, so that a new one can't be forgotten.
-        let Self {
-            config: _,
-            rules: _,
-            now: _,
+        let Self { core, course, leader, history } = self;
+        let Core { config: _, rules: _, now: _, session, reading, own, ops, out, ended } = core;
+        let Outbox {
             actions,
-            next_op: _,
-            session,
-            view,
-            memory,
-            health,
-            site_health,
-            measured,
-            round_trips,
-            reach,
-            gave_up,
-            standing,
-            joined_ms,
-            registration,
-            registered_as,
-            contest,
-            node_written,
-            elector,
-            verification,
-            office,
-            announce_later,
-            history,
-            leaving,
-            ended,
-            keeps_lease,
             told_until,
+            keeps_lease,
             watched,
             leaders: _,
             last_note: _,
             skipped: _,
             sentence: _,
-        } = self;
+        } = out;
         debug_assert!(actions.is_empty(), "poll_action() until None comes first");
-        (measured, round_trips).hash(to);
-        (session, view, memory, health, site_health, reach, gave_up, standing, joined_ms).hash(to);
-        contest.hash(to);
-        (registration, registered_as, node_written, elector, verification, office, announce_later).hash(to);
-        (history, leaving, ended, keeps_lease, told_until, watched).hash(to);
+        (session, reading, own, ops, ended).hash(to);
+        (told_until, keeps_lease, watched).hash(to);
+        (course, leader, history).hash(to);
     }
 }

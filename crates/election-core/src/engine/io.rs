@@ -195,7 +195,7 @@ pub struct Node {
 
 impl Node {
     /// As it was created by this member itself, when is not known.
-    pub(super) const fn created(data: Vec<u8>, czxid: i64, owner: i64) -> Self {
+    pub(in crate::engine) const fn created(data: Vec<u8>, czxid: i64, owner: i64) -> Self {
         Self { data, version: 0, czxid, mzxid: czxid, owner, ctime_ms: 0, mtime_ms: 0 }
     }
 }

@@ -1,10 +1,10 @@
 //! The election as a state machine: events in, actions out.
 //!
 //! ```text
-//!   session, lease ──┐                                   ┌──▶ znode operations, watches
-//!   what was read  ──┤   handle(now, event)              ├──▶ prepare, take over, lead, stop
-//!   outcomes       ──┼──▶   registration ─ elector ─ office ──┼──▶ until when the work may go on
-//!   application    ──┤                                   └──▶ notes for the log
+//!   session, lease ──┐                                       ┌──▶ znode operations, watches
+//!   what was read  ──┤   handle(now, event)                  ├──▶ prepare, take over, lead, stop
+//!   outcomes       ──┼──▶  Course ──── Mandate ───▶ Leader ──┼──▶ until when the work may go on
+//!   application    ──┤        └────▶  Core  ◀────────┘       └──▶ notes for the log
 //!   time           ──┘              poll_action() until None
 //! ```
 //!
@@ -12,197 +12,96 @@
 //! the engine says what happened and when, and carries out what it asks for. So
 //! the code that runs in production is the code that a simulation runs.
 //!
-//! Three parts look at one [view](view::View) of the znodes:
-//! [registration] stands in the election, the [elector] decides who should lead
-//! while its ballot is the lowest, and the [office] is the leader's own side.
-//! Each is level-triggered: after every event each one looks at the whole state
-//! again and takes the next step, if none of its own is under way.
+//! - The [core](core::Core) has what all parts work with: the settings, the session, what was [read](reading), what this
+//!   member [is](own), the [operations](ops) under way, and the actions to be taken out. A part borrows the core and
+//!   nothing else of the engine.
+//! - The [course](course::Course) is how this member comes to lead. Under an elector that is its
+//!   [membership](course::membership), and the [elector] while its ballot is the lowest; else it is a
+//!   [contest](course::contest), in which a znode of its own becomes the leader znode.
+//! - The [leader](leader::Leader) is the leader's side. It goes by a [mandate], the only door to it.
+//! - The [history] has what is still to be written of leaderships.
 //!
-//! Under a [recipe](Recipe) without an elector, the [contest] stands in the place of
-//! the first two: it wins a znode, and hands that to the same office.
+//! Each part is level-triggered: after every event each one looks at the whole state
+//! again and takes the next step, if none of its own is under way.
 //!
 //! Methods come in three kinds: [`Engine::handle`] puts something in,
 //! [`Engine::poll_action`] takes out what should be done, and the rest only look.
 
-mod acknowledge;
-mod chronicle;
 mod config;
-mod contest;
-mod deciding;
-mod decision;
+mod core;
+mod course;
 mod elector;
 mod explain;
-#[cfg(test)]
-mod explain_tests;
 mod fingerprint;
-mod fitness;
-mod handover;
+mod history;
 mod io;
-mod limit;
-mod looking_on;
-mod losses;
-mod memory;
-mod notebook;
-mod office;
+mod leader;
+mod mandate;
 mod operator;
-mod penalties;
-mod phases;
+mod ops;
+mod own;
 mod policy;
 mod reading;
 mod recipe;
-mod registration;
-mod requests;
 mod role;
 mod rules;
-mod session;
-mod simulate;
-mod sites;
-mod standing;
-mod succession;
-mod suspicion;
 mod tokens;
-mod verification;
-mod view;
-mod watchdog;
+mod znode;
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
-
-pub use acknowledge::{Forgotten, Released, acknowledge};
 pub use config::{Config, Profile};
-pub use explain::{Bound, Explanation, Obstacle, Proposal, Seen, SlotExplanation, Step, explain};
+pub use elector::{
+    limit::held_until,
+    requests::{not_now, slot_of},
+    sites::{barred_sites, failed_sites, overrule_site, unwell_sites},
+};
+pub use explain::{
+    Bound, Explanation, Obstacle, Proposal, Seen, SlotExplanation, Step, explain,
+    simulate::{Played, Prospect, Simulation, simulate},
+};
 pub use io::{
     Action, AppEvent, EndReason, Epoch, Event, Grant, Level, Node, Nomination, Note, NoteKind, OpId, Outcome,
     Request, Skipped, StopReason, Watched, Wish,
 };
-pub use limit::held_until;
-pub use operator::{ForceStep, force_step};
-pub use policy::{Confirm, OnPause, Policy, TakeoverLimit};
-pub use recipe::{QueueFormat, Recipe};
-pub use registration::Leftovers;
-pub use requests::{not_now, slot_of};
+pub use operator::{
+    acknowledge::{Forgotten, Released, acknowledge},
+    force::{ForceStep, force_step},
+};
+pub use policy::{Confirm, OnPause, Policy, SiteFailureLimit, TakeoverLimit};
+pub use recipe::{Leftovers, QueueFormat, Recipe};
 pub use role::Role;
 #[cfg(feature = "mutants")]
 pub use rules::Rule;
-pub use simulate::{Played, Prospect, Simulation, simulate};
-pub use sites::{SiteFailureLimit, barred_sites, failed_sites, overrule_site, unwell_sites};
 pub use tokens::{MAX_TOKEN_BASE, NoSuchToken, fencing_token, raise_tokens};
 
+use self::core::Core;
 use crate::{
     ids::Ballot,
-    record::{Current, Elected, GaveUp, Health, MAX_SLOTS, RoundTrips},
+    record::{Current, Elected, Health, MAX_SLOTS, MemberRecord},
     time::{Now, Time},
 };
-use chronicle::Chronicle;
-use contest::Contest;
-use deciding::Elector;
-use handover::Leaving;
-use memory::Memory;
-use office::{Office, State};
-use registration::Registration;
+use course::Course;
+use history::History;
+use leader::Leader;
+use ops::Pending;
 #[cfg(not(feature = "mutants"))]
 use rules::Rule;
-use rules::Rules;
-use session::SessionView;
-use standing::Standing;
-use suspicion::Reach;
-use verification::Verification;
-use view::View;
-
-/// How long to wait before the elector tries again what could not be applied.
-const RETRY: Duration = Duration::from_millis(200);
-
-/// So far ahead that no deadline of a process comes near it.
-const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+use znode::{Known, Znode};
 
 /// One member's engine in one election.
 #[derive(Clone, Debug)]
 pub struct Engine {
-    config: Config,
-    rules: Rules,
-    now: Now,
-    actions: VecDeque<Action>,
-    next_op: u64,
-    session: Option<SessionView>,
-    view: View,
-    memory: Memory,
-    health: Health,
-    site_health: Option<Health>,
-    measured: BTreeMap<String, String>,
-    round_trips: RoundTrips,
-    reach: Reach,
-    gave_up: Option<GaveUp>,
-    standing: Standing,
-    joined_ms: u64,
-    registration: Registration,
-    /// The session that its record was last written on.
-    registered_as: Option<i64>,
-    /// In the place of registration and elector, where a znode alone settles who leads.
-    contest: Contest,
-    /// The data that a write of the own record under way carries.
-    node_written: Option<Vec<u8>>,
-    elector: Option<Elector>,
-    verification: Verification,
-    office: Office,
-    announce_later: bool,
-    history: Chronicle,
-    leaving: Leaving,
-    ended: bool,
-    keeps_lease: bool,
-    /// What the guard of the work was told last.
-    told_until: Option<Time>,
-    watched: Vec<Watched>,
-    /// Who was told of last, by slot.
-    leaders: Vec<Option<Current>>,
-    last_note: Option<(NoteKind, String)>,
-    /// Why this member, as the elector, decides nothing.
-    skipped: Option<Skipped>,
-    sentence: String,
+    core: Core,
+    course: Course,
+    leader: Leader,
+    history: History,
 }
 
 impl Engine {
     /// A member that has not begun yet.
     pub fn new(mut config: Config, now: Now) -> Self {
         config.policy.slots = config.policy.slots.clamp(1, MAX_SLOTS);
-        let health = config.member.health.clone().bounded();
-        Self {
-            config,
-            rules: Rules::default(),
-            now,
-            actions: VecDeque::new(),
-            next_op: 0,
-            session: None,
-            view: View::default(),
-            memory: Memory::default(),
-            health,
-            site_health: None,
-            measured: BTreeMap::new(),
-            round_trips: RoundTrips::default(),
-            reach: Reach::default(),
-            gave_up: None,
-            standing: Standing::default(),
-            joined_ms: now.unix_ms,
-            registration: Registration::default(),
-            registered_as: None,
-            contest: Contest::default(),
-            node_written: None,
-            elector: None,
-            verification: Verification::default(),
-            office: Office::default(),
-            announce_later: false,
-            history: Chronicle::default(),
-            leaving: Leaving::No,
-            ended: false,
-            keeps_lease: false,
-            told_until: None,
-            watched: Vec::new(),
-            leaders: Vec::new(),
-            last_note: None,
-            skipped: None,
-            sentence: String::new(),
-        }
+        let course = Course::of(&config.recipe);
+        Self { core: Core::new(config, now), course, leader: Leader::default(), history: History::default() }
     }
 
     // ---- in ----
@@ -211,63 +110,62 @@ impl Engine {
     ///
     /// Time must not go backwards; an earlier `now` counts as the last one.
     pub fn handle(&mut self, now: Now, event: Event) {
-        if self.ended {
+        let core = &mut self.core;
+        if core.ended {
             return;
         }
-        self.now = Now { time: self.now.time.max(now.time), unix_ms: now.unix_ms };
-        // A process that was frozen learns of its deadline before anything else.
-        if self.rules.keep(Rule::DeadlineFirst) {
-            self.check_deadline();
+        core.now = Now { time: core.now.time.max(now.time), unix_ms: now.unix_ms };
+        // The clock alone can end a leadership: a process that was frozen learns of its deadline before anything else.
+        if core.rules.keep(Rule::DeadlineFirst) && self.leader.held().is_some() {
+            self.leader.advance(core);
         }
         let membership = matches!(event, Event::SeenTree { .. });
         match event {
             Event::SessionStarted { epoch, session_id, granted } => {
-                self.session_started(epoch, session_id, granted)
+                if let Some(former) = core.session_epoch() {
+                    self.session_over(former);
+                }
+                self.core.session_started(epoch, session_id, granted);
+                self.course.begin(&mut self.core);
             }
-            Event::SessionPaused { epoch } => self.session_paused(epoch),
-            Event::SessionResumed { epoch } => {
-                let now = self.now.time;
-                if let Some(session) = self.session_of(epoch) {
-                    session.paused_since = None;
-                    self.registration.session_resumed(now);
-                    self.doubt_all();
-                    self.watch_membership_anew();
-                    self.contest_resumed();
-                    self.tell_work_until();
+            Event::SessionPaused { epoch } => {
+                if core.session_paused(epoch) {
+                    self.course.session_paused();
                 }
             }
+            Event::SessionResumed { epoch } => self.session_resumed(epoch),
             Event::SessionOver { epoch } => self.session_over(epoch),
-            Event::Lease { epoch, valid_until } => self.lease(epoch, valid_until),
+            Event::Lease { epoch, valid_until } => core.lease(epoch, valid_until),
             Event::Seen { epoch, path, node } => {
-                if self.session_of(epoch).is_some() {
+                if core.session_of(epoch).is_some() {
                     self.saw(&path, node.as_ref());
                 }
             }
             Event::SeenTree { epoch, parent, nodes } => {
-                if self.session_of(epoch).is_some() {
-                    self.saw_tree(&parent, &nodes);
+                if core.session_of(epoch).is_some() {
+                    core.saw_tree(&parent, &nodes);
                 }
             }
             Event::Done { op, outcome } => self.done(op, &outcome),
-            Event::App(event) => self.office_app(event),
-            Event::Health(health) => self.health = health.bounded(),
-            Event::SiteHealth(health) => self.site_health = health.map(Health::bounded),
-            Event::RoundTrips(round_trips) => self.round_trips = round_trips,
-            Event::Measured(measured) => self.measured = measured,
+            Event::App(event) => self.leader.app(core, event),
+            Event::Health(health) => core.own.health = health.bounded(),
+            Event::SiteHealth(health) => core.own.site_health = health.map(Health::bounded),
+            Event::RoundTrips(round_trips) => core.own.round_trips = round_trips,
+            Event::Measured(measured) => core.own.measured = measured,
             Event::Probed { unanswered } => {
-                self.reach.told(&unanswered, &self.config.policy, self.now);
+                core.own.reach.told(&unanswered, &core.config.policy, core.now);
             }
-            Event::Wish(wish) => self.wish(wish),
-            Event::Leave { hand_over } => self.leave(hand_over),
+            Event::Wish(wish) => self.leader.wish(core, wish),
+            Event::Leave { hand_over } => core.leave(hand_over),
             Event::Tick => {}
         }
-        self.advance(membership || self.rules.keep(Rule::LevelTriggered));
+        self.advance(membership || self.core.rules.keep(Rule::LevelTriggered));
     }
 
     /// Switches one rule off, for a test that shows what goes wrong without it.
     #[cfg(feature = "mutants")]
     pub fn without(mut self, rule: Rule) -> Self {
-        self.rules.drop(rule);
+        self.core.rules.drop(rule);
         self
     }
 
@@ -275,33 +173,29 @@ impl Engine {
 
     /// The next thing that should happen.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.core.out.actions.pop_front()
     }
 
     // ---- to look at ----
 
     /// When [`Event::Tick`] is due, if nothing happens before.
     pub fn wakeup(&self) -> Option<Time> {
-        if self.ended {
+        let core = &self.core;
+        if core.ended {
             return None;
         }
-        let elector = self.elector.as_ref();
-        let held = self.office.held().is_some();
-        let stop_at = match if held { self.work_until() } else { self.lease_ends_first() } {
-            Some(until) if self.office.heeds_lease_end() => Some(until - self.stop_budget()),
-            _ => None,
-        };
+        let stop_at =
+            match if self.leader.held().is_some() { core.work_until() } else { core.lease_ends_first() } {
+                Some(until) if self.leader.state().heeds_lease_end() => Some(until - core.stop_budget()),
+                _ => None,
+            };
         // What needs the session waits for its events while it is paused or over.
-        let active = self.session_is_active();
+        let active = core.session_is_active();
         [
-            self.registration.retry_at().filter(|_| active),
-            self.office.retry_at(),
-            self.contest_wake(),
-            self.history.retry_at(),
-            self.verification.due().filter(|_| active),
-            self.hands_over_until().filter(|until| *until > self.now.time),
-            elector.and_then(|e| e.retry_at),
-            elector.filter(|e| e.op.is_none()).and_then(|e| e.watchdog.wake()),
+            core.ops.wake().filter(|_| active),
+            self.course.wake(core),
+            core.reading.rereading.wake(&core.ops).filter(|_| active),
+            core.hands_over_until().filter(|until| *until > core.now.time),
             stop_at,
         ]
         .into_iter()
@@ -312,183 +206,262 @@ impl Engine {
     /// Whether a new session may be made: nothing that led, or was about to, on
     /// the former one is still running. Else one process could hold two lives.
     pub fn is_clear(&self) -> bool {
-        !self.office.is_working() || matches!(self.config.policy.on_pause, OnPause::Keep { .. })
+        !self.core.own.duty.is_working || matches!(self.policy().on_pause, OnPause::Keep { .. })
     }
 
     /// How the election behaves.
     pub fn policy(&self) -> &Policy {
-        &self.config.policy
+        &self.core.config.policy
+    }
+
+    /// Until when the work of a leader may go on.
+    pub fn work_until(&self) -> Option<Time> {
+        self.core.work_until()
     }
 
     /// Its ballot, once it stands in the election.
     pub fn ballot(&self) -> Option<Ballot> {
-        if self.is_contest() { self.contest_ballot() } else { self.registration.ballot().cloned() }
+        self.course.ballot(&self.core)
     }
 
     /// Whether its ballot is the lowest.
     pub fn is_elector(&self) -> bool {
-        self.registration.is_lowest()
+        self.core.own.seat.is_lowest()
     }
 
     /// The decision as last read.
     pub fn elected(&self) -> Option<&Elected> {
-        self.view.elected.record()
+        self.core.reading.view.elected.record()
+    }
+
+    /// The latest that it has seen decided, while the decision is missing or older than that.
+    pub fn remembers(&self) -> Option<crate::record::Remembered> {
+        self.core.remembers()
     }
 
     /// Who is in office as last read, by slot; at least as many as there are slots.
     pub fn in_office(&self) -> impl Iterator<Item = Option<&Current>> {
-        (0..self.slots_watched()).map(|slot| self.view.place(slot).record())
+        (0..self.core.slots_watched()).map(|slot| self.core.reading.view.place(slot).record())
     }
 
     /// The slot that this member leads, or is on its way to or from.
     pub fn slot(&self) -> Option<usize> {
-        (!self.office_is_idle()).then_some(self.office.slot)
+        self.core.own.duty.slot
     }
 
     /// The fencing token of the leadership that is held.
     pub fn fencing_token(&self) -> Option<u64> {
-        match &self.office.state {
-            State::Stopping(stopping) => stopping.token,
-            _ => self.office.held().map(|held| held.grant.fencing_token),
-        }
+        self.leader.fencing_token()
     }
 
     /// Whether this member is fit to lead, by its last report.
     pub fn health(&self) -> &Health {
-        &self.health
+        &self.core.own.health
     }
 
     /// What is being done, or why nothing is, in words.
     pub fn sentence(&self) -> &str {
-        &self.sentence
+        &self.core.out.sentence
     }
 
     /// Why this member, as the elector, decides nothing now.
     pub fn skipped(&self) -> Option<&Skipped> {
-        self.skipped.as_ref()
+        self.core.out.skipped.as_ref()
+    }
+
+    /// Whether this member only looks on: others lead, and it is neither named nor in any
+    /// line, nor does it decide. What it reads of the decision and of the leaders' places
+    /// moves nobody then, and may be read a moment later, several changes at once.
+    ///
+    /// Nothing rests on how old that is: a watch can lag for any other reason as well. Whoever
+    /// becomes concerned is to be told at once, by reading without delay as soon as this is
+    /// false.
+    pub fn looks_on(&self) -> bool {
+        let core = &self.core;
+        let seat = &core.own.seat;
+        let (Some(ballot), Some(elected)) = (seat.predecessor().and(seat.ballot.as_ref()), self.elected())
+        else {
+            return false;
+        };
+        // While nobody is named, it may be anyone's turn.
+        let others = |slot| {
+            elected.named(slot).is_some_and(|named| named.ballot != *ballot)
+                && elected.place_in_line(slot, ballot).is_none()
+        };
+        self.leader.is_idle()
+            && (0..elected.slots.len()).all(others)
+            && !core.watches_membership()
+            && !core.own.leaving.is_asked()
+    }
+
+    /// Whether that is what tells who leads: the decision, or a leader's place.
+    pub fn tells_who_leads(&self, watched: &Watched) -> bool {
+        let paths = &self.core.config.paths;
+        matches!(watched, Watched::Node(path) if *path == paths.elected() || paths.slot_of(path).is_some())
+    }
+
+    // ---- what happens, where it concerns several parts ----
+
+    fn session_resumed(&mut self, epoch: Epoch) {
+        let core = &mut self.core;
+        if !core.session_resumed(epoch) {
+            return;
+        }
+        self.course.session_resumed(core);
+        core.doubt_all();
+        self.watch_membership_anew();
+        self.core.tell_work_until();
+    }
+
+    fn session_over(&mut self, epoch: Epoch) {
+        let core = &mut self.core;
+        if core.session_over(epoch) {
+            self.course.session_over(core);
+            self.leader.session_over(core);
+            core.tell_work_until();
+            core.forget_reading();
+        }
+    }
+
+    fn saw(&mut self, path: &str, node: Option<&Node>) {
+        let core = &mut self.core;
+        let paths = &core.config.paths;
+        if core.is_contest() {
+            self.course.saw(core, &mut self.leader, path, node);
+        } else if path == paths.elected() {
+            core.reading.rereading.watch_told(Znode::Decision, node);
+            core.see_elected(node);
+            core.compare_view(Znode::Decision);
+        } else if let Some(slot) = paths.slot_of(path) {
+            if slot < core.slots_watched() {
+                core.reading.rereading.watch_told(Znode::Leader(slot), node);
+                core.see_place(slot, node);
+                self.leader.saw_place(core, slot, node);
+            }
+        } else if path == paths.control() {
+            core.reading.view.control = Known::read(path, node);
+        } else if core.record_of_next_leader().as_deref() == Some(path) {
+            if let Known::Present(record, _) = Known::<MemberRecord>::read(path, node) {
+                core.saw_next_leader(&record);
+            }
+        } else {
+            self.course.saw(core, &mut self.leader, path, node);
+        }
+    }
+
+    fn done(&mut self, op: OpId, outcome: &Outcome) {
+        let (core, leader) = (&mut self.core, &mut self.leader);
+        let Some((pending, reads)) = core.ops.end(op) else { return };
+        let node = || if let Outcome::Got(node) = outcome { node.as_ref() } else { None };
+        if let Some(slot) = reads.and_then(|(znode, known)| core.read_ended(znode, known, outcome)) {
+            leader.saw_place(core, slot, node());
+        }
+        match (pending, &mut self.course) {
+            (Pending::Membership, Course::Elector(membership, _)) => membership.done(core, leader, outcome),
+            (Pending::Elector(op), Course::Elector(_, Some(elector))) => {
+                elector.done(core, leader, op, outcome)
+            }
+            (Pending::Contest, Course::Contest(contest)) => contest.done(core, leader, outcome),
+            (Pending::Leader(op), _) => leader.done(core, op, outcome),
+            (Pending::History(op), _) => self.history.done(core, op, outcome),
+            (Pending::Reread(znode), _) => {
+                if let Some(slot) = core.reread_done(znode, outcome) {
+                    leader.saw_place(core, slot, node());
+                }
+            }
+            (Pending::Membership | Pending::Elector(_) | Pending::Contest | Pending::GivenUp, _) => {}
+        }
     }
 
     // ---- taking the next steps ----
 
-    fn done(&mut self, op: OpId, outcome: &Outcome) {
-        self.read_ended(op, outcome);
-        let _ = self.registration_done(op, outcome)
-            || self.contest_done(op, outcome)
-            || self.office_done(op, outcome)
-            || self.verification_done(op, outcome)
-            || self.elector_done(op, outcome)
-            || self.history_done(op, outcome);
-    }
-
     /// `decides`: whether the elector makes a pass.
     fn advance(&mut self, decides: bool) {
-        self.advance_standing();
-        self.advance_registration();
-        self.advance_contest();
-        self.advance_office();
-        self.announce_again();
-        if self.leaving.is_asked() {
-            // What the office has just let go of may have been the last thing held.
-            self.advance_registration();
+        let (core, leader) = (&mut self.core, &mut self.leader);
+        leader.refuse_while_withdrawn(core);
+        self.course.advance(core, leader);
+        leader.advance(core);
+        leader.announce_again(core);
+        // The leader may have let go, of the last thing held maybe, or have entered another stage.
+        if core.is_contest() || core.own.leaving.is_asked() {
+            self.course.advance(core, leader);
         }
-        // The office may have let go, or have entered another stage.
-        self.advance_contest();
-        self.advance_verification();
+        core.advance_rereading();
         if decides {
-            self.advance_elector();
+            self.course.decide(core);
         }
-        self.advance_history();
-        self.hasten_at_lease_end();
+        if let Some(entry) = leader.take_entry() {
+            self.history.push(entry);
+        }
+        self.history.advance(core);
+        leader.hasten_at_lease_end(core);
         self.settle_watches();
         self.settle_lease();
-        let is_gone = self.office_is_idle() && self.registration.is_gone() && self.contest.is_gone();
+        let core = &mut self.core;
+        let is_gone = self.leader.is_idle() && self.course.is_gone();
         // A leader znode of this member can be back with an older copy of the ensemble.
-        if self.leaving.is_asked() && is_gone && !self.verification.doubts_any_place() {
-            self.end(EndReason::Left);
+        if core.own.leaving.is_asked() && is_gone && !core.reading.rereading.doubts_any_place() {
+            core.end(EndReason::Left);
         }
     }
 
     /// Members, requests and orders are read once more. Their watches may report nothing: where a znode went back with an
     /// older copy of the ensemble, its last change is none that the servers take for news.
     fn watch_membership_anew(&mut self) {
-        let Some(epoch) = self.session_epoch().filter(|_| self.elector.is_some()) else { return };
-        self.view.forget_membership();
-        let paths = &self.config.paths;
+        let core = &mut self.core;
+        let Some(epoch) = core.session_epoch().filter(|_| matches!(self.course, Course::Elector(_, Some(_))))
+        else {
+            return;
+        };
+        core.reading.view.forget_membership();
+        let paths = &core.config.paths;
         let anew =
             [Watched::Node(paths.control()), Watched::Tree(paths.nodes()), Watched::Tree(paths.requests())];
-        self.watched.retain(|watched| !anew.contains(watched));
-        self.actions.push_back(Action::Watch { epoch, set: self.watched.clone() });
+        core.out.watched.retain(|watched| !anew.contains(watched));
+        core.out.push(Action::Watch { epoch, set: core.out.watched.clone() });
     }
 
     fn settle_watches(&mut self) {
-        let Some(epoch) = self.session_epoch() else {
-            return;
-        };
-        let slots = self.slots_watched();
-        self.forget_slots(slots);
-        let paths = &self.config.paths;
-        let mut watched = self.registration.watched(self);
-        if self.registration.ballot().is_some() {
+        let core = &mut self.core;
+        let Some(epoch) = core.session_epoch() else { return };
+        let slots = core.slots_watched();
+        core.forget_slots(slots);
+        let paths = &core.config.paths;
+        let mut watched = self.course.watched(core);
+        if core.own.seat.ballot.is_some() {
             watched.push(Watched::Node(paths.elected()));
             watched.extend((0..slots).map(|slot| Watched::Node(paths.place(slot))));
         }
-        if self.watches_membership() {
+        if core.watches_membership() {
             watched.push(Watched::Node(paths.control()));
             watched.push(Watched::Tree(paths.nodes()));
             watched.push(Watched::Tree(paths.requests()));
         }
-        watched.extend(self.contest_watched());
-        watched.extend(self.record_of_next_leader().map(Watched::Node));
-        if watched != self.watched {
-            self.watched.clone_from(&watched);
-            self.actions.push_back(Action::Watch { epoch, set: watched });
+        watched.extend(core.record_of_next_leader().map(Watched::Node));
+        if watched != core.out.watched {
+            core.out.watched.clone_from(&watched);
+            core.out.push(Action::Watch { epoch, set: watched });
         }
     }
 
     /// Whoever may have to act soon keeps the lease warm: proving it takes a beat
     /// and a tick, which a takeover would otherwise wait for.
     fn settle_lease(&mut self) {
-        let first_in_line = match (self.registration.ballot(), self.view.elected.record()) {
+        let core = &mut self.core;
+        let seat = &core.own.seat;
+        let first_in_line = match (&seat.ballot, core.reading.view.elected.record()) {
             (Some(ballot), Some(elected)) => {
                 (0..elected.slots.len()).any(|slot| elected.place_in_line(slot, ballot) == Some(0))
             }
             _ => false,
         };
-        let contends = self.is_contest() && self.contest_keeps_lease();
         // Where suspicion decides, nobody knows beforehand who acts.
-        let anyone = self.config.policy.may_suspect() && self.registration.ballot().is_some();
-        let acts = self.office.wants_lease() || self.registration.is_lowest();
-        let wants = acts || first_in_line || contends || anyone;
-        if wants != self.keeps_lease {
-            self.keeps_lease = wants;
-            self.actions.push_back(Action::KeepLease(wants));
-        }
-    }
-
-    // ---- helpers of all parts ----
-
-    fn perform(&mut self, request: Request) -> Option<OpId> {
-        if !self.session_is_active() {
-            return None;
-        }
-        let op = OpId(self.next_op);
-        self.next_op += 1;
-        if let Request::Get { path } = &request {
-            self.reads(op, path);
-        }
-        self.actions.push_back(Action::Perform { op, epoch: self.epoch(), request });
-        Some(op)
-    }
-
-    fn note(&mut self, level: Level, kind: NoteKind, text: String) {
-        if !matches!(kind, NoteKind::Skipped(_)) {
-            self.sentence.clone_from(&text);
-        }
-        // Level-triggered parts say the same again and again.
-        let same = self.last_note.as_ref().is_some_and(|(k, t)| *k == kind && *t == text);
-        if !same {
-            self.last_note = Some((kind, text.clone()));
-            self.actions.push_back(Action::Note(Note { level, kind, text }));
+        let anyone = core.config.policy.may_suspect() && seat.ballot.is_some();
+        let acts = core.own.duty.wants_lease || seat.is_lowest();
+        let wants = acts || first_in_line || self.course.keeps_lease(core) || anyone;
+        if wants != core.out.keeps_lease {
+            core.out.keeps_lease = wants;
+            core.out.push(Action::KeepLease(wants));
         }
     }
 }

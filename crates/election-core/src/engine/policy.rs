@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::sites::SiteFailureLimit;
 use crate::calendar::Windows;
 
 /// How an election behaves.
@@ -130,6 +129,15 @@ pub enum Confirm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakeoverLimit {
     /// So many.
+    pub count: u32,
+    /// Within so long.
+    pub within: Duration,
+}
+
+/// How often a site may fail within which time, before it is not gone back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiteFailureLimit {
+    /// With so many failures it is not gone back to; 0 for no limit, and nothing is remembered.
     pub count: u32,
     /// Within so long.
     pub within: Duration,

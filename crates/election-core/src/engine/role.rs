@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Engine, office::State};
+use super::{Engine, leader::State};
 
 /// What a member is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,16 +44,16 @@ impl fmt::Display for Role {
 impl Engine {
     /// What this member is doing.
     pub fn role(&self) -> Role {
-        match &self.office.state {
+        match self.leader.state() {
             State::Leading(_) => Role::Leader,
-            State::Claiming(_) | State::TakingOver(_) | State::Announcing(..) => Role::TakingOver,
+            State::Acquiring(_) | State::TakingOver(_) | State::Announcing(_) => Role::TakingOver,
             State::Stopping(_) | State::Releasing(_) => Role::SteppingDown,
-            _ if self.contest_is_paused() => Role::Excluded,
-            State::Standby | State::Cleaning(_) => match self.ballot() {
+            State::Idle | State::Cleaning if self.course.is_paused() => Role::Excluded,
+            State::Idle | State::Cleaning => match self.ballot() {
                 None => Role::Joining,
                 Some(ballot) => {
-                    let elected = self.view.elected.record();
-                    match elected.and_then(|e| e.excluded(&ballot, self.now.unix_ms)) {
+                    let unix_ms = self.core.now.unix_ms;
+                    match self.elected().and_then(|elected| elected.excluded(&ballot, unix_ms)) {
                         Some(_) => Role::Excluded,
                         None => Role::Standby,
                     }

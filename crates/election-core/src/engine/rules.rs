@@ -85,37 +85,37 @@ pub enum Rule {
 
 /// Which rules hold: all of them, but for a test.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rules {
+pub(in crate::engine) struct Rules {
     #[cfg(feature = "mutants")]
     dropped: Option<Rule>,
 }
 
 #[cfg(not(feature = "mutants"))]
 impl Rules {
-    pub(super) const fn keep(self, _: Rule) -> bool {
+    pub(in crate::engine) const fn keep(self, _: Rule) -> bool {
         true
     }
 }
 
 #[cfg(feature = "mutants")]
 impl Rules {
-    pub(super) fn keep(self, rule: Rule) -> bool {
+    pub(in crate::engine) fn keep(self, rule: Rule) -> bool {
         self.dropped != Some(rule)
     }
 
-    pub(super) const fn drop(&mut self, rule: Rule) {
+    pub(in crate::engine) const fn drop(&mut self, rule: Rule) {
         self.dropped = Some(rule);
     }
 }
 
 impl Rules {
     /// Whether `named` is this incarnation of this member.
-    pub(super) fn same(self, named: &Named, member: &MemberId, ballot: &Ballot) -> bool {
+    pub(in crate::engine) fn same(self, named: &Named, member: &MemberId, ballot: &Ballot) -> bool {
         named.ballot == *ballot || (!self.keep(Rule::Ballots) && named.member == *member)
     }
 
     /// The version that must stand where a decision is replaced; -1 is any.
-    pub(super) fn version(self, version: i32) -> i32 {
+    pub(in crate::engine) fn version(self, version: i32) -> i32 {
         if self.keep(Rule::CompareAndSet) { version } else { -1 }
     }
 }

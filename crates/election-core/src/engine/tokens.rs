@@ -81,16 +81,16 @@ pub fn raise_tokens(
 }
 
 /// What the next term in all slots is to be above.
-pub(super) struct Above<'a> {
-    pub(super) term: u64,
-    pub(super) token_base: u64,
-    pub(super) sentence: String,
-    pub(super) by: &'a str,
-    pub(super) unix_ms: u64,
+pub(in crate::engine) struct Above<'a> {
+    pub(in crate::engine) term: u64,
+    pub(in crate::engine) token_base: u64,
+    pub(in crate::engine) sentence: String,
+    pub(in crate::engine) by: &'a str,
+    pub(in crate::engine) unix_ms: u64,
 }
 
 /// The next term in all slots, above what is said.
-pub(super) fn above(elected: &Elected, to: Above<'_>) -> Elected {
+pub(in crate::engine) fn above(elected: &Elected, to: Above<'_>) -> Elected {
     let Above { term, token_base, sentence, by, unix_ms } = to;
     // As all members read it.
     let (term, cause) = (elected.term.max(term) + 1, Cause::TokensRaised.in_format(elected.v));
@@ -137,7 +137,7 @@ pub fn fencing_token(czxid: i64, base: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::{
-        engine::elector::is_vacated,
+        engine::elector::pass::is_vacated,
         ids::Ballot,
         record::{Named, Previous, WITH_SLOTS},
     };

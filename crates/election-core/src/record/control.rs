@@ -45,21 +45,26 @@ pub struct Control {
     pub changed_at_ms: u64,
 }
 
+impl Control {
+    /// No orders.
+    pub const NONE: Self = Self {
+        v: super::VERSION,
+        mode: Mode::Auto,
+        drained: Vec::new(),
+        failed_sites: Vec::new(),
+        preferred_site: None,
+        site_order: Vec::new(),
+        paused_in: None,
+        stay: Vec::new(),
+        confirmed: Vec::new(),
+        changed_by: String::new(),
+        changed_at_ms: 0,
+    };
+}
+
 impl Default for Control {
     fn default() -> Self {
-        Self {
-            v: super::VERSION,
-            mode: Mode::Auto,
-            drained: Vec::new(),
-            failed_sites: Vec::new(),
-            preferred_site: None,
-            site_order: Vec::new(),
-            paused_in: None,
-            stay: Vec::new(),
-            confirmed: Vec::new(),
-            changed_by: String::new(),
-            changed_at_ms: 0,
-        }
+        Self::NONE
     }
 }
 

@@ -1,0 +1,107 @@
+//! How a member leaves while it leads: a planned move, and no failure.
+//!
+//! ```text
+//!   leader                       elector                          the next leader
+//!   asked to leave ── record ──▶ names another in the next term ─▶ prepares
+//!   leads on       ◀────────────────────── record ──────────────── has prepared
+//!   stops its work, lets go ─────────────────────────────────────▶ takes over
+//!   leaves
+//! ```
+//! So the work stands still only from its end here to its takeover there. Each wait has an end: whoever is asked to leave
+//! is gone in the end, with a successor or without.
+
+use std::time::Duration;
+
+use super::Core;
+use crate::{
+    engine::{
+        own::{HeldDuty, Leaving},
+        znode::Known,
+    },
+    ids::Ballot,
+    record::{Cause, Elected, MemberRecord, Mode, Named},
+    time::Time,
+};
+
+/// How long a leader that is asked to leave waits for the decision that names another. It takes the elector one write.
+const DECISION: Duration = Duration::from_secs(2);
+
+impl Core {
+    pub(in crate::engine) fn leave(&mut self, hand_over: bool) {
+        self.own.leaving = match (hand_over, self.own.leaving) {
+            (true, Leaving::No) => Leaving::HandingOver(self.now.time),
+            (true, already) => already,
+            (false, _) => Leaving::AtOnce,
+        };
+    }
+
+    /// Whether it is worth waiting for the next leader still: to be named, or to have prepared.
+    pub(in crate::engine) fn hands_over(&self) -> bool {
+        self.hands_over_until().is_some_and(|until| self.now.time < until)
+    }
+
+    /// Until when that is so unless something happens.
+    pub(in crate::engine) fn hands_over_until(&self) -> Option<Time> {
+        let Leaving::HandingOver(since) = self.own.leaving else { return None };
+        if self.is_contest() || !self.session_is_active() || self.expects_no_successor() {
+            return None;
+        }
+        let elected = self.reading.view.elected.record()?;
+        let ballot = self.own.seat.ballot.as_ref()?;
+        let decided = since + DECISION;
+        let Some(held) = &self.own.duty.held else { return elected.slot_of(ballot).map(|_| decided) };
+        if elected.named(held.slot).is_some_and(|named| named.ballot == *ballot) {
+            return Some(decided);
+        }
+        let next = self.next_leader(held, elected)?;
+        let prepared = self.reading.view.prepared.as_ref();
+        let is_ready =
+            prepared.is_some_and(|(who, term)| *who == next.ballot && *term == elected.term_of(held.slot));
+        (!is_ready).then(|| decided + self.config.policy.acquire_timeout)
+    }
+
+    /// Whether this member, which leads and is to leave, works on though another one is named.
+    pub(in crate::engine) fn works_on_for(&self, elected: &Elected) -> bool {
+        let Some(held) = self.leads() else { return false };
+        self.next_leader(held, elected).is_some() && self.hands_over()
+    }
+
+    /// The leadership that this member has entered and announced.
+    fn leads(&self) -> Option<&HeldDuty> {
+        self.own.duty.held.as_ref().filter(|held| held.leads)
+    }
+
+    /// Who is named because this leader leaves.
+    fn next_leader<'a>(&self, held: &HeldDuty, elected: &'a Elected) -> Option<&'a Named> {
+        let slot = held.slot;
+        let given = elected.given(slot);
+        let follows = given.previous.is_some_and(|previous| previous.ballot == held.ballot);
+        elected.named(slot).filter(|_| follows && given.cause == Cause::LeaderShutdown)
+    }
+
+    /// The record in which the next leader says that it has prepared, while that is waited for.
+    pub(in crate::engine) fn record_of_next_leader(&self) -> Option<String> {
+        let elected = self.reading.view.elected.record()?;
+        let held = self.leads()?;
+        let next = self.next_leader(held, elected).filter(|_| self.own.leaving.is_asked())?;
+        Some(self.config.paths.node(&next.member))
+    }
+
+    pub(in crate::engine) fn saw_next_leader(&mut self, record: &MemberRecord) {
+        self.reading.view.prepared = record.prepared.map(|term| (record.ballot.clone(), term));
+    }
+
+    /// As far as this member knows: who is not the elector knows that there is another one.
+    fn expects_no_successor(&self) -> bool {
+        let (true, Some(members)) = (self.own.seat.is_lowest(), &self.reading.view.members) else {
+            return false;
+        };
+        let decides = match &self.reading.view.control {
+            Known::Present(control, _) => control.mode == Mode::Auto,
+            _ => true,
+        };
+        let stands = |member: &MemberRecord| member.withdrawn.is_none() && !member.leaving;
+        let is_other = |ballot: &Ballot| self.own.seat.ballot.as_ref() != Some(ballot);
+        !decides || !members.iter().any(|member| stands(member) && is_other(&member.ballot))
+    }
+}

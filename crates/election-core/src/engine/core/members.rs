@@ -1,0 +1,83 @@
+//! What this member is among the others.
+
+use std::collections::BTreeMap;
+
+use super::Core;
+use crate::{
+    engine::{elector::suspicion::witnesses, io::Request, rules::Rule},
+    ids::Ballot,
+    record::{Elected, Named, Remembered},
+};
+
+impl Core {
+    /// The path of the own record.
+    pub(in crate::engine) fn own_node(&self) -> String {
+        self.config.paths.node(&self.config.member.member)
+    }
+
+    /// This member as it would be named with `ballot`.
+    pub(in crate::engine) fn named(&self, ballot: &Ballot) -> Named {
+        let member = &self.config.member;
+        Named { member: member.member.clone(), ballot: ballot.clone(), site: member.site.clone() }
+    }
+
+    /// Whether `named` is this member with `ballot`.
+    pub(in crate::engine) fn is_me(&self, named: &Named, ballot: &Ballot) -> bool {
+        self.rules.same(named, &self.config.member.member, ballot)
+    }
+
+    /// The slot that this member with `ballot` is named for.
+    pub(in crate::engine) fn slot_named(&self, elected: &Elected, ballot: &Ballot) -> Option<usize> {
+        elected.leaders().find(|(_, named)| self.is_me(named, ballot)).map(|(slot, _)| slot)
+    }
+
+    /// What is configured, and what is measured before it.
+    pub(in crate::engine) fn attributes(&self) -> BTreeMap<String, String> {
+        let mut all = self.config.member.attributes.clone();
+        all.extend(self.own.measured.clone());
+        all
+    }
+
+    /// Carried out only while the own ballot is there. A version names no life of a znode: once an administrator has
+    /// deleted the decision and it was written again, or a request and another one has got its name, a write that
+    /// comes late can meet the version that it asks for. The ballots are deleted with that tree, and a ballot's name
+    /// never comes again.
+    ///
+    /// Where the decision alone is deleted, the ballots remain. What the elector has sent before arrives before what it
+    /// writes then, for it is one session. The commit of a successor that is on its way meanwhile can still meet
+    /// the version that it asks for; members remember the term that it replaced, and the next one is above both.
+    pub(in crate::engine) fn as_candidate(&self, request: Request) -> Request {
+        match &self.own.seat.ballot {
+            Some(ballot) => {
+                Request::While { there: self.config.paths.ballot(ballot), request: Box::new(request) }
+            }
+            None => request,
+        }
+    }
+
+    /// The latest that it has seen decided, while the decision is missing or older than that.
+    pub(in crate::engine) fn remembers(&self) -> Option<Remembered> {
+        self.reading.remembers().filter(|_| self.rules.keep(Rule::MemoryShared))
+    }
+
+    /// Whether this member decides: its ballot is the lowest, or it has lost the one
+    /// before its own.
+    pub(in crate::engine) fn watches_membership(&self) -> bool {
+        !self.is_contest() && (self.own.seat.is_lowest() || self.has_lost_its_predecessor())
+    }
+
+    fn has_lost_its_predecessor(&self) -> bool {
+        self.config.policy.may_suspect()
+            && self.own.seat.predecessor().is_some_and(|before| self.own.reach.has_lost(before))
+    }
+
+    /// Whether everyone with a lower ballot is a suspect, as far as the membership has
+    /// been read.
+    pub(in crate::engine) fn acts_for_the_elector(&self) -> bool {
+        let (Some(mine), Some(members)) = (&self.own.seat.ballot, &self.reading.view.members) else {
+            return false;
+        };
+        let mut lower = members.iter().filter(|m| m.ballot < *mine);
+        lower.all(|m| witnesses(members, &m.ballot, &m.site, self.rules).is_some())
+    }
+}

@@ -1,0 +1,116 @@
+//! What every part of the engine works with: the settings, the session, what was read, what this member
+//! is, the operations under way, and the actions to be taken out. A part borrows it and nothing else of the engine.
+
+mod handover;
+mod members;
+mod rereading;
+mod seeing;
+mod session;
+
+use super::{
+    config::Config,
+    io::{Action, EndReason, Level, Note, NoteKind, Request, Skipped, Watched},
+    ops::{Ops, Part, Pending, RETRY},
+    own::Own,
+    reading::Reading,
+    rules::Rules,
+};
+use crate::{
+    record::Current,
+    time::{Now, Time},
+};
+use session::Session;
+use std::collections::VecDeque;
+
+/// The common part of an engine.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Core {
+    pub(in crate::engine) config: Config,
+    pub(in crate::engine) rules: Rules,
+    pub(in crate::engine) now: Now,
+    pub(in crate::engine) session: Option<Session>,
+    pub(in crate::engine) reading: Reading,
+    pub(in crate::engine) own: Own,
+    pub(in crate::engine) ops: Ops,
+    pub(in crate::engine) out: Outbox,
+    pub(in crate::engine) ended: bool,
+}
+
+/// The actions to be taken out, and what was said last: parts are level-triggered and say the same again and again.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct Outbox {
+    pub(in crate::engine) actions: VecDeque<Action>,
+    /// What the guard of the work was told last.
+    pub(in crate::engine) told_until: Option<Time>,
+    pub(in crate::engine) keeps_lease: bool,
+    pub(in crate::engine) watched: Vec<Watched>,
+    /// Who was told of last, by slot.
+    pub(in crate::engine) leaders: Vec<Option<Current>>,
+    pub(in crate::engine) last_note: Option<(NoteKind, String)>,
+    /// Why this member, as the elector, decides nothing.
+    pub(in crate::engine) skipped: Option<Skipped>,
+    /// What is being done, or why nothing is.
+    pub(in crate::engine) sentence: String,
+}
+
+impl Outbox {
+    pub(in crate::engine) fn push(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+}
+
+impl Core {
+    pub(in crate::engine) fn new(config: Config, now: Now) -> Self {
+        let health = config.member.health.clone().bounded();
+        Self {
+            config,
+            rules: Rules::default(),
+            now,
+            session: None,
+            reading: Reading::default(),
+            own: Own::new(health, now.unix_ms),
+            ops: Ops::default(),
+            out: Outbox::default(),
+            ended: false,
+        }
+    }
+
+    /// Begins an operation on this session; whether that was possible.
+    pub(in crate::engine) fn perform(&mut self, request: Request, pending: Pending) -> bool {
+        if !self.session_is_active() {
+            return false;
+        }
+        let reads = match &request {
+            Request::Get { path } => self.reads(path),
+            _ => None,
+        };
+        let op = self.ops.begin(pending, reads);
+        self.out.push(Action::Perform { op, epoch: self.epoch(), request });
+        true
+    }
+
+    /// This member's part is over.
+    pub(in crate::engine) fn end(&mut self, reason: EndReason) {
+        if !self.ended {
+            self.ended = true;
+            self.out.push(Action::End(reason));
+        }
+    }
+
+    /// This part tries again in a moment.
+    pub(in crate::engine) fn retry(&mut self, part: Part) {
+        self.ops.retry(part, self.now.time + RETRY);
+    }
+
+    pub(in crate::engine) fn note(&mut self, level: Level, kind: NoteKind, text: String) {
+        let out = &mut self.out;
+        if !matches!(kind, NoteKind::Skipped(_)) {
+            out.sentence.clone_from(&text);
+        }
+        let same = out.last_note.as_ref().is_some_and(|(k, t)| *k == kind && *t == text);
+        if !same {
+            out.last_note = Some((kind, text.clone()));
+            out.push(Action::Note(Note { level, kind, text }));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Reading what is doubted: see [`Rereading`](crate::engine::reading::rereading::Rereading).
+
+use super::Core;
+use crate::engine::{
+    io::{Level, Node, NoteKind, Outcome, Request},
+    ops::Pending,
+    znode::{Known, Meta, Znode},
+};
+
+impl Core {
+    /// The connection was lost, and is back: what is known is read again. Where there was no leader znode, one of this
+    /// very session can be back, and a member that leaves has no watch on it any more.
+    pub(in crate::engine) fn doubt_all(&mut self) {
+        let known = |engine: &Self, znode| engine.known(znode).is_some();
+        if known(self, Znode::Decision) || (self.own.leaving.is_asked() && !self.is_contest()) {
+            self.doubt(Znode::Decision);
+        }
+        for place in (0..self.slots_watched()).map(Znode::Leader) {
+            if known(self, place) || !self.is_contest() {
+                self.doubt(place);
+            }
+        }
+    }
+
+    /// The decision has more slots than were known.
+    pub(in crate::engine) fn doubt_unread_places(&mut self) {
+        for slot in 0..self.slots_watched() {
+            if *self.reading.view.place(slot) == Known::Unread {
+                self.doubt(Znode::Leader(slot));
+            }
+        }
+    }
+
+    /// The leader znode is another one from now on: what watches have told counts no more, nor what is being read.
+    pub(in crate::engine) fn forget_rereading(&mut self) {
+        self.reading.rereading = Default::default();
+        self.ops.forget_reads();
+    }
+
+    fn doubt(&mut self, znode: Znode) {
+        self.reading.rereading.doubt(znode, self.now.time);
+    }
+
+    pub(in crate::engine) fn advance_rereading(&mut self) {
+        for znode in self.reading.rereading.due(&self.ops, self.now.time) {
+            if self.perform(Request::Get { path: self.path_of(znode) }, Pending::Reread(znode)) {
+                self.reading.rereading.begun(znode);
+            }
+        }
+    }
+
+    /// The slot whose leader znode was read.
+    #[must_use]
+    pub(in crate::engine) fn reread_done(&mut self, znode: Znode, outcome: &Outcome) -> Option<usize> {
+        let mut seen = None;
+        if let Outcome::Got(node) = outcome {
+            self.reading.rereading.is_read(znode);
+            seen = self.see(znode, node.as_ref());
+        }
+        self.compare_view(znode);
+        seen
+    }
+
+    pub(in crate::engine) fn compare_view(&mut self, znode: Znode) {
+        let known = self.known(znode);
+        self.reading.rereading.compare(znode, known, &self.ops, self.now.time);
+    }
+
+    fn see(&mut self, znode: Znode, node: Option<&Node>) -> Option<usize> {
+        match znode {
+            Znode::Decision => {
+                self.see_elected(node);
+                None
+            }
+            Znode::Leader(slot) => {
+                self.see_place(slot, node);
+                Some(slot)
+            }
+        }
+    }
+
+    fn path_of(&self, znode: Znode) -> String {
+        match znode {
+            Znode::Decision => self.config.paths.elected(),
+            Znode::Leader(slot) => self.place_path(slot),
+        }
+    }
+
+    fn known(&self, znode: Znode) -> Option<Meta> {
+        match znode {
+            Znode::Decision => self.reading.view.elected.meta(),
+            Znode::Leader(slot) => self.reading.view.place(slot).meta(),
+        }
+    }
+
+    // ---- own reads ----
+
+    /// What this path is of, where it is about to be read, and what is known of it.
+    pub(super) fn reads(&self, path: &str) -> Option<(Znode, Meta)> {
+        let is_decision = !self.is_contest() && path == self.config.paths.elected();
+        let slot =
+            || self.reading.view.places().map(|(slot, _)| slot).find(|slot| self.place_path(*slot) == path);
+        let znode = if is_decision { Some(Znode::Decision) } else { slot().map(Znode::Leader) }?;
+        Some((znode, self.known(znode)?))
+    }
+
+    /// An own read has ended: where the ensemble went back to an older state, the view follows. The slot whose leader
+    /// znode was seen anew then.
+    #[must_use]
+    pub(in crate::engine) fn read_ended(
+        &mut self,
+        znode: Znode,
+        known: Meta,
+        outcome: &Outcome,
+    ) -> Option<usize> {
+        let Outcome::Got(node) = outcome else { return None };
+        self.reading.rereading.is_read(znode);
+        self.compare_view(znode);
+        let node = node.as_ref()?;
+        if self.known(znode) != Some(known) || known.mzxid <= node.mzxid {
+            return None;
+        }
+        let text = format!(
+            "{} is older than what was known of it (transaction {:#x} after {:#x}): the ensemble was restored \
+             from an older copy",
+            self.path_of(znode),
+            node.mzxid,
+            known.mzxid
+        );
+        self.note(Level::Warn, NoteKind::Trouble, text);
+        self.reading.forget_tenures();
+        match znode {
+            Znode::Decision => {
+                // What was read of the leader znodes is from another time than this.
+                for slot in 0..self.slots_watched() {
+                    if self.reading.rereading.doubts_place(slot) {
+                        self.reading.view.forget_place(slot);
+                    }
+                }
+                self.take_elected(Some(node));
+                None
+            }
+            Znode::Leader(slot) => {
+                self.reading.view.forget_place(slot);
+                self.see(znode, Some(node))
+            }
+        }
+    }
+}

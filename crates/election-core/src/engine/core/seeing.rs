@@ -1,0 +1,187 @@
+//! What was read goes into the view.
+
+use std::collections::BTreeMap;
+
+use super::Core;
+use crate::{
+    engine::{
+        io::{Action, Level, Node, NoteKind},
+        recipe::{QueueFormat, Recipe},
+        rules::Rule,
+        znode::{Known, Znode},
+    },
+    ids::Ballot,
+    record::{Contender, Current, Elected, MAX_SLOTS, Record, Status, VERSION},
+};
+
+impl Core {
+    pub(in crate::engine) fn saw_tree(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
+        if !self.watches_membership() {
+            return;
+        }
+        if parent == self.config.paths.nodes() {
+            self.reading.view.see_members(parent, nodes);
+        } else if parent == self.config.paths.requests() {
+            self.reading.view.see_requests(parent, nodes);
+        }
+        self.reading.view.count_validity(self.now.time);
+        let troubles: Vec<_> = self.reading.view.unreadable.iter().map(ToString::to_string).collect();
+        for trouble in troubles {
+            self.note(Level::Warn, NoteKind::Trouble, trouble);
+        }
+    }
+
+    pub(in crate::engine) fn see_elected(&mut self, node: Option<&Node>) {
+        if !self.reading.view.elected.is_newer_than(node) || !self.rules.keep(Rule::OlderReadings) {
+            self.take_elected(node);
+        }
+    }
+
+    /// What was read of the decision counts, whatever its age.
+    pub(in crate::engine) fn take_elected(&mut self, node: Option<&Node>) {
+        let path = self.config.paths.elected();
+        self.know_elected(Known::decision(&path, node, self.config.member.format));
+        if let Known::Unreadable(error, _) = &self.reading.view.elected {
+            let text = error.to_string();
+            self.note(Level::Warn, NoteKind::Trouble, text);
+        }
+        if self.own.leaving.is_asked() {
+            // No watch reads them any more.
+            self.doubt_unread_places();
+        }
+    }
+
+    /// What is known of the decision from now on.
+    pub(in crate::engine) fn know_elected(&mut self, known: Known<Elected>) {
+        self.reading.memory.keep(&self.reading.view.elected);
+        self.reading.memory.compare(&known);
+        self.reading.view.elected = known;
+        self.compare_view(Znode::Decision);
+        self.reading.remember_tenures(self.slots_watched(), self.now.unix_ms);
+    }
+
+    pub(in crate::engine) fn see_place(&mut self, slot: usize, node: Option<&Node>) {
+        let known = self.read_place(&self.place_path(slot), node);
+        self.reading.memory.saw_token(known.record().and_then(|current| current.fencing_token));
+        self.reading.view.see_place(slot, known, node);
+        self.compare_view(Znode::Leader(slot));
+        self.reading.remember_tenures(self.slots_watched(), self.now.unix_ms);
+        self.tell_leader(slot, self.reading.view.place(slot).record().cloned());
+    }
+
+    pub(in crate::engine) fn tell_leader(&mut self, slot: usize, leader: Option<Current>) {
+        if self.out.leaders.len() <= slot {
+            self.out.leaders.resize_with(slot + 1, || None);
+        }
+        if self.out.leaders[slot] != leader {
+            self.out.leaders[slot].clone_from(&leader);
+            self.out.push(Action::LeaderChanged(slot, leader));
+        }
+    }
+
+    /// How many places are watched: those of all slots that the decision has or is to
+    /// have, and the one that this member itself is not done with.
+    pub(in crate::engine) fn slots_watched(&self) -> usize {
+        if self.is_contest() {
+            return 1;
+        }
+        let decided = match &self.reading.view.elected {
+            Known::Present(elected, _) => elected.slots.len(),
+            Known::Absent => 0,
+            // As many as there were.
+            Known::Unread | Known::Unreadable(..) => self.reading.view.places().count(),
+        };
+        let own = self.own.duty.slot.map_or(0, |slot| slot + 1);
+        decided.min(MAX_SLOTS).max(self.config.policy.slots).max(own)
+    }
+
+    /// The slots from this one on are gone: nothing is read of them any more.
+    pub(in crate::engine) fn forget_slots(&mut self, from: usize) {
+        self.reading.view.forget_places(from);
+        self.reading.rereading.forget(from);
+        for slot in from..self.out.leaders.len() {
+            self.tell_leader(slot, None);
+        }
+        self.out.leaders.truncate(from);
+    }
+
+    // ---- the leader znode, by recipe ----
+
+    /// Whether a znode alone settles who leads.
+    pub(in crate::engine) fn is_contest(&self) -> bool {
+        self.config.recipe.is_contest()
+    }
+
+    pub(in crate::engine) fn queue_format(&self) -> Option<QueueFormat> {
+        match self.config.recipe {
+            Recipe::Queue(format) => Some(format),
+            Recipe::Elector(_) | Recipe::Single => None,
+        }
+    }
+
+    /// The znode whose holder leads `slot`.
+    pub(in crate::engine) fn place_path(&self, slot: usize) -> String {
+        match (&self.config.recipe, &self.own.seat.own) {
+            (Recipe::Queue(_), Some(own)) => own.path.clone(),
+            // Nothing is held then, and nobody asks.
+            (Recipe::Queue(format), None) => format.parent(&self.config.paths),
+            _ => self.config.paths.place(slot),
+        }
+    }
+
+    /// Single: which creation of the leader znode the own one is.
+    pub(in crate::engine) fn place_count(&self) -> Option<i32> {
+        self.own.seat.own.as_ref().and_then(|own| own.count)
+    }
+
+    /// The name of the incarnation that holds a leader znode.
+    pub(in crate::engine) fn ballot_at(&self, path: &str, owner: i64) -> Option<Ballot> {
+        match self.config.recipe {
+            Recipe::Queue(_) => Ballot::new(path.rsplit('/').next().unwrap_or_default()).ok(),
+            _ => Ballot::of_session(owner),
+        }
+    }
+
+    /// Where nothing may be written into the leader znode, READY is known to this member alone.
+    pub(in crate::engine) fn announces(&self) -> bool {
+        self.config.recipe.is_native()
+    }
+
+    /// What the leader znode says.
+    pub(in crate::engine) fn read_place(&self, path: &str, node: Option<&Node>) -> Known<Current> {
+        let Some(node) = node.filter(|_| self.is_contest()) else {
+            return Known::read(path, node);
+        };
+        if !self.config.recipe.is_native() {
+            return match self.own_in_office(path, node) {
+                Some(current) => Known::Present(current, node.into()),
+                None => Known::Unread,
+            };
+        }
+        match (Contender::decode(path, &node.data), self.ballot_at(path, node.owner)) {
+            (Ok(record), Some(ballot)) => Known::Present(record.in_office(ballot, node.czxid), node.into()),
+            (Err(error), _) => Known::Unreadable(error, node.into()),
+            (Ok(_), None) => Known::Unread,
+        }
+    }
+
+    /// In a foreign format the leader znode holds nothing but a name: this member adds the rest of its own.
+    fn own_in_office(&self, path: &str, node: &Node) -> Option<Current> {
+        let member = &self.config.member;
+        let held = self.own.duty.held.as_ref();
+        let ready_ms = held.and_then(|held| held.ready_ms);
+        Some(Current {
+            v: VERSION,
+            member: member.member.clone(),
+            ballot: self.ballot_at(path, node.owner)?,
+            site: member.site.clone(),
+            slot: 0,
+            term: u64::try_from(node.czxid).unwrap_or(0),
+            status: if ready_ms.is_some() { Status::Ready } else { Status::Progress },
+            endpoint: member.address.clone(),
+            fencing_token: u64::try_from(node.czxid).ok(),
+            since_ms: held.map_or(self.now.unix_ms, |held| held.created_ms),
+            ready_ms,
+        })
+    }
+}

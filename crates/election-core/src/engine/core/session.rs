@@ -1,0 +1,158 @@
+//! The session that everything rests on: whether it lives, how long its lease lasts,
+//! and until when work may go on with it.
+
+use std::time::Duration;
+
+use super::Core;
+use crate::{
+    engine::{
+        io::{Action, Epoch},
+        policy::OnPause,
+        rules::Rule,
+    },
+    time::{FAR, Time},
+};
+
+/// What is known of the session.
+#[derive(Clone, Debug, Hash)]
+pub(in crate::engine) struct Session {
+    pub(in crate::engine) epoch: Epoch,
+    pub(in crate::engine) id: i64,
+    pub(in crate::engine) granted: Duration,
+    pub(in crate::engine) paused_since: Option<Time>,
+    pub(in crate::engine) over: bool,
+    pub(in crate::engine) lease: Option<Time>,
+}
+
+impl Core {
+    /// Until when the work of a leader may go on.
+    pub(in crate::engine) fn work_until(&self) -> Option<Time> {
+        self.lease_until().map(|until| self.own.wishes.until(until))
+    }
+
+    /// The end of the lease, unless a deadline of its own ends the work before.
+    pub(in crate::engine) fn lease_ends_first(&self) -> Option<Time> {
+        self.lease_until().filter(|until| self.own.wishes.until(*until) == *until)
+    }
+
+    /// Until when the session lets it go on.
+    pub(in crate::engine) fn lease_until(&self) -> Option<Time> {
+        let session = self.session.as_ref()?;
+        if !self.rules.keep(Rule::Lease) {
+            return Some(Time::ZERO + FAR);
+        }
+        match self.config.policy.on_pause {
+            OnPause::Stop => session.lease,
+            OnPause::Keep { max_pause } => {
+                // Never less than the lease: a short pause must not end what goes on
+                // between two beats.
+                let lease = session.lease?;
+                let from = session.paused_since.unwrap_or(self.now.time);
+                Some(lease.max(from + max_pause.unwrap_or(FAR)))
+            }
+        }
+    }
+
+    pub(in crate::engine) fn session_of(&mut self, epoch: Epoch) -> Option<&mut Session> {
+        self.session.as_mut().filter(|s| s.epoch == epoch && !s.over)
+    }
+
+    pub(in crate::engine) fn session_epoch(&self) -> Option<Epoch> {
+        self.session.as_ref().filter(|s| !s.over).map(|s| s.epoch)
+    }
+
+    pub(in crate::engine) fn epoch(&self) -> Epoch {
+        self.session.as_ref().map_or(0, |s| s.epoch)
+    }
+
+    pub(in crate::engine) fn session_id(&self) -> i64 {
+        self.session.as_ref().map_or(0, |s| s.id)
+    }
+
+    pub(in crate::engine) fn granted(&self) -> Duration {
+        self.session.as_ref().map_or(Duration::ZERO, |s| s.granted)
+    }
+
+    pub(in crate::engine) fn stop_budget(&self) -> Duration {
+        self.config.policy.stop_budget(self.granted())
+    }
+
+    pub(in crate::engine) fn session_is_active(&self) -> bool {
+        self.session.as_ref().is_some_and(|s| !s.over && s.paused_since.is_none())
+    }
+
+    pub(in crate::engine) fn lease_is_valid(&self) -> bool {
+        self.session.as_ref().is_some_and(|s| !s.over && s.lease.is_some_and(|until| self.now.time < until))
+    }
+
+    /// A new session is active. What leads on from the former one (`keep`) keeps its time: the pause goes on until another
+    /// one is named.
+    pub(in crate::engine) fn session_started(&mut self, epoch: Epoch, id: i64, granted: Duration) {
+        let keeps =
+            matches!(self.config.policy.on_pause, OnPause::Keep { .. }) && self.own.duty.held.is_some();
+        let lease = self.session.as_ref().filter(|_| keeps).and_then(|s| s.lease);
+        self.session = Some(Session { epoch, id, granted, paused_since: None, over: false, lease });
+        self.reading.forget();
+        self.out.watched.clear();
+    }
+
+    /// Whether this session was active until now.
+    pub(in crate::engine) fn session_paused(&mut self, epoch: Epoch) -> bool {
+        let now = self.now.time;
+        let Some(session) = self.session_of(epoch) else { return false };
+        session.paused_since.get_or_insert(now);
+        self.tell_work_until();
+        true
+    }
+
+    /// Whether this session was paused, or active, until now.
+    pub(in crate::engine) fn session_resumed(&mut self, epoch: Epoch) -> bool {
+        let Some(session) = self.session_of(epoch) else { return false };
+        session.paused_since = None;
+        true
+    }
+
+    /// The session is over, and all that was under way on it; whether it was not before.
+    pub(in crate::engine) fn session_over(&mut self, epoch: Epoch) -> bool {
+        let now = self.now.time;
+        let Some(session) = self.session_of(epoch) else { return false };
+        session.paused_since.get_or_insert(now);
+        session.over = true;
+        self.ops.clear();
+        self.out.skipped = None;
+        self.reading.rereading = Default::default();
+        true
+    }
+
+    /// What was read on a session that is over counts no more.
+    pub(in crate::engine) fn forget_reading(&mut self) {
+        self.reading.memory.keep(&self.reading.view.elected);
+        self.reading.forget();
+        self.out.watched.clear();
+    }
+
+    pub(in crate::engine) fn lease(&mut self, epoch: Epoch, valid_until: Time) {
+        let Some(session) = self.session_of(epoch) else {
+            return;
+        };
+        // It can shrink: a clock that is slewed takes from it.
+        session.lease = Some(valid_until);
+        self.tell_work_until();
+    }
+
+    /// What the work's guard is to go by, after anything that may have moved it.
+    pub(in crate::engine) fn tell_work_until(&mut self) {
+        if let (true, Some(until)) = (self.own.duty.is_working, self.work_until())
+            && self.out.told_until != Some(until)
+        {
+            self.out.told_until = Some(until);
+            self.out.push(Action::WorkUntil(until));
+        }
+    }
+
+    /// Why this leadership is to end now, where its deadline leaves just the time that a stop may take.
+    pub(in crate::engine) fn resigns_by_now(&self) -> Option<String> {
+        let (by, reason) = self.own.wishes.deadline.as_ref()?;
+        (self.now.time + self.stop_budget() >= *by).then(|| reason.clone())
+    }
+}

@@ -1,0 +1,131 @@
+//! Between the contest and the leader's side: handing over the own znode, overseeing the one
+//! who leads, and what follows once it has let go.
+
+use super::{Contest, FIRST_PAUSE, Step, Then};
+use crate::{
+    engine::{
+        core::Core,
+        io::{Level, Nomination, NoteKind, StopReason},
+        leader::{Leader, Stage},
+        mandate::{By, Mandate},
+        recipe::Recipe,
+    },
+    record::Cause,
+};
+
+impl Contest {
+    /// Nobody is before this one: it may lead.
+    pub(super) fn hand_over(&mut self, core: &mut Core, leader: &mut Leader) {
+        let Some(own) = core.own.seat.own.clone() else { return };
+        let Some(ballot) = core.ballot_at(&own.path, own.node.owner) else { return };
+        self.step = Step::InOffice;
+        self.before = None;
+        let waited = self.has_waited;
+        let sentence = match (&core.config.recipe, waited, &self.previous) {
+            (Recipe::Single, false, _) => "nobody held the place".to_owned(),
+            (Recipe::Single, true, _) => "whoever held the place has gone, and it was quickest".to_owned(),
+            (_, false, _) => "nobody stood before it in the queue".to_owned(),
+            (_, true, Some(previous)) => format!("{} has gone, and it was next", previous.member),
+            (_, true, None) => "nobody stands before it in the queue any more".to_owned(),
+        };
+        let nomination = Nomination {
+            slot: 0,
+            term: own.term(),
+            cause: if waited { Cause::LeaderLost } else { Cause::Startup },
+            sentence,
+            previous: self.previous.take(),
+        };
+        // What a watch may have told of it before does not count as its word on this.
+        core.see_place(0, Some(&own.node));
+        leader.claim(core, Mandate { nomination, ballot, by: By::Contest });
+    }
+
+    /// Nobody oversees a leader here but itself.
+    pub(super) fn oversee(&mut self, core: &mut Core, leader: &mut Leader) {
+        let stage = leader.state().stage();
+        if stage != self.stage.map(|(stage, _)| stage) {
+            self.stage = stage.map(|stage| (stage, core.now.time));
+        }
+        if let Some((stage, since)) = self.stage
+            && core.now.time.since(since) >= core.config.policy.takeover_timeout
+        {
+            let what = match stage {
+                Stage::Preparing => "preparing",
+                Stage::TakingOver => "taking over",
+            };
+            let why = format!("{what} took longer than {:?}", core.config.policy.takeover_timeout);
+            leader.record_giving_up(core, Cause::TakeoverFailed, &why);
+            core.note(Level::Warn, NoteKind::TakeoverFailed, why.clone());
+            self.stage = None;
+            leader.end(core, StopReason::TakeoverFailed(why));
+        }
+        if leader.ready_ms().is_some() {
+            self.serving_since.get_or_insert(core.now.time);
+        }
+        if let Some(why) = core.own.ill_health() {
+            leader.end(core, StopReason::NotNamed(why));
+        }
+        self.end_former_life(core, leader);
+    }
+
+    /// A leader that has led on over the end of its session (`keep`) leads until another one does,
+    /// or until it can take over anew: its token went with its znode.
+    fn end_former_life(&self, core: &mut Core, leader: &mut Leader) {
+        let epoch = core.session_epoch();
+        if epoch.is_none() || leader.held().is_none_or(|held| Some(held.epoch) == epoch) {
+            return;
+        }
+        let another = match core.config.recipe {
+            Recipe::Queue(_) => true,
+            _ => core.reading.view.place(0).meta().is_some_and(|m| m.owner != core.session_id()),
+        };
+        match self.step {
+            Step::First => {
+                let why = "it takes over anew, for its znode went with its session".to_owned();
+                leader.stop(core, StopReason::NotNamed(why));
+            }
+            Step::Waiting if another => {
+                leader
+                    .stop(core, StopReason::NotNamed("another one leads since its session ended".to_owned()));
+            }
+            _ => {}
+        }
+    }
+
+    /// The leader znode has been let go.
+    pub(super) fn released(&mut self, core: &mut Core) {
+        let served = self.serving_since.take().map(|since| core.now.time.since(since));
+        core.own.seat.own = None;
+        self.before = None;
+        self.has_waited = false;
+        core.own.seat.ranks_again = false;
+        if core.queue_format().is_some() {
+            core.see_place(0, None);
+            core.forget_rereading();
+        }
+        let served_long = served.is_some_and(|served| served >= core.config.policy.min_tenure);
+        let failed = self.pause_after_failure(core, served_long);
+        self.step = Step::Seek(if failed { Then::Pause } else { Then::Stand });
+    }
+
+    /// After a failure others get their chance, and this one a rest.
+    pub(super) fn pause_after_failure(&mut self, core: &mut Core, served_long: bool) -> bool {
+        if served_long {
+            self.failures = 0;
+        }
+        let Some(gave_up) = core.own.gave_up.take() else {
+            self.failures = 0;
+            return false;
+        };
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(20)).min(core.config.policy.exclusion);
+        let (level, what) = match gave_up.cause.is_failure() {
+            true => (Level::Warn, "has failed"),
+            false => (Level::Info, "gave up"),
+        };
+        self.failures += u32::from(level == Level::Warn);
+        self.stand_at = Some(core.now.time + pause);
+        let text = format!("stands again in {pause:?}, for it {what}: {}", gave_up.reason);
+        core.note(level, NoteKind::Registration, text);
+        true
+    }
+}

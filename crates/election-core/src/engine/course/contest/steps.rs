@@ -1,0 +1,394 @@
+//! Standing for a place: one step at a time, each with what follows from its outcome.
+
+use super::{Before, Contest, Step, Then};
+use crate::{
+    engine::{
+        core::Core,
+        io::{Level, Node, NoteKind, Outcome, Request, StopReason},
+        leader::Leader,
+        ops::{Part, Pending, USED_UP},
+        own::OwnZnode,
+        recipe::{QueueFormat, contender},
+        rules::Rule,
+        znode::Known,
+    },
+    record::{Contender, ContenderStatus, Record},
+};
+
+impl Contest {
+    /// Takes the next step, if none is under way.
+    pub(in crate::engine) fn advance(&mut self, core: &mut Core, leader: &mut Leader) {
+        self.oversee(core, leader);
+        if !core.session_is_active()
+            || !core.ops.is_free(Part::Contest, core.now.time)
+            || self.turn(core, leader)
+        {
+            return;
+        }
+        if let Some(request) = self.next_request(core) {
+            core.perform(request, Pending::Contest);
+        }
+    }
+
+    /// Goes over to what the circumstances ask for; whether there is nothing to do but wait.
+    fn turn(&mut self, core: &mut Core, leader: &mut Leader) -> bool {
+        let idle = leader.is_idle();
+        if core.own.leaving.is_asked() {
+            if !idle {
+                return true;
+            }
+            match self.step {
+                Step::Seek(Then::Leave)
+                | Step::Count(Then::Leave)
+                | Step::Look(Then::Leave, _)
+                | Step::Drop(_, _, Then::Leave) => return false,
+                Step::Idle | Step::Gone => return true,
+                _ => {}
+            }
+            core.own.seat.own = None;
+            self.before = None;
+            // The session may live on for other elections.
+            let nothing = self.attempts == 0;
+            self.step = if nothing { Step::Gone } else { Step::Seek(Then::Leave) };
+            return nothing;
+        }
+        match self.step {
+            Step::Idle | Step::Gone => return true,
+            Step::InOffice if !idle => return !core.own.seat.ranks_again,
+            Step::InOffice => self.released(core),
+            Step::First if core.own.no_candidate().is_none() => {
+                if idle {
+                    self.hand_over(core, leader);
+                }
+                return true;
+            }
+            Step::Waiting if core.own.no_candidate().is_none() => return self.go_on_waiting(core),
+            _ => {}
+        }
+        if self.step == Step::Create && self.stand_at.is_some() {
+            self.step = Step::Pausing;
+        }
+        if self.step == Step::Pausing {
+            let due = self.stand_at.is_none_or(|at| at <= core.now.time);
+            if !due || core.own.no_candidate().is_some() {
+                return true;
+            }
+            self.stand_at = None;
+            self.step = Step::Seek(Then::Stand);
+        }
+        if let Some(why) = core.own.no_candidate()
+            && !self.is_paused()
+            && !self.is_preparing()
+        {
+            core.note(Level::Warn, NoteKind::Registration, format!("does not stand, for {why}"));
+            core.own.seat.own = None;
+            self.before = None;
+            self.step = Step::Seek(Then::Pause);
+        }
+        false
+    }
+
+    /// Whether there is nothing to do but wait.
+    fn go_on_waiting(&mut self, core: &mut Core) -> bool {
+        self.has_waited = true;
+        if core.queue_format().is_some() {
+            let again = std::mem::take(&mut self.look_again);
+            if again {
+                // Cleared before it is read: what vanishes meanwhile is looked at again.
+                self.step = if core.rules.keep(Rule::RanksAgain) { Step::Rank } else { Step::First };
+            }
+            return !again;
+        }
+        let session = core.session_id();
+        let next = match core.reading.view.place(0) {
+            Known::Absent => Step::Create,
+            known if known.meta().is_some_and(|m| m.owner == session) => Step::Seek(Then::Stand),
+            _ => return true,
+        };
+        self.step = next;
+        false
+    }
+
+    fn next_request(&mut self, core: &mut Core) -> Option<Request> {
+        let paths = core.config.paths.clone();
+        let queue = core.queue_format();
+        let children = |format: QueueFormat| Request::Children { path: format.parent(&paths) };
+        let place = || Request::Get { path: paths.place(0) };
+        let in_queue = |name: &str| format!("{}/{name}", queue.unwrap_or_default().parent(&paths));
+        Some(match &self.step {
+            Step::ListLeftovers | Step::Rank => children(queue?),
+            Step::InOffice if core.own.seat.ranks_again => children(queue?),
+            Step::LookAtLeftover(names) => Request::Get { path: in_queue(names.last()?) },
+            Step::DropLeftover(name, _) => Request::Delete { path: in_queue(name), version: None },
+            Step::Seek(_) => queue.map_or_else(place, children),
+            Step::Adopt(name) => Request::Get { path: in_queue(name) },
+            Step::Count(_) => Request::Get { path: paths.leader() },
+            Step::Look(..) => place(),
+            Step::Drop(path, None, _) => Request::Delete { path: path.clone(), version: None },
+            Step::Drop(path, Some((version, count)), _) => Request::DeleteWhile {
+                path: path.clone(),
+                version: *version,
+                unchanged: paths.leader(),
+                unchanged_version: *count,
+            },
+            Step::Create => return self.create_own(core),
+            Step::Idle | Step::Waiting | Step::First | Step::InOffice | Step::Pausing | Step::Gone => {
+                return None;
+            }
+        })
+    }
+
+    fn create_own(&mut self, core: &mut Core) -> Option<Request> {
+        let status = match core.queue_format() {
+            Some(_) => ContenderStatus::Waiting,
+            None => ContenderStatus::Progress,
+        };
+        let data = match contender(&core.config, status, core.now.unix_ms, None) {
+            Ok(data) => data,
+            Err(error) => {
+                later(core, &error.to_string());
+                return None;
+            }
+        };
+        self.written.clone_from(&data);
+        self.attempts += 1;
+        self.unanswered = true;
+        Some(match core.queue_format() {
+            Some(format) => {
+                let stem = format.stem(core.session_id(), self.attempts);
+                Request::CreateSequential {
+                    prefix: format!("{}/{stem}", format.parent(&core.config.paths)),
+                    data,
+                    ephemeral: true,
+                    unique_prefix: true,
+                }
+            }
+            None => Request::CreateCounted {
+                path: core.config.paths.place(0),
+                data,
+                counter: core.config.paths.leader(),
+            },
+        })
+    }
+
+    pub(in crate::engine) fn done(&mut self, core: &mut Core, leader: &mut Leader, outcome: &Outcome) {
+        match (self.step.clone(), outcome) {
+            (_, Outcome::NotApplied(why)) => later(core, why),
+            (Step::ListLeftovers, Outcome::Names(names)) => {
+                let stem = core.queue_format().map(|format| format.session_stem(core.session_id()));
+                let others =
+                    |name: &&String| stem.as_ref().is_none_or(|stem| !name.starts_with(stem.as_str()));
+                self.look_at_leftovers(names.iter().filter(others).cloned().collect());
+            }
+            (Step::LookAtLeftover(mut names), Outcome::Got(node)) => {
+                let name = names.pop().unwrap_or_default();
+                if node.as_ref().is_some_and(|node| self.is_of_this_member(core, node)) {
+                    let text = "removing what a former process of this member left behind".to_owned();
+                    core.note(Level::Info, NoteKind::Registration, text);
+                    self.step = Step::DropLeftover(name, names);
+                } else {
+                    self.look_at_leftovers(names);
+                }
+            }
+            (Step::DropLeftover(_, names), Outcome::Ok | Outcome::Missing) => self.look_at_leftovers(names),
+            (Step::Seek(then), Outcome::Names(names)) => self.sought_in_queue(core, then, names),
+            (Step::Seek(then), Outcome::Got(node)) => self.sought_place(core, then, node.as_ref()),
+            (Step::Count(then), Outcome::Got(counter)) => {
+                let found = counter.as_ref().map(|counter| Step::Look(then, counter.version));
+                self.step = found.unwrap_or(Step::Seek(then));
+            }
+            (Step::Look(then, count), Outcome::Got(node)) => {
+                self.looked_at_place(core, then, count, node.as_ref())
+            }
+            (Step::Drop(_, _, then), Outcome::Ok | Outcome::Missing | Outcome::Stale) => {
+                self.step = Step::Seek(then);
+            }
+            (Step::Create, Outcome::Created { path, czxid }) => {
+                let (owner, data) = (core.session_id(), std::mem::take(&mut self.written));
+                let node = Node::created(data, *czxid, owner);
+                self.stands_with(core, OwnZnode { path: path.clone(), node, count: None });
+            }
+            (Step::Create, Outcome::Counted { czxid, count }) => {
+                let (owner, data) = (core.session_id(), std::mem::take(&mut self.written));
+                let node = Node::created(data, *czxid, owner);
+                self.stands_with(
+                    core,
+                    OwnZnode { path: core.config.paths.place(0), node, count: Some(*count) },
+                );
+            }
+            (Step::Create, Outcome::Exists) => self.step = Step::Seek(Then::Stand),
+            // Nobody knows whether it stands.
+            (Step::Create, Outcome::Unknown(why)) => {
+                self.step = Step::Seek(Then::Stand);
+                later(core, why);
+            }
+            (Step::Adopt(name), Outcome::Got(Some(node))) if node.owner == core.session_id() => {
+                let parent = core.queue_format().unwrap_or_default().parent(&core.config.paths);
+                let path = format!("{parent}/{name}");
+                self.stands_with(core, OwnZnode { path, node: node.clone(), count: None });
+            }
+            (Step::Adopt(_), Outcome::Got(_)) => self.step = Step::Seek(Then::Stand),
+            (Step::Rank, Outcome::Names(names)) => self.ranked(core, names),
+            (Step::InOffice, Outcome::Names(names)) => self.ranked_again(core, leader, names),
+            (step, outcome) => later(core, &format!("{step:?}: {outcome:?}")),
+        }
+    }
+
+    fn look_at_leftovers(&mut self, names: Vec<String>) {
+        self.step = if names.is_empty() { Step::Create } else { Step::LookAtLeftover(names) };
+    }
+
+    /// Whether another session made it for this member.
+    fn is_of_this_member(&self, core: &Core, node: &Node) -> bool {
+        let member = &core.config.member.member;
+        let says = if core.config.recipe.is_native() {
+            Contender::decode("", &node.data).is_ok_and(|c| c.member == *member)
+        } else {
+            node.data == member.as_str().as_bytes()
+        };
+        says && node.owner != core.session_id()
+    }
+
+    fn owns(&self, core: &Core, node: &Node) -> bool {
+        let member = || !core.rules.keep(Rule::OwnerChecked) && self.is_of_this_member(core, node);
+        node.owner == core.session_id() || member()
+    }
+
+    /// What of this session stands in the queue: the last creation, if it was not
+    /// answered, is this member's; all else goes.
+    fn sought_in_queue(&mut self, core: &mut Core, then: Then, names: &[String]) {
+        let Some(format) = core.queue_format() else { return };
+        let session_stem = format.session_stem(core.session_id());
+        let last_stem = format.stem(core.session_id(), self.attempts);
+        let mut mine = names.iter().filter(|name| name.starts_with(&session_stem));
+        let adoptable =
+            |name: &String| then == Then::Stand && self.unanswered && name.starts_with(&last_stem);
+        let path = |name: &String| format!("{}/{name}", format.parent(&core.config.paths));
+        self.step = match mine.clone().find(|name| !adoptable(name)) {
+            Some(stray) => Step::Drop(path(stray), None, then),
+            None => match mine.next() {
+                Some(own) => Step::Adopt(own.clone()),
+                None => self.nothing_left(then),
+            },
+        };
+    }
+
+    fn sought_place(&mut self, core: &mut Core, then: Then, node: Option<&Node>) {
+        core.see_place(0, node);
+        // Another session's is never deleted, not even that of a former process of this member.
+        match node {
+            Some(node) if self.owns(core, node) => self.step = Step::Count(then),
+            Some(_) if then == Then::Stand => {
+                self.unanswered = false;
+                let text = match core.reading.view.place(0).record() {
+                    Some(current) => format!("waits for {} to let go", current.member),
+                    None => "waits for whoever holds the place to let go".to_owned(),
+                };
+                core.note(Level::Info, NoteKind::Registration, text);
+                self.step = Step::Waiting;
+            }
+            _ => self.step = self.nothing_left(then),
+        }
+    }
+
+    /// The place was this session's a moment ago.
+    fn looked_at_place(&mut self, core: &mut Core, then: Then, count: i32, node: Option<&Node>) {
+        core.see_place(0, node);
+        let path = core.config.paths.place(0);
+        match node.filter(|n| self.owns(core, n)) {
+            Some(node) if then == Then::Stand && self.unanswered => {
+                self.stands_with(core, OwnZnode { path, node: node.clone(), count: Some(count) });
+            }
+            Some(node) => self.step = Step::Drop(path, Some((node.version, count)), then),
+            None => self.step = Step::Seek(then),
+        }
+    }
+
+    fn nothing_left(&mut self, then: Then) -> Step {
+        self.unanswered = false;
+        match then {
+            Then::Stand => Step::Create,
+            Then::Pause => Step::Pausing,
+            Then::Leave => Step::Gone,
+        }
+    }
+
+    fn stands_with(&mut self, core: &mut Core, own: OwnZnode) {
+        self.unanswered = false;
+        if core.queue_format().is_some() && core.ballot_at(&own.path, own.node.owner).is_none() {
+            let parent = core.queue_format().unwrap_or_default().parent(&core.config.paths);
+            let why = format!(
+                "{} is no name of a place in a queue; where its numbers are used up, delete {parent}",
+                own.path
+            );
+            self.step = Step::Drop(own.path, None, Then::Stand);
+            later(core, &why);
+            core.ops.retry(Part::Contest, core.now.time + USED_UP);
+            return;
+        }
+        core.own.seat.own = Some(own);
+        self.step = match core.queue_format() {
+            Some(_) => Step::Rank,
+            None => Step::First,
+        };
+    }
+
+    /// It was the first in the queue before the connection was lost.
+    fn ranked_again(&mut self, core: &mut Core, leader: &mut Leader, names: &[String]) {
+        core.own.seat.ranks_again = false;
+        let (Some(format), Some(own)) = (core.queue_format(), &core.own.seat.own) else {
+            return;
+        };
+        let first = format.order(names).first().copied().map(str::to_owned);
+        if first.as_deref() != own.path.rsplit('/').next() && leader.held().is_none() {
+            let why = "it is not the first in the queue any more".to_owned();
+            leader.give_up_claim(core, StopReason::NotNamed(why));
+        }
+    }
+
+    /// Where the own znode stands in the queue.
+    fn ranked(&mut self, core: &mut Core, names: &[String]) {
+        let (Some(format), Some(own)) = (core.queue_format(), &core.own.seat.own) else {
+            return;
+        };
+        let own = own.path.rsplit('/').next().unwrap_or_default().to_owned();
+        let session_stem = format.session_stem(core.session_id());
+        let parent = format.parent(&core.config.paths);
+        let stray = names.iter().find(|name| name.starts_with(&session_stem) && **name != own);
+        let order = format.order(names);
+        let Some(place) = order.iter().position(|name| *name == own) else {
+            return self.own_lost(core, "the own znode in the queue is gone");
+        };
+        if let Some(stray) = stray {
+            // A creation that was given up for lost: it goes, and this one is looked for again.
+            self.unanswered = true;
+            core.own.seat.own = None;
+            let text = "a former znode of this session still stands in the queue".to_owned();
+            core.note(Level::Warn, NoteKind::Registration, text);
+            self.step = Step::Drop(format!("{parent}/{stray}"), None, Then::Stand);
+            return;
+        }
+        let Some(before) = place.checked_sub(1).map(|at| order[at]) else {
+            self.before = None;
+            self.step = Step::First;
+            return;
+        };
+        let path = format!("{parent}/{before}");
+        if self.before.as_ref().is_some_and(|known| known.gone && known.path == path) {
+            // The server that was asked has not heard of it yet.
+            self.look_again = true;
+            core.retry(Part::Contest);
+        } else {
+            self.before = Some(Before { path, first: place == 1, gone: false });
+            self.previous = None;
+            let text = format!("stands in the queue as {own}, behind {before} ({place} before it)");
+            core.note(Level::Info, NoteKind::Registration, text);
+        }
+        self.step = Step::Waiting;
+    }
+}
+
+fn later(core: &mut Core, why: &str) {
+    core.note(Level::Warn, NoteKind::Trouble, format!("standing in the election is delayed: {why}"));
+    core.retry(Part::Contest);
+}

@@ -1,0 +1,620 @@
+//! Standing in the election: the ballot, the member's record, and the ballot
+//! before one's own.
+//!
+//! The record under `nodes/<member>` is also what keeps two processes of one id
+//! apart, so it is looked at before a ballot is drawn.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
+
+use crate::{
+    engine::{
+        core::Core,
+        elector::decision::ms,
+        io::{EndReason, Level, Node, NoteKind, Outcome, Request, StopReason, Watched},
+        leader::Leader,
+        ops::{Part, Pending, USED_UP},
+        own::Seat,
+        recipe::Leftovers,
+        rules::Rule,
+    },
+    ids::Ballot,
+    record::{Current, MemberRecord, Record, VERSION},
+    time::Time,
+};
+
+/// How far a member is with standing in the election.
+#[derive(Clone, Debug, Default, Hash)]
+pub(in crate::engine) struct Membership {
+    step: Step,
+    /// Drawn ballots in this session: a new one each time, so that a reply lost
+    /// for one can't be taken for another's.
+    drawn: u32,
+    /// The record as it is in ZooKeeper, with its version.
+    stands: Option<(Vec<u8>, i32)>,
+    /// The record as it should be, and a fingerprint of what it was made from.
+    encoded: Option<(u64, Vec<u8>)>,
+    /// What a write of the own record under way carries.
+    written: Option<Vec<u8>>,
+    /// The ballot before one's own has gone: who is before it now?
+    look_again: bool,
+    /// The own record is to be read without the watch.
+    reads_record: bool,
+    /// When this member began to wait for another one of the same id.
+    waiting_since: Option<Time>,
+    /// The timeout that this other session was granted, as far as its record says.
+    former_timeout: Duration,
+    /// The session that its record was last written on.
+    registered_as: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+enum Step {
+    /// There is no session.
+    #[default]
+    Idle,
+    /// Looking for ballots that this very session has left behind: one whose
+    /// creation was answered by nobody, or one that was given up. A lowest ballot
+    /// that nobody stands for would leave the election without an elector.
+    Sweep(Then),
+    DropStray(String, Then),
+    LookForNode,
+    /// Another session's record is in the way; it may expire.
+    AwaitNode,
+    /// The decision is read before the place: while that stands, nobody else's place
+    /// can be there in the version of the left-over one.
+    ReadElected {
+        leftover: Leftover,
+    },
+    LookAtPlace {
+        leftover: Leftover,
+        slot: usize,
+        decision: Option<i32>,
+    },
+    RemovePlace {
+        leftover: Leftover,
+        slot: usize,
+        version: i32,
+        decision: Option<i32>,
+    },
+    RemoveBallot {
+        leftover: Leftover,
+    },
+    RemoveNode,
+    DrawBallot,
+    WriteNode(Ballot),
+    /// Finding the ballot before one's own.
+    Place,
+    Standing,
+    /// Leaving: the record goes first, then every ballot of this session.
+    DropNode,
+    Gone,
+}
+
+/// What follows once no stray ballot is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Then {
+    LookForNode,
+    Leave,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Leftover {
+    ballot: Option<Ballot>,
+    owner: i64,
+}
+
+impl Membership {
+    pub(in crate::engine) fn is_gone(&self) -> bool {
+        matches!(self.step, Step::Idle | Step::Gone)
+    }
+
+    // ---- the session ----
+
+    pub(in crate::engine) fn begin(&mut self, core: &mut Core) {
+        self.reset(core, Step::LookForNode);
+    }
+
+    pub(in crate::engine) fn session_over(&mut self, core: &mut Core) {
+        self.reset(core, Step::Idle);
+    }
+
+    fn reset(&mut self, core: &mut Core, step: Step) {
+        core.ops.give_up_all(Part::Membership);
+        core.own.seat = Seat::default();
+        *self = Self { step, registered_as: self.registered_as, ..Self::default() };
+    }
+
+    /// The connection was lost and is back. Where that was a change of the
+    /// ensemble's leader, every session's clock begins anew: so does the wait for
+    /// another session's end.
+    ///
+    /// And the ensemble may have been restored from an older copy meanwhile, with an older record, and ballots
+    /// that were gone.
+    pub(in crate::engine) fn session_resumed(&mut self, core: &mut Core) {
+        if self.waiting_since.is_some() {
+            self.waiting_since = Some(core.now.time);
+        }
+        // What was removed on the way out is back with an older copy of the ensemble.
+        let leaves = matches!(self.step, Step::Sweep(Then::Leave) | Step::DropStray(_, Then::Leave));
+        if self.step == Step::Gone {
+            self.step = Step::LookForNode;
+        }
+        self.reads_record = self.stands.is_some() || leaves;
+        core.own.seat.lists_ballots = core.own.seat.is_lowest();
+    }
+
+    /// What must be watched for it: the own record and ballot, the ballot before.
+    pub(in crate::engine) fn watched(&self, core: &Core) -> Vec<Watched> {
+        let paths = &core.config.paths;
+        let seat = &core.own.seat;
+        let waits = self.step == Step::AwaitNode;
+        let node = (waits || seat.ballot.is_some()).then(|| core.own_node());
+        let ballots = seat.ballot.iter().chain(&seat.before).map(|ballot| paths.ballot(ballot));
+        node.into_iter().chain(ballots).map(Watched::Node).collect()
+    }
+
+    // ---- one step at a time ----
+
+    /// Goes over to a step in which this member has no ballot in the election.
+    fn leave_seat(&mut self, core: &mut Core, step: Step) {
+        core.own.seat = Seat::default();
+        self.step = step;
+    }
+
+    /// Takes the next step, if none is under way.
+    pub(in crate::engine) fn advance(&mut self, core: &mut Core) {
+        if !core.session_is_active() || !core.ops.is_free(Part::Membership, core.now.time) {
+            return;
+        }
+        if self.look_again && self.step == Step::Standing {
+            self.step = Step::Place;
+            core.own.seat.is_ranked = false;
+        }
+        if core.own.leaving.is_asked() && self.advance_leaving(core) {
+            return;
+        }
+        let paths = core.config.paths.clone();
+        let request = match self.step.clone() {
+            Step::Idle | Step::Gone => return,
+            Step::Sweep(_) => Request::Children { path: paths.election() },
+            Step::DropStray(name, _) => {
+                Request::Delete { path: format!("{}/{name}", paths.election()), version: None }
+            }
+            Step::LookForNode => Request::Get { path: core.own_node() },
+            Step::AwaitNode => {
+                self.check_duplicate(core);
+                return;
+            }
+            Step::LookAtPlace { slot, .. } => Request::Get { path: paths.place(slot) },
+            Step::ReadElected { .. } => Request::Get { path: paths.elected() },
+            Step::RemovePlace { leftover, slot, version, decision } => {
+                let (path, unchanged) = (paths.place(slot), paths.elected());
+                let request = match decision {
+                    Some(unchanged_version) => {
+                        Request::DeleteWhile { path, version, unchanged, unchanged_version }
+                    }
+                    None => Request::Delete { path, version: Some(version) },
+                };
+                // Versions begin anew where all was deleted. Its ballot, whose name never comes again, was deleted with it.
+                match leftover.ballot {
+                    Some(ballot) => {
+                        Request::While { there: paths.ballot(&ballot), request: Box::new(request) }
+                    }
+                    None => request,
+                }
+            }
+            Step::RemoveBallot { leftover } => match leftover.ballot {
+                Some(ballot) => Request::Delete { path: paths.ballot(&ballot), version: None },
+                None => {
+                    self.step = Step::RemoveNode;
+                    return self.advance(core);
+                }
+            },
+            Step::RemoveNode => Request::Delete { path: core.own_node(), version: None },
+            Step::DrawBallot => {
+                self.drawn += 1;
+                let guid = format!("{}{}", guid_prefix(core), self.drawn);
+                Request::CreateSequential {
+                    prefix: paths.ballot_prefix(&guid),
+                    data: core.config.member.member.as_str().into(),
+                    ephemeral: true,
+                    unique_prefix: true,
+                }
+            }
+            Step::WriteNode(ballot) => match self.node_data(core, &ballot) {
+                Some(data) => Request::Create { path: core.own_node(), data, ephemeral: true },
+                None => return,
+            },
+            Step::Place => {
+                // Cleared before it is read: what vanishes meanwhile is looked at again.
+                self.look_again = false;
+                Request::Children { path: paths.election() }
+            }
+            Step::Standing if core.own.seat.lists_ballots => Request::Children { path: paths.election() },
+            Step::Standing if self.reads_record => Request::Get { path: core.own_node() },
+            Step::Standing => match self.outdated_node(core) {
+                Some(request) => request,
+                None => return,
+            },
+            Step::DropNode => Request::Delete { path: core.own_node(), version: None },
+        };
+        core.perform(request, Pending::Membership);
+    }
+
+    /// Turns towards leaving once nothing is held any more.
+    fn advance_leaving(&mut self, core: &mut Core) -> bool {
+        // One that is named stays until another one is, so that the elector learns why it goes.
+        if !core.own.duty.is_idle() || core.hands_over() {
+            return false;
+        }
+        match self.step.clone() {
+            Step::Standing | Step::Place => self.leave_seat(core, Step::DropNode),
+            Step::DropNode | Step::Sweep(Then::Leave) | Step::DropStray(_, Then::Leave) => {}
+            Step::Gone => return true,
+            // Not standing (any more, or yet). A record, and after a creation without an
+            // answer a ballot, may still be there, and the session may live on for other
+            // elections.
+            Step::LookForNode if self.drawn > 0 => {}
+            _ if self.drawn > 0 => self.step = Step::LookForNode,
+            _ => {
+                self.step = Step::Gone;
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(in crate::engine) fn done(&mut self, core: &mut Core, leader: &mut Leader, outcome: &Outcome) {
+        let step = self.step.clone();
+        match (step, outcome) {
+            (_, Outcome::NotApplied(why)) => self.later(core, why),
+            (Step::Sweep(then), Outcome::Names(names)) => self.swept(core, then, names),
+            (Step::DropStray(_, then), Outcome::Ok | Outcome::Missing) => {
+                self.step = Step::Sweep(then);
+            }
+            (Step::LookForNode, Outcome::Got(node)) => self.found_node(core, node.as_ref()),
+            (Step::ReadElected { leftover }, Outcome::Got(node)) => {
+                let decision = node.as_ref().map(|n| n.version);
+                self.step = Step::LookAtPlace { leftover, slot: 0, decision };
+            }
+            (Step::LookAtPlace { leftover, slot, decision }, Outcome::Got(node)) => {
+                self.found_place(core, leftover, slot, decision, node.as_ref());
+            }
+            (Step::RemovePlace { leftover, .. }, Outcome::Ok | Outcome::Missing) => {
+                self.step = Step::RemoveBallot { leftover };
+            }
+            (Step::RemovePlace { leftover, .. }, _) => {
+                self.step = Step::ReadElected { leftover };
+                self.later(core, "what a former session left behind has changed");
+            }
+            (Step::RemoveBallot { .. }, Outcome::Ok | Outcome::Missing) => self.step = Step::RemoveNode,
+            (Step::RemoveNode, Outcome::Ok | Outcome::Missing) => self.step = Step::DrawBallot,
+            (Step::DrawBallot, Outcome::Created { path, .. }) => self.drew_ballot(core, path),
+            (Step::WriteNode(ballot), Outcome::Created { .. }) => {
+                self.registered_as = Some(core.session_id());
+                self.stands = self.node_data(core, &ballot).map(|data| (data, 0));
+                core.note(
+                    Level::Info,
+                    NoteKind::Registration,
+                    format!("stands in the election with ballot {ballot}"),
+                );
+                core.own.seat = Seat { ballot: Some(ballot), ..Seat::default() };
+                self.step = Step::Place;
+            }
+            // Nobody knows which ballot, if any: away with it before another is drawn.
+            (Step::DrawBallot, Outcome::Unknown(why)) => {
+                self.step = Step::Sweep(Then::LookForNode);
+                self.later(core, why);
+            }
+            // Another process of this id was quicker, or a lost reply: look.
+            (Step::WriteNode(_), Outcome::Exists | Outcome::Unknown(_)) => {
+                self.step = Step::Sweep(Then::LookForNode)
+            }
+            (Step::Place, Outcome::Names(names)) => {
+                self.found_ballots(core, leader, names);
+                let seat = &core.own.seat;
+                if let Some(ballot) = seat.ballot.as_ref().filter(|_| seat.is_ranked) {
+                    core.reading.memory.listed(ballot, seat.before.is_none());
+                }
+            }
+            (Step::Standing, Outcome::Changed { version, .. }) => {
+                // A watch may have been quicker, and have told of what came after it already.
+                if let (Some((_, known)), Some(written)) = (&self.stands, self.written.take())
+                    && known < version
+                {
+                    self.stands = Some((written, *version));
+                }
+            }
+            (Step::Standing, Outcome::Names(names)) => {
+                core.own.seat.lists_ballots = false;
+                self.found_ballots(core, leader, names);
+            }
+            (Step::Standing, Outcome::Got(node)) => {
+                self.reads_record = false;
+                // Nothing was written meanwhile, so it counts even where the version went back.
+                self.stands = None;
+                let path = core.own_node();
+                self.saw(core, leader, &path, node.as_ref());
+            }
+            (Step::Standing, Outcome::Missing) => self.ballot_lost(core, leader, "the own record is gone"),
+            // Somebody else wrote it, or a lost reply, or the ensemble went back to an older copy.
+            (Step::Standing, Outcome::Stale | Outcome::Unknown(_)) => {
+                self.reads_record = true;
+                self.later(core, "the own record could not be written");
+            }
+            (Step::Standing, _) => self.later(core, "the own record could not be written"),
+            (Step::DropNode, Outcome::Ok | Outcome::Missing) => self.step = Step::Sweep(Then::Leave),
+            (step, outcome) => self.later(core, &format!("{step:?}: {outcome:?}")),
+        }
+    }
+
+    fn later(&self, core: &mut Core, why: &str) {
+        core.note(Level::Warn, NoteKind::Trouble, format!("standing in the election is delayed: {why}"));
+        core.retry(Part::Membership);
+    }
+
+    fn found_node(&mut self, core: &mut Core, node: Option<&Node>) {
+        // Nothing needs a ballot any more, though a leader znode may still have to be removed.
+        if core.own.leaving.is_asked() && !core.own.duty.wants_lease {
+            let mine = node.is_some_and(|n| n.owner == core.session_id());
+            self.step = if mine { Step::DropNode } else { Step::Sweep(Then::Leave) };
+            return;
+        }
+        let Some(node) = node else {
+            self.waiting_since = None;
+            self.step = Step::DrawBallot;
+            return;
+        };
+        let record = MemberRecord::decode(&core.own_node(), &node.data).ok();
+        let former = record.as_ref().map_or(0, |record| record.session_timeout_ms);
+        self.former_timeout = Duration::from_millis(former);
+        let ballot = record.map(|r| r.ballot);
+        if node.owner == core.session_id() {
+            // Written by this session for a ballot that is given up: begin anew.
+            self.step = Step::RemoveBallot { leftover: Leftover { ballot, owner: node.owner } };
+        } else if core.config.leftovers == Leftovers::Remove || self.is_of_former_session(core, node) {
+            let text = "removing what a former session of this member left behind".to_owned();
+            core.note(Level::Info, NoteKind::Registration, text);
+            self.step = Step::ReadElected { leftover: Leftover { ballot, owner: node.owner } };
+        } else {
+            if self.waiting_since.is_none() {
+                self.waiting_since = Some(core.now.time);
+                let text =
+                    format!("{} is held by another session; waiting for it to expire", core.own_node());
+                core.note(Level::Warn, NoteKind::Registration, text);
+            }
+            self.step = Step::AwaitNode;
+        }
+    }
+
+    /// Whether this very process wrote it, on a session that is over. Nothing of that leads any more.
+    fn is_of_former_session(&self, core: &Core, node: &Node) -> bool {
+        self.registered_as == Some(node.owner) && core.own.duty.is_idle()
+    }
+
+    /// Another session holds this member's record: has it had time to expire?
+    fn check_duplicate(&mut self, core: &mut Core) {
+        let Some(since) = self.waiting_since else {
+            return;
+        };
+        // It may have been granted more than this one.
+        let granted = core.granted().max(self.former_timeout);
+        // Its work has ended before it says that its part is over.
+        if !core.own.duty.is_idle() {
+            return;
+        }
+        // A whole timeout, and what the ensemble may need to expire it.
+        let due = since + granted + (granted / 4).max(Duration::from_secs(2));
+        if core.now.time < due {
+            core.ops.retry(Part::Membership, due);
+            return;
+        }
+        let member = core.config.member.member.clone();
+        let path = core.own_node();
+        core.end(EndReason::DuplicateMember { member, path });
+    }
+
+    fn found_place(
+        &mut self,
+        core: &mut Core,
+        leftover: Leftover,
+        slot: usize,
+        decision: Option<i32>,
+        node: Option<&Node>,
+    ) {
+        let path = core.config.paths.place(slot);
+        let current = node.and_then(|n| Current::decode(&path, &n.data).ok().map(|c| (c, n)));
+        self.step = match current {
+            Some((current, node))
+                if node.owner == leftover.owner && Some(&current.ballot) == leftover.ballot.as_ref() =>
+            {
+                Step::RemovePlace { leftover, slot, version: node.version, decision }
+            }
+            _ if slot + 1 < core.config.policy.slots => {
+                Step::LookAtPlace { leftover, slot: slot + 1, decision }
+            }
+            _ => Step::RemoveBallot { leftover },
+        };
+    }
+
+    fn drew_ballot(&mut self, core: &mut Core, path: &str) {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        match Ballot::new(name) {
+            Ok(ballot) => self.step = Step::WriteNode(ballot),
+            // The counter of the parent has wrapped. What was drawn is swept away, before another try.
+            Err(error) => {
+                let parent = core.config.paths.election();
+                let text = format!(
+                    "{error}; its numbers are used up: delete {parent} with all below it, and all members draw new ones"
+                );
+                core.note(Level::Warn, NoteKind::Trouble, text);
+                self.step = Step::Sweep(Then::LookForNode);
+                core.ops.retry(Part::Membership, core.now.time + USED_UP);
+            }
+        }
+    }
+
+    fn found_ballots(&mut self, core: &mut Core, leader: &mut Leader, names: &[String]) {
+        let Some(mine) = &core.own.seat.ballot else { return };
+        let ballots: Vec<Ballot> = names.iter().filter_map(|name| Ballot::new(name.clone()).ok()).collect();
+        if !ballots.contains(mine) {
+            return self.ballot_lost(core, leader, "the own ballot is gone");
+        }
+        // Seen only now: the creation of this one's own came after theirs.
+        if strays(core, names).iter().any(|stray| *stray != mine.as_str()) {
+            return self.ballot_lost(core, leader, "a former ballot of this session still stands");
+        }
+        let before = predecessor(&ballots, mine);
+        if before.is_none() && !core.own.seat.is_lowest() {
+            let text = "is the elector: its ballot is the lowest".to_owned();
+            core.note(Level::Info, NoteKind::Registration, text);
+        }
+        core.own.seat.before = before;
+        core.own.seat.is_ranked = true;
+        self.step = Step::Standing;
+    }
+
+    fn swept(&mut self, core: &Core, then: Then, names: &[String]) {
+        self.step = match (strays(core, names).into_iter().next(), then) {
+            (Some(stray), then) => Step::DropStray(stray.to_owned(), then),
+            (None, Then::LookForNode) => Step::LookForNode,
+            // What was removed may be back with an older copy of the ensemble.
+            (None, Then::Leave) if std::mem::take(&mut self.reads_record) => Step::LookForNode,
+            (None, Then::Leave) => Step::Gone,
+        };
+    }
+
+    /// Stands with a new ballot, once nothing is held under the old one.
+    fn ballot_lost(&mut self, core: &mut Core, leader: &mut Leader, why: &str) {
+        core.note(Level::Warn, NoteKind::Registration, format!("{why}; standing anew"));
+        leader.end(core, StopReason::BallotLost);
+        let drawn = self.drawn;
+        self.reset(core, Step::Sweep(Then::LookForNode));
+        self.drawn = drawn;
+    }
+
+    /// What a watch says of the own record, the own ballot, or the one before.
+    pub(in crate::engine) fn saw(
+        &mut self,
+        core: &mut Core,
+        leader: &mut Leader,
+        path: &str,
+        node: Option<&Node>,
+    ) {
+        let is_record = path == core.own_node();
+        if self.step == Step::AwaitNode && is_record && node.is_none() {
+            core.ops.retry_now(Part::Membership);
+            self.step = Step::LookForNode;
+        }
+        let seat = &core.own.seat;
+        let Some(ballot) = &seat.ballot else { return };
+        let is = |ballot: &Ballot| path == core.config.paths.ballot(ballot);
+        match node {
+            // Gone, or somebody else's: the ballot alone makes no member.
+            None if is_record => self.ballot_lost(core, leader, "the own record is gone"),
+            Some(node) if is_record && node.owner != core.session_id() => {
+                self.ballot_lost(core, leader, "the own record is another's");
+            }
+            Some(node) if is_record => self.own_record_seen(node),
+            None if is(ballot) => self.ballot_lost(core, leader, "the own ballot is gone"),
+            None if seat.before.as_ref().is_some_and(is) => self.look_again = true,
+            _ => {}
+        }
+    }
+
+    fn own_record_seen(&mut self, node: &Node) {
+        let older = self.stands.as_ref().is_some_and(|(_, version)| node.version < *version);
+        if !older {
+            self.stands = Some((node.data.clone(), node.version));
+        }
+    }
+
+    fn node_data(&mut self, core: &mut Core, ballot: &Ballot) -> Option<Vec<u8>> {
+        let fingerprint = fingerprint(core, ballot);
+        if let Some((_, data)) = self.encoded.as_ref().filter(|(of, _)| *of == fingerprint) {
+            return Some(data.clone());
+        }
+        let path = core.own_node();
+        let profile = &core.config.member;
+        let record = MemberRecord {
+            v: VERSION,
+            member: profile.member.clone(),
+            site: profile.site.clone(),
+            ballot: ballot.clone(),
+            address: profile.address.clone(),
+            http: profile.http.clone(),
+            priority: profile.priority,
+            attributes: core.attributes(),
+            measured: core.own.measured.keys().cloned().collect(),
+            health: core.own.health.clone(),
+            site_health: core.own.site_health.clone(),
+            reads: profile.format,
+            policy: profile.policy.clone(),
+            software: profile.software.clone(),
+            session_timeout_ms: ms(core.granted()),
+            joined_ms: core.own.joined_ms,
+            gave_up: core.own.gave_up.clone(),
+            withdrawn: core.own.wishes.withdrawn.clone(),
+            leaving: core.own.leaving.is_asked(),
+            prepared: core.own.prepared_for,
+            holds: core.own.wishes.holds.clone(),
+            unreached: core.own.reach.published(),
+            round_trips: core.own.round_trips.clone(),
+            remembers: core.remembers(),
+        };
+        match record.encode(&path) {
+            Ok(data) => {
+                self.encoded = Some((fingerprint, data.clone()));
+                Some(data)
+            }
+            Err(error) => {
+                self.later(core, &error.to_string());
+                None
+            }
+        }
+    }
+
+    /// The record says something else than what is there.
+    fn outdated_node(&mut self, core: &mut Core) -> Option<Request> {
+        let ballot = core.own.seat.ballot.clone()?;
+        let data = self.node_data(core, &ballot)?;
+        let (stands, version) = self.stands.as_ref()?;
+        if *stands == data {
+            return None;
+        }
+        self.written = Some(data.clone());
+        Some(Request::Set { path: core.own_node(), data, version: *version })
+    }
+}
+
+/// Of all that the own record is made from and that can change.
+fn fingerprint(core: &Core, ballot: &Ballot) -> u64 {
+    let (own, mut hasher) = (&core.own, DefaultHasher::new());
+    (ballot, core.granted(), &own.measured, &own.health, &own.site_health, own.joined_ms).hash(&mut hasher);
+    (&own.gave_up, &own.wishes, own.leaving, own.prepared_for).hash(&mut hasher);
+    (&own.reach, &own.round_trips, core.remembers()).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// How every ballot of this session begins.
+fn guid_prefix(core: &Core) -> String {
+    format!("s{:016x}.", core.session_id())
+}
+
+/// The ballots of this session among `names`.
+fn strays<'n>(core: &Core, names: &'n [String]) -> Vec<&'n str> {
+    if !core.rules.keep(Rule::SweepBallots) {
+        return Vec::new();
+    }
+    let prefix = guid_prefix(core);
+    names.iter().map(String::as_str).filter(|name| name.starts_with(&prefix)).collect()
+}
+
+/// The elector is the member with the lowest living ballot; everyone else watches
+/// the one before its own, so that one ballot's end wakes one member.
+fn predecessor(ballots: &[Ballot], mine: &Ballot) -> Option<Ballot> {
+    ballots.iter().filter(|b| *b < mine).max().cloned()
+}

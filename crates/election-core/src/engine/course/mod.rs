@@ -1,0 +1,140 @@
+//! How this member comes to lead: by the decision of an elector, or by a znode of its own.
+
+pub(in crate::engine) mod contest;
+pub(in crate::engine) mod membership;
+
+use contest::Contest;
+use membership::Membership;
+
+use super::{
+    core::Core,
+    elector::Elector,
+    io::{Node, Watched},
+    leader::Leader,
+    recipe::Recipe,
+};
+use crate::{ids::Ballot, time::Time};
+
+/// What this member does under its recipe.
+#[derive(Clone, Debug, Hash)]
+pub(in crate::engine) enum Course {
+    /// It stands in the election with a ballot, and decides while that is the lowest.
+    Elector(Membership, Option<Elector>),
+    /// A znode alone settles who leads.
+    Contest(Contest),
+}
+
+impl Course {
+    pub(in crate::engine) fn of(recipe: &Recipe) -> Self {
+        match recipe {
+            Recipe::Elector(_) => Self::Elector(Membership::default(), None),
+            Recipe::Queue(_) | Recipe::Single => Self::Contest(Contest::default()),
+        }
+    }
+
+    // ---- the session ----
+
+    pub(in crate::engine) fn begin(&mut self, core: &mut Core) {
+        match self {
+            Self::Elector(membership, _) => membership.begin(core),
+            Self::Contest(contest) => contest.begin(core),
+        }
+    }
+
+    pub(in crate::engine) fn session_paused(&mut self) {
+        if let Self::Elector(_, Some(elector)) = self {
+            elector.session_paused();
+        }
+    }
+
+    pub(in crate::engine) fn session_resumed(&mut self, core: &mut Core) {
+        match self {
+            Self::Elector(membership, _) => membership.session_resumed(core),
+            Self::Contest(contest) => contest.session_resumed(core),
+        }
+    }
+
+    pub(in crate::engine) fn session_over(&mut self, core: &mut Core) {
+        match self {
+            Self::Elector(membership, elector) => {
+                membership.session_over(core);
+                *elector = None;
+            }
+            Self::Contest(contest) => contest.session_over(core),
+        }
+    }
+
+    // ---- taking the next steps ----
+
+    /// Towards being in the election, or out of it.
+    pub(in crate::engine) fn advance(&mut self, core: &mut Core, leader: &mut Leader) {
+        match self {
+            Self::Elector(membership, _) => membership.advance(core),
+            Self::Contest(contest) => contest.advance(core, leader),
+        }
+    }
+
+    /// The elector's pass.
+    pub(in crate::engine) fn decide(&mut self, core: &mut Core) {
+        if let Self::Elector(_, elector) = self {
+            Elector::advance(elector, core);
+        }
+    }
+
+    /// What a watch says of a znode of this member's own, or of the one before it.
+    pub(in crate::engine) fn saw(
+        &mut self,
+        core: &mut Core,
+        leader: &mut Leader,
+        path: &str,
+        node: Option<&Node>,
+    ) {
+        match self {
+            Self::Elector(membership, _) => membership.saw(core, leader, path, node),
+            Self::Contest(contest) => contest.saw(core, leader, path, node),
+        }
+    }
+
+    // ---- to look at ----
+
+    /// What must be watched for it.
+    pub(in crate::engine) fn watched(&self, core: &Core) -> Vec<Watched> {
+        match self {
+            Self::Elector(membership, _) => membership.watched(core),
+            Self::Contest(contest) => contest.watched(core),
+        }
+    }
+
+    /// Whether nothing of this member is left in the election.
+    pub(in crate::engine) fn is_gone(&self) -> bool {
+        match self {
+            Self::Elector(membership, _) => membership.is_gone(),
+            Self::Contest(contest) => contest.is_gone(),
+        }
+    }
+
+    pub(in crate::engine) fn ballot(&self, core: &Core) -> Option<Ballot> {
+        match self {
+            Self::Elector(..) => core.own.seat.ballot.clone(),
+            Self::Contest(contest) => contest.ballot(core),
+        }
+    }
+
+    /// When it goes on even if nothing happens, beside trying again.
+    pub(in crate::engine) fn wake(&self, core: &Core) -> Option<Time> {
+        match self {
+            Self::Elector(_, elector) => elector.as_ref()?.wake(core),
+            Self::Contest(contest) => contest.wake(core),
+        }
+    }
+
+    /// Whether it is a candidate that pauses after a failure, or is not fit.
+    pub(in crate::engine) fn is_paused(&self) -> bool {
+        matches!(self, Self::Contest(contest) if contest.is_paused())
+    }
+
+    /// Whether this member may have to lead soon by this recipe alone.
+    pub(in crate::engine) fn keeps_lease(&self, core: &Core) -> bool {
+        matches!(self, Self::Contest(contest) if contest.keeps_lease(core))
+    }
+}

@@ -1,0 +1,578 @@
+//! Who is named next: the strategy's ranking, the operator's wish, the exclusions,
+//! and the limit on takeovers, made into the next term.
+
+use std::time::Duration;
+
+use super::{limit::counts, notebook::Notebook, pass::is_vacated, succession};
+use crate::{
+    engine::{
+        policy::Policy,
+        rules::{Rule, Rules},
+    },
+    ids::Ballot,
+    record::{
+        Cause, Control, Elected, Exclusion, Given, MAX_SLOTS, MemberRecord, NEWEST, Named, Previous,
+        Remembered, Request, RequestKind, RequestRef, Slot, Target, VERSION, WITH_SLOTS,
+    },
+    strategy::{Ground, Ranked, Ranking, Refused, Round, Strategy, Trouble, choose},
+};
+
+/// What a decision is made from.
+pub(in crate::engine) struct Question<'a> {
+    pub(in crate::engine) unix_ms: u64,
+    pub(in crate::engine) noticed_at_ms: u64,
+    pub(in crate::engine) decider: &'a str,
+    pub(in crate::engine) policy: &'a Policy,
+    pub(in crate::engine) strategy: &'a dyn Strategy,
+    pub(in crate::engine) members: &'a [MemberRecord],
+    pub(in crate::engine) control: &'a Control,
+    pub(in crate::engine) elected: Option<&'a Elected>,
+    /// The creation of the latest request that was decided.
+    pub(in crate::engine) decided_up_to: Option<i64>,
+    /// What the very first decision is to be above, if anything is known.
+    pub(in crate::engine) above: Option<Remembered>,
+    /// Which slot it is about.
+    pub(in crate::engine) slot: usize,
+    /// Who holds the leaders' places, by slot.
+    pub(in crate::engine) holders: &'a [Option<&'a Ballot>],
+    /// The newest format that whoever decides writes.
+    pub(in crate::engine) newest: u32,
+    pub(in crate::engine) rules: Rules,
+    /// Where what is asked is noted down, for who wants to know why.
+    pub(in crate::engine) notebook: Option<&'a Notebook>,
+}
+
+/// Why nobody is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Undecided {
+    /// No member may lead.
+    Nobody(String),
+    /// The operator's target may not lead, or is not there.
+    TargetUnfit(String),
+    /// Too many takeovers in too short a time: held until then.
+    Held {
+        /// Why nothing is done, in a word.
+        reason: &'static str,
+        /// The sentence.
+        sentence: String,
+        /// When there is room again, in milliseconds since the Unix epoch.
+        until_ms: u64,
+    },
+    /// Somebody better may be about to join.
+    WorthWaiting(String),
+}
+
+/// An operator's request.
+pub(in crate::engine) type Ordered<'a> = Option<(&'a RequestRef, &'a Request)>;
+
+impl Question<'_> {
+    /// Names the next leader of the slot.
+    pub(in crate::engine) fn decide(
+        &self,
+        cause: Cause,
+        what: &str,
+        exclude: impl IntoIterator<Item = Exclusion>,
+        ordered: Ordered<'_>,
+    ) -> Result<Elected, Undecided> {
+        // An operator can ask for any slot of the policy.
+        if self.elected.is_none() && self.slot >= self.slots() {
+            let why = format!("there is no slot {} while a member knows only one", self.slot);
+            return Err(Undecided::TargetUnfit(why));
+        }
+        let mut exclusions = self.living_exclusions();
+        let kept = exclude.into_iter().filter(|_| self.rules.keep(Rule::ExclusionsInDecision));
+        let fresh: Vec<_> = kept.collect();
+        exclusions.retain(|e| fresh.iter().all(|f| f.ballot != e.ballot));
+        exclusions.extend(fresh.iter().cloned());
+        let leaving = self.leaving(ordered);
+        let (ranking, exclusions, dropped) = self.rank(cause, exclusions, fresh, leaving.as_ref(), ordered);
+        let wanted = ordered.map_or(Target::Any, |(_, request)| request.to.clone());
+        self.note(self.slot, cause, &ranking, leaving.as_ref());
+        if ordered.is_none() && !self.is_vacated() {
+            self.check_limit(cause)?;
+        }
+        let chosen = ranking.order.iter().find(|r| fits(&wanted, &r.named));
+        let Some(chosen) = chosen else {
+            return Err(match wanted {
+                Target::Any => Undecided::Nobody(nobody(&ranking)),
+                wanted => Undecided::TargetUnfit(unfit(&wanted, &ranking)),
+            });
+        };
+        if let (Cause::Startup, Some(better)) = (cause, &ranking.worth_waiting) {
+            return Err(Undecided::WorthWaiting(better.clone()));
+        }
+        let mut sentence = format!("{what}: {}", leads(chosen));
+        if let Some(dropped) = dropped {
+            sentence.push_str(&format!("; {dropped}"));
+        }
+        Ok(self.name(cause, sentence, &chosen.named, exclusions, ordered))
+    }
+
+    /// Makes as many slots as the policy wants, and names leaders for all new ones at
+    /// once: for the very first decision, and when the policy has been changed.
+    pub(in crate::engine) fn resize(&self, cause: Cause, what: &str) -> Result<Elected, Undecided> {
+        let exclusions = self.living_exclusions();
+        let known = self.elected.map_or(0, |e| e.slots.len());
+        let vacant = self.slots().saturating_sub(known);
+        let (candidates, others) = (self.candidates(None, None), self.others(None));
+        let trouble = self.trouble(cause);
+        let round = Round {
+            cause,
+            unix_ms: self.unix_ms,
+            candidates: &candidates,
+            incumbent: None,
+            ordered: None,
+            accepts_loss: false,
+            failed: None,
+            previous: None,
+            others: &others,
+            exclusions: &exclusions,
+            trouble: &trouble,
+            control: self.control,
+        };
+        let rankings = choose(self.strategy, &round, vacant);
+        for (slot, ranking) in (known..).zip(&rankings) {
+            self.note(slot, cause, ranking, None);
+        }
+        if let Some(ranking) = rankings.first().filter(|r| self.elected.is_none() && r.order.is_empty()) {
+            return Err(Undecided::Nobody(nobody(ranking)));
+        }
+        let waits = rankings.iter().find_map(|r| r.worth_waiting.as_ref());
+        if let (Cause::Startup, Some(better)) = (cause, waits) {
+            return Err(Undecided::WorthWaiting(better.clone()));
+        }
+        let mut sentence = what.to_owned();
+        let mut next = self.next_term(cause, String::new(), exclusions, None);
+        next.slots.resize_with(self.slots(), Slot::default);
+        next.previous = None;
+        if self.format() < WITH_SLOTS {
+            // Its leader takes its office up anew, in a term that all can read.
+            next.slots.iter_mut().for_each(|slot| slot.given = None);
+            // A place that is being vacated goes on being vacated.
+            next.previous = self.elected.and_then(|e| e.led_before(0));
+        }
+        for (slot, ranking) in (known..).zip(&rankings) {
+            next.slots[slot] = ranking.first().map_or_else(Slot::default, |best| best.named.clone().into());
+            let who = ranking.first().map_or_else(|| nobody(ranking), leads);
+            let separator = if slot == known { ':' } else { ';' };
+            match self.slots() {
+                1 => sentence = format!("{sentence}{separator} {who}"),
+                _ => sentence = format!("{sentence}{separator} slot {slot}: {who}"),
+            }
+        }
+        next.sentence = sentence;
+        Ok(self.with_lines(next))
+    }
+
+    /// Takes the place from a leader that won't let go: nobody is named, and the
+    /// leader's ballot is excluded.
+    pub(in crate::engine) fn vacate(&self, holder: &Named, ordered: Ordered<'_>) -> Elected {
+        let mut exclusions = self.living_exclusions();
+        exclusions.retain(|e| e.ballot != holder.ballot);
+        let reason = "its place was taken by force".to_owned();
+        exclusions.push(self.exclusion_for(holder, reason, self.policy.exclusion));
+        let sentence = format!("{} is put out of office by force", holder.member);
+        self.vacated(Cause::Failover, sentence, holder, exclusions, ordered)
+    }
+
+    /// Names another one than `holder`, whom enough members have lost: at once if the
+    /// place is free, else by vacating it first. Not if that would leave nobody.
+    pub(in crate::engine) fn depose(
+        &self,
+        holder: &Named,
+        what: &str,
+        suspects: &[Named],
+        in_office: bool,
+    ) -> Result<Elected, Undecided> {
+        let reason = || "enough members could not reach it".to_owned();
+        let exclusions = suspects.iter().map(|named| self.penalty(named, Cause::Suspected, &reason()));
+        let decided = self.decide(Cause::Suspected, what, exclusions, None)?;
+        // The exclusions were dropped: it is the last who may lead.
+        let stays = decided.named(self.slot) == Some(holder);
+        if decided.excluded(&holder.ballot, self.unix_ms).is_none() || stays {
+            return Err(Undecided::Nobody("nobody else may lead".to_owned()));
+        }
+        if !in_office {
+            return Ok(decided);
+        }
+        let sentence = format!("{what}: it is put out of office");
+        Ok(self.vacated(Cause::Suspected, sentence, holder, decided.exclusions, None))
+    }
+
+    fn vacated(
+        &self,
+        cause: Cause,
+        sentence: String,
+        holder: &Named,
+        exclusions: Vec<Exclusion>,
+        ordered: Ordered<'_>,
+    ) -> Elected {
+        let mut elected = self.next_term(cause, sentence, exclusions, ordered);
+        // Slots that nothing was known of are not being vacated with this one.
+        let (term, cause) = (elected.term, elected.cause);
+        let (decided_at_ms, noticed_at_ms) = (self.unix_ms, self.noticed_at_ms);
+        for slot in elected.slots.iter_mut().filter(|slot| slot.given.is_none()) {
+            let sentence = "nothing is known of it".to_owned();
+            slot.given = Some(Box::new(Given {
+                term,
+                cause,
+                sentence,
+                decided_at_ms,
+                noticed_at_ms,
+                request: None,
+                previous: None,
+            }));
+        }
+        elected.slots[self.slot] = Slot::default();
+        elected.previous = Some(holder.as_previous());
+        self.with_lines(elected)
+    }
+
+    /// The place is being vacated: naming the next belongs to the takeover that began
+    /// with that, so it is neither limited nor counted again.
+    pub(in crate::engine) fn is_vacated(&self) -> bool {
+        self.elected.is_some_and(|e| is_vacated(e, self.slot))
+    }
+
+    /// Names the successor that has taken the place already, in the words that it would have used.
+    pub(in crate::engine) fn confirm(&self, successor: &Named) -> Elected {
+        let record = self.standing().find(|candidate| candidate.ballot == successor.ballot);
+        let remark = record.and_then(|record| self.strategy.remark(&record.attributes, Cause::LeaderLost));
+        let gone = self.elected.and_then(|elected| elected.named(self.slot));
+        let sentence = succession::sentence(gone, successor, remark);
+        self.name(Cause::LeaderLost, sentence, successor, self.living_exclusions(), None)
+    }
+
+    /// Whether whoever is named was so at an operator's word. It is not looked at whether that named
+    /// the member: one that may lead without is as well off.
+    fn leads_by_order(&self) -> bool {
+        let given = self.elected.map(|e| e.given(self.slot));
+        given.is_some_and(|given| matches!(given.cause, Cause::Switchover | Cause::Failover))
+    }
+
+    /// Who would lead if an elective move were allowed.
+    pub(in crate::engine) fn rank_elective(&self, incumbent: &Ballot) -> Ranking {
+        let exclusions = self.living_exclusions();
+        let ranking = self.strategy.rank(&Round {
+            cause: Cause::BetterCandidate,
+            unix_ms: self.unix_ms,
+            candidates: &self.candidates(Some(self.slot), None),
+            incumbent: Some(incumbent),
+            ordered: Some(incumbent).filter(|_| self.leads_by_order()),
+            accepts_loss: false,
+            failed: None,
+            previous: self.led_before().as_ref(),
+            others: &self.others(Some(self.slot)),
+            exclusions: &exclusions,
+            trouble: &self.trouble(Cause::BetterCandidate),
+            control: self.control,
+        });
+        self.note(self.slot, Cause::BetterCandidate, &ranking, None);
+        ranking
+    }
+
+    /// Names this candidate of such a ranking, against whose incumbent somebody's word stands.
+    pub(in crate::engine) fn obey(&self, what: &str, chosen: &Ranked) -> Result<Elected, Undecided> {
+        self.check_obeyed()?;
+        let sentence = format!("{what}: {}", leads(chosen));
+        Ok(self.name(Cause::StandingOrder, sentence, &chosen.named, self.living_exclusions(), None))
+    }
+
+    /// An exclusion of `named` from now on, for so long.
+    pub(in crate::engine) fn exclusion_for(
+        &self,
+        named: &Named,
+        reason: String,
+        span: Duration,
+    ) -> Exclusion {
+        Exclusion {
+            member: named.member.clone(),
+            ballot: named.ballot.clone(),
+            since_ms: self.unix_ms,
+            until_ms: match self.rules.keep(Rule::ExclusionsEnd) {
+                true => self.unix_ms.saturating_add(ms(span)),
+                false => u64::MAX,
+            },
+            reason,
+        }
+    }
+
+    pub(in crate::engine) fn living_exclusions(&self) -> Vec<Exclusion> {
+        let all = self.elected.map(|e| e.exclusions.as_slice()).unwrap_or_default();
+        all.iter().filter(|e| e.holds_at(self.unix_ms)).cloned().collect()
+    }
+
+    /// Who is to be left out because an operator moves leadership away from it.
+    fn leaving(&self, ordered: Ordered<'_>) -> Option<Ballot> {
+        ordered?;
+        // Who holds the place, not who is named: the one who is named may still be
+        // waiting for it, and is then as good a target as anyone.
+        let holder = self.holders.get(self.slot).copied().flatten();
+        holder.or_else(|| self.elected?.named(self.slot).map(|n| &n.ballot)).cloned()
+    }
+
+    /// Who may be asked to lead `slot`, or a new one: a member has one slot at most, and
+    /// lets go of the place of one before it gets another.
+    fn candidates(&self, slot: Option<usize>, leaving: Option<&Ballot>) -> Vec<MemberRecord> {
+        let elsewhere =
+            |ballot: &Ballot| self.rules.keep(Rule::OneSlot) && self.slot_taken_by(ballot, slot).is_some();
+        let free = |m: &&MemberRecord| Some(&m.ballot) != leaving && !elsewhere(&m.ballot);
+        self.standing().filter(free).cloned().collect()
+    }
+
+    /// Who leads the slots other than `slot`, and lives.
+    fn others(&self, slot: Option<usize>) -> Vec<Named> {
+        let leaders = self.elected.into_iter().flat_map(Elected::leaders);
+        let others = leaders.filter(|(other, n)| Some(*other) != slot && self.lives(n));
+        others.map(|(_, n)| n.clone()).collect()
+    }
+
+    pub(in crate::engine) fn lives(&self, named: &Named) -> bool {
+        self.members.iter().any(|m| m.ballot == named.ballot)
+    }
+
+    fn rank(
+        &self,
+        cause: Cause,
+        exclusions: Vec<Exclusion>,
+        fresh: Vec<Exclusion>,
+        leaving: Option<&Ballot>,
+        ordered: Ordered<'_>,
+    ) -> (Ranking, Vec<Exclusion>, Option<&'static str>) {
+        let slot = Some(self.slot);
+        let (candidates, others) = (self.candidates(slot, leaving), self.others(slot));
+        let named = self.elected.and_then(|e| e.named(self.slot));
+        let previous = self.led_before();
+        let failed = previous.as_ref().filter(|_| cause.is_failure());
+        let incumbent = named
+            .filter(|n| !cause.is_failure() && candidates.iter().any(|m| m.ballot == n.ballot))
+            .map(|n| n.ballot.clone());
+        let target = match ordered.map(|(_, request)| &request.to) {
+            Some(Target::Member(id)) => candidates.iter().find(|m| m.member == *id).map(|m| &m.ballot),
+            Some(Target::Site(_) | Target::Any) | None => None,
+        };
+        let accepts_loss = ordered.is_some_and(|(_, request)| request.accept_loss);
+        let mut known = self.trouble(cause);
+        if let Some((site, _)) = self.overruled(ordered) {
+            let declared = self.control.failed_sites.iter().any(|failed| failed.site == site);
+            known.failed_sites.retain(|failed| failed.site != site || declared);
+        }
+        let rank = |exclusions: &[Exclusion], trouble: &Trouble| {
+            self.strategy.rank(&Round {
+                cause,
+                unix_ms: self.unix_ms,
+                candidates: &candidates,
+                incumbent: incumbent.as_ref(),
+                ordered: target,
+                accepts_loss,
+                failed,
+                previous: previous.as_ref(),
+                others: &others,
+                exclusions,
+                trouble,
+                control: self.control,
+            })
+        };
+        let mut ranking = rank(&exclusions, &known);
+        ranking.refused.extend(self.withdrawn());
+        if !ranking.order.is_empty() || !self.rules.keep(Rule::LastCandidate) {
+            return (ranking, exclusions, None);
+        }
+        let open = Trouble { barred_sites: Vec::new(), ..known.clone() };
+        let older = "the older exclusions were dropped, for nobody else was left";
+        let dropped = "the exclusions were dropped, for nobody else was left";
+        let unbarred = "its site was gone back to all the same, for nobody else was left";
+        let attempts = [
+            (fresh.clone(), &known, older),
+            (Vec::new(), &known, dropped),
+            (exclusions.clone(), &open, unbarred),
+            (fresh, &open, older),
+            (Vec::new(), &open, dropped),
+        ];
+        let attempts = attempts.into_iter().filter(|(kept, trouble, said)| {
+            let drops = *kept != exclusions;
+            let opens = **trouble != known;
+            (drops || opens) && (*said != older || !kept.is_empty())
+        });
+        for (kept, trouble, said) in attempts {
+            let without = rank(&kept, trouble);
+            if !without.order.is_empty() {
+                return (without, kept, Some(said));
+            }
+        }
+        (ranking, exclusions, None)
+    }
+
+    /// How many slots there are to be: one, while a member stands who knows no others.
+    pub(in crate::engine) fn slots(&self) -> usize {
+        if self.format() >= WITH_SLOTS { self.policy.slots.clamp(1, MAX_SLOTS) } else { 1 }
+    }
+
+    /// The newest format that all members read.
+    pub(in crate::engine) fn format(&self) -> u32 {
+        let all = self.members.iter().map(|m| m.reads);
+        all.chain([self.newest]).min().unwrap_or(NEWEST).max(VERSION)
+    }
+
+    /// Everyone who may be asked at all.
+    pub(in crate::engine) fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
+        self.members.iter().filter(|m| m.withdrawn.is_none() && !m.leaving)
+    }
+
+    /// Who does not stand, and why.
+    pub(in crate::engine) fn withdrawn(&self) -> impl Iterator<Item = Refused> {
+        self.members.iter().filter_map(|m| {
+            let reason = match &m.withdrawn {
+                Some(why) => format!("it does not stand: {why}"),
+                None if m.leaving => "it is shutting down".to_owned(),
+                None => return None,
+            };
+            Some(Refused { named: m.named(), stage: "stands".to_owned(), reason, ground: Ground::State })
+        })
+    }
+
+    fn led_before(&self) -> Option<Previous> {
+        self.elected?.led_before(self.slot)
+    }
+
+    fn name(
+        &self,
+        cause: Cause,
+        sentence: String,
+        chosen: &Named,
+        exclusions: Vec<Exclusion>,
+        ordered: Ordered<'_>,
+    ) -> Elected {
+        let mut next = self.next_term(cause, sentence, exclusions, ordered);
+        next.slots[self.slot] = chosen.clone().into();
+        self.with_lines(next)
+    }
+
+    fn next_term(
+        &self,
+        cause: Cause,
+        sentence: String,
+        exclusions: Vec<Exclusion>,
+        ordered: Ordered<'_>,
+    ) -> Elected {
+        let mut attempts = self.recent_attempts();
+        if counts(cause) && ordered.is_none() && !self.is_vacated() {
+            attempts.push(self.unix_ms);
+        }
+        let request = ordered.map(|(which, _)| which.clone());
+        // All other slots stay as they are.
+        let carries = self.rules.keep(Rule::SlotsCarried);
+        let carried = |e: &Elected| if carries { e.carried() } else { e.slots.clone() };
+        let mut slots = self.elected.map(carried).unwrap_or_default();
+        if slots.len() <= self.slot {
+            slots.resize_with(self.slots().max(self.slot + 1), Slot::default);
+        }
+        Elected {
+            v: self.format(),
+            term: self.elected.map(|e| e.term).or(self.above.map(|r| r.term)).unwrap_or(0) + 1,
+            succession: Vec::new(),
+            exclusions,
+            attempts: self.elected.map(|e| e.attempts.clone()).unwrap_or_default(),
+            slot_attempts: self.elected.map(|e| e.slot_attempts.clone()).unwrap_or_default(),
+            obeyed: self.elected.map(|e| e.obeyed.clone()).unwrap_or_default(),
+            failures: self.failures_after(cause),
+            site_failures: self.site_failures_after(ordered),
+            losses: self.losses_after(cause, ordered),
+            acknowledged_at_ms: self.elected.map_or(0, |e| e.acknowledged_at_ms),
+            youngest: self.members.iter().map(|m| &m.ballot).max().cloned(),
+            token_base: self
+                .elected
+                .map(|e| e.token_base)
+                .or(self.above.map(|r| r.token))
+                .filter(|_| self.rules.keep(Rule::TokenBaseKept))
+                .unwrap_or(0),
+            cause: cause.in_format(self.format()),
+            sentence: about(self.slot, slots.len(), sentence),
+            slots,
+            decided_by: self.decider.to_owned(),
+            decided_at_ms: self.unix_ms,
+            noticed_at_ms: self.noticed_at_ms,
+            // Another slot can have decided a later one meanwhile.
+            last_request: request.as_ref().map(|which| which.czxid).max(self.decided_up_to),
+            request,
+            previous: self.led_before(),
+        }
+        .with_attempts(self.slot, attempts)
+        .with_obeyed(self.slot, self.obeyed_after(cause))
+    }
+}
+
+/// A sentence about one slot of so many.
+pub(in crate::engine) fn about(slot: usize, slots: usize, sentence: String) -> String {
+    if slots > 1 { format!("slot {slot}: {sentence}") } else { sentence }
+}
+
+/// The cause that a request stands for.
+pub(in crate::engine) const fn cause_of(kind: RequestKind) -> Cause {
+    match kind {
+        RequestKind::Switchover => Cause::Switchover,
+        RequestKind::Failover => Cause::Failover,
+    }
+}
+
+fn leads(chosen: &Ranked) -> String {
+    let Ranked { named, reasons, .. } = chosen;
+    match reasons[..] {
+        [] => format!("{} of site {} leads", named.member, named.site),
+        _ => format!("{} of site {} leads ({})", named.member, named.site, reasons.join("; ")),
+    }
+}
+
+fn fits(wanted: &Target, named: &Named) -> bool {
+    match wanted {
+        Target::Any => true,
+        Target::Member(member) => named.member == *member,
+        Target::Site(site) => named.site == *site,
+    }
+}
+
+pub(in crate::engine) fn nobody(ranking: &Ranking) -> String {
+    if ranking.refused.is_empty() {
+        return "no member is there to lead".to_owned();
+    }
+    let way_out = way_out(ranking.refused.iter());
+    format!("no member may lead ({}){way_out}", reasons_of(ranking.refused.iter()))
+}
+
+/// What an operator can do about those that are refused.
+fn way_out<'a>(mut refused: impl Iterator<Item = &'a Refused>) -> &'static str {
+    match refused.any(|r| r.ground == Ground::Loss) {
+        true => "; `failover --accept-loss` names one who would lead with a loss",
+        false => "",
+    }
+}
+
+/// The first few of them, and how many there are.
+fn reasons_of<'a>(refused: impl ExactSizeIterator<Item = &'a Refused>) -> String {
+    const NAMED: usize = 5;
+    let more = refused.len().saturating_sub(NAMED);
+    let named: Vec<_> = refused.take(NAMED).map(|r| format!("{}: {}", r.named.member, r.reason)).collect();
+    match more {
+        0 => named.join("; "),
+        more => format!("{}; and {more} more", named.join("; ")),
+    }
+}
+
+fn unfit(wanted: &Target, ranking: &Ranking) -> String {
+    let refused: Vec<_> = ranking.refused.iter().filter(|r| fits(wanted, &r.named)).collect();
+    let what = match wanted {
+        Target::Any => "anyone".to_owned(),
+        Target::Member(member) => format!("member {member}"),
+        Target::Site(site) => format!("site {site}"),
+    };
+    if refused.is_empty() {
+        format!("{what} has nobody who could take over: not there, or leading already")
+    } else {
+        let way_out = way_out(refused.iter().copied());
+        format!("{what} has nobody who could take over ({}){way_out}", reasons_of(refused.into_iter()))
+    }
+}
+
+pub(in crate::engine) fn ms(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

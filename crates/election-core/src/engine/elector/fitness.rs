@@ -1,0 +1,94 @@
+//! Whether whoever is named is fit to lead on: what it says of itself, what is said of its
+//! site, and that it is there at all.
+
+use super::{
+    decision::Undecided,
+    pass::{At, Facts, Verdict, loud},
+    watchdog::Watchdog,
+};
+use crate::record::{Cause, Health, MemberRecord, Named};
+
+impl Facts<'_> {
+    /// What the one who is named says of itself.
+    pub(in crate::engine) fn judged(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        let Some(member) = self.members.iter().find(|m| self.rules.same(named, &m.member, &m.ballot)) else {
+            if self.is_spoiled(named) {
+                // Its session lives, and it writes its record anew.
+                return self.in_phase(at, named, watchdog);
+            }
+            return self.lost(at, named, watchdog);
+        };
+        if let Some(gave_up) = member.gave_up.as_ref().filter(|g| g.term == at.term) {
+            let what = format!("{} gave up term {} ({})", named.member, gave_up.term, gave_up.reason);
+            let reason = format!("{}: {}", gave_up.cause, gave_up.reason);
+            return self.exclude(at, gave_up.cause, &what, reason, watchdog);
+        }
+        if member.leaving {
+            let what = format!("{} is shutting down", named.member);
+            return self.unfit(at, named, Cause::LeaderShutdown, "leader-shutdown", &what, watchdog);
+        }
+        if let Some(why) = self.site_failed(&named.site) {
+            let what = format!("site {} of {} has failed ({why})", named.site, named.member);
+            return self.unfit(at, named, Cause::SiteFailed, "site-failed", &what, watchdog);
+        }
+        if let Health::Unhealthy { reason } = &member.health {
+            let what = format!("{} is not healthy ({reason})", named.member);
+            return self.unfit(at, named, Cause::Unhealthy, "unhealthy", &what, watchdog);
+        }
+        self.in_phase(at, named, watchdog)
+    }
+
+    /// The one who is named lives, and should not lead.
+    fn unfit(
+        &self,
+        at: At<'_>,
+        named: &Named,
+        cause: Cause,
+        label: &'static str,
+        what: &str,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let noticed = watchdog.noticed(at.slot, at.term, label, self.now);
+        match self.question(at.slot, noticed).decide(cause, what, None, None) {
+            Ok(decided) if decided.named(at.slot) != Some(named) => {
+                return Verdict::Write(Box::new(decided), Some(at.meta.version));
+            }
+            Err(Undecided::Held { until_ms, .. }) => watchdog.wake_at(self.time_of(until_ms)),
+            _ => self.wake_at_exclusions_end(watchdog),
+        }
+        // Somebody unwell is better than nobody.
+        match self.in_phase(at, named, watchdog) {
+            Verdict::Wait { sentence, .. } => {
+                loud(label, format!("{what}, and nobody else may lead now; {sentence}"))
+            }
+            verdict => verdict,
+        }
+    }
+
+    /// The one who is named is not there any more.
+    fn lost(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        if at.current.is_none() && self.memory.is_some_and(|memory| memory.left_with_all(&named.ballot)) {
+            return self.begin_again(at, watchdog);
+        }
+        let noticed = watchdog.noticed(at.slot, at.term, "lost", self.now);
+        let question = self.question(at.slot, noticed);
+        if let Some((current, _)) = at.current {
+            let holder = self.members.iter().find(|m| m.ballot == current.ballot);
+            // A successor that has not committed yet is named, not fought. Its place is of the term that it is about to
+            // write; one of an earlier term is a former leader's, who may be in line as well and has not let go yet.
+            let succeeds = |h: &&MemberRecord| {
+                current.term > at.term && at.elected.place_in_line(at.slot, &h.ballot).is_some()
+            };
+            if let Some(holder) = holder.filter(succeeds) {
+                return Verdict::Write(Box::new(question.confirm(&holder.named())), Some(at.meta.version));
+            }
+        }
+        let Named { member, site, .. } = named;
+        // A session that is closed and one that expires leave the same: nothing.
+        let what = match self.members.iter().any(|other| other.member == *member) {
+            true => format!("{member} of site {site} was restarted"),
+            false => format!("the session of {member} of site {site} ended"),
+        };
+        self.write(question.decide(Cause::LeaderLost, &what, None, None), Some(at.meta), watchdog)
+    }
+}

@@ -1,0 +1,225 @@
+//! How soon takeovers that nobody ordered follow each other: a pause while the job fails on one member after another, and
+//! a hold after too many takeovers within a window. Both grow, and end by themselves: what is broken may be a dependency
+//! that comes back.
+
+use std::time::Duration;
+
+use super::{
+    decision::{Question, Undecided, ms},
+    penalties::doubled,
+};
+use crate::{
+    calendar::utc,
+    engine::policy::Policy,
+    record::{Cause, Elected, Failure, most},
+    time::{in_words, is_within},
+};
+
+/// As many takeovers as there are, to see what would become of an election without a limit.
+pub(in crate::engine) const UNLIMITED: u32 = u32::MAX;
+
+/// The first hold after too many takeovers; the next is twice as long.
+const FIRST_HOLD: Duration = Duration::from_secs(10);
+
+/// The pause before the third member is asked to run a job that has failed on two; the next is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// No hold and no pause is longer.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// For so long a move for a standing order counts against the limit on those.
+const OBEYED_WITHIN: Duration = Duration::from_secs(600);
+
+/// How soon one who was named because another one resigned can be followed if it resigns as well.
+const PACE: Duration = Duration::from_secs(1);
+
+impl Question<'_> {
+    pub(in crate::engine) fn recent_attempts(&self) -> Vec<u64> {
+        let window = self.policy.max_takeovers.within;
+        let all = self.elected.map(|e| e.attempts_of(self.slot)).unwrap_or_default();
+        all.iter().copied().filter(|at| is_within(*at, window, self.unix_ms)).collect()
+    }
+
+    pub(in crate::engine) fn check_limit(&self, cause: Cause) -> Result<(), Undecided> {
+        match cause {
+            Cause::Resigned => self.check_pace(),
+            // Who comes and goes may be better each time that it comes: that is what the limit is for.
+            cause if counts(cause) && (cause == Cause::BetterCandidate || !self.has_new_member()) => {
+                check_limit(self.policy, self.elected, self.slot, cause, self.unix_ms)?;
+                if is_of_the_job(cause.as_str()) { self.check_pause() } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing is missing while somebody leads whom an order speaks against, and an order doesn't waver. Where leadership
+    /// moves for orders again and again all the same, they contradict each other: what members were configured with, or
+    /// what a script says.
+    pub(in crate::engine) fn check_obeyed(&self) -> Result<(), Undecided> {
+        let recent = self.recent_obeyed();
+        let allowed = most::obeyed(self.elected.map_or(1, |e| e.slots.len()));
+        let Some(oldest) = recent.first().filter(|_| recent.len() >= allowed) else { return Ok(()) };
+        let until_ms = oldest.saturating_add(ms(OBEYED_WITHIN));
+        Err(Undecided::Held {
+            reason: "held",
+            sentence: format!(
+                "on hold until {}: {} moves for standing orders in {}; `ack` resumes now",
+                utc(until_ms),
+                recent.len(),
+                in_words(OBEYED_WITHIN),
+            ),
+            until_ms,
+        })
+    }
+
+    fn recent_obeyed(&self) -> Vec<u64> {
+        let all = self.elected.map(|e| e.obeyed_of(self.slot)).unwrap_or_default();
+        all.iter().copied().filter(|at| is_within(*at, OBEYED_WITHIN, self.unix_ms)).collect()
+    }
+
+    /// The moves for standing orders that count once a decision of this cause is taken.
+    pub(in crate::engine) fn obeyed_after(&self, cause: Cause) -> Vec<u64> {
+        let mut recent = self.recent_obeyed();
+        recent.extend((cause == Cause::StandingOrder).then_some(self.unix_ms));
+        recent
+    }
+
+    /// Whether somebody has joined since the last decision, and may bring what was missing: another configuration, or a
+    /// program that was mended. Not the one who was named: a leader that crashes again and again joins each time.
+    fn has_new_member(&self) -> bool {
+        let Some((elected, youngest)) = self.elected.and_then(|e| Some((e, e.youngest.as_ref()?))) else {
+            return false;
+        };
+        let named = elected.named(self.slot).map(|named| &named.member);
+        self.standing().any(|member| member.ballot > *youngest && Some(&member.member) != named)
+    }
+
+    /// The first failure may well be the member's fault. Each further one on another points at the job.
+    fn check_pause(&self) -> Result<(), Undecided> {
+        let before = self.elected.map_or(0, |elected| job_failures(self.policy, elected, self.unix_ms));
+        let Some(doublings) = before.checked_sub(1) else { return Ok(()) };
+        let until_ms = self.noticed_at_ms.saturating_add(ms(doubled(FIRST_PAUSE, doublings).min(LONGEST)));
+        if until_ms <= self.unix_ms {
+            return Ok(());
+        }
+        Err(Undecided::Held {
+            reason: "backoff",
+            sentence: format!(
+                "on hold until {}: the job has failed {} times in {}; `ack` resumes now",
+                utc(until_ms),
+                before + 1,
+                in_words(self.policy.max_takeovers.within),
+            ),
+            until_ms,
+        })
+    }
+
+    /// Whoever gives up by its own wish may do so as often as it likes, and not in a hot loop.
+    fn check_pace(&self) -> Result<(), Undecided> {
+        let given = self.elected.map(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
+        match given.filter(|given| is_within(given.decided_at_ms, PACE, self.unix_ms)) {
+            None => Ok(()),
+            Some(given) => Err(Undecided::Held {
+                reason: "resigned-again",
+                sentence: format!(
+                    "leadership was given up twice within {PACE:?}; the next leader is named after that"
+                ),
+                until_ms: given.decided_at_ms.saturating_add(ms(PACE)),
+            }),
+        }
+    }
+}
+
+/// Whether a takeover of this slot that nobody ordered may happen now. Each slot has a limit of its own: one
+/// whose leaders keep failing must not hold up another, and a site that is lost takes the leaders of many slots
+/// with it at once.
+pub(in crate::engine) fn check_limit(
+    policy: &Policy,
+    elected: Option<&Elected>,
+    slot: usize,
+    cause: Cause,
+    unix_ms: u64,
+) -> Result<(), Undecided> {
+    let limit = policy.max_takeovers;
+    // The record has no more of them.
+    let kept = most::attempts(elected.map_or(1, |e| e.slots.len()));
+    let window = ms(limit.within);
+    let all = elected.map(|e| e.attempts_of(slot)).unwrap_or_default();
+    let recent = all.iter().filter(|at| is_within(**at, limit.within, unix_ms));
+    let (count, oldest, latest) =
+        recent.fold((0, u64::MAX, 0), |(n, oldest, latest), at| (n + 1, oldest.min(*at), latest.max(*at)));
+    let allowed = usize::try_from(limit.count).unwrap_or(kept).min(kept);
+    if count < allowed || limit.count == UNLIMITED {
+        return Ok(());
+    }
+    let until_ms = match cause {
+        // Nothing is missing, so nothing is tried.
+        Cause::BetterCandidate => oldest.saturating_add(window),
+        // None at all is an operator's word.
+        _ if allowed == 0 => u64::MAX,
+        // A clock that is ahead makes no hold longer.
+        _ => {
+            let pause = ms(doubled(FIRST_HOLD, count - allowed).min(LONGEST));
+            latest.min(unix_ms).saturating_add(pause).min(oldest.saturating_add(window))
+        }
+    };
+    if until_ms <= unix_ms {
+        return Ok(());
+    }
+    let end = if until_ms == u64::MAX { String::new() } else { format!(" until {}", utc(until_ms)) };
+    Err(Undecided::Held {
+        reason: "held",
+        sentence: format!(
+            "on hold{end}: {count} takeover{s} in {} (limit {allowed}); `ack` resumes now",
+            in_words(limit.within),
+            s = if count == 1 { "" } else { "s" },
+        ),
+        until_ms,
+    })
+}
+
+/// How often the job has failed lately, on whatever members.
+pub(in crate::engine) fn job_failures(policy: &Policy, elected: &Elected, unix_ms: u64) -> usize {
+    let window = policy.max_takeovers.within;
+    let recent = elected.failures.iter().filter(|failure| is_within(failure.at_ms, window, unix_ms));
+    recent.filter(|failure| failure.holds_up(elected)).count()
+}
+
+impl Failure {
+    /// Whether it makes takeovers wait: it is the job's at least as much as the member's, and has not been acknowledged.
+    pub(in crate::engine) fn holds_up(&self, elected: &Elected) -> bool {
+        is_of_the_job(&self.cause) && self.at_ms > elected.acknowledged_at_ms
+    }
+}
+
+/// Whether the cause points at the job at least as much as at the member.
+fn is_of_the_job(cause: &str) -> bool {
+    cause == Cause::TakeoverFailed.as_str() || cause == Cause::WorkFailed.as_str()
+}
+
+/// Whether a slot of the election holds still after too many takeovers, and until when all go on, in
+/// milliseconds since the Unix epoch.
+pub fn held_until(policy: &Policy, elected: &Elected, unix_ms: u64) -> Option<u64> {
+    let until = |slot| match check_limit(policy, Some(elected), slot, Cause::LeaderLost, unix_ms) {
+        Err(Undecided::Held { until_ms, .. }) => Some(until_ms),
+        _ => None,
+    };
+    (0..elected.slots.len()).filter_map(until).max()
+}
+
+/// Whether a decision counts against the limit on takeovers: those that nobody ordered.
+/// Moves to a better candidate count, for it is they that flap.
+pub(in crate::engine) const fn counts(cause: Cause) -> bool {
+    !matches!(
+        cause,
+        Cause::Startup
+            | Cause::MemberJoined
+            | Cause::Resigned
+            | Cause::LeaderShutdown
+            | Cause::Switchover
+            | Cause::Failover
+            | Cause::TokensRaised
+            | Cause::SlotsChanged
+            | Cause::StandingOrder
+    )
+}

@@ -1,0 +1,349 @@
+//! The elector: what it decides, and how its verdicts are carried out: one operation at a time, and what
+//! follows from its outcome.
+
+pub(in crate::engine) mod decision;
+mod fitness;
+pub(in crate::engine) mod limit;
+pub(in crate::engine) mod losses;
+pub(in crate::engine) mod notebook;
+pub(in crate::engine) mod pass;
+mod penalties;
+mod phases;
+pub(in crate::engine) mod requests;
+mod restoring;
+pub(in crate::engine) mod sites;
+pub(in crate::engine) mod succession;
+pub(in crate::engine) mod suspicion;
+pub(in crate::engine) mod watchdog;
+
+use super::{
+    core::Core,
+    io::{Level, NoteKind, Outcome, Request, Skipped},
+    leader::Leader,
+    ops::{Begun, Check, ElectorOp, Grave, Part, Pending},
+    recipe::Recipe,
+    rules::Rule,
+    znode::{Known, Meta},
+};
+use crate::{
+    record::{Elected, Record, RecordError},
+    time::Time,
+};
+use pass::{Decider, Facts, Verdict};
+use watchdog::Watchdog;
+
+/// What a member keeps while it decides.
+#[derive(Clone, Debug, Default, Hash)]
+pub(in crate::engine) struct Elector {
+    watchdog: Watchdog,
+    /// For which step everything was just read once more.
+    checked: Option<Grave>,
+}
+
+impl Elector {
+    /// Makes a pass, where this member is to decide and nothing keeps it from that.
+    pub(in crate::engine) fn advance(this: &mut Option<Self>, core: &mut Core) {
+        if !core.watches_membership() {
+            if this.take().is_some() {
+                core.ops.give_up_all(Part::Elector);
+                core.reading.view.forget_membership();
+                core.out.skipped = None;
+            }
+            return;
+        }
+        if this.is_none() {
+            // Nothing read in an earlier time as the elector, or late, counts.
+            core.reading.view.forget_membership();
+        }
+        this.get_or_insert_default().decide(core);
+    }
+
+    fn decide(&mut self, core: &mut Core) {
+        let free =
+            core.ops.is_free(Part::Elector, core.now.time) && !core.reading.rereading.doubts_decision();
+        // A stale elector that is cut off must not decide, queued writes included.
+        let leased = core.lease_is_valid() || !core.rules.keep(Rule::ElectorLease);
+        let may_act =
+            core.session_is_active() && leased && (core.own.seat.is_lowest() || core.acts_for_the_elector());
+        self.watchdog.begin();
+        if !free || !may_act {
+            // The next pass is made when the wait is over, or with the next lease.
+            return;
+        }
+        let Recipe::Elector(strategy) = &core.config.recipe else { return };
+        let decider = Decider {
+            now: core.now,
+            me: &core.config.member.member,
+            newest: core.config.member.format,
+            policy: &core.config.policy,
+            strategy: &**strategy,
+            rules: core.rules,
+        };
+        let reading = &core.reading;
+        let verdict = match Facts::of(decider, &reading.view, Some(&reading.memory), None) {
+            Ok(facts) => facts.pass(&mut self.watchdog),
+            Err(wait) => wait,
+        };
+        self.carry_out(core, verdict);
+    }
+
+    /// The connection is lost.
+    pub(in crate::engine) fn session_paused(&mut self) {
+        self.checked = None;
+    }
+
+    /// When the next pass is due, unless an operation is under way.
+    pub(in crate::engine) fn wake(&self, core: &Core) -> Option<Time> {
+        self.watchdog.wake().filter(|_| !core.ops.is_busy(Part::Elector))
+    }
+
+    fn carry_out(&mut self, core: &mut Core, verdict: Verdict) {
+        let paths = core.config.paths.clone();
+        // It serves the pass that follows it, and none after that.
+        let checked = self.checked.take();
+        if let Some(step) = grave(core, &verdict)
+            && checked.as_ref() != Some(&step)
+        {
+            let request = Request::Get { path: paths.elected() };
+            return perform(core, request, ElectorOp::Check(step, Check::Elected));
+        }
+        let (request, pending) = match verdict {
+            Verdict::Wait { reason, sentence, loud } => {
+                core.out.sentence.clone_from(&sentence);
+                let level = if loud { Level::Warn } else { Level::Info };
+                core.note(level, NoteKind::Skipped(reason), sentence.clone());
+                core.out.skipped = Some(Skipped { reason, sentence });
+                return;
+            }
+            Verdict::Write(elected, version) | Verdict::Depose(_, elected, version) => {
+                let path = paths.elected();
+                match (elected.encode(&path), version) {
+                    (Ok(data), Some(version)) => {
+                        let version = core.rules.version(version);
+                        let pending = ElectorOp::Decision(elected, Some(version), None);
+                        (Request::Set { path, data, version }, pending)
+                    }
+                    (Ok(data), None) => {
+                        let pending = ElectorOp::Decision(elected, None, None);
+                        (Request::Create { path, data, ephemeral: false }, pending)
+                    }
+                    (Err(error), _) => return later(core, &error.to_string()),
+                }
+            }
+            Verdict::Begin(elected, over, begun) => match beginning(core, &elected, over, &begun) {
+                Ok(request) => {
+                    let over = over.map(|version| core.rules.version(version));
+                    (request, ElectorOp::Decision(elected, over, Some(begun)))
+                }
+                Err(error) => return later(core, &error.to_string()),
+            },
+            Verdict::Vacate { slot, place: version, decision: unchanged_version } => {
+                let (path, unchanged) = (paths.place(slot), paths.elected());
+                let request = Request::DeleteWhile { path, version, unchanged, unchanged_version };
+                (request, ElectorOp::Vacate(slot))
+            }
+            Verdict::Answer(name, version, request) | Verdict::Refuse(name, version, request) => {
+                let path = paths.request(&name);
+                match request.encode(&path) {
+                    Ok(data) => (Request::Set { path, data, version }, ElectorOp::Answer(name, request)),
+                    Err(error) => return later(core, &error.to_string()),
+                }
+            }
+            Verdict::Trim(name) => {
+                (Request::Delete { path: paths.request(&name), version: None }, ElectorOp::Trim(name))
+            }
+        };
+        let request = match request {
+            // It replaces nothing.
+            Request::Create { .. } => request,
+            request => core.as_candidate(request),
+        };
+        perform(core, request, pending);
+    }
+
+    pub(in crate::engine) fn done(
+        &mut self,
+        core: &mut Core,
+        leader: &mut Leader,
+        op: ElectorOp,
+        outcome: &Outcome,
+    ) {
+        match (op, outcome) {
+            (ElectorOp::Decision(elected, _, begun), Outcome::Changed { version, mzxid }) => {
+                let czxid = core.reading.view.elected.meta().map_or(0, |m| m.czxid);
+                decided(core, *elected, Meta { version: *version, czxid, mzxid: *mzxid, owner: 0 });
+                has_begun(core, begun, *mzxid);
+            }
+            (ElectorOp::Decision(elected, _, begun), Outcome::Created { czxid, .. }) => {
+                decided(core, *elected, Meta { version: 0, czxid: *czxid, mzxid: *czxid, owner: 0 });
+                has_begun(core, begun, *czxid);
+            }
+            // Lost the race, or an unknown outcome: read, then look again.
+            (
+                ElectorOp::Decision(_, over, _),
+                Outcome::Stale | Outcome::Exists | Outcome::Missing | Outcome::Unknown(_),
+            ) => {
+                let refused = over.filter(|_| *outcome == Outcome::Stale);
+                perform(
+                    core,
+                    Request::Get { path: core.config.paths.elected() },
+                    ElectorOp::ReadElected(refused),
+                );
+            }
+            (ElectorOp::Check(step, check), outcome) => self.checked(core, leader, step, check, outcome),
+            (ElectorOp::ReadElected(refused), Outcome::Got(node)) => {
+                if refused.is_some() && refused == node.as_ref().map(|node| node.version) {
+                    core.own.seat.lists_ballots = true;
+                    later(core, "it could not be written over one that has not changed");
+                }
+                core.see_elected(node.as_ref());
+            }
+            (
+                ElectorOp::Vacate(slot),
+                Outcome::Ok | Outcome::Missing | Outcome::Stale | Outcome::Unknown(_),
+            ) => {
+                if *outcome == Outcome::Stale {
+                    core.own.seat.lists_ballots = true;
+                }
+                perform(
+                    core,
+                    Request::Get { path: core.config.paths.place(slot) },
+                    ElectorOp::ReadPlace(slot),
+                );
+            }
+            (ElectorOp::ReadPlace(slot), Outcome::Got(node)) => {
+                core.see_place(slot, node.as_ref());
+                leader.saw_place(core, slot, node.as_ref());
+            }
+            // Known before the watch brings it.
+            (ElectorOp::Answer(name, request), Outcome::Changed { version, mzxid }) => {
+                core.reading.view.answered(&name, *request, *version, *mzxid);
+            }
+            (ElectorOp::Trim(name), Outcome::Ok | Outcome::Missing) => core.reading.view.trimmed(&name),
+            (_, outcome) => {
+                let why = format!("{outcome:?}");
+                later(core, &why);
+            }
+        }
+    }
+
+    /// One reading of those before a grave step. What differs from the view goes into it,
+    /// and the next pass may find that there is no reason for the step.
+    fn checked(
+        &mut self,
+        core: &mut Core,
+        leader: &mut Leader,
+        step: Grave,
+        check: Check,
+        outcome: &Outcome,
+    ) {
+        let paths = core.config.paths.clone();
+        match (check, outcome) {
+            (Check::Elected, Outcome::Got(node)) => {
+                core.see_elected(node.as_ref());
+                let request = Request::Get { path: paths.place(0) };
+                perform(core, request, ElectorOp::Check(step, Check::Place(0)));
+            }
+            (Check::Place(slot), Outcome::Got(node)) => {
+                core.see_place(slot, node.as_ref());
+                leader.saw_place(core, slot, node.as_ref());
+                let (request, check) = match slot + 1 {
+                    next if next < core.slots_watched() => {
+                        (Request::Get { path: paths.place(next) }, Check::Place(next))
+                    }
+                    _ => (Request::Children { path: paths.nodes() }, Check::Members),
+                };
+                perform(core, request, ElectorOp::Check(step, check));
+            }
+            (Check::Members, Outcome::Names(names)) => {
+                let same = names.len() == core.reading.view.member_nodes.len()
+                    && names.iter().all(|name| core.reading.view.member_nodes.contains(name));
+                match step {
+                    Grave::Refusal(_) if same => {
+                        let request = Request::Get { path: paths.control() };
+                        perform(core, request, ElectorOp::Check(step, Check::Control));
+                    }
+                    Grave::Ouster { .. } if same => self.checked = Some(step),
+                    // The watch is about to tell.
+                    _ => later(core, "the membership has changed and is being read"),
+                }
+            }
+            (Check::Control, Outcome::Got(node)) => {
+                core.reading.view.control = Known::read(&paths.control(), node.as_ref());
+                self.checked = Some(step);
+            }
+            (_, outcome) => {
+                let why = format!("{outcome:?}");
+                later(core, &why);
+            }
+        }
+    }
+}
+
+fn perform(core: &mut Core, request: Request, op: ElectorOp) {
+    core.perform(request, Pending::Elector(op));
+}
+
+fn later(core: &mut Core, why: &str) {
+    core.note(Level::Warn, NoteKind::Trouble, format!("the decision is delayed: {why}"));
+    core.retry(Part::Elector);
+}
+
+/// Writes a decision and the request that it begins together. So a request is either begun, or withdrawn or ended
+/// by another write: never both.
+fn beginning(
+    core: &Core,
+    elected: &Elected,
+    over: Option<i32>,
+    begun: &Begun,
+) -> Result<Request, RecordError> {
+    let path = core.config.paths.elected();
+    let data = elected.encode(&path)?;
+    let decision = match over {
+        Some(version) => Request::Set { path, data, version: core.rules.version(version) },
+        None => Request::Create { path, data, ephemeral: false },
+    };
+    let path = core.config.paths.request(&begun.name);
+    let data = begun.request.encode(&path)?;
+    Ok(Request::Together { request: Box::new(decision), path, data, version: begun.version })
+}
+
+/// What there is to check before this verdict is carried out.
+fn grave(core: &Core, verdict: &Verdict) -> Option<Grave> {
+    let ouster = |slot: usize, decision: Option<i32>| {
+        Some(Grave::Ouster { slot, decision, place: core.reading.view.place(slot).meta() })
+    };
+    match verdict {
+        Verdict::Refuse(name, ..) => Some(Grave::Refusal(name.clone())),
+        Verdict::Depose(slot, _, decision) => ouster(*slot, *decision),
+        Verdict::Vacate { slot, decision, .. } => ouster(*slot, Some(*decision)),
+        _ => None,
+    }
+}
+
+/// What was written together with a decision is known before the watch brings it.
+fn has_begun(core: &mut Core, begun: Option<Begun>, mzxid: i64) {
+    if let Some(Begun { name, version, request }) = begun {
+        core.reading.view.answered(&name, *request, version + 1, mzxid);
+    }
+}
+
+fn decided(core: &mut Core, elected: Elected, meta: Meta) {
+    let news = core.reading.view.elected.record().is_none_or(|known| known.term != elected.term);
+    if news {
+        let text = match core.reading.memory.has(elected.term) {
+            true => format!(
+                "the decision was missing, and is written again: term {}: {}",
+                elected.term, elected.sentence
+            ),
+            false => format!("term {}: {}", elected.term, elected.sentence),
+        };
+        core.out.sentence.clone_from(&text);
+        core.out.skipped = None;
+        core.note(Level::Info, NoteKind::Decided, text);
+    }
+    // A watch may have been quicker, and have read what came after it already.
+    if core.reading.view.elected.meta().is_none_or(|known| known.mzxid <= meta.mzxid) {
+        core.know_elected(Known::Present(elected, meta));
+    }
+}

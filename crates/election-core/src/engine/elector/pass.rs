@@ -1,0 +1,525 @@
+//! The elector's pass: from everything it has read to the one thing to do next.
+//!
+//! Level-triggered. Each pass looks at the whole state and compares the outcome
+//! with what stands in `leader/elected`, never with who happens to be in office:
+//! the one who is named may have died meanwhile. Whatever a pass writes is a
+//! compare-and-set, so that a stale elector loses the race and looks again.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    decision::{Question, Undecided, about},
+    notebook::Notebook,
+    watchdog::{Phase, Watchdog},
+};
+use crate::{
+    engine::{
+        ops::Begun,
+        policy::Policy,
+        reading::{memory::Memory, view::View},
+        rules::{Rule, Rules},
+        znode::{Known, Meta},
+    },
+    ids::{Ballot, MemberId},
+    record::{
+        Cause, Control, Current, Elected, Exclusion, FiledRequest, MemberRecord, Mode, Named, RecordError,
+        Request, RequestRef, Target,
+    },
+    strategy::Strategy,
+    time::{Now, Time},
+};
+
+/// The standing orders where there are none.
+static NO_ORDERS: Control = Control::NONE;
+
+/// The one thing to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Verdict {
+    /// Nothing, and why.
+    Wait {
+        /// The label of a metric.
+        reason: &'static str,
+        /// The sentence.
+        sentence: String,
+        /// Whether somebody should look.
+        loud: bool,
+    },
+    /// Compare-and-set `leader/elected`; `None` as version means create it.
+    Write(Box<Elected>, Option<i32>),
+    /// The same, and with it the request that it begins: both or none.
+    Begin(Box<Elected>, Option<i32>, Begun),
+    /// The same for this slot, and it puts someone out of office who does not know it yet.
+    Depose(usize, Box<Elected>, Option<i32>),
+    /// Delete the place of this slot in this version: it belongs to an excluded ballot.
+    /// Only while the decision has that version.
+    Vacate { slot: usize, place: i32, decision: i32 },
+    /// Compare-and-set a request.
+    Answer(String, i32, Box<Request>),
+    /// The same with a refusal.
+    Refuse(String, i32, Box<Request>),
+    /// Remove a request that ended long ago.
+    Trim(String),
+}
+
+/// Who decides, when and by what.
+#[derive(Clone, Copy)]
+pub(in crate::engine) struct Decider<'a> {
+    pub(in crate::engine) now: Now,
+    pub(in crate::engine) me: &'a MemberId,
+    /// The newest format that it writes.
+    pub(in crate::engine) newest: u32,
+    pub(in crate::engine) policy: &'a Policy,
+    pub(in crate::engine) strategy: &'a dyn Strategy,
+    pub(in crate::engine) rules: Rules,
+}
+
+/// Everything that a pass looks at.
+pub(in crate::engine) struct Facts<'a> {
+    pub(in crate::engine) now: Now,
+    pub(in crate::engine) me: &'a MemberId,
+    pub(in crate::engine) policy: &'a Policy,
+    pub(in crate::engine) strategy: &'a dyn Strategy,
+    pub(in crate::engine) elected: Option<(&'a Elected, Meta)>,
+    /// The leaders' places, by slot.
+    pub(in crate::engine) places: Vec<&'a Known<Current>>,
+    /// Who holds them.
+    pub(in crate::engine) holders: Vec<Option<&'a Ballot>>,
+    pub(in crate::engine) members: &'a [MemberRecord],
+    pub(in crate::engine) requests: &'a [(FiledRequest, Meta)],
+    /// Until when requests may be begun, where that is known.
+    pub(in crate::engine) ends: &'a BTreeMap<RequestRef, Time>,
+    pub(in crate::engine) control: &'a Control,
+    /// The latest transaction that any member's record is from.
+    pub(in crate::engine) newest_zxid: i64,
+    pub(in crate::engine) unreadable: &'a [RecordError],
+    /// The newest format that this member writes.
+    pub(in crate::engine) newest: u32,
+    pub(in crate::engine) rules: Rules,
+    /// What this member remembers; nothing for who only wants to know why.
+    pub(in crate::engine) memory: Option<&'a Memory>,
+    /// For who only wants to know why: what is asked is noted down, and no line is kept.
+    pub(in crate::engine) notebook: Option<&'a Notebook>,
+}
+
+/// The slot that is looked at, and the decision that it stands in.
+#[derive(Clone, Copy)]
+pub(in crate::engine) struct At<'a> {
+    pub(in crate::engine) slot: usize,
+    pub(in crate::engine) elected: &'a Elected,
+    pub(in crate::engine) meta: Meta,
+    /// The term in which the slot was decided.
+    pub(in crate::engine) term: u64,
+    /// Who holds its place.
+    pub(in crate::engine) current: Option<(&'a Current, Meta)>,
+}
+
+impl<'a> Facts<'a> {
+    /// What there is to look at, or why nothing can be done before more has been read.
+    pub(in crate::engine) fn of(
+        decider: Decider<'a>,
+        view: &'a View,
+        memory: Option<&'a Memory>,
+        notebook: Option<&'a Notebook>,
+    ) -> Result<Self, Verdict> {
+        let Decider { now, me, newest, policy, strategy, rules } = decider;
+        let (Some(members), Some(requests)) = (&view.members, &view.requests) else {
+            return Err(quiet("reading", "the membership is being read"));
+        };
+        let control = match &view.control {
+            Known::Unread => return Err(quiet("reading", "the standing orders are being read")),
+            Known::Absent => &NO_ORDERS,
+            Known::Present(control, _) => control,
+            Known::Unreadable(error, _) => return Err(loud("unreadable", error.to_string())),
+        };
+        let elected = match &view.elected {
+            Known::Unread => return Err(quiet("reading", "the decision is being read")),
+            Known::Absent => None,
+            Known::Present(elected, meta) => Some((elected, *meta)),
+            Known::Unreadable(error, _) => return Err(loud("unreadable", error.to_string())),
+        };
+        let slots = policy.slots.max(elected.map_or(0, |(e, _)| e.slots.len()));
+        let places: Vec<_> = (0..slots).map(|slot| view.place(slot)).collect();
+        if places.contains(&&Known::Unread) {
+            return Err(quiet("reading", "the leader's place is being read"));
+        }
+        Ok(Self {
+            now,
+            me,
+            policy,
+            strategy,
+            elected,
+            holders: places.iter().map(|place| place.record().map(|c| &c.ballot)).collect(),
+            places,
+            members,
+            requests,
+            ends: &view.ends,
+            control,
+            newest_zxid: view.newest_zxid,
+            unreadable: &view.unreadable,
+            newest,
+            rules,
+            memory,
+            notebook,
+        })
+    }
+
+    pub(in crate::engine) fn pass(&self, watchdog: &mut Watchdog) -> Verdict {
+        if let Some((elected, meta)) = self.elected {
+            // Somebody has come, or come back, who can't read it: a leader among them would
+            // not even hear that another one is named.
+            let format = self.question(0, 0).format();
+            let plain = elected.slots.len() == 1 && elected.slots.iter().all(|slot| slot.given.is_none());
+            if elected.v > format && !plain {
+                return self.resize(elected, meta, watchdog);
+            }
+            if elected.v > format {
+                return Verdict::Write(Box::new(elected.clone().in_format(format)), Some(meta.version));
+            }
+        }
+        if let Some(answer) = self.settle_requests().or_else(|| self.end_requests(watchdog)) {
+            return answer;
+        }
+        if self.control.mode == Mode::Observe {
+            let nothing = quiet("observe", "the mode is observe: nothing is decided");
+            return match self.elected {
+                // A line that was decided before would still be followed.
+                Some((elected, meta))
+                    if elected.leaders().any(|(slot, _)| !elected.line_of(slot).is_empty()) =>
+                {
+                    self.refresh(elected, meta, nothing)
+                }
+                _ => nothing,
+            };
+        }
+        let Some((elected, meta)) = self.elected else {
+            return self.first(watchdog);
+        };
+        if let Some(next) = self.caught_up(elected, meta) {
+            return Verdict::Write(Box::new(next), Some(meta.version));
+        }
+        if let Some(verdict) = self.requested(elected, watchdog) {
+            return verdict;
+        }
+        let resized = elected.slots.len() != self.question(0, 0).slots();
+        if resized && self.control.mode == Mode::Auto && !self.stands_in() {
+            return self.resize(elected, meta, watchdog);
+        }
+        let verdicts = (0..elected.slots.len()).map(|slot| self.look_at(slot, elected, meta, watchdog));
+        let verdict = most_urgent(elected, verdicts.collect());
+        match verdict {
+            Verdict::Wait { .. } => {
+                let sites = self.remember_sites(elected, meta, watchdog);
+                sites.or_else(|| self.trim()).unwrap_or(verdict)
+            }
+            verdict => verdict,
+        }
+    }
+
+    pub(in crate::engine) fn look_at(
+        &self,
+        slot: usize,
+        elected: &Elected,
+        meta: Meta,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        if let Known::Unreadable(error, _) = self.places[slot] {
+            return loud("unreadable", error.to_string());
+        }
+        let at = At { slot, elected, meta, term: elected.term_of(slot), current: self.current(slot) };
+        match elected.named(slot) {
+            None if is_vacated(elected, slot) => self.vacated(at, watchdog),
+            None => self.empty(at, watchdog),
+            Some(named) => self.named(at, named, watchdog),
+        }
+    }
+
+    /// Who holds the place of `slot`.
+    pub(in crate::engine) fn current(&self, slot: usize) -> Option<(&'a Current, Meta)> {
+        match self.places.get(slot)? {
+            Known::Present(current, meta) => Some((current, *meta)),
+            _ => None,
+        }
+    }
+
+    // ---- the states of the decision ----
+
+    /// Nobody has ever been named.
+    pub(in crate::engine) fn first(&self, watchdog: &mut Watchdog) -> Verdict {
+        if let Some(Known::Unreadable(error, _)) =
+            self.places.iter().find(|p| matches!(p, Known::Unreadable(..)))
+        {
+            return loud("unreadable", error.to_string());
+        }
+        if let Some(restored) = self.restored() {
+            return Verdict::Write(Box::new(restored), None);
+        }
+        let noticed = watchdog.noticed(0, 0, "startup", self.now);
+        let began = watchdog.first_pass(self.now);
+        // What an operator asks for waits for nobody else to join.
+        if let Some((asked, place)) = self.next_request() {
+            return self.carry_out(asked, place, watchdog);
+        }
+        if self.control.mode == Mode::Manual {
+            return quiet("manual", "the mode is manual: nobody is named until an operator asks for it");
+        }
+        let question = self.question(0, noticed);
+        let decide = |question: &Question<'_>| question.resize(Cause::Startup, "the first decision");
+        self.at_startup(question, "the first decision", began, decide, None, watchdog)
+    }
+
+    /// Decides when somebody better may be about to join: waits a little for that, once.
+    fn at_startup<'q>(
+        &'q self,
+        question: Question<'q>,
+        which: &str,
+        began: Time,
+        decide: impl Fn(&Question<'_>) -> Result<Elected, Undecided>,
+        meta: Option<Meta>,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let why = match decide(&question) {
+            Err(Undecided::WorthWaiting(why)) => why,
+            decided => return self.write(decided, meta, watchdog),
+        };
+        let due = began + self.policy.startup_wait;
+        if self.now.time < due {
+            watchdog.wake_at(due);
+            return quiet("startup-wait", format!("{which} waits a little: {why}"));
+        }
+        let patient = Impatient(self.strategy);
+        self.write(decide(&Question { strategy: &patient, ..question }), meta, watchdog)
+    }
+
+    /// Nobody was left, and some are back: it is begun as at first, by those who led last before all others.
+    pub(in crate::engine) fn begin_again(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
+        let noticed = watchdog.noticed(at.slot, at.term, "all-left", self.now);
+        let began = watchdog.first_pass(self.now);
+        let question = self.question(at.slot, noticed);
+        let decide = |question: &Question<'_>| question.decide(Cause::Startup, "all had left", None, None);
+        self.at_startup(
+            question,
+            "the first decision since all had left",
+            began,
+            decide,
+            Some(at.meta),
+            watchdog,
+        )
+    }
+
+    /// There are to be more slots, or fewer.
+    pub(in crate::engine) fn resize(
+        &self,
+        elected: &Elected,
+        meta: Meta,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let noticed = watchdog.noticed(0, elected.term, "slots", self.now);
+        let what =
+            format!("the slots are {} now, and were {}", self.question(0, 0).slots(), elected.slots.len());
+        self.write(self.question(0, noticed).resize(Cause::SlotsChanged, &what), Some(meta), watchdog)
+    }
+
+    /// The slot had no candidate so far.
+    fn empty(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
+        if self.control.mode == Mode::Manual {
+            return quiet("manual", "the mode is manual: nobody is named until an operator asks for it");
+        }
+        let noticed = watchdog.noticed(at.slot, at.term, "empty", self.now);
+        let decided =
+            self.question(at.slot, noticed).decide(Cause::MemberJoined, "it had no leader", None, None);
+        self.write(decided, Some(at.meta), watchdog)
+    }
+
+    /// The place has been, or is being, taken from a leader by force.
+    fn vacated(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
+        let noticed = watchdog.noticed(at.slot, at.term, "vacated", self.now);
+        if let Some((current, place)) = at.current {
+            // The second step. The version alone proves nothing, for every znode
+            // begins at 0: the ballot recorded in it must be the excluded one.
+            let excluded = at.elected.exclusions.iter().any(|e| e.ballot == current.ballot);
+            if excluded || !self.rules.keep(Rule::VacateExcludedOnly) {
+                return Verdict::Vacate { slot: at.slot, place: place.version, decision: at.meta.version };
+            }
+            let sentence =
+                format!("{} stands in office though nobody is named; waiting for it to go", current.member);
+            watchdog.phase(at.slot, at.term, Phase::Release, None, self.now);
+            return quiet("release", sentence);
+        }
+        let given = at.elected.given(at.slot);
+        let ordered = given.request.as_ref().and_then(|which| self.request(which));
+        let question = self.question(at.slot, noticed);
+        let decided = question.decide(given.cause, "the place was vacated", None, ordered);
+        let decided = match (decided, ordered) {
+            // The target vanished after the place was taken: somebody must lead.
+            (Err(Undecided::TargetUnfit(_)), Some((which, request))) => {
+                let anyone = Request { to: Target::Any, ..request.clone() };
+                question.decide(given.cause, "the target has left meanwhile", None, Some((which, &anyone)))
+            }
+            (decided, _) => decided,
+        };
+        self.write(decided, Some(at.meta), watchdog)
+    }
+
+    fn named(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
+        if self.control.mode == Mode::Manual {
+            let sentence = "the mode is manual: only what an operator asks for is carried out";
+            // No line stands in this mode, so that nobody steps in either.
+            return self.refresh(at.elected, at.meta, quiet("manual", sentence));
+        }
+        self.suspicion(at, named, watchdog, |watchdog| self.judged(at, named, watchdog))
+    }
+
+    // ---- helpers ----
+
+    /// Whether this member acts for an elector that others have lost. That one may act as well, so
+    /// what the two might see differently, and not for what they know but for how they were
+    /// configured, is left to it: they would undo each other's decisions without end.
+    fn stands_in(&self) -> bool {
+        self.members.first().is_some_and(|lowest| lowest.member != *self.me)
+    }
+
+    /// Whether the record of `named` stands, and can't be read.
+    pub(in crate::engine) fn is_spoiled(&self, named: &Named) -> bool {
+        let name = format!("/nodes/{}", named.member);
+        self.unreadable.iter().any(|error| error.path.ends_with(&name))
+    }
+
+    pub(in crate::engine) fn exclude(
+        &self,
+        at: At<'_>,
+        cause: Cause,
+        what: &str,
+        reason: String,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let noticed = watchdog.noticed(at.slot, at.term, "exclude", self.now);
+        let question = self.question(at.slot, noticed);
+        let named = at.elected.named(at.slot);
+        let exclusion: Option<Exclusion> = named.map(|named| question.penalty(named, cause, &reason));
+        self.write(question.decide(cause, what, exclusion, None), Some(at.meta), watchdog)
+    }
+
+    pub(in crate::engine) fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Verdict) -> Verdict {
+        if self.notebook.is_some() {
+            return otherwise;
+        }
+        match self.question(0, self.now.unix_ms).refresh(elected) {
+            Some(refreshed) => Verdict::Write(Box::new(refreshed), Some(meta.version)),
+            None => otherwise,
+        }
+    }
+
+    pub(in crate::engine) fn write(
+        &self,
+        decided: Result<Elected, Undecided>,
+        meta: Option<Meta>,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        match decided {
+            Ok(elected) => Verdict::Write(Box::new(elected), meta.map(|m| m.version)),
+            Err(Undecided::Nobody(sentence) | Undecided::TargetUnfit(sentence)) => {
+                self.wake_at_exclusions_end(watchdog);
+                loud("nobody", sentence)
+            }
+            Err(Undecided::WorthWaiting(sentence)) => quiet("startup-wait", sentence),
+            Err(Undecided::Held { reason, sentence, until_ms }) => {
+                watchdog.wake_at(self.time_of(until_ms));
+                loud(reason, sentence)
+            }
+        }
+    }
+
+    pub(in crate::engine) fn wake_at_exclusions_end(&self, watchdog: &mut Watchdog) {
+        let exclusions = self.elected.iter().flat_map(|(e, _)| &e.exclusions);
+        let living = exclusions.filter(|e| e.holds_at(self.now.unix_ms));
+        if let Some(end) = living.map(|e| e.until_ms).min() {
+            watchdog.wake_at(self.time_of(end));
+        }
+    }
+
+    pub(in crate::engine) fn time_of(&self, unix_ms: u64) -> Time {
+        self.now.time + Duration::from_millis(unix_ms.saturating_sub(self.now.unix_ms) + 1)
+    }
+
+    pub(in crate::engine) fn question(&self, slot: usize, noticed_at_ms: u64) -> Question<'_> {
+        Question {
+            unix_ms: self.now.unix_ms,
+            noticed_at_ms,
+            decider: self.me.as_str(),
+            policy: self.policy,
+            strategy: self.strategy,
+            members: self.members,
+            control: self.control,
+            elected: self.elected.map(|(e, _)| e),
+            slot,
+            holders: &self.holders,
+            decided_up_to: self.decided_up_to(),
+            above: if self.elected.is_none() { self.latest() } else { None },
+            newest: self.newest,
+            rules: self.rules,
+            notebook: self.notebook,
+        }
+    }
+
+    /// Whose time runs in a phase.
+    pub(in crate::engine) fn timer(&self, phase: Phase) -> Phase {
+        if self.rules.keep(Rule::TimerPerPhase) { phase } else { Phase::Takeover }
+    }
+}
+
+/// Whether the slot has been, or is being, taken from somebody by force.
+pub(in crate::engine) fn is_vacated(elected: &Elected, slot: usize) -> bool {
+    elected.named(slot).is_none() && elected.given(slot).previous.is_some()
+}
+
+/// Of what is to be done for each slot, the one thing to do now: a decision before the
+/// refreshing of a line, the lowest slot first. What only waits is told of all slots.
+fn most_urgent(elected: &Elected, verdicts: Vec<Verdict>) -> Verdict {
+    let urgency = |verdict: &Verdict| match verdict {
+        Verdict::Wait { .. } => 2,
+        Verdict::Write(next, _) if next.term == elected.term => 1,
+        _ => 0,
+    };
+    let slots = verdicts.len();
+    let mut waits = Vec::new();
+    let mut first: Option<Verdict> = None;
+    for (slot, verdict) in verdicts.into_iter().enumerate() {
+        match verdict {
+            Verdict::Wait { reason, sentence, loud } => {
+                waits.push((reason, about(slot, slots, sentence), loud))
+            }
+            verdict if first.as_ref().is_some_and(|f| urgency(f) <= urgency(&verdict)) => {}
+            verdict => first = Some(verdict),
+        }
+    }
+    let alarm = waits.iter().find(|(.., loud)| *loud).or_else(|| waits.iter().find(|(r, ..)| *r != "steady"));
+    let reason = alarm.or(waits.first()).map_or("nothing", |(reason, ..)| *reason);
+    let loud = waits.iter().any(|(.., loud)| *loud);
+    let sentences: Vec<_> = waits.into_iter().map(|(_, sentence, _)| sentence).collect();
+    first.unwrap_or_else(|| Verdict::Wait { reason, sentence: sentences.join("; "), loud })
+}
+
+/// A strategy that has waited long enough.
+#[derive(Debug)]
+struct Impatient<'a>(&'a dyn Strategy);
+
+impl Strategy for Impatient<'_> {
+    fn rank(&self, round: &crate::strategy::Round<'_>) -> crate::strategy::Ranking {
+        crate::strategy::Ranking { worth_waiting: None, ..self.0.rank(round) }
+    }
+}
+
+impl Current {
+    /// The holder as it would be named.
+    pub(in crate::engine) fn named(&self) -> Named {
+        Named { member: self.member.clone(), ballot: self.ballot.clone(), site: self.site.clone() }
+    }
+}
+
+pub(in crate::engine) fn quiet(reason: &'static str, sentence: impl Into<String>) -> Verdict {
+    Verdict::Wait { reason, sentence: sentence.into(), loud: false }
+}
+
+pub(in crate::engine) fn loud(reason: &'static str, sentence: impl Into<String>) -> Verdict {
+    Verdict::Wait { reason, sentence: sentence.into(), loud: true }
+}

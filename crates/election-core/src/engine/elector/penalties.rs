@@ -1,0 +1,144 @@
+//! Members that keep failing: each failure is remembered for a while, by the member's id, so
+//! that a restart forgets nothing, and in the decision, so that the next elector knows.
+//!
+//! A member that has failed before is excluded for longer, and after a failure those with
+//! fewer of them go first (the strategy sees them in
+//! [`Trouble`](crate::strategy::Trouble)). An exclusion itself is still that of a ballot: one
+//! who was restarted may be named, if only after the others.
+
+use std::time::Duration;
+
+use super::decision::{Question, ms};
+use crate::{
+    engine::rules::Rule,
+    ids::MemberId,
+    record::{Cause, Elected, Exclusion, Failure, Named},
+    strategy::Trouble,
+    time::is_within,
+};
+
+impl Question<'_> {
+    /// What the strategy is to know of failures, for a decision of this cause.
+    pub(in crate::engine) fn trouble(&self, cause: Cause) -> Trouble {
+        self.trouble_with(self.failures_after(cause))
+    }
+
+    /// The same with these failures.
+    pub(in crate::engine) fn trouble_with(&self, failures: Vec<Failure>) -> Trouble {
+        Trouble { failures, failed_sites: self.failed_sites(), barred_sites: self.barred_sites() }
+    }
+
+    /// Those of these failures that count still.
+    pub(in crate::engine) fn living_failures(&self, all: &[Failure]) -> Vec<Failure> {
+        let window = self.policy.penalty_window;
+        all.iter().filter(|f| is_within(f.at_ms, window, self.unix_ms)).cloned().collect()
+    }
+
+    /// The failures that count once a decision of this cause is taken: whom it blames has failed
+    /// once more.
+    pub(in crate::engine) fn failures_after(&self, cause: Cause) -> Vec<Failure> {
+        let mut failures = self.living_failures(self.elected.map_or(&[], |e| &e.failures));
+        // The rest of a takeover that began with vacating the place is not another failure.
+        if !blames(cause) || self.is_vacated() || self.policy.penalty_window.is_zero() {
+            return failures;
+        }
+        let holder = self.holders.get(self.slot).copied().flatten().filter(|_| cause == Cause::Suspected);
+        let blamed = match holder {
+            Some(ballot) => self.members.iter().find(|m| m.ballot == *ballot).map(|m| m.member.clone()),
+            None => self.elected.and_then(|e| e.named(self.slot)).map(|named| named.member.clone()),
+        };
+        if let Some(member) = blamed {
+            let term = self.elected.map_or(0, |e| e.term_of(self.slot));
+            failures.push(Failure { member, at_ms: self.unix_ms, cause: cause.as_str().to_owned(), term });
+        }
+        failures
+    }
+
+    /// An exclusion of one who has just given up or failed: twice as long for each failure before,
+    /// where this is one.
+    pub(in crate::engine) fn penalty(&self, named: &Named, cause: Cause, reason: &str) -> Exclusion {
+        let failures = self.living_failures(self.elected.map_or(&[], |e| &e.failures));
+        let (span, reason) = self.excluded_for(&failures, &named.member, cause, reason);
+        self.exclusion_for(named, reason, span)
+    }
+
+    /// How long one who has given up or failed is excluded, after these failures, and the reason.
+    fn excluded_for(
+        &self,
+        before: &[Failure],
+        member: &MemberId,
+        cause: Cause,
+        reason: &str,
+    ) -> (Duration, String) {
+        let (usual, window) = (self.policy.exclusion, self.policy.penalty_window);
+        let most = self.policy.max_exclusion.max(usual);
+        match before.iter().filter(|f| f.member == *member).count() {
+            before if before > 0 && blames(cause) => (
+                doubled(usual, before).min(most),
+                format!("{reason} (failure {} within {window:?})", before + 1),
+            ),
+            _ => (usual, reason.to_owned()),
+        }
+    }
+
+    /// The decision with what members have given up since: who has is left out for a while, and who has failed is
+    /// remembered. Mostly the decision that follows says both; a successor may have been quicker, which
+    /// knows nothing of why leadership was free.
+    pub(in crate::engine) fn with_given_up(&self, elected: &Elected) -> Elected {
+        let (mut exclusions, mut failures) = (self.living_exclusions(), elected.failures.clone());
+        for member in self.members {
+            let known = member.gave_up.as_ref().filter(|_| self.rules.keep(Rule::ExclusionsInDecision));
+            let Some(gave_up) = known.filter(|gave_up| gave_up.term < elected.term) else { continue };
+            let is_remembered = failures.iter().any(|f| f.member == member.member && f.term == gave_up.term);
+            let before = if is_remembered { Vec::new() } else { self.living_failures(&failures) };
+            let reason = format!("{}: {}", gave_up.cause, gave_up.reason);
+            let (span, reason) = self.excluded_for(&before, &member.member, gave_up.cause, &reason);
+            // Dropped exclusions of one who is named now must not come back.
+            let named = elected.slot_of(&member.ballot).is_some();
+            let in_time = is_within(gave_up.at_ms, span, self.unix_ms);
+            if !in_time || named || exclusions.iter().any(|e| e.ballot == member.ballot) {
+                continue;
+            }
+            exclusions.push(Exclusion {
+                member: member.member.clone(),
+                ballot: member.ballot.clone(),
+                since_ms: gave_up.at_ms,
+                until_ms: gave_up.at_ms.saturating_add(ms(span)),
+                reason,
+            });
+            if blames(gave_up.cause) && !is_remembered && !self.policy.penalty_window.is_zero() {
+                let (member, cause) = (member.member.clone(), gave_up.cause.as_str().to_owned());
+                failures.push(Failure { member, at_ms: gave_up.at_ms, cause, term: gave_up.term });
+            }
+        }
+        Elected { exclusions, failures, ..elected.clone() }
+    }
+}
+
+/// So often twice as long.
+pub(in crate::engine) fn doubled(span: Duration, times: usize) -> Duration {
+    let factor = u32::try_from(times).ok().and_then(|times| 1_u32.checked_shl(times)).unwrap_or(u32::MAX);
+    span.saturating_mul(factor)
+}
+
+/// Whether a decision of this cause says that whoever led could not be kept. Not when it was
+/// lost: its host may have been restarted, or its network cut, and that says little of it.
+const fn blames(cause: Cause) -> bool {
+    matches!(cause, Cause::TakeoverFailed | Cause::WorkFailed | Cause::Suspected | Cause::Unhealthy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exclusions_double_without_an_overflow() {
+        let span = Duration::from_secs(300);
+        for (times, minutes) in [(0, 5), (1, 10), (2, 20), (5, 160)] {
+            assert_eq!(doubled(span, times), Duration::from_secs(60 * minutes), "{times}");
+        }
+        for many in [31, 32, 33, 1000] {
+            assert!(doubled(span, many) >= doubled(span, 30), "{many}");
+        }
+    }
+}

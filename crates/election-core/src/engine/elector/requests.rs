@@ -1,0 +1,368 @@
+//! What becomes of the operators' requests: which one is next, how it is carried
+//! out, what is written down of it, and when it is removed.
+//!
+//! A request is decided once: the decision that carries it out, or any later one,
+//! names it as the last that was looked at.
+//!
+//! It is begun by one transaction that writes the decision and the request, the latter only while it is pending
+//! in the version that was read. So a request that was cancelled, or has expired, is never begun, and one that
+//! was begun can't be cancelled any more.
+//!
+//! How long it may be begun is a duration in its record ([`Request::valid_for`]), for the wall clocks of
+//! machines can be wrong by days. Each elector counts it on its steady clock, from when its process first read the request.
+//! What ZooKeeper's own times show to have passed before that is taken off: the creation of the request, and the
+//! latest change of any member's record or request. So a request that was left behind while no worker ran
+//! expires at once. If an elector takes over in the meantime, and nothing was written since, the whole duration is counted
+//! anew.
+
+use super::{
+    decision::{Undecided, cause_of},
+    pass::{Facts, Verdict, is_vacated},
+    watchdog::Watchdog,
+};
+use crate::{
+    engine::{ops::Begun, rules::Rule, znode::Meta},
+    ids::Ballot,
+    record::{
+        Control, Current, Elected, FiledRequest, MemberRecord, Mode, Named, Outgoing, Request, RequestKind,
+        RequestRef, RequestState, Status, Target,
+    },
+    time::in_words,
+};
+
+/// How many ended requests are kept for operators to read.
+const KEPT_REQUESTS: usize = 50;
+
+impl Facts<'_> {
+    /// Writes down what has become of requests that were decided.
+    pub(in crate::engine) fn settle_requests(&self) -> Option<Verdict> {
+        let (elected, _) = self.elected?;
+        for (FiledRequest { which, request }, place) in self.requests {
+            // One that was accepted was decided, by a decision that may have been deleted.
+            let accepted = matches!(request.state, RequestState::Accepted { .. });
+            let decided = accepted || Some(which.czxid) <= self.decided_up_to();
+            if request.state.is_final() || !decided {
+                continue;
+            }
+            let at_ms = self.now.unix_ms;
+            let state = match elected.slot_for(which) {
+                Some(slot) => self.progress_of(elected, slot, request),
+                None => RequestState::Failed {
+                    reason: format!("overtaken by term {}: {}", elected.term, elected.sentence),
+                    at_ms,
+                },
+            };
+            if state != request.state {
+                let request = Request { state, ..request.clone() };
+                return Some(Verdict::Answer(which.name.clone(), place.version, Box::new(request)));
+            }
+        }
+        None
+    }
+
+    /// Ends requests that can't be begun any more, and refuses what the mode forbids.
+    pub(in crate::engine) fn end_requests(&self, watchdog: &mut Watchdog) -> Option<Verdict> {
+        for (FiledRequest { which, request }, meta) in self.undecided() {
+            match self.ends.get(which) {
+                Some(end) if self.now.time >= *end => {
+                    let reason = format!("no elector began it within {}", in_words(request.valid_for()));
+                    let state = RequestState::Expired { reason, at_ms: self.now.unix_ms };
+                    let ended = Box::new(Request { state, ..request.clone() });
+                    return Some(Verdict::Answer(which.name.clone(), meta.version, ended));
+                }
+                Some(end) => watchdog.wake_at(*end),
+                None => {}
+            }
+            if let Some(why) = forbidden(self.control) {
+                return Some(self.refuse(which, request, *meta, why));
+            }
+        }
+        None
+    }
+
+    fn refuse(&self, which: &RequestRef, request: &Request, meta: Meta, reason: String) -> Verdict {
+        let state = RequestState::Failed { reason, at_ms: self.now.unix_ms };
+        Verdict::Refuse(which.name.clone(), meta.version, Box::new(Request { state, ..request.clone() }))
+    }
+
+    fn progress_of(&self, elected: &Elected, slot: usize, request: &Request) -> RequestState {
+        let (at_ms, term) = (self.now.unix_ms, elected.term_of(slot));
+        let ready = self.current(slot).filter(|(c, _)| {
+            c.status == Status::Ready
+                && elected.named(slot).is_some_and(|n| n.ballot == c.ballot)
+                && c.term == term
+        });
+        match ready {
+            None => RequestState::Accepted { term },
+            Some((current, _)) if meets(&request.to, current) => {
+                RequestState::Done { term, leader: current.member.clone(), at_ms }
+            }
+            Some((current, _)) => RequestState::Failed {
+                reason: format!("the target has left meanwhile; {} leads in term {term}", current.member),
+                at_ms,
+            },
+        }
+    }
+
+    /// Why whoever has this ballot does not hand over as planned, if it doesn't.
+    pub(in crate::engine) fn holds(&self, ballot: &Ballot) -> Option<&str> {
+        self.members.iter().find(|m| m.ballot == *ballot)?.holds.as_deref()
+    }
+
+    /// Decides the next request, unless its slot is still being vacated for another.
+    pub(in crate::engine) fn requested(&self, elected: &Elected, watchdog: &mut Watchdog) -> Option<Verdict> {
+        let (filed, place) = self.next_request()?;
+        let waits = self.slot_of(&filed.request).is_ok_and(|slot| is_vacated(elected, slot));
+        (!waits).then(|| self.carry_out(filed, place, watchdog))
+    }
+
+    /// The slot that a request is about.
+    fn slot_of(&self, request: &Request) -> Result<usize, String> {
+        let offices: Vec<_> = (0..self.places.len()).map(|slot| self.current(slot).map(|(c, _)| c)).collect();
+        slot_of(request, self.elected.map(|(e, _)| e), &offices)
+    }
+
+    /// The creation of the latest request that was decided, as the decision says it or, where there is
+    /// none, as members remember it. One that is later than what is read now was counted before the
+    /// ensemble's transactions began anew.
+    pub(in crate::engine) fn decided_up_to(&self) -> Option<i64> {
+        match self.elected {
+            Some((elected, meta)) => counted_by(elected.last_request, meta.mzxid),
+            None => counted_by(self.latest()?.last_request, self.newest_zxid),
+        }
+    }
+
+    /// The first request that is not decided yet.
+    pub(in crate::engine) fn next_request(&self) -> Option<(&FiledRequest, Meta)> {
+        self.undecided().next().map(|(filed, place)| (filed, *place))
+    }
+
+    /// The requests that are not decided yet, the oldest first.
+    fn undecided(&self) -> impl Iterator<Item = &(FiledRequest, Meta)> {
+        let keeps = self.rules.keep(Rule::DecidedOnce);
+        let decided_up_to = self.decided_up_to();
+        self.requests.iter().filter(move |(FiledRequest { which, request }, _)| match request.state {
+            _ if !keeps => !request.state.is_final(),
+            RequestState::Pending => Some(which.czxid) > decided_up_to,
+            _ => false,
+        })
+    }
+
+    /// Why this request is not begun although it could be carried out: another one is.
+    fn gives_way(&self, filed: &FiledRequest, slot: usize) -> Option<String> {
+        let seen = Seen { elected: self.elected.map(|(e, _)| e), members: self.members };
+        let others = self.requests.iter().map(|(other, _)| other).filter(|other| other.which != filed.which);
+        let begun = others.filter(|other| matches!(other.request.state, RequestState::Accepted { .. }));
+        let repeated = begun.into_iter().find_map(|other| {
+            let same = self.elected.is_some_and(|(e, _)| e.slot_for(&other.which) == Some(slot));
+            same.then(|| seen.repeats(other, &filed.request)).flatten()
+        });
+        let later = || {
+            let mut later = self.undecided().filter(|(other, _)| other.which > filed.which);
+            later.find_map(|(FiledRequest { which, request }, _)| {
+                let same = self.slot_of(request) == Ok(slot);
+                let overrides =
+                    request.kind == RequestKind::Failover && seen.repeats(filed, request).is_none();
+                (same && overrides).then(|| format!("superseded by request {} of {}", which.name, request.by))
+            })
+        };
+        repeated.or_else(later)
+    }
+
+    pub(in crate::engine) fn request(&self, which: &RequestRef) -> Option<(&RequestRef, &Request)> {
+        let found = self.requests.iter().find(|(filed, _)| filed.which == *which);
+        found.map(|(filed, _)| (&filed.which, &filed.request))
+    }
+
+    pub(in crate::engine) fn carry_out(
+        &self,
+        filed: &FiledRequest,
+        place: Meta,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let FiledRequest { which, request } = filed;
+        let refuse = |reason: String| self.refuse(which, request, place, reason);
+        let slot = match self.slot_of(request) {
+            Ok(slot) => slot,
+            Err(why) => return refuse(why),
+        };
+        if let Some(why) = self.gives_way(filed, slot) {
+            return refuse(why);
+        }
+        let elected = self.elected;
+        let named = elected.and_then(|(e, _)| e.named(slot));
+        let ready = self.current(slot).filter(|(c, _)| c.status == Status::Ready);
+        if let Some(named) = named.filter(|n| meets_named(&request.to, n))
+            && ready.is_some_and(|(c, _)| c.ballot == named.ballot)
+        {
+            return refuse(format!("{} of site {} leads already", named.member, named.site));
+        }
+        if request.kind == RequestKind::Switchover && ready.is_none() {
+            return refuse("there is no READY leader that could hand over; use failover".to_owned());
+        }
+        let held = self.current(slot).and_then(|(c, _)| self.holds(&c.ballot));
+        if let (RequestKind::Switchover, Some(why)) = (request.kind, held) {
+            return refuse(format!("the leader does not hand over now: {why}"));
+        }
+        let noticed =
+            watchdog.noticed(slot, elected.map_or(0, |(e, _)| e.term_of(slot)), "request", self.now);
+        let question = self.question(slot, noticed);
+        let what = match &request.reason {
+            Some(reason) => format!("{} asked for by {} ({reason})", request.kind.as_str(), request.by),
+            None => format!("{} asked for by {}", request.kind.as_str(), request.by),
+        };
+        let decided = match question.decide(cause_of(request.kind), &what, None, Some((which, request))) {
+            Ok(decided) => decided,
+            Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
+                return refuse(why);
+            }
+            Err(Undecided::Held { sentence, .. }) => return refuse(sentence),
+        };
+        let holder =
+            self.current(slot).filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
+        let decided = match holder {
+            // The first of three steps, each of which any elector can finish.
+            Some((current, _)) if request.force => question.vacate(&current.named(), Some((which, request))),
+            _ => decided,
+        };
+        let state = RequestState::Accepted { term: decided.term };
+        let begun = Begun {
+            name: which.name.clone(),
+            version: place.version,
+            request: Box::new(Request { state, ..request.clone() }),
+        };
+        Verdict::Begin(Box::new(decided), elected.map(|(_, meta)| meta.version), begun)
+    }
+
+    pub(in crate::engine) fn trim(&self) -> Option<Verdict> {
+        let mut ended = self.requests.iter().filter(|(filed, _)| filed.request.state.is_final());
+        let surplus = ended.clone().count() > KEPT_REQUESTS;
+        let (oldest, _) = ended.next()?;
+        surplus.then(|| Verdict::Trim(oldest.which.name.clone()))
+    }
+}
+
+/// Why the standing orders forbid that any request is carried out, if they do.
+pub(in crate::engine) fn forbidden(control: &Control) -> Option<String> {
+    (control.mode == Mode::Observe).then(|| {
+        "the mode is observe: nothing is carried out; `dr-worker mode auto` (or `manual`) ends that"
+            .to_owned()
+    })
+}
+
+/// Why a request that is about to be made would be refused for the mode, or for another one that is still open: the
+/// elector would refuse it too, and the operator learns it at once. `requests` are all that there are.
+pub fn not_now(
+    request: &Request,
+    control: &Control,
+    elected: Option<&Elected>,
+    offices: &[Option<&Current>],
+    members: &[MemberRecord],
+    requests: &[FiledRequest],
+) -> Option<String> {
+    if let Some(why) = forbidden(control) {
+        return Some(why);
+    }
+    // One that can't be carried out at all is refused with that reason.
+    let slot = slot_of(request, elected, offices).ok()?;
+    let seen = Seen { elected, members };
+    let mut open = requests.iter().filter(|filed| !filed.request.state.is_final());
+    open.find_map(|filed| {
+        let known = elected.and_then(|e| e.slot_for(&filed.which));
+        let same = known.or_else(|| slot_of(&filed.request, elected, offices).ok()) == Some(slot);
+        same.then(|| seen.repeats(filed, request)).flatten()
+    })
+}
+
+/// What is known when one request is compared with another.
+struct Seen<'a> {
+    elected: Option<&'a Elected>,
+    members: &'a [MemberRecord],
+}
+
+impl Seen<'_> {
+    /// Why `request` is not carried out while `open`, about the same leader, has not ended; `None` if it
+    /// overrides it. A switchover waits for any other request. A failover is for when things
+    /// go wrong, the request before it included: it gives way only to the same failover, while the member that was
+    /// named by that is there.
+    fn repeats(&self, open: &FiledRequest, request: &Request) -> Option<String> {
+        let FiledRequest { which, request: other } = open;
+        let named = self.elected.and_then(|e| e.named(e.slot_for(which)?));
+        let fails = named.is_some_and(|named| self.members.iter().all(|m| m.ballot != named.ballot));
+        let same =
+            other.kind == RequestKind::Failover && other.to == request.to && other.force >= request.force;
+        let waits = request.kind == RequestKind::Switchover || (same && !fails);
+        let (name, kind) = (&which.name, other.kind.as_str());
+        waits.then(|| match (&other.state, request.kind) {
+            (RequestState::Accepted { term }, RequestKind::Switchover) => {
+                format!("the {kind} of request {name} is under way in term {term}; ask again once it has ended")
+            }
+            (RequestState::Accepted { term }, RequestKind::Failover) => format!(
+                "the same failover is under way in term {term} by request {name}; name another target to override it"
+            ),
+            _ => format!(
+                "request {name}, a {kind}, is still open; wait for its end, or withdraw it: `dr-worker cancel {name}`"
+            ),
+        })
+    }
+}
+
+/// The latest request that was decided, if it was counted up to this transaction.
+pub(in crate::engine) fn counted_by(last_request: Option<i64>, newest: i64) -> Option<i64> {
+    last_request.filter(|czxid| *czxid <= newest)
+}
+
+/// The slot that a request is about. With one slot there is nothing to say; with
+/// several a failover without a word is for the one that lacks a leader, and what
+/// could mean one or the other is refused.
+///
+/// # Errors
+/// A sentence that says why it could be none, or several.
+pub fn slot_of(
+    request: &Request,
+    elected: Option<&Elected>,
+    offices: &[Option<&Current>],
+) -> Result<usize, String> {
+    let slots = elected.map_or(offices.len(), |e| e.slots.len()).max(1);
+    let office = |slot: usize| offices.get(slot).copied().flatten();
+    let named = |slot: usize| elected.and_then(|e| e.named(slot));
+    match &request.from {
+        Outgoing::Slot(slot) if *slot < slots => Ok(*slot),
+        Outgoing::Slot(slot) => Err(format!("there is no slot {slot}; they are 0 to {}", slots - 1)),
+        Outgoing::Member(member) => {
+            let leads = |slot: &usize| {
+                named(*slot).is_some_and(|n| n.member == *member)
+                    || office(*slot).is_some_and(|c| c.member == *member)
+            };
+            (0..slots).find(leads).ok_or_else(|| format!("{member} does not lead"))
+        }
+        Outgoing::Only if slots == 1 => Ok(0),
+        Outgoing::Only => {
+            let serves = |slot: usize| office(slot).is_some_and(|c| c.status == Status::Ready);
+            let lacking: Vec<_> = (0..slots).filter(|slot| !serves(*slot)).collect();
+            match lacking[..] {
+                [slot] if request.kind == RequestKind::Failover => Ok(slot),
+                _ => {
+                    let who = |slot| named(slot).map_or("nobody".to_owned(), |n| n.member.to_string());
+                    let all: Vec<_> = (0..slots).map(|slot| format!("slot {slot}: {}", who(slot))).collect();
+                    Err(format!(
+                        "there are {slots} slots ({}); say which leader is to be replaced",
+                        all.join(", ")
+                    ))
+                }
+            }
+        }
+    }
+}
+
+fn meets(wanted: &Target, current: &Current) -> bool {
+    meets_named(wanted, &current.named()) || *wanted == Target::Any
+}
+
+fn meets_named(wanted: &Target, named: &Named) -> bool {
+    match wanted {
+        Target::Any => false,
+        Target::Member(member) => named.member == *member,
+        Target::Site(site) => named.site == *site,
+    }
+}

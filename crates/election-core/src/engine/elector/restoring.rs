@@ -1,0 +1,66 @@
+//! How an elector goes on above everything that members remember, where the decision is missing or old: see
+//! [`Memory`].
+
+use super::pass::Facts;
+use crate::{
+    engine::{
+        reading::memory::Memory,
+        rules::Rule,
+        tokens::{Above, above},
+        znode::Meta,
+    },
+    record::{Current, Elected, Remembered},
+};
+
+impl Facts<'_> {
+    /// The latest that anybody remembers.
+    fn remembered(&self) -> Option<Remembered> {
+        let members = self.members.iter().filter_map(|member| member.remembers);
+        let own = self.memory.and_then(Memory::remembered);
+        members.chain(own).reduce(Remembered::or_newer).filter(|_| self.rules.keep(Rule::Remembered))
+    }
+
+    /// There is no decision: what was remembered of the last one, to be written again.
+    pub(in crate::engine) fn restored(&self) -> Option<Elected> {
+        let latest = self.latest()?;
+        let (decision, _) = self.memory?.decision.as_ref()?;
+        (decision.term >= latest.term)
+            .then(|| Elected { token_base: decision.token_base.max(latest.token), ..decision.clone() })
+    }
+
+    /// There is no decision: what the first one is to be above.
+    pub(in crate::engine) fn latest(&self) -> Option<Remembered> {
+        // While there is one, a successor's place may be ahead of it.
+        let in_office = |current: &Current| Remembered {
+            term: current.term,
+            mzxid: 0,
+            token: current.fencing_token.unwrap_or(0),
+            token_base: 0,
+            last_request: None,
+        };
+        let places = self.places.iter().filter_map(|place| place.record().map(in_office));
+        self.remembered().into_iter().chain(places).reduce(Remembered::or_newer)
+    }
+
+    /// The next decision, where the one that stands is older than what somebody remembers.
+    pub(in crate::engine) fn caught_up(&self, elected: &Elected, meta: Meta) -> Option<Elected> {
+        let remembered = self.remembered().filter(|r| r.is_newer_than(elected, meta.mzxid))?;
+        let sentence = format!(
+            "the decision of term {} is older than what members have seen (term {}, fencing token {}): all go on \
+             above that",
+            elected.term, remembered.term, remembered.token
+        );
+        let elected =
+            Elected { last_request: self.decided_up_to().max(remembered.last_request), ..elected.clone() };
+        Some(above(
+            &elected,
+            Above {
+                term: remembered.term,
+                token_base: elected.token_base.max(remembered.token),
+                sentence,
+                by: self.me.as_str(),
+                unix_ms: self.now.unix_ms,
+            },
+        ))
+    }
+}

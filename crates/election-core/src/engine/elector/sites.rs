@@ -1,0 +1,407 @@
+//! Sites as a whole: which have failed, and which have failed too often to be gone back to.
+//!
+//! A site has failed when an operator says so, or when most of its living members that know say so of
+//! it: then nobody is named there, and a leader there makes room. Not where all sites say so, for that has
+//! a cause that they share; nor where an operator says that it has not. A site whose members are
+//! all gone has failed as well, which only matters afterwards: each failure is remembered in the
+//! decision, and a site that has failed too often within a window is not gone back to while
+//! somebody may lead elsewhere, until an operator says that it may be.
+
+use std::collections::BTreeMap;
+
+use super::{
+    decision::{Ordered, Question},
+    pass::{Facts, Verdict},
+    watchdog::Watchdog,
+};
+use crate::{
+    engine::{policy::Policy, znode::Meta},
+    ids::SiteId,
+    record::{Cause, Control, Elected, Health, MemberRecord, SiteFailure, Target, most},
+    strategy::SiteTrouble,
+    time::is_within,
+};
+
+/// Which sites have failed, and why: by an operator's word, or by that of most of their own
+/// living members that know. What fails in every site is none's fault: then there is nowhere better to be. Nor has a
+/// site failed whose members say so against an operator's word ([`SiteFailure::overruled`]).
+pub fn failed_sites(
+    members: &[MemberRecord],
+    control: &Control,
+    elected: Option<&Elected>,
+) -> Vec<SiteTrouble> {
+    let overruled = |site: &SiteId| {
+        let mut open = elected.iter().flat_map(|e| &e.site_failures).filter(|failure| !failure.over);
+        open.any(|failure| failure.site == *site && failure.overruled.is_some())
+    };
+    let closed = |site: &SiteId| {
+        control.drained.contains(site) || control.failed_sites.iter().any(|declared| declared.site == *site)
+    };
+    let mut open = by_site(members).into_iter().filter(|(site, _)| !closed(site));
+    let measured = if open.any(|(_, members)| Word::of(&members).is_refuge()) {
+        unwell_sites(members)
+    } else {
+        Vec::new()
+    };
+    let measured = measured.into_iter().filter(|unwell| !overruled(&unwell.site));
+    let mut failed: BTreeMap<_, _> = measured.map(|unwell| (unwell.site, unwell.why)).collect();
+    for declared in &control.failed_sites {
+        let by = if declared.by.is_empty() { "an operator" } else { &declared.by };
+        let why = match &declared.reason {
+            Some(reason) => format!("declared by {by}: {reason}"),
+            None => format!("declared by {by}"),
+        };
+        failed.insert(declared.site.clone(), why);
+    }
+    failed.into_iter().map(|(site, why)| SiteTrouble { site, why }).collect()
+}
+
+/// Of which sites their own living members say that they have failed, and why.
+pub fn unwell_sites(members: &[MemberRecord]) -> Vec<SiteTrouble> {
+    let unwell = by_site(members).into_iter().filter_map(|(site, members)| match Word::of(&members) {
+        Word::Unwell(why) => Some(SiteTrouble { site: site.clone(), why }),
+        Word::Well | Word::NobodyLooks | Word::NobodyKnows => None,
+    });
+    unwell.collect()
+}
+
+/// What the living members of a site say of it.
+enum Word {
+    Well,
+    /// Most of those that know say that it has failed.
+    Unwell(String),
+    /// None has a check.
+    NobodyLooks,
+    /// Those that have one have not been answered yet.
+    NobodyKnows,
+}
+
+impl Word {
+    fn of(members: &[&MemberRecord]) -> Self {
+        let said: Vec<_> = members.iter().filter_map(|member| member.site_health.as_ref()).collect();
+        let reasons: Vec<_> = said
+            .iter()
+            .filter_map(|said| match said {
+                Health::Unhealthy { reason } => Some(reason),
+                Health::Healthy | Health::Unchecked | Health::Unknown => None,
+            })
+            .collect();
+        let know = said.iter().filter(|said| ***said != Health::Unknown).count();
+        match reasons.first() {
+            Some(reason) if 2 * reasons.len() > know => {
+                let (unwell, all) = (reasons.len(), members.len());
+                let who = if know == all { "its".to_owned() } else { format!("the {know} that know of its") };
+                let say = if unwell == 1 { "says" } else { "say" };
+                Self::Unwell(format!("{unwell} of {who} {all} members {say} so: {reason}"))
+            }
+            _ if said.is_empty() => Self::NobodyLooks,
+            _ if know == 0 => Self::NobodyKnows,
+            _ => Self::Well,
+        }
+    }
+
+    /// Whether leadership could be better off there, as far as anybody knows: where nobody has a check none is wanted.
+    fn is_refuge(&self) -> bool {
+        matches!(self, Self::Well | Self::NobodyLooks)
+    }
+}
+
+fn by_site(members: &[MemberRecord]) -> BTreeMap<&SiteId, Vec<&MemberRecord>> {
+    members.iter().fold(BTreeMap::new(), |mut sites, member| {
+        sites.entry(&member.site).or_insert_with(Vec::new).push(member);
+        sites
+    })
+}
+
+/// Which sites have failed too often to be gone back to.
+pub fn barred_sites(policy: &Policy, elected: Option<&Elected>, unix_ms: u64) -> Vec<SiteTrouble> {
+    let limit = policy.max_site_failures;
+    let living = living(policy, elected.map_or(&[], |e| &e.site_failures), unix_ms);
+    let counted = living.iter().filter(|failure| failure.overruled.is_none());
+    let counts = counted.fold(BTreeMap::<_, u32>::new(), |mut counts, failure| {
+        *counts.entry(&failure.site).or_default() += 1;
+        counts
+    });
+    let barred = counts.into_iter().filter(|(_, count)| limit.count > 0 && *count >= limit.count);
+    let why = |count| format!("{count} times within {:?}, and nobody has said `ack` since", limit.within);
+    barred.map(|(site, count)| SiteTrouble { site: site.clone(), why: why(count) }).collect()
+}
+
+/// Those of these failures that count still: one that goes on, and one that began within the window.
+fn living<'a>(policy: &Policy, all: &'a [SiteFailure], unix_ms: u64) -> Vec<&'a SiteFailure> {
+    let window = policy.max_site_failures.within;
+    all.iter().filter(|f| !f.over || is_within(f.at_ms, window, unix_ms)).collect()
+}
+
+impl Question<'_> {
+    /// Which sites have failed.
+    pub(in crate::engine) fn failed_sites(&self) -> Vec<SiteTrouble> {
+        failed_sites(self.members, self.control, self.elected)
+    }
+
+    /// The site that a forced failover is to move to though its own members say that it has failed, and who asked: an
+    /// operator who forces leadership there knows better.
+    pub(in crate::engine) fn overruled(&self, ordered: Ordered<'_>) -> Option<(SiteId, String)> {
+        let (_, request) = ordered.filter(|(_, request)| request.force)?;
+        let site = match &request.to {
+            Target::Any => return None,
+            Target::Site(site) => site,
+            Target::Member(id) => &self.members.iter().find(|member| member.member == *id)?.site,
+        };
+        Some((site.clone(), request.by.clone()))
+    }
+
+    /// The failures of sites once such a request has been decided.
+    pub(in crate::engine) fn site_failures_after(&self, ordered: Ordered<'_>) -> Vec<SiteFailure> {
+        let known = self.elected.map(|e| e.site_failures.clone()).unwrap_or_default();
+        match self.overruled(ordered) {
+            Some((site, by)) => overrule(known, self.members, &site, &by, self.unix_ms),
+            None => known,
+        }
+    }
+
+    /// Which sites have failed too often to be gone back to.
+    pub(in crate::engine) fn barred_sites(&self) -> Vec<SiteTrouble> {
+        barred_sites(self.policy, self.elected, self.unix_ms)
+    }
+}
+
+impl Facts<'_> {
+    /// Why the site of whoever is named has failed, if it has.
+    pub(in crate::engine) fn site_failed(&self, site: &SiteId) -> Option<String> {
+        failed_sites(self.members, self.control, self.elected.map(|(e, _)| e))
+            .into_iter()
+            .find(|failed| failed.site == *site)
+            .map(|f| f.why)
+    }
+
+    /// The decision with what is to be remembered of sites, if that is news. It waits until
+    /// nothing else is to be done: what it says is about later decisions.
+    pub(in crate::engine) fn remember_sites(
+        &self,
+        elected: &Elected,
+        meta: Meta,
+        watchdog: &mut Watchdog,
+    ) -> Option<Verdict> {
+        let gone = self.gone(elected, watchdog);
+        let mut failed = failed_sites(self.members, self.control, Some(elected));
+        failed.extend(
+            gone.into_iter().map(|site| SiteTrouble { site, why: "all of its members are gone".to_owned() }),
+        );
+        let mut next = elected.site_failures.clone();
+        let unwell = unwell_sites(self.members);
+        let is = |site: &SiteId, of: &[SiteTrouble]| of.iter().any(|trouble| trouble.site == *site);
+        let stands = |site: &SiteId| self.members.iter().any(|member| member.site == *site);
+        for open in next.iter_mut().filter(|failure| !failure.over) {
+            open.over = stands(&open.site) && !is(&open.site, &failed) && !is(&open.site, &unwell);
+        }
+        let remembers = self.policy.max_site_failures.count > 0;
+        next.retain(|failure| remembers || !failure.over);
+        for SiteTrouble { site, why } in failed.into_iter().filter(|_| remembers) {
+            let open = next.iter().filter(|known| !known.over).count();
+            if open < most::SITE_FAILURES && next.iter().all(|known| known.over || known.site != site) {
+                let at_ms = self.now.unix_ms;
+                next.push(SiteFailure { site, at_ms, why, over: false, overruled: None });
+            }
+        }
+        if next == elected.site_failures {
+            return None;
+        }
+        let mut next: Vec<_> = living(self.policy, &next, self.now.unix_ms).into_iter().cloned().collect();
+        // An open one that was left out would be noted again and again.
+        while next.len() > most::SITE_FAILURES {
+            let oldest = next.iter().position(|failure| failure.over).unwrap_or(0);
+            next.remove(oldest);
+        }
+        let elected = Elected { site_failures: next, ..elected.clone() }.bounded();
+        Some(Verdict::Write(Box::new(elected), Some(meta.version)))
+    }
+
+    /// The sites that a failure moved leadership away from, and that have had no member for a while. One that was
+    /// drained or handed over as planned before its members were ended has not failed.
+    fn gone(&self, elected: &Elected, watchdog: &mut Watchdog) -> Vec<SiteId> {
+        let given = (0..elected.slots.len()).map(|slot| elected.given(slot));
+        let lost = given.filter(|given| given.cause.is_failure() && given.cause != Cause::Failover);
+        let mut sites: Vec<_> = lost.filter_map(|given| given.previous.map(|led| led.site)).collect();
+        sites.sort();
+        sites.dedup();
+        sites.retain(|site| {
+            let is_empty = self.members.iter().all(|member| member.site != *site);
+            is_empty && !self.control.drained.contains(site)
+        });
+        let patience = self.policy.site_gone_after;
+        watchdog
+            .gone(sites, self.now)
+            .into_iter()
+            .filter_map(|(site, since)| {
+                let so_far = self.now.time.since(since);
+                if so_far < patience {
+                    watchdog.wake_at(self.now.time + (patience - so_far));
+                    return None;
+                }
+                Some(site)
+            })
+            .collect()
+    }
+}
+
+/// These failures, where an operator says of this site that it has not failed: until its members agree, what they say is
+/// not heeded. The same where they say nothing against it.
+pub(in crate::engine) fn overrule(
+    mut failures: Vec<SiteFailure>,
+    members: &[MemberRecord],
+    site: &SiteId,
+    by: &str,
+    unix_ms: u64,
+) -> Vec<SiteFailure> {
+    let unwell = unwell_sites(members).into_iter().find(|unwell| unwell.site == *site);
+    let open = failures.iter_mut().find(|failure| !failure.over && failure.site == *site);
+    match (unwell, open) {
+        (Some(_), Some(open)) => open.overruled = Some(by.to_owned()),
+        (Some(SiteTrouble { site, why }), None) => {
+            failures.push(SiteFailure {
+                site,
+                at_ms: unix_ms,
+                why,
+                over: false,
+                overruled: Some(by.to_owned()),
+            });
+        }
+        (None, _) => {}
+    }
+    failures
+}
+
+/// The decision where an operator says of a site that it has not failed, against its own members; `None` if they say nothing
+/// of the kind. It stays the same term.
+pub fn overrule_site(
+    elected: &Elected,
+    members: &[MemberRecord],
+    site: &SiteId,
+    by: &str,
+    unix_ms: u64,
+) -> Option<Elected> {
+    let site_failures = overrule(elected.site_failures.clone(), members, site, by, unix_ms);
+    let next = Elected { site_failures, ..elected.clone() }.bounded();
+    (next.site_failures != elected.site_failures).then_some(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::engine::policy::SiteFailureLimit;
+    use crate::record::{FailedSite, Record as _};
+
+    fn member(id: &str, site: &str, says: &str) -> MemberRecord {
+        let says = match says {
+            "" => String::new(),
+            "well" => r#","site_health":{"state":"healthy"}"#.to_owned(),
+            "unknown" => r#","site_health":{"state":"unknown"}"#.to_owned(),
+            why => format!(r#","site_health":{{"state":"unhealthy","reason":"{why}"}}"#),
+        };
+        let json = format!(r#"{{"v":1,"member":"{id}","site":"{site}","ballot":"{id}-0000000001"{says}}}"#);
+        MemberRecord::decode("/n", json.as_bytes()).unwrap()
+    }
+
+    fn elected() -> Elected {
+        let json = r#"{"v":1,"term":1,"slots":[],"cause":"startup","sentence":"","decided_by":"e","decided_at_ms":0}"#;
+        Elected::decode("/elected", json.as_bytes()).unwrap()
+    }
+
+    fn told(members: &[MemberRecord], control: &Control) -> Vec<String> {
+        failed_sites(members, control, None).iter().map(|f| format!("{}: {}", f.site, f.why)).collect()
+    }
+
+    /// Of these members of east, beside one of west that has no check.
+    fn of_east(says: &[&str]) -> Vec<String> {
+        let east = says.iter().map(|says| member("e", "east", says));
+        let members: Vec<_> = east.chain([member("w-1", "west", "")]).collect();
+        told(&members, &Control::default())
+    }
+
+    #[test]
+    fn most_of_its_living_members_that_know_have_to_say_so() {
+        assert_eq!(of_east(&["", "", ""]), [""; 0]);
+        assert_eq!(of_east(&["no power", "well", ""]), [""; 0]);
+        assert_eq!(of_east(&["no power", "well", "unknown"]), [""; 0]);
+        let two = of_east(&["no power", "no power", "well"]);
+        assert_eq!(two, ["east: 2 of its 3 members say so: no power"]);
+        // Who doesn't know is no witness that all is well.
+        let one = of_east(&["no power", "", "unknown"]);
+        assert_eq!(one, ["east: 1 of the 1 that know of its 3 members says so: no power"]);
+    }
+
+    #[test]
+    fn what_fails_everywhere_is_no_sites_fault() {
+        let both = |west: &str| {
+            let members = [member("e-1", "east", "no power"), member("w-1", "west", west)];
+            told(&members, &Control::default()).len()
+        };
+        assert_eq!(both("no power"), 0, "nowhere better to be");
+        assert_eq!(both("unknown"), 0, "it may be as bad there");
+        assert_eq!(both("well"), 1);
+        assert_eq!(both(""), 1, "nobody wants to know of it there");
+        assert_eq!(told(&[member("e-1", "east", "no power")], &Control::default()), [""; 0], "the only site");
+        let drained = Control { drained: vec![SiteId::new("west").unwrap()], ..Control::default() };
+        let members = [member("e-1", "east", "no power"), member("w-1", "west", "well")];
+        assert_eq!(told(&members, &drained), [""; 0], "nobody may be there");
+    }
+
+    #[test]
+    fn an_operator_can_say_that_it_is_well() {
+        let members = [member("e-1", "east", "no power"), member("w-1", "west", "well")];
+        let east = SiteId::new("east").unwrap();
+        let failed = |elected: &Elected| failed_sites(&members, &Control::default(), Some(elected)).len();
+        let before = elected();
+        assert_eq!(failed(&before), 1);
+        let next = overrule_site(&before, &members, &east, "ann", 7).unwrap();
+        assert_eq!(failed(&next), 0);
+        assert_eq!(overrule_site(&next, &members, &east, "ann", 8), None);
+        assert_eq!(overrule_site(&before, &members, &SiteId::new("west").unwrap(), "ann", 7), None);
+        // The next failure is another one.
+        let mut over = next;
+        over.site_failures[0].over = true;
+        assert_eq!(failed(&over), 1);
+    }
+
+    #[test]
+    fn an_operators_word_is_enough() {
+        let site = |reason: Option<&str>| FailedSite {
+            site: SiteId::new("east").unwrap(),
+            reason: reason.map(str::to_owned),
+            by: "ann@desk".to_owned(),
+            at_ms: 5,
+        };
+        let control = |reason| Control { failed_sites: vec![site(reason)], ..Control::default() };
+        assert_eq!(told(&[], &control(None)), ["east: declared by ann@desk"]);
+        assert_eq!(told(&[], &control(Some("flood"))), ["east: declared by ann@desk: flood"]);
+    }
+
+    #[test]
+    fn a_failure_counts_while_it_goes_on_and_within_the_window() {
+        let site = SiteId::new("east").unwrap();
+        let failure = |at_ms, over| SiteFailure {
+            site: site.clone(),
+            at_ms,
+            why: String::new(),
+            over,
+            overruled: None,
+        };
+        let within = Duration::from_millis(100);
+        let policy =
+            |count| Policy { max_site_failures: SiteFailureLimit { count, within }, ..Policy::default() };
+        let barred = |count, failures: &[SiteFailure], now| {
+            let elected = Elected { site_failures: failures.to_vec(), ..elected() };
+            barred_sites(&policy(count), Some(&elected), now).len()
+        };
+        assert_eq!(barred(2, &[failure(50, true)], 60), 0);
+        assert_eq!(barred(2, &[failure(50, true), failure(55, true)], 60), 1);
+        assert_eq!(barred(2, &[failure(50, true), failure(55, true)], 150), 0);
+        assert_eq!(barred(2, &[failure(50, true), failure(5, false)], 149), 1);
+        let overruled = SiteFailure { overruled: Some("ann".to_owned()), ..failure(55, true) };
+        assert_eq!(barred(2, &[failure(50, true), overruled], 60), 0);
+        assert_eq!(barred(0, &[failure(50, true), failure(55, true)], 60), 0);
+    }
+}

@@ -1,0 +1,107 @@
+//! Faster than the session timeout, where that is safe: members say whom they can't
+//! reach, and a leader that enough of them have lost is put out of office.
+//!
+//! What the others see proves nothing about a leader: it may be alive, hold its
+//! session, and act. So this is for jobs whose resource refuses old tokens, and off
+//! unless [`Policy::fenced`] and [`Policy::fast_failover`] say so.
+//!
+//! - A **witness** is a member other than the suspect. It publishes in its own record
+//!   whom it has not reached for `suspect_after`; nothing is written while nothing
+//!   changes, and no loss that is shorter.
+//! - A suspect is **deposed** if a majority of its witnesses have lost it, two at
+//!   least, and they stand in more than one site where members stand in more than one:
+//!   a single witness may have lost its own network, and so may a single site.
+//! - The elector may be lost with the leader. So a member that has lost the ballot
+//!   before its own looks at the membership, too, and **acts for the elector** while
+//!   every ballot below its own is a suspect in that same sense. Two electors at once
+//!   do no harm: whatever they write is a compare-and-set.
+
+use std::collections::BTreeSet;
+
+use super::{
+    decision::Undecided,
+    pass::{At, Facts, Verdict, loud},
+    watchdog::Watchdog,
+};
+use crate::{
+    engine::rules::{Rule, Rules},
+    ids::{Ballot, SiteId},
+    record::{MemberRecord, Named, WITH_SUSPICION},
+};
+
+/// Who has lost `suspect`, if that is enough to depose it.
+pub(in crate::engine) fn witnesses<'a>(
+    members: &'a [MemberRecord],
+    suspect: &Ballot,
+    site: &SiteId,
+    rules: Rules,
+) -> Option<Vec<&'a MemberRecord>> {
+    let mut others = 0;
+    let mut sites = BTreeSet::from([site]);
+    let mut lost = Vec::new();
+    for member in members.iter().filter(|m| m.ballot != *suspect) {
+        others += 1;
+        sites.insert(&member.site);
+        if member.unreached.iter().any(|u| u.ballot == *suspect) {
+            lost.push(member);
+        }
+    }
+    let seen_from: BTreeSet<_> = lost.iter().map(|m| &m.site).collect();
+    let of_two_sites = sites.len() == 1 || seen_from.len() > 1 || !rules.keep(Rule::WitnessesOfTwoSites);
+    let enough = lost.len() >= 2 && 2 * lost.len() > others && of_two_sites;
+    enough.then_some(lost)
+}
+
+impl Facts<'_> {
+    /// Puts whoever is in office, or on its way there, out of it if it is suspected.
+    /// `otherwise` is the verdict without suspicion.
+    pub(in crate::engine) fn suspicion(
+        &self,
+        at: At<'_>,
+        named: &Named,
+        watchdog: &mut Watchdog,
+        otherwise: impl FnOnce(&mut Watchdog) -> Verdict,
+    ) -> Verdict {
+        let holder = at.current.map_or_else(|| named.clone(), |(current, _)| current.named());
+        // A member of an older format would not know why.
+        let understood = self.question(at.slot, 0).format() >= WITH_SUSPICION;
+        let lost = if self.policy.may_suspect() && understood {
+            witnesses(self.members, &holder.ballot, &holder.site, self.rules)
+        } else {
+            None
+        };
+        let Some(lost) = lost else {
+            return otherwise(watchdog);
+        };
+        let names: Vec<_> = lost.iter().map(|m| m.member.as_str()).collect();
+        let what = format!("{} is not reached by {}", holder.member, names.join(", "));
+        let noticed = watchdog.noticed(at.slot, at.term, "suspected", self.now);
+        // Those that lead another slot are looked at there.
+        let here = |named: &Named| at.elected.slot_of(&named.ballot).is_none_or(|slot| slot == at.slot);
+        let suspects: Vec<_> = self.suspects().filter(here).collect();
+        let question = self.question(at.slot, noticed);
+        let why = match question.depose(&holder, &what, &suspects, at.current.is_some()) {
+            Ok(next) => return Verdict::Depose(at.slot, Box::new(next), Some(at.meta.version)),
+            Err(Undecided::Held { sentence, until_ms, .. }) => {
+                watchdog.wake_at(self.time_of(until_ms));
+                sentence
+            }
+            Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
+                self.wake_at_exclusions_end(watchdog);
+                why
+            }
+        };
+        // An unreachable leader is better than none.
+        match otherwise(watchdog) {
+            Verdict::Wait { sentence, .. } => loud("suspected", format!("{what}; {why}; {sentence}")),
+            verdict => verdict,
+        }
+    }
+
+    /// Everyone who would be deposed.
+    fn suspects(&self) -> impl Iterator<Item = Named> {
+        let all = self.members.iter();
+        all.filter(|m| witnesses(self.members, &m.ballot, &m.site, self.rules).is_some())
+            .map(MemberRecord::named)
+    }
+}

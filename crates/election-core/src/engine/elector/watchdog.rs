@@ -1,0 +1,192 @@
+//! The elector's memory: since when it has been waiting for what.
+//!
+//! The published algorithm has one timer for a whole takeover, which excludes the
+//! new leader for the old one's fault. Here each phase has its own, and the new
+//! leader's runs only while the place is free or its own.
+
+use std::time::Duration;
+
+use crate::{
+    ids::{Ballot, SiteId},
+    time::{Now, Time},
+};
+
+/// What an elector is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) enum Phase {
+    /// The old leader holds the place.
+    Release,
+    /// The place is free, and the one who is named has not created it.
+    Acquire,
+    /// The one who is named holds it in PROGRESS.
+    Takeover,
+    /// It is READY.
+    Serving,
+}
+
+/// Since when something has been so, without a break.
+#[derive(Clone, Debug, Hash)]
+struct Since<K, T>(Option<(K, T)>);
+
+impl<K, T> Default for Since<K, T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<K: PartialEq, T: Copy> Since<K, T> {
+    fn note(&mut self, key: K, now: T) -> T {
+        match &self.0 {
+            Some((known, since)) if *known == key => *since,
+            _ => {
+                self.0 = Some((key, now));
+                now
+            }
+        }
+    }
+}
+
+/// The elector's memory. It begins anew with each elector, so that a new one
+/// grants whole timeouts rather than guess what the former one has seen.
+#[derive(Clone, Debug, Default, Hash)]
+pub(in crate::engine) struct Watchdog {
+    slots: Vec<Memory>,
+    first_pass: Since<(), Time>,
+    /// Sites without a member.
+    gone: Vec<(SiteId, Time)>,
+    wake: Option<Time>,
+}
+
+/// What is remembered of one slot. All terms in here are those in which the slot was
+/// decided, so that what happens to other slots begins nothing anew.
+#[derive(Clone, Debug, Default, Hash)]
+struct Memory {
+    phase: Option<Current>,
+    /// By the wall clock, for it is only told.
+    trigger: Since<(u64, &'static str), u64>,
+    better: Since<(u64, Ballot), Time>,
+}
+
+/// The phase of a term, and what earlier ones of that term have taken. A candidate
+/// that creates its place and drops it again and again is given no more time than
+/// one that does neither.
+#[derive(Clone, Debug, Hash)]
+struct Current {
+    term: u64,
+    phase: Phase,
+    since: Time,
+    spent: Vec<(Phase, Duration)>,
+}
+
+impl Watchdog {
+    /// A slot has been in this phase since then, as far as the znodes tell: for who has not
+    /// watched it.
+    pub(in crate::engine) fn assume(&mut self, slot: usize, term: u64, phase: Phase, since: Time) {
+        self.slot(slot).phase = Some(Current { term, phase, since, spent: Vec::new() });
+    }
+
+    /// Whoever is better, or is in office, has been so for ever, and so has this elector.
+    pub(in crate::engine) fn wait_no_longer(&mut self) {
+        self.first_pass.0 = Some(((), Time::ZERO));
+        for memory in &mut self.slots {
+            if let Some((_, since)) = &mut memory.better.0 {
+                *since = Time::ZERO;
+            }
+            if let Some(current) = memory.phase.as_mut().filter(|current| current.phase == Phase::Serving) {
+                current.since = Time::ZERO;
+            }
+        }
+    }
+
+    /// Begins a pass.
+    pub(in crate::engine) fn begin(&mut self) {
+        self.wake = None;
+    }
+
+    /// When the pass should be repeated even if nothing happens.
+    pub(in crate::engine) fn wake(&self) -> Option<Time> {
+        self.wake
+    }
+
+    /// Asks for another pass at `at`.
+    pub(in crate::engine) fn wake_at(&mut self, at: Time) {
+        self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
+    }
+
+    fn slot(&mut self, slot: usize) -> &mut Memory {
+        if self.slots.len() <= slot {
+            self.slots.resize_with(slot + 1, Memory::default);
+        }
+        &mut self.slots[slot]
+    }
+
+    /// The term of a slot is in this phase; how long it has been in it altogether, and asks to
+    /// be woken when `limit` is over.
+    pub(in crate::engine) fn phase(
+        &mut self,
+        slot: usize,
+        term: u64,
+        phase: Phase,
+        limit: Option<Duration>,
+        now: Now,
+    ) -> Duration {
+        let known = self.slot(slot).phase.take().filter(|known| known.term == term);
+        let mut current = known.unwrap_or(Current { term, phase, since: now.time, spent: Vec::new() });
+        if current.phase != phase {
+            let took = now.time.since(current.since);
+            match current.spent.iter_mut().find(|(known, _)| *known == current.phase) {
+                Some((_, spent)) => *spent += took,
+                None => current.spent.push((current.phase, took)),
+            }
+            current.phase = phase;
+            current.since = now.time;
+        }
+        if phase == Phase::Serving {
+            current.spent.clear();
+        }
+        let before: Duration = current.spent.iter().filter(|(p, _)| *p == phase).map(|(_, took)| *took).sum();
+        let took = before + now.time.since(current.since);
+        if let Some(limit) = limit.filter(|limit| *limit > took) {
+            self.wake_at(now.time + (limit - took));
+        }
+        self.slot(slot).phase = Some(current);
+        took
+    }
+
+    /// There is something to decide in `term`; when that was noticed first.
+    pub(in crate::engine) fn noticed(&mut self, slot: usize, term: u64, what: &'static str, now: Now) -> u64 {
+        self.slot(slot).trigger.note((term, what), now.unix_ms)
+    }
+
+    /// Somebody else is better; how long that has been so.
+    pub(in crate::engine) fn better(
+        &mut self,
+        slot: usize,
+        term: u64,
+        ballot: &Ballot,
+        now: Now,
+    ) -> Duration {
+        let since = self.slot(slot).better.note((term, ballot.clone()), now.time);
+        now.time.since(since)
+    }
+
+    /// Nobody else is better.
+    pub(in crate::engine) fn nobody_better(&mut self, slot: usize) {
+        self.slot(slot).better = Since(None);
+    }
+
+    /// These sites have no member; since when each of them has had none.
+    pub(in crate::engine) fn gone(&mut self, sites: Vec<SiteId>, now: Now) -> Vec<(SiteId, Time)> {
+        let since =
+            |site: &SiteId| self.gone.iter().find(|(known, _)| known == site).map(|(_, since)| *since);
+        let gone = sites.into_iter().map(|site| (site.clone(), since(&site).unwrap_or(now.time)));
+        let gone: Vec<_> = gone.collect();
+        self.gone.clone_from(&gone);
+        gone
+    }
+
+    /// When this elector made its first pass.
+    pub(in crate::engine) fn first_pass(&mut self, now: Now) -> Time {
+        self.first_pass.note((), now.time)
+    }
+}

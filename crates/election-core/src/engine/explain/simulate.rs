@@ -1,0 +1,229 @@
+//! What would become of an election if some of its members vanished now, or its policy
+//! were another: played on what was read, by the elector's own code.
+//!
+//! What happens at once is carried out step by step: the first in line takes over, the
+//! elector of the moment decides, each takeover goes well. What waits for a time, or for
+//! an operator, is not: it is explained, as [`explain`] does, where the play has ended.
+
+use super::{Explanation, Looker, Obstacle, Proposal, Seen, explain};
+use crate::{
+    engine::{
+        elector::{
+            limit::{check_limit, job_failures},
+            pass::Verdict,
+            succession::succeed,
+        },
+        policy::Policy,
+    },
+    ids::Ballot,
+    record::{Cause, Current, Elected, MemberRecord, Mode, Named, Status, VERSION},
+    strategy::Strategy,
+};
+
+/// What would become of an election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Simulation {
+    /// As it is.
+    pub now: Explanation,
+    /// As the elector would find it right after the change.
+    pub then: Explanation,
+    /// Slot by slot.
+    pub slots: Vec<Prospect>,
+}
+
+/// What would become of a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prospect {
+    /// Counted from 0.
+    pub slot: usize,
+    /// Who leads now, or is about to.
+    pub before: Option<Named>,
+    /// What is going to be decided about it as it is, sooner or later.
+    pub otherwise: Option<Proposal>,
+    /// What would be decided about it at once, in order.
+    pub played: Vec<Played>,
+    /// Who would lead then.
+    pub leads: Option<Named>,
+    /// What would be decided later.
+    pub later: Option<Proposal>,
+    /// What that waits for, or what keeps anybody from leading.
+    pub obstacles: Vec<Obstacle>,
+    /// Nothing would be decided that isn't going to be decided as it is.
+    pub unchanged: bool,
+}
+
+/// One decision of the play.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Played {
+    /// Who decides: the elector, or the first in line for itself.
+    pub by: String,
+    /// Why.
+    pub cause: Cause,
+    /// The sentence that the decision would have.
+    pub sentence: String,
+    /// Who would be named.
+    pub named: Option<Named>,
+}
+
+/// What would become of what was `seen` at `unix_ms`, if everyone who is `gone` were gone
+/// with their sessions, and the policy and the strategy were those of `then` instead of
+/// those of `now`.
+///
+/// Pure: the same answer to the same question.
+pub fn simulate(
+    seen: &Seen,
+    gone: impl Fn(&MemberRecord) -> bool,
+    now: (&Policy, &dyn Strategy),
+    then: (&Policy, &dyn Strategy),
+    unix_ms: u64,
+) -> Simulation {
+    let as_it_is = explain(seen, now.0, now.1, unix_ms);
+    let mut changed = seen.without(gone);
+    let found = explain(&changed, then.0, then.1, unix_ms);
+    let slots = as_it_is.slots.len().max(found.slots.len());
+    let mut played = vec![Vec::new(); slots];
+    // Each slot is vacated, decided and decided again at most, and what is to be remembered is
+    // written; a policy that went on and on
+    // would be a mistake that must not hang whoever asks.
+    for _ in 0..=6 * slots + seen.requests.len() {
+        let before = changed.elected.clone();
+        if !(changed.step_in(seen, then.0, then.1, unix_ms) || changed.decide(then.0, then.1, unix_ms)) {
+            break;
+        }
+        let Some(after) = &changed.elected else { continue };
+        for (slot, played) in played.iter_mut().enumerate().take(after.slots.len()) {
+            let news = before.as_ref().is_none_or(|b| b.named(slot) != after.named(slot));
+            if news {
+                let given = after.given(slot);
+                let (by, named) = (after.decided_by.clone(), after.named(slot).cloned());
+                played.push(Played { by, cause: given.cause, sentence: given.sentence, named });
+            }
+        }
+    }
+    let end = explain(&changed, then.0, then.1, unix_ms);
+    let slots = played.into_iter().enumerate().map(|(slot, played)| {
+        let before = as_it_is.slots.get(slot);
+        let after = end.slots.get(slot);
+        let leads = changed.leads(slot);
+        let later = after.and_then(|s| s.proposal.clone());
+        let otherwise = before.and_then(|s| s.proposal.clone());
+        let was_to_come = otherwise.as_ref().and_then(|p| p.named.as_ref());
+        let is_to_come = later.as_ref().and_then(|p| p.named.as_ref());
+        let before = seen.leads(slot);
+        Prospect {
+            slot,
+            unchanged: played.is_empty() && before == leads && was_to_come == is_to_come,
+            before,
+            otherwise,
+            played,
+            leads,
+            later,
+            obstacles: after.map(|s| s.obstacles.clone()).unwrap_or_default(),
+        }
+    });
+    let slots = slots.collect();
+    Simulation { now: as_it_is, then: found, slots }
+}
+
+impl Seen {
+    /// The same without these members, and without what goes with their sessions.
+    #[must_use]
+    pub fn without(&self, gone: impl Fn(&MemberRecord) -> bool) -> Self {
+        let mut rest = self.clone();
+        rest.members.retain(|m| !gone(m));
+        let is_gone = |ballot: &Ballot| {
+            self.members.iter().any(|m| m.ballot == *ballot)
+                && !rest.members.iter().any(|m| m.ballot == *ballot)
+        };
+        for office in &mut rest.offices {
+            office.take_if(|current| is_gone(&current.ballot));
+        }
+        if self.lowest.as_ref().is_some_and(is_gone) {
+            rest.lowest = rest.members.iter().map(|m| m.ballot.clone()).min();
+        }
+        rest
+    }
+
+    /// Who leads a slot, or is about to: the one who is named, if it lives.
+    fn leads(&self, slot: usize) -> Option<Named> {
+        let named = self.elected.as_ref()?.named(slot)?;
+        self.members.iter().any(|m| m.ballot == named.ballot).then(|| named.clone())
+    }
+
+    /// The first in line steps in for a leader that was seen in office, and is gone.
+    fn step_in(&mut self, before: &Self, policy: &Policy, strategy: &dyn Strategy, unix_ms: u64) -> bool {
+        let Some(elected) = &self.elected else { return false };
+        if self.control.mode != Mode::Auto {
+            return false;
+        }
+        let found = elected.leaders().find_map(|(slot, named)| {
+            let was_in = |c: &Current| c.ballot == named.ballot && c.term == elected.term_of(slot);
+            let served = before.offices.get(slot)?.as_ref().is_some_and(was_in);
+            let free = self.offices.get(slot)?.is_none();
+            let first = elected.line_of(slot).first()?;
+            let fit = elected.excluded(&first.ballot, unix_ms).is_none()
+                && self.members.iter().any(|m| m.ballot == first.ballot);
+            let held = check_limit(policy, Some(elected), slot, Cause::LeaderLost, unix_ms).is_err()
+                || job_failures(policy, elected, unix_ms) > 0;
+            (served && free && fit && !held).then(|| (slot, first.clone()))
+        });
+        let Some((slot, first)) = found else { return false };
+        let record = self.members.iter().find(|m| m.ballot == first.ballot);
+        let remark = record.and_then(|record| strategy.remark(&record.attributes, Cause::LeaderLost));
+        let next = succeed(elected, slot, &first, remark, unix_ms, policy);
+        self.take_effect(next, unix_ms);
+        true
+    }
+
+    /// The elector decides what it decides at once.
+    fn decide(&mut self, policy: &Policy, strategy: &dyn Strategy, unix_ms: u64) -> bool {
+        let verdict = Looker::new(self, policy, strategy, unix_ms).verdict();
+        match verdict {
+            Some(Verdict::Write(next, _) | Verdict::Depose(_, next, _) | Verdict::Begin(next, ..)) => {
+                self.take_effect(*next, unix_ms);
+                true
+            }
+            Some(Verdict::Vacate { slot, .. }) => {
+                self.offices.get_mut(slot).is_some_and(|office| office.take().is_some())
+            }
+            Some(Verdict::Answer(name, _, request) | Verdict::Refuse(name, _, request)) => {
+                let answered = self.requests.iter_mut().find(|filed| filed.which.name == name);
+                answered.map(|filed| filed.request = *request).is_some()
+            }
+            Some(Verdict::Trim(name)) => {
+                let before = self.requests.len();
+                self.requests.retain(|filed| filed.which.name != name);
+                self.requests.len() < before
+            }
+            Some(Verdict::Wait { .. }) | None => false,
+        }
+    }
+
+    /// A decision is written, whoever is in office for another term lets go, and whoever is
+    /// named takes over.
+    fn take_effect(&mut self, next: Elected, unix_ms: u64) {
+        self.offices.resize(next.slots.len(), None);
+        for (slot, named) in next.leaders() {
+            let term = next.term_of(slot);
+            let stays = |c: &Current| c.ballot == named.ballot && c.term == term;
+            // One that is gone, and that nobody has got to yet, takes nothing over.
+            let lives = self.members.iter().any(|m| m.ballot == named.ballot);
+            if lives && !self.offices[slot].as_ref().is_some_and(stays) {
+                self.offices[slot] = Some(Current {
+                    v: VERSION,
+                    member: named.member.clone(),
+                    ballot: named.ballot.clone(),
+                    site: named.site.clone(),
+                    slot,
+                    term,
+                    status: Status::Ready,
+                    endpoint: None,
+                    fencing_token: None,
+                    since_ms: unix_ms,
+                    ready_ms: Some(unix_ms),
+                });
+            }
+        }
+        self.elected = Some(next);
+    }
+}

@@ -1,0 +1,449 @@
+//! From being named, or stepping in, until leadership is entered.
+
+use super::{Leader, state::*};
+use crate::{
+    engine::{
+        core::Core,
+        elector::succession::succeed,
+        io::{Action, Grant, Level, Node, Nomination, NoteKind, Outcome, Request, StopReason},
+        mandate::{By, Mandate, nomination},
+        ops::{LeaderOp, Part, Pending},
+        recipe::Recipe,
+        rules::Rule,
+        tokens::fencing_token,
+        znode::{Known, Meta},
+    },
+    record::{Cause, Current, Record, Status},
+};
+
+const ACQUIRE: Pending = Pending::Leader(LeaderOp::Acquire);
+
+impl Leader {
+    /// Sets out to lead.
+    pub(in crate::engine) fn claim(&mut self, core: &mut Core, mandate: Mandate) {
+        let Nomination { slot, term, sentence, .. } = &mandate.nomination;
+        let (slot, term) = (*slot, *term);
+        let (step, text) = match &mandate.by {
+            By::Decision => (AcquireStep::Waiting, format!("is named for term {term}: {sentence}")),
+            By::Succession { .. } => {
+                let slots = core.reading.view.elected.record().map_or(1, |elected| elected.slots.len());
+                let of_slot = if slots > 1 { format!(" of slot {slot}") } else { String::new() };
+                let first = match core.rules.keep(Rule::SuccessorReads) {
+                    true => AcquireStep::ReadElected,
+                    false => AcquireStep::Creating,
+                };
+                let text = format!(
+                    "steps in for term {term}: the leader znode{of_slot} is gone, and it is first in line"
+                );
+                (first, text)
+            }
+            By::Contest => {
+                let Some(own) = &core.own.seat.own else { return };
+                let place = self.place(core, own.node.czxid, own.node.version, term);
+                (AcquireStep::Entitled(place), format!("may lead: {sentence}"))
+            }
+        };
+        core.note(Level::Info, NoteKind::Office, text);
+        self.slot = slot;
+        let acquiring = Acquiring { mandate, prepared: Prepared::No, step, written: None };
+        self.turn(core, State::Acquiring(Box::new(acquiring)));
+        self.advance_claim(core);
+    }
+
+    pub(super) fn advance_claim(&mut self, core: &mut Core) {
+        let State::Acquiring(acquiring) = &self.state else { return };
+        if core.own.leaving.is_asked() {
+            return self.give_up_claim(core, StopReason::Leaving);
+        }
+        if let Err(why) = core.carries(&acquiring.mandate) {
+            return self.give_up_claim(core, StopReason::NotNamed(why));
+        }
+        if !core.session_is_active() {
+            return;
+        }
+        if acquiring.prepared == Prepared::No && !acquiring.mandate.is_succession() {
+            core.out.push(Action::Prepare(acquiring.mandate.nomination.clone()));
+            self.set_prepared(core, Prepared::Running);
+        }
+        if !core.ops.has(&ACQUIRE) {
+            self.take_step(core);
+        }
+    }
+
+    fn take_step(&mut self, core: &mut Core) {
+        let State::Acquiring(acquiring) = &self.state else { return };
+        let path = core.place_path(self.slot);
+        let progress =
+            |this: &Self, core: &mut Core| this.place_data(core, &acquiring.mandate, Status::Progress, None);
+        let request = match acquiring.step {
+            AcquireStep::ReadElected | AcquireStep::Rereading(_) => {
+                Request::Get { path: core.config.paths.elected() }
+            }
+            AcquireStep::ReadPlace | AcquireStep::Looking => Request::Get { path },
+            AcquireStep::Waiting => {
+                let session = core.session_id();
+                match self.own_place(core) {
+                    Known::Absent => self.set_step(AcquireStep::Creating),
+                    known
+                        if known.meta().is_some_and(|m| m.owner == session)
+                            && core.rules.keep(Rule::AdoptOwnPlace) =>
+                    {
+                        self.set_step(AcquireStep::Looking);
+                    }
+                    _ => return,
+                }
+                return self.advance_claim(core);
+            }
+            AcquireStep::Creating => match progress(self, core) {
+                Some(data) => Request::Create { path, data, ephemeral: true },
+                None => return,
+            },
+            AcquireStep::Restating(place) => match progress(self, core) {
+                Some(data) => Request::Set { path, data, version: place.version },
+                None => return,
+            },
+            AcquireStep::Committing(place) => return self.commit(core, place),
+            AcquireStep::Entitled(place) => return self.enter(core, place),
+        };
+        core.perform(request, ACQUIRE);
+    }
+
+    /// The successor's commit, by compare-and-set on the decision that it read.
+    fn commit(&mut self, core: &mut Core, place: Place) {
+        let State::Acquiring(acquiring) = &mut self.state else { return };
+        let mandate = &mut acquiring.mandate;
+        let Known::Present(elected, meta) = &core.reading.view.elected else {
+            return self.give_up_claim(core, StopReason::NotNamed("the decision can't be read".to_owned()));
+        };
+        let slot = mandate.nomination.slot;
+        if elected.named(slot).is_some_and(|n| n.ballot == mandate.ballot) {
+            // The elector was quicker, and names this member. As for everyone who is
+            // named, the decision is read once more now that the leader znode is held.
+            return self.adopt_decision(core, AcquireStep::Rereading(place));
+        }
+        let me = core.named(&mandate.ballot);
+        let remark = match &core.config.recipe {
+            Recipe::Elector(strategy) => strategy.remark(&core.attributes(), Cause::LeaderLost),
+            _ => None,
+        };
+        let next = succeed(elected, slot, &me, remark, core.now.unix_ms, &core.config.policy);
+        let path = core.config.paths.elected();
+        let version = core.rules.version(meta.version);
+        match next.encode(&path) {
+            Ok(data) => {
+                // Later than what the leader znode says, if another slot was decided meanwhile.
+                mandate.nomination.term = next.term;
+                acquiring.written = Some((Box::new(next), version));
+                let request = core.as_candidate(Request::Set { path, data, version });
+                core.perform(request, ACQUIRE);
+            }
+            Err(error) => self.give_up_claim(core, StopReason::NotNamed(error.to_string())),
+        }
+    }
+
+    /// The decision names this member: it goes on under that decision.
+    fn adopt_decision(&mut self, core: &mut Core, then: AcquireStep) {
+        let Some(elected) = core.reading.view.elected.record() else { return };
+        let adopted = nomination(elected, self.slot);
+        if let State::Acquiring(acquiring) = &mut self.state {
+            acquiring.step = match then {
+                AcquireStep::Entitled(place) if place.term != adopted.term => AcquireStep::Restating(place),
+                then => then,
+            };
+            acquiring.mandate.nomination = adopted;
+            acquiring.mandate.by = By::Decision;
+        }
+        self.advance_claim(core);
+    }
+
+    /// Held, entitled and prepared: leadership is entered if the lease is good for the time that stopping needs and an
+    /// eighth of the session timeout.
+    fn enter(&mut self, core: &mut Core, place: Place) {
+        let State::Acquiring(acquiring) = &self.state else { return };
+        let mandate = &acquiring.mandate;
+        let known = self.own_place(core).meta();
+        let is_other = known.is_none_or(|m| m.czxid != place.czxid);
+        // In a contest it is the same znode when it has been made anew, so it is only written anew, once it is entered.
+        if mandate.by != By::Contest {
+            // Spoiled by somebody's hand: it is made anew.
+            let spoiled = self.place_is_spoiled(core, &place, &mandate.ballot, mandate.nomination.term);
+            // Preparing may take long, or have no end: is it still there?
+            let gone = core.is_sure(self.slot) && is_other && *self.own_place(core) != Known::Unread;
+            if spoiled.is_some() || gone {
+                self.set_step(AcquireStep::Looking);
+                return self.advance_claim(core);
+            }
+        }
+        if !core.is_sure(self.slot) || acquiring.prepared != Prepared::Yes {
+            return;
+        }
+        let Some(work_until) = core.work_until() else { return };
+        // What begins so late would be stopped before it is of any use, unless the lease is renewed in time.
+        if core.now.time + core.stop_budget() + core.granted() / 8 >= work_until {
+            return;
+        }
+        // The token rests on the decision. One that can't be read (any more) is waited for.
+        let Some(token_base) = core.token_base() else { return };
+        if is_other {
+            self.set_step(AcquireStep::Looking);
+            return self.advance_claim(core);
+        }
+        let grant = Grant {
+            nomination: mandate.nomination.clone(),
+            ballot: mandate.ballot.clone(),
+            fencing_token: fencing_token(place.czxid, token_base),
+            work_until,
+        };
+        let fencing_token = grant.fencing_token;
+        let held = Held {
+            mandate: mandate.clone(),
+            fencing_token,
+            place,
+            epoch: core.epoch(),
+            doubted: false,
+            ready_ms: None,
+        };
+        core.reading.memory.saw_token(Some(fencing_token));
+        let text = format!("takes over in term {} with fencing token {fencing_token}", grant.nomination.term);
+        core.note(Level::Info, NoteKind::Office, text);
+        core.out.told_until = Some(work_until);
+        core.out.push(Action::WorkUntil(work_until));
+        core.out.push(Action::TakeOver(grant));
+        self.turn(core, State::TakingOver(Box::new(held)));
+    }
+
+    fn set_step(&mut self, step: AcquireStep) {
+        if let State::Acquiring(acquiring) = &mut self.state {
+            acquiring.step = step;
+        }
+    }
+
+    pub(super) fn set_prepared(&mut self, core: &mut Core, prepared: Prepared) {
+        if let State::Acquiring(acquiring) = &mut self.state {
+            acquiring.prepared = prepared;
+            let Nomination { term, cause, .. } = acquiring.mandate.nomination;
+            if (prepared, cause) == (Prepared::Yes, Cause::LeaderShutdown) {
+                core.own.prepared_for = Some(term);
+            }
+        }
+        self.report(core);
+    }
+
+    pub(in crate::engine) fn give_up_claim(&mut self, core: &mut Core, reason: StopReason) {
+        let State::Acquiring(acquiring) = &self.state else { return };
+        let hold = match acquiring.step {
+            AcquireStep::Rereading(place)
+            | AcquireStep::Committing(place)
+            | AcquireStep::Restating(place)
+            | AcquireStep::Entitled(place) => Hold::Place(place),
+            AcquireStep::Creating if core.ops.has(&ACQUIRE) => {
+                core.ops.replace(&ACQUIRE, &Pending::Leader(LeaderOp::LateCreation));
+                Hold::Creating
+            }
+            AcquireStep::Looking => Hold::Unsure,
+            AcquireStep::Creating
+            | AcquireStep::Waiting
+            | AcquireStep::ReadElected
+            | AcquireStep::ReadPlace => Hold::Nothing,
+        };
+        core.ops.give_up(&ACQUIRE);
+        let (term, began) = (acquiring.mandate.nomination.term, acquiring.prepared != Prepared::No);
+        let epoch = core.epoch();
+        core.note(Level::Info, NoteKind::Office, format!("does not take over term {term}: {reason}"));
+        if began {
+            let stopping = Stopping { reason: reason.clone(), epoch, hold, term, token: None };
+            self.turn(core, State::Stopping(stopping));
+            // What was prepared touches nothing that only a leader may touch, so it has
+            // its whole budget, even before there is a lease.
+            let budget = core.now.time + core.stop_budget();
+            let until = core.work_until().map_or(budget, |lease| lease.max(budget));
+            core.out.told_until = Some(until);
+            core.out.push(Action::WorkUntil(until));
+            core.out.push(Action::Stop(reason));
+        } else {
+            self.let_go(core, epoch, hold, term);
+            // Nothing else may happen for long.
+            self.advance_release(core);
+        }
+    }
+
+    pub(super) fn acquire_done(&mut self, core: &mut Core, outcome: &Outcome) {
+        let State::Acquiring(acquiring) = &mut self.state else { return };
+        let step = acquiring.step;
+        let next = match (step, outcome) {
+            (AcquireStep::ReadElected, Outcome::Got(node)) => {
+                core.see_elected(node.as_ref());
+                AcquireStep::ReadPlace
+            }
+            (AcquireStep::ReadPlace, Outcome::Got(node)) => {
+                core.see_place(self.slot, node.as_ref());
+                if node.is_some() {
+                    let why = "somebody holds the place".to_owned();
+                    return self.give_up_claim(core, StopReason::NotNamed(why));
+                }
+                AcquireStep::Creating
+            }
+            (AcquireStep::Creating, Outcome::Created { czxid, .. }) => {
+                let place = self.place(core, *czxid, 0, self.claimed_term());
+                self.know_own_place(core, *czxid, 0, *czxid);
+                self.held_place(core, place)
+            }
+            (AcquireStep::Creating, Outcome::Exists | Outcome::Unknown(_)) => AcquireStep::Looking,
+            (AcquireStep::Looking, Outcome::Got(node)) => match self.looked(core, node.as_ref()) {
+                Ok(next) => next,
+                Err(reason) => return self.give_up_claim(core, reason),
+            },
+            (AcquireStep::Rereading(place), Outcome::Got(node)) => {
+                core.see_elected(node.as_ref());
+                if self.was_refused_over_the_same(core) {
+                    core.own.seat.lists_ballots = true;
+                    core.retry(Part::Leader);
+                }
+                if node.is_none() {
+                    let why = "there is no decision any more".to_owned();
+                    return self.give_up_claim(core, StopReason::NotNamed(why));
+                }
+                // The view has been brought up to date: whether it carries the mandate is looked at next.
+                if self.claim_is_uncommitted() {
+                    AcquireStep::Committing(place)
+                } else if place.term != self.claimed_term() {
+                    AcquireStep::Restating(place)
+                } else {
+                    AcquireStep::Entitled(place)
+                }
+            }
+            (AcquireStep::Committing(place), Outcome::Changed { version, mzxid }) => {
+                return self.committed(core, place, *version, *mzxid);
+            }
+            // Lost the race, or an unknown outcome: what does the decision say?
+            (AcquireStep::Committing(place), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
+                acquiring.written.take_if(|_| *outcome != Outcome::Stale);
+                AcquireStep::Rereading(place)
+            }
+            (AcquireStep::Restating(place), Outcome::Changed { version, mzxid }) => {
+                self.know_own_place(core, place.czxid, *version, *mzxid);
+                AcquireStep::Entitled(Place { version: *version, term: self.claimed_term(), ..place })
+            }
+            (AcquireStep::Restating(_), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
+                AcquireStep::Looking
+            }
+            (step, Outcome::NotApplied(_) | Outcome::Unknown(_)) => step,
+            (step, _) => {
+                core.retry(Part::Leader);
+                step
+            }
+        };
+        self.set_step(next);
+        self.advance(core);
+    }
+
+    /// The leader znode was read after a lost reply, or for a watch had told something else: how it goes on.
+    fn looked(&mut self, core: &mut Core, node: Option<&Node>) -> Result<AcquireStep, StopReason> {
+        core.see_place(self.slot, node);
+        if core.is_contest() {
+            let own = core.own.seat.own.as_ref().map(|own| (own.node.czxid, own.node.owner));
+            let node = node.filter(|n| Some((n.czxid, n.owner)) == own).ok_or(StopReason::PlaceLost)?;
+            let term = u64::try_from(node.czxid).unwrap_or(0);
+            return Ok(AcquireStep::Entitled(self.place(core, node.czxid, node.version, term)));
+        }
+        match node {
+            None => Ok(AcquireStep::Creating),
+            Some(node) if self.may_adopt(core, node) => self.found_own_place(core, node),
+            Some(_) if self.claim_is_uncommitted() => {
+                Err(StopReason::NotNamed("somebody else was quicker".to_owned()))
+            }
+            Some(_) => Ok(AcquireStep::Waiting),
+        }
+    }
+
+    /// Whether the commit was refused over a decision that has not changed: the own ballot may be gone.
+    fn was_refused_over_the_same(&self, core: &Core) -> bool {
+        let State::Acquiring(acquiring) = &self.state else { return false };
+        let over = acquiring.written.as_ref().map(|(_, version)| *version);
+        over.is_some() && over == core.reading.view.elected.meta().map(|known| known.version)
+    }
+
+    fn claim_is_uncommitted(&self) -> bool {
+        matches!(&self.state, State::Acquiring(acquiring) if acquiring.mandate.is_succession())
+    }
+
+    /// The leader znode was created: the decision is read again, on the same session,
+    /// before anything else. A successor has read it and commits.
+    fn held_place(&self, core: &Core, place: Place) -> AcquireStep {
+        let rule = if self.claim_is_uncommitted() { Rule::Commit } else { Rule::Reread };
+        match rule {
+            rule if !core.rules.keep(rule) => AcquireStep::Entitled(place),
+            Rule::Commit => AcquireStep::Committing(place),
+            _ => AcquireStep::Rereading(place),
+        }
+    }
+
+    /// The term that is being claimed.
+    fn claimed_term(&self) -> u64 {
+        match &self.state {
+            State::Acquiring(acquiring) => acquiring.mandate.nomination.term,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn place(&self, core: &Core, czxid: i64, version: i32, term: u64) -> Place {
+        let created_ms = core.now.unix_ms;
+        let free_ms = core.reading.free_since_ms(self.slot).unwrap_or(created_ms);
+        Place { czxid, version, term, free_ms, created_ms }
+    }
+
+    /// What was just written is known before a watch tells it.
+    fn know_own_place(&self, core: &mut Core, czxid: i64, version: i32, mzxid: i64) {
+        let State::Acquiring(acquiring) = &self.state else { return };
+        if let Some(data) = self.place_data(core, &acquiring.mandate, Status::Progress, None) {
+            let owner = core.session_id();
+            let node = Node { version, mzxid, ..Node::created(data, czxid, owner) };
+            core.see_place(self.slot, Some(&node));
+        }
+    }
+
+    /// Whether a leader znode that is there after a lost reply may be this claim's own.
+    fn may_adopt(&self, core: &Core, node: &Node) -> bool {
+        let path = core.place_path(self.slot);
+        let says_so =
+            || Current::decode(&path, &node.data).is_ok_and(|c| c.member == core.config.member.member);
+        let own = node.owner == core.session_id() || (!core.rules.keep(Rule::OwnerChecked) && says_so());
+        own && core.rules.keep(Rule::AdoptOwnPlace)
+    }
+
+    /// A leader znode of this session after a lost reply: the creation was applied. One of
+    /// an earlier claim is never adopted, for that claim has ended.
+    fn found_own_place(&mut self, core: &Core, node: &Node) -> Result<AcquireStep, StopReason> {
+        let of_term = Current::decode(&core.place_path(self.slot), &node.data).ok().map(|c| c.term);
+        let claimed = self.claimed_term();
+        let place = self.place(core, node.czxid, node.version, claimed);
+        if of_term == Some(claimed) {
+            return Ok(self.held_place(core, place));
+        }
+        self.set_step(AcquireStep::Entitled(place));
+        Err(StopReason::NotNamed("its place is one of an earlier claim".to_owned()))
+    }
+
+    fn committed(&mut self, core: &mut Core, place: Place, version: i32, mzxid: i64) {
+        let State::Acquiring(acquiring) = &mut self.state else { return };
+        // A watch may have been quicker, and have read what came after it already.
+        if let (Some((written, _)), Known::Present(_, meta)) =
+            (acquiring.written.take(), &core.reading.view.elected)
+            && meta.mzxid < mzxid
+        {
+            let meta = Meta { version, mzxid, ..*meta };
+            let text = format!("term {}: {}", written.term, written.sentence);
+            core.know_elected(Known::Present(*written, meta));
+            core.note(Level::Info, NoteKind::Decided, text);
+        }
+        match core.carries(&acquiring.mandate) {
+            // Deleted since: what there is now is read.
+            Ok(()) if core.reading.view.elected.record().is_none() => {
+                self.set_step(AcquireStep::Rereading(place));
+                self.advance_claim(core);
+            }
+            Ok(()) => self.adopt_decision(core, AcquireStep::Entitled(place)),
+            Err(why) => self.give_up_claim(core, StopReason::NotNamed(why)),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! While leadership is held: what ends it, READY, and the history.
+
+use super::{Leader, state::*};
+use crate::{
+    engine::{
+        core::Core,
+        io::{Action, Level, Node, NoteKind, Outcome, Request, StopReason},
+        mandate::moved_away,
+        ops::{LeaderOp, Part, Pending},
+        rules::Rule,
+        znode::Known,
+    },
+    ids::Ballot,
+    record::{Cause, HistoryEntry, Phases, Status, VERSION},
+};
+
+impl Leader {
+    /// Looks whether leadership may go on.
+    pub(in crate::engine) fn check_held(&mut self, core: &mut Core) {
+        let Some(held) = self.held() else { return };
+        let leads = matches!(self.state, State::Leading(_));
+        if core.own.leaving.is_asked() && !(leads && core.hands_over()) {
+            return self.stop(core, StopReason::Leaving);
+        }
+        if let Some(reason) = core.resigns_by_now() {
+            self.record_giving_up(core, Cause::Resigned, &reason);
+            return self.stop(core, StopReason::Resigned(reason));
+        }
+        match core.lease_until() {
+            Some(until) if core.now.time + core.stop_budget() < until => {}
+            _ => return self.stop(core, StopReason::LeaseEnds),
+        }
+        if let Some(reason) = self.is_moved(core, held) {
+            return self.stop(core, reason);
+        }
+        if core.ops.waits(Part::Leader, core.now.time) {
+            return;
+        }
+        if held.doubted && !core.ops.leader_has(LeaderOp::Doubt) {
+            let request = Request::Get { path: core.place_path(self.slot) };
+            core.perform(request, Pending::Leader(LeaderOp::Doubt));
+        }
+        self.repair_place(core);
+    }
+
+    /// Why somebody else is to lead by now.
+    fn is_moved(&self, core: &Core, held: &Held) -> Option<StopReason> {
+        let mandate = &held.mandate;
+        let orphaned = core.session_epoch() != Some(held.epoch);
+        let other_ballot = core.own.seat.ballot.as_ref().filter(|ballot| **ballot != mandate.ballot);
+        if !orphaned && other_ballot.is_some() {
+            return Some(StopReason::BallotLost);
+        }
+        let elected = core.reading.view.elected.record()?;
+        let slot = mandate.nomination.slot;
+        let mine = elected.named(slot).is_some_and(|n| core.is_me(n, &mandate.ballot));
+        let term = if core.rules.keep(Rule::TermOfSlot) { elected.term_of(slot) } else { elected.term };
+        let moved = !mine || term != mandate.nomination.term;
+        if moved && core.rules.keep(Rule::StandDown) && !core.works_on_for(elected) {
+            return Some(StopReason::NotNamed(moved_away(elected, slot)));
+        }
+        // It leads on from a session that is over, and has been given another slot on
+        // the new one: it can have only one.
+        let other = other_ballot.and_then(|ballot| elected.slot_of(ballot))?;
+        Some(StopReason::NotNamed(moved_away(elected, other)))
+    }
+
+    // ---- the own leader znode ----
+
+    /// A watch has read the leader znode. What it read may be older than an own write: one
+    /// that seems lost is read once more before anything is stopped.
+    pub(in crate::engine) fn saw_place(&mut self, core: &mut Core, slot: usize, node: Option<&Node>) {
+        if slot != self.slot {
+            return;
+        }
+        let epoch = core.session_epoch();
+        if let Some(held) = self.state.held_mut()
+            && Some(held.epoch) == epoch
+            && node.is_none_or(|n| n.czxid != held.place.czxid)
+        {
+            held.doubted = true;
+            if !core.rules.keep(Rule::DoubtedFirst) {
+                self.stop(core, StopReason::PlaceLost);
+            }
+        }
+        if let State::Stopping(stopping) = &self.state
+            && Some(stopping.epoch) == epoch
+            && let Hold::Place(place) = stopping.hold
+            && node.is_none_or(|n| n.czxid > place.czxid)
+            && !stopping.reason.is_urgent()
+        {
+            self.hasten(core, StopReason::PlaceLost);
+        }
+    }
+
+    pub(super) fn doubt_done(&mut self, core: &mut Core, outcome: &Outcome) {
+        let session = core.session_id();
+        let Some(held) = self.state.held_mut() else { return };
+        match outcome {
+            Outcome::Got(Some(node)) if node.owner == session && node.czxid == held.place.czxid => {
+                held.doubted = false;
+                held.place.version = node.version;
+                core.see_place(self.slot, Some(node));
+            }
+            Outcome::Got(node) => {
+                core.see_place(self.slot, node.as_ref());
+                self.stop(core, StopReason::PlaceLost);
+            }
+            _ => core.retry(Part::Leader),
+        }
+    }
+
+    /// Writes the own record anew if somebody's hand has spoiled it: nobody could
+    /// decide anything while it can't be read.
+    fn repair_place(&mut self, core: &mut Core) {
+        let (State::TakingOver(held) | State::Leading(held)) = &self.state else { return };
+        if core.ops.leader_has(LeaderOp::Repair) {
+            return;
+        }
+        let mandate = &held.mandate;
+        let Some(version) =
+            self.place_is_spoiled(core, &held.place, &mandate.ballot, mandate.nomination.term)
+        else {
+            return;
+        };
+        let status = if held.ready_ms.is_some() { Status::Ready } else { Status::Progress };
+        if let Some(data) = self.place_data(core, mandate, status, held.ready_ms) {
+            let request = Request::Set { path: core.place_path(self.slot), data, version };
+            core.perform(request, Pending::Leader(LeaderOp::Repair));
+        }
+    }
+
+    /// Whether the own leader znode says something else than it should, because of a slip
+    /// of somebody's hand, or a late write of a leader that was put out by force;
+    /// and in which version.
+    pub(super) fn place_is_spoiled(
+        &self,
+        core: &Core,
+        place: &Place,
+        ballot: &Ballot,
+        term: u64,
+    ) -> Option<i32> {
+        let (spoiled, meta) = match self.own_place(core) {
+            Known::Unreadable(_, meta) => (true, meta),
+            // It says nothing but a name, and that in somebody else's format.
+            Known::Present(..) if !core.announces() => return None,
+            Known::Present(current, meta) => (current.ballot != *ballot || current.term != term, meta),
+            Known::Unread | Known::Absent => return None,
+        };
+        (spoiled && meta.czxid == place.czxid).then_some(meta.version)
+    }
+
+    pub(super) fn repaired(&mut self, core: &mut Core, outcome: &Outcome) {
+        let Some(held) = self.state.held_mut() else { return };
+        match outcome {
+            Outcome::Changed { version, .. } => held.place.version = *version,
+            _ => held.doubted = true,
+        }
+        core.retry(Part::Leader);
+    }
+
+    // ---- READY ----
+
+    pub(super) fn announce(&mut self, core: &mut Core) {
+        let State::TakingOver(held) = &mut self.state else { return };
+        self.announce_later = true;
+        // READY must not be written onto another's leader znode.
+        let known = core.reading.view.place(self.slot).meta();
+        let other = held.doubted || known.is_none_or(|m| m.czxid != held.place.czxid);
+        if other && core.rules.keep(Rule::ReadyOnOwnPlace) {
+            held.doubted = true;
+            return;
+        }
+        if !core.announces() {
+            self.lead(core);
+            return know_own_ready(core);
+        }
+        let (mandate, place) = (held.mandate.clone(), held.place);
+        let Some(data) = self.place_data(core, &mandate, Status::Ready, Some(core.now.unix_ms)) else {
+            return;
+        };
+        let version = if core.rules.keep(Rule::ReadyOnOwnPlace) { place.version } else { -1 };
+        let request = Request::Set { path: core.place_path(self.slot), data, version };
+        if core.perform(request, Pending::Leader(LeaderOp::Announce)) {
+            self.announce_later = false;
+            if let State::TakingOver(held) = std::mem::take(&mut self.state) {
+                self.turn(core, State::Announcing(held));
+            }
+        }
+    }
+
+    /// READY could not be written, as the connection was lost: once more.
+    pub(in crate::engine) fn announce_again(&mut self, core: &mut Core) {
+        if self.announce_later && core.session_is_active() && !core.ops.waits(Part::Leader, core.now.time) {
+            self.announce(core);
+        }
+    }
+
+    pub(super) fn announced(&mut self, core: &mut Core, outcome: &Outcome) {
+        let State::Announcing(mut held) = std::mem::take(&mut self.state) else { return };
+        if let Outcome::Changed { version, .. } = outcome {
+            held.place.version = *version;
+            self.state = State::Announcing(held);
+            return self.lead(core);
+        }
+        held.doubted |= *outcome != Outcome::Missing;
+        self.turn(core, State::TakingOver(held));
+        if *outcome == Outcome::Missing {
+            return self.stop(core, StopReason::PlaceLost);
+        }
+        // Stale or unknown: it may have been written. The leader znode is read, and READY
+        // written again on top of whatever version stands.
+        self.announce_later = true;
+        core.retry(Part::Leader);
+    }
+
+    fn lead(&mut self, core: &mut Core) {
+        let (State::TakingOver(mut held) | State::Announcing(mut held)) = std::mem::take(&mut self.state)
+        else {
+            return;
+        };
+        self.announce_later = false;
+        held.ready_ms = Some(core.now.unix_ms);
+        self.turn(core, State::Leading(held));
+        core.out.push(Action::Lead);
+        self.write_history(core);
+    }
+
+    fn write_history(&mut self, core: &mut Core) {
+        let State::Leading(held) = &self.state else { return };
+        let nomination = &held.mandate.nomination;
+        let (slot, ready_ms) = (nomination.slot, core.now.unix_ms);
+        let elected = core.reading.view.elected.record().filter(|e| e.term_of(slot) == nomination.term);
+        let decision = elected.map(|e| e.given(slot));
+        let decided_at = decision.as_ref().map_or(held.place.created_ms, |e| e.decided_at_ms);
+        let noticed_at = decision.map(|e| e.noticed_at_ms).filter(|at| *at > 0).unwrap_or(decided_at);
+        let free_at = held.place.free_ms.max(decided_at);
+        let phases = Phases {
+            decide_ms: decided_at.saturating_sub(noticed_at),
+            release_ms: free_at.saturating_sub(decided_at),
+            acquire_ms: held.place.created_ms.saturating_sub(free_at),
+            takeover_ms: ready_ms.saturating_sub(held.place.created_ms),
+        };
+        let entry = HistoryEntry {
+            v: VERSION,
+            term: nomination.term,
+            member: core.config.member.member.clone(),
+            ballot: held.mandate.ballot.clone(),
+            site: core.config.member.site.clone(),
+            slot,
+            fencing_token: held.fencing_token,
+            cause: nomination.cause,
+            sentence: nomination.sentence.clone(),
+            previous: nomination.previous.clone(),
+            ready_ms,
+            phases,
+        };
+        let text = format!("leads in term {} (READY, fencing token {})", entry.term, entry.fencing_token);
+        let cause = entry.cause;
+        self.to_record = Some(entry).filter(|_| core.announces());
+        core.note(Level::Info, NoteKind::Ready { cause, phases }, text);
+    }
+}
+
+/// Where READY is not written: what others would have read.
+fn know_own_ready(core: &mut Core) {
+    let Some(own) = core.own.seat.own.clone() else { return };
+    let known = core.read_place(&own.path, Some(&own.node));
+    if let Known::Present(current, meta) = known {
+        core.reading.view.see_place(0, Known::Present(current.clone(), meta), Some(&own.node));
+        core.tell_leader(0, Some(current));
+    }
+}

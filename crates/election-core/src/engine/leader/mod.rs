@@ -1,0 +1,275 @@
+//! The leader's side: from being named, or being next in line, through PROGRESS
+//! and READY, to having let go.
+//!
+//! ```text
+//!             named, or first in line and the leader vanished
+//!   Idle    ─────────────────────────────▶ Acquiring ──▶ TakingOver ──▶ Announcing ──▶ Leading
+//!      ▲                                      │             │              │             │
+//!      │            place deleted             ▼             ▼              ▼             ▼
+//!      └──────────────── Releasing ◀───── Stopping ◀── moved away · lease near its end · place
+//!                                                       gone · session over · failed · leaving
+//! ```
+//! Whatever was begun is stopped, and confirmed to be stopped, before the place
+//! is let go: work never outlives its leadership.
+
+mod acquire;
+mod held;
+mod release;
+mod state;
+mod wishes;
+
+use super::{
+    core::Core,
+    io::{AppEvent, Level, NoteKind, Outcome, Request, StopReason},
+    mandate::{By, Mandate},
+    ops::{LeaderOp, Part, Pending},
+    policy::OnPause,
+    recipe::contender,
+    znode::Known,
+};
+use crate::record::{Cause, ContenderStatus, Current, GaveUp, HistoryEntry, Record, Status, VERSION};
+use state::{AcquireStep, Held, Prepared, ReleaseStep, Releasing};
+pub(in crate::engine) use state::{Stage, State};
+
+/// The leader's side of a member.
+#[derive(Clone, Debug, Default, Hash)]
+pub(in crate::engine) struct Leader {
+    state: State,
+    /// The slot that the state is about: a member has one at a time, and lets go of its
+    /// leader znode before it turns to another.
+    slot: usize,
+    /// The application serves; READY is still to be written.
+    announce_later: bool,
+    /// A leadership that has just been announced, for the history.
+    to_record: Option<HistoryEntry>,
+}
+
+impl Leader {
+    pub(in crate::engine) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(in crate::engine) fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
+    }
+
+    pub(in crate::engine) fn held(&self) -> Option<&Held> {
+        self.state.held()
+    }
+
+    /// When the leader became READY, in milliseconds since the Unix epoch.
+    pub(in crate::engine) fn ready_ms(&self) -> Option<u64> {
+        self.held()?.ready_ms
+    }
+
+    /// The fencing token of the leadership that is held, or being given up.
+    pub(in crate::engine) fn fencing_token(&self) -> Option<u64> {
+        match &self.state {
+            State::Stopping(stopping) => stopping.token,
+            _ => self.held().map(|held| held.fencing_token),
+        }
+    }
+
+    /// A leadership that has been announced since this was asked last.
+    pub(in crate::engine) fn take_entry(&mut self) -> Option<HistoryEntry> {
+        self.to_record.take()
+    }
+
+    // ---- what happens ----
+
+    pub(in crate::engine) fn app(&mut self, core: &mut Core, event: AppEvent) {
+        match (event, &self.state) {
+            (AppEvent::Prepared, State::Acquiring(_)) => self.set_prepared(core, Prepared::Yes),
+            (AppEvent::PrepareFailed(why), State::Acquiring(_)) => {
+                self.record_giving_up(core, Cause::TakeoverFailed, &why);
+                core.note(Level::Warn, NoteKind::TakeoverFailed, format!("preparing failed: {why}"));
+                self.give_up_claim(core, StopReason::TakeoverFailed(why));
+            }
+            (AppEvent::TakenOver, State::TakingOver(_)) => self.announce(core),
+            (AppEvent::TakeoverFailed(why), State::TakingOver(_)) => {
+                self.record_giving_up(core, Cause::TakeoverFailed, &why);
+                core.note(Level::Warn, NoteKind::TakeoverFailed, format!("taking over failed: {why}"));
+                self.stop(core, StopReason::TakeoverFailed(why));
+            }
+            // Also before READY is written: that may have to wait for the connection.
+            (AppEvent::WorkFailed(why), State::Leading(_) | State::Announcing(_) | State::TakingOver(_)) => {
+                self.record_giving_up(core, Cause::WorkFailed, &why);
+                core.note(Level::Warn, NoteKind::Office, format!("gives up leadership: {why}"));
+                self.stop(core, StopReason::WorkFailed(why));
+            }
+            (AppEvent::WorkFinished, State::Leading(_) | State::Announcing(_) | State::TakingOver(_)) => {
+                self.record_giving_up(core, Cause::Resigned, "its work is finished");
+                self.stop(core, StopReason::WorkFinished);
+            }
+            (AppEvent::Stopped, State::Stopping(_)) => self.stopped(core),
+            // An answer to something that was given up meanwhile.
+            _ => {}
+        }
+        self.advance(core);
+    }
+
+    /// The session is over, and the leader znode with it.
+    pub(in crate::engine) fn session_over(&mut self, core: &mut Core) {
+        core.reading.forget_tenures();
+        let keep = matches!(core.config.policy.on_pause, OnPause::Keep { .. });
+        match &mut self.state {
+            State::Leading(_) if keep => {}
+            State::TakingOver(_) | State::Announcing(_) | State::Leading(_) => {
+                self.stop(core, StopReason::SessionOver);
+            }
+            State::Acquiring(acquiring) => {
+                acquiring.step = AcquireStep::Waiting;
+                self.give_up_claim(core, StopReason::SessionOver);
+            }
+            State::Stopping(_) => self.hasten(core, StopReason::SessionOver),
+            State::Idle | State::Cleaning | State::Releasing(_) => self.turn(core, State::Idle),
+        }
+    }
+
+    pub(in crate::engine) fn done(&mut self, core: &mut Core, op: LeaderOp, outcome: &Outcome) {
+        if let Outcome::NotApplied(_) = outcome {
+            core.retry(Part::Leader);
+        }
+        match op {
+            LeaderOp::Clean => self.cleaned(core, outcome),
+            LeaderOp::Acquire => self.acquire_done(core, outcome),
+            LeaderOp::LateCreation => self.creation_done(core, outcome),
+            LeaderOp::Announce => self.announced(core, outcome),
+            LeaderOp::Doubt => self.doubt_done(core, outcome),
+            LeaderOp::Repair => self.repaired(core, outcome),
+            LeaderOp::Release => self.release_done(core, outcome),
+        }
+    }
+
+    // ---- taking the next steps ----
+
+    pub(in crate::engine) fn advance(&mut self, core: &mut Core) {
+        if core.ops.waits(Part::Leader, core.now.time) {
+            // Deadlines don't wait for a retry.
+            self.check_held(core);
+            return;
+        }
+        core.ops.retry_now(Part::Leader);
+        match &self.state {
+            State::Idle => self.advance_idle(core),
+            State::Acquiring(_) => self.advance_claim(core),
+            State::TakingOver(_) | State::Announcing(_) | State::Leading(_) => self.check_held(core),
+            State::Releasing(_) => self.advance_release(core),
+            State::Cleaning | State::Stopping(_) => {}
+        }
+    }
+
+    fn advance_idle(&mut self, core: &mut Core) {
+        if !core.session_is_active() || core.is_contest() {
+            return;
+        }
+        // A left-over of this very session must go, and never be adopted: its
+        // leadership has ended.
+        let session = core.session_id();
+        let owned = |(_, known): &(usize, &Known<Current>)| known.meta().is_some_and(|m| m.owner == session);
+        let leftover = core.reading.view.places().find(owned).map(|(slot, _)| slot);
+        if let Some(slot) = leftover {
+            let request = Request::Get { path: core.config.paths.place(slot) };
+            if core.perform(request, Pending::Leader(LeaderOp::Clean)) {
+                self.slot = slot;
+                self.turn(core, State::Cleaning);
+            }
+        } else if let Some(mandate) = core.decided_mandate() {
+            self.claim(core, mandate);
+        }
+    }
+
+    /// Goes over to another state.
+    fn turn(&mut self, core: &mut Core, state: State) {
+        self.state = state;
+        self.report(core);
+    }
+
+    fn report(&self, core: &mut Core) {
+        core.own.duty = self.state.duty(self.slot);
+    }
+
+    fn cleaned(&mut self, core: &mut Core, outcome: &Outcome) {
+        self.turn(core, State::Idle);
+        if let Outcome::Got(node) = outcome {
+            core.see_place(self.slot, node.as_ref());
+            if node.as_ref().is_some_and(|n| n.owner == core.session_id()) {
+                let step = look_before_release(core);
+                self.turn(core, State::Releasing(Releasing { epoch: core.epoch(), step }));
+            }
+        }
+    }
+
+    // ---- what is written ----
+
+    /// What was read there last.
+    fn own_place<'a>(&self, core: &'a Core) -> &'a Known<Current> {
+        core.reading.view.place(self.slot)
+    }
+
+    /// What the own leader znode is to say; nothing where it is too large, which is tried again.
+    fn place_data(
+        &self,
+        core: &mut Core,
+        mandate: &Mandate,
+        status: Status,
+        ready_ms: Option<u64>,
+    ) -> Option<Vec<u8>> {
+        let path = core.place_path(self.slot);
+        let since_ms = self.held().map_or(core.now.unix_ms, |held| held.place.created_ms);
+        let member = &core.config.member;
+        let data = match mandate.by {
+            By::Contest => {
+                let status = match status {
+                    Status::Progress => ContenderStatus::Progress,
+                    Status::Ready => ContenderStatus::Ready,
+                };
+                contender(&core.config, status, since_ms, ready_ms)
+            }
+            By::Decision | By::Succession { .. } => Current {
+                v: VERSION,
+                member: member.member.clone(),
+                ballot: mandate.ballot.clone(),
+                site: member.site.clone(),
+                slot: mandate.nomination.slot,
+                term: mandate.nomination.term,
+                status,
+                endpoint: member.address.clone(),
+                fencing_token: self.held().map(|held| held.fencing_token),
+                since_ms,
+                ready_ms,
+            }
+            .encode(&path),
+        };
+        match data {
+            Ok(data) => Some(data),
+            Err(error) => {
+                core.note(Level::Warn, NoteKind::Trouble, error.to_string());
+                core.retry(Part::Leader);
+                None
+            }
+        }
+    }
+
+    /// Says in the own record that leadership is given up.
+    pub(in crate::engine) fn record_giving_up(&self, core: &mut Core, cause: Cause, reason: &str) {
+        let term = match &self.state {
+            State::Acquiring(acquiring) => acquiring.mandate.nomination.term,
+            state => match state.held() {
+                Some(held) => held.mandate.nomination.term,
+                None => return,
+            },
+        };
+        let reason = reason.chars().take(500).collect();
+        let cause = cause.in_format(core.config.member.format);
+        core.own.gave_up = Some(GaveUp { term, cause, reason, at_ms: core.now.unix_ms });
+    }
+}
+
+/// The first step of a release where it is not known what is left.
+fn look_before_release(core: &Core) -> ReleaseStep {
+    match core.is_contest() {
+        true => ReleaseStep::Look { unchanged: core.place_count() },
+        false => ReleaseStep::ReadElected,
+    }
+}

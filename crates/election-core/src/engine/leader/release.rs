@@ -1,0 +1,228 @@
+//! How leadership ends: the work first, then the leader znode.
+
+use super::{Leader, look_before_release, state::*};
+use crate::{
+    engine::{
+        core::Core,
+        io::{Action, Epoch, Level, NoteKind, Outcome, Request, StopReason},
+        ops::{LeaderOp, Pending},
+        rules::Rule,
+        znode::Known,
+    },
+    record::{Cause, GaveUp},
+};
+
+const RELEASE: Pending = Pending::Leader(LeaderOp::Release);
+
+impl Leader {
+    // ---- the work ----
+
+    /// Ends a leadership that is held.
+    pub(in crate::engine) fn stop(&mut self, core: &mut Core, reason: StopReason) {
+        let Some(held) = self.held() else { return };
+        let hold = match reason {
+            StopReason::PlaceLost | StopReason::SessionOver => Hold::Nothing,
+            _ => Hold::Place(held.place),
+        };
+        let stopping = Stopping {
+            reason: reason.clone(),
+            epoch: held.epoch,
+            hold,
+            term: held.mandate.nomination.term,
+            token: Some(held.fencing_token),
+        };
+        self.announce_later = false;
+        for op in [LeaderOp::Doubt, LeaderOp::Repair, LeaderOp::Announce] {
+            core.ops.give_up(&Pending::Leader(op));
+        }
+        if !core.rules.keep(Rule::WorkEndsFirst) {
+            let request = Request::Delete { path: core.place_path(self.slot), version: None };
+            core.perform(request, Pending::GivenUp);
+        }
+        core.note(Level::Info, NoteKind::Office, format!("stops leading: {reason}"));
+        self.turn(core, State::Stopping(stopping));
+        core.out.push(Action::Stop(reason));
+    }
+
+    /// Ends whatever there is of a leadership: one that is held, or on its way.
+    pub(in crate::engine) fn end(&mut self, core: &mut Core, reason: StopReason) {
+        if self.held().is_some() {
+            self.stop(core, reason);
+        } else {
+            self.give_up_claim(core, reason);
+        }
+    }
+
+    /// A stop that is under way has no time left: somebody else may lead.
+    pub(super) fn hasten(&mut self, core: &mut Core, reason: StopReason) {
+        if let State::Stopping(stopping) = &mut self.state
+            && !stopping.reason.is_urgent()
+        {
+            stopping.hold = Hold::Nothing;
+            stopping.reason = reason.clone();
+            core.out.push(Action::Stop(reason));
+        }
+    }
+
+    /// A stop that was begun at leisure has no leisure left once the lease is not
+    /// renewed any more. The leader znode stays this member's to delete.
+    pub(in crate::engine) fn hasten_at_lease_end(&mut self, core: &mut Core) {
+        let due = core.lease_ends_first().is_some_and(|until| core.now.time + core.stop_budget() >= until);
+        if let State::Stopping(stopping) = &mut self.state
+            && due
+            && !stopping.reason.is_urgent()
+        {
+            stopping.reason = StopReason::LeaseEnds;
+            core.out.push(Action::Stop(StopReason::LeaseEnds));
+        }
+    }
+
+    pub(super) fn stopped(&mut self, core: &mut Core) {
+        let State::Stopping(stopping) = &self.state else { return };
+        let (epoch, hold, term) = (stopping.epoch, stopping.hold, stopping.term);
+        core.note(Level::Info, NoteKind::Office, format!("has stopped what it did for term {term}"));
+        self.let_go(core, epoch, hold, term);
+    }
+
+    /// Says that it won't take over in this term.
+    pub(super) fn refuse(&self, core: &mut Core, term: u64, reason: String) {
+        let at_ms = core.now.unix_ms;
+        core.own.gave_up = Some(GaveUp { term, cause: Cause::Resigned, reason, at_ms });
+    }
+
+    // ---- the leader znode ----
+
+    /// Nothing runs any more: whatever may be left of the own leader znode is removed.
+    pub(super) fn let_go(&mut self, core: &mut Core, epoch: Epoch, hold: Hold, term: u64) {
+        core.own.wishes.leadership_ended();
+        let step = match hold {
+            _ if core.session_epoch() != Some(epoch) => None,
+            Hold::Nothing => None,
+            Hold::Creating => Some(ReleaseStep::AwaitCreation),
+            Hold::Unsure => Some(look_before_release(core)),
+            Hold::Place(place) => Some(self.delete_or_look(core, place, term)),
+        };
+        self.turn(core, step.map_or(State::Idle, |step| State::Releasing(Releasing { epoch, step })));
+    }
+
+    fn delete_or_look(&self, core: &Core, place: Place, term: u64) -> ReleaseStep {
+        // Every znode's versions begin at 0, so the version alone doesn't tell
+        // the own leader znode from the next one's. Nor does what was known before a reconnect: in an older copy of
+        // the ensemble all numbers are given out again.
+        let known =
+            self.own_place(core).meta().is_some_and(|m| m.czxid == place.czxid) && core.is_sure(self.slot);
+        let version = place.version;
+        match self.decision_that_took_nothing(core, term) {
+            _ if !core.rules.keep(Rule::DeleteOwnOnly) => ReleaseStep::Delete { version, unchanged: None },
+            _ if known && core.is_contest() => ReleaseStep::Delete { version, unchanged: core.place_count() },
+            Some(decision) if known => ReleaseStep::Delete { version, unchanged: Some(decision) },
+            _ => look_before_release(core),
+        }
+    }
+
+    /// The version of the decision as it is known, if the own leader znode of term `term` can't
+    /// have been taken by force up to that: it takes a term that names nobody.
+    fn decision_that_took_nothing(&self, core: &Core, term: u64) -> Option<i32> {
+        let Known::Present(elected, meta) = &core.reading.view.elected else { return None };
+        let slot = self.slot;
+        let next = elected.term == term + 1 && elected.named(slot).is_some();
+        (elected.term_of(slot) == term || next).then_some(meta.version)
+    }
+
+    /// The creation that was under way when the claim was given up has ended.
+    pub(super) fn creation_done(&mut self, core: &mut Core, outcome: &Outcome) {
+        let created = |czxid| Hold::Place(self.place(core, czxid, 0, 0));
+        match outcome {
+            Outcome::Created { czxid, .. } => self.may_be_left(core, created(*czxid)),
+            Outcome::Exists | Outcome::Unknown(_) => self.may_be_left(core, Hold::Unsure),
+            _ => self.may_be_left(core, Hold::Nothing),
+        }
+    }
+
+    fn may_be_left(&mut self, core: &mut Core, left: Hold) {
+        match &mut self.state {
+            State::Stopping(stopping) if stopping.hold == Hold::Creating => stopping.hold = left,
+            State::Releasing(release) if release.step == ReleaseStep::AwaitCreation => {
+                if left == Hold::Nothing {
+                    self.turn(core, State::Idle);
+                } else {
+                    release.step = look_before_release(core);
+                }
+                self.advance(core);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn advance_release(&mut self, core: &mut Core) {
+        let State::Releasing(release) = &mut self.state else { return };
+        if core.session_epoch() != Some(release.epoch) {
+            return self.turn(core, State::Idle);
+        }
+        if core.ops.has(&RELEASE) {
+            return;
+        }
+        let path = core.place_path(self.slot);
+        let request = match release.step {
+            ReleaseStep::AwaitCreation => return,
+            ReleaseStep::Delete { version, unchanged: Some(unchanged_version) } => {
+                let paths = &core.config.paths;
+                let unchanged = if core.is_contest() { paths.leader() } else { paths.elected() };
+                Request::DeleteWhile { path, version, unchanged, unchanged_version }
+            }
+            ReleaseStep::Delete { version, unchanged: None } => {
+                Request::Delete { path, version: Some(version) }
+            }
+            ReleaseStep::ReadElected => Request::Get { path: core.config.paths.elected() },
+            ReleaseStep::Look { .. } => Request::Get { path },
+        };
+        let sent = core.perform(request, RELEASE);
+        // Much can happen until the connection is back.
+        if !sent && matches!(release.step, ReleaseStep::Delete { .. }) && core.rules.keep(Rule::DeleteOwnOnly)
+        {
+            release.step = look_before_release(core);
+        }
+    }
+
+    pub(super) fn release_done(&mut self, core: &mut Core, outcome: &Outcome) {
+        let session = core.session_id();
+        let look = look_before_release(core);
+        let State::Releasing(release) = &mut self.state else { return };
+        match (release.step, outcome) {
+            (ReleaseStep::Delete { .. }, Outcome::Ok | Outcome::Missing) => {
+                core.note(Level::Info, NoteKind::Office, "has let go of leadership".to_owned());
+                // A watch may have been quicker, and tell of the next one already.
+                if self.own_place(core).meta().is_some_and(|m| m.owner == session) {
+                    core.see_place(self.slot, None);
+                }
+                self.turn(core, State::Idle);
+            }
+            // The leader znode is another one than was held: the ensemble went back to an older copy. The contest looks for
+            // what this session has left behind, and removes it.
+            (ReleaseStep::Delete { unchanged: Some(_), .. }, Outcome::Stale) if core.is_contest() => {
+                self.turn(core, State::Idle);
+            }
+            (ReleaseStep::Delete { version, .. }, _) => {
+                release.step = match core.rules.keep(Rule::DeleteOwnOnly) {
+                    true => look,
+                    false => ReleaseStep::Delete { version, unchanged: None },
+                };
+            }
+            (ReleaseStep::ReadElected, Outcome::Got(node)) => {
+                release.step = ReleaseStep::Look { unchanged: node.as_ref().map(|n| n.version) };
+                core.see_elected(node.as_ref());
+            }
+            (ReleaseStep::Look { unchanged }, Outcome::Got(Some(node))) if node.owner == session => {
+                release.step = ReleaseStep::Delete { version: node.version, unchanged };
+            }
+            (ReleaseStep::Look { .. }, Outcome::Got(node)) => {
+                core.see_place(self.slot, node.as_ref());
+                self.turn(core, State::Idle);
+            }
+            (ReleaseStep::Look { .. } | ReleaseStep::ReadElected | ReleaseStep::AwaitCreation, _) => {
+                release.step = look;
+            }
+        }
+        self.advance(core);
+    }
+}

@@ -1,0 +1,208 @@
+//! How far the leader's side is.
+
+use crate::{
+    engine::{
+        io::{Epoch, StopReason},
+        mandate::Mandate,
+        own::{Duty, HeldDuty},
+    },
+    record::Elected,
+};
+
+#[derive(Clone, Debug, Default, Hash)]
+pub(in crate::engine) enum State {
+    /// Holding nothing, doing nothing.
+    #[default]
+    Idle,
+    /// Holding nothing, and asking whether the leader znode that is there is a
+    /// left-over of this very session.
+    Cleaning,
+    Acquiring(Box<Acquiring>),
+    TakingOver(Box<Held>),
+    /// READY is being written.
+    Announcing(Box<Held>),
+    Leading(Box<Held>),
+    Stopping(Stopping),
+    Releasing(Releasing),
+}
+
+/// Named, or stepping in: until the leader znode is held and the application prepared.
+#[derive(Clone, Debug, Hash)]
+pub(in crate::engine) struct Acquiring {
+    pub(super) mandate: Mandate,
+    pub(super) prepared: Prepared,
+    pub(super) step: AcquireStep,
+    /// What the commit under way writes, and over which version.
+    pub(super) written: Option<(Box<Elected>, i32)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Prepared {
+    No,
+    Running,
+    Yes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum AcquireStep {
+    /// A successor reads the decision, then the leader znode, both anew.
+    ReadElected,
+    ReadPlace,
+    /// The leader znode is another's.
+    Waiting,
+    Creating,
+    /// After a lost reply: is it there, and whose?
+    Looking,
+    /// It is held. Does the decision still say so, read on this session?
+    Rereading(Place),
+    /// A successor makes it the decision before it acts.
+    Committing(Place),
+    /// It is held, and says another term than the decision, since another slot was
+    /// decided while this member stepped in: it is written anew.
+    Restating(Place),
+    /// Held and entitled.
+    Entitled(Place),
+}
+
+/// The own leader znode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) struct Place {
+    pub(super) czxid: i64,
+    pub(super) version: i32,
+    /// The term that it says.
+    pub(super) term: u64,
+    /// When it was seen to be free, and when it was created, in milliseconds since
+    /// the Unix epoch.
+    pub(super) free_ms: u64,
+    pub(super) created_ms: u64,
+}
+
+/// Leadership that has been entered.
+#[derive(Clone, Debug, Hash)]
+pub(in crate::engine) struct Held {
+    pub(super) mandate: Mandate,
+    pub(in crate::engine) fencing_token: u64,
+    pub(super) place: Place,
+    pub(in crate::engine) epoch: Epoch,
+    /// A watch says that the leader znode is not this one any more; it is read once more.
+    pub(super) doubted: bool,
+    /// When it became READY, in milliseconds since the Unix epoch.
+    pub(super) ready_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(in crate::engine) struct Stopping {
+    pub(super) reason: StopReason,
+    /// The session that it led on, and what is held there.
+    pub(super) epoch: Epoch,
+    pub(super) hold: Hold,
+    pub(in crate::engine) term: u64,
+    pub(in crate::engine) token: Option<u64>,
+}
+
+/// What may be left in ZooKeeper when leadership is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Hold {
+    Nothing,
+    Place(Place),
+    /// Its creation is under way.
+    Creating,
+    /// The outcome of its creation is unknown.
+    Unsure,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(in crate::engine) struct Releasing {
+    pub(super) epoch: Epoch,
+    pub(super) step: ReleaseStep,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum ReleaseStep {
+    /// Its creation is under way: what is not there yet can't be deleted.
+    AwaitCreation,
+    /// In this version, and while the decision (in a contest the parent) has that one, if there is any.
+    Delete {
+        version: i32,
+        unchanged: Option<i32>,
+    },
+    /// The decision is read before the leader znode, so that this is known to be the own
+    /// one in every decision up to that.
+    ReadElected,
+    Look {
+        unchanged: Option<i32>,
+    },
+}
+
+/// What an application can take its time for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) enum Stage {
+    Preparing,
+    TakingOver,
+}
+
+impl State {
+    pub(in crate::engine) fn held(&self) -> Option<&Held> {
+        match self {
+            Self::TakingOver(held) | Self::Announcing(held) | Self::Leading(held) => Some(held),
+            _ => None,
+        }
+    }
+
+    pub(in crate::engine) fn held_mut(&mut self) -> Option<&mut Held> {
+        match self {
+            Self::TakingOver(held) | Self::Announcing(held) | Self::Leading(held) => Some(held),
+            _ => None,
+        }
+    }
+
+    /// Whether anything of the application runs.
+    fn is_working(&self) -> bool {
+        match self {
+            Self::TakingOver(_) | Self::Announcing(_) | Self::Leading(_) | Self::Stopping(_) => true,
+            Self::Acquiring(acquiring) => acquiring.prepared != Prepared::No,
+            Self::Idle | Self::Cleaning | Self::Releasing(_) => false,
+        }
+    }
+
+    /// The same in short, for those who must know.
+    pub(super) fn duty(&self, slot: usize) -> Duty {
+        let held = self.held().map(|held| HeldDuty {
+            slot: held.mandate.nomination.slot,
+            ballot: held.mandate.ballot.clone(),
+            epoch: held.epoch,
+            created_ms: held.place.created_ms,
+            ready_ms: held.ready_ms,
+            leads: matches!(self, Self::Leading(_)),
+        });
+        let is_idle = matches!(self, Self::Idle);
+        Duty {
+            slot: (!is_idle).then_some(slot),
+            is_working: self.is_working(),
+            wants_lease: self.wants_lease(),
+            held,
+        }
+    }
+
+    /// Whether this member is on its way to lead, or leads.
+    fn wants_lease(&self) -> bool {
+        !matches!(self, Self::Idle | Self::Cleaning | Self::Releasing(_))
+    }
+
+    /// Whether the end of the lease changes what is to be done.
+    pub(in crate::engine) fn heeds_lease_end(&self) -> bool {
+        match self {
+            Self::Stopping(stopping) => !stopping.reason.is_urgent(),
+            _ => self.held().is_some(),
+        }
+    }
+
+    /// What the application is being waited for.
+    pub(in crate::engine) fn stage(&self) -> Option<Stage> {
+        match self {
+            Self::Acquiring(acquiring) if acquiring.prepared == Prepared::Running => Some(Stage::Preparing),
+            Self::TakingOver(_) => Some(Stage::TakingOver),
+            _ => None,
+        }
+    }
+}

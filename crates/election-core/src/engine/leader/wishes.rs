@@ -1,0 +1,66 @@
+//! What a member wants of itself: to give leadership up, now or by a deadline, not to
+//! stand at all, not to hand over just now.
+//!
+//! However leadership ends, the work ends first, and is released after it: a wish is
+//! carried out like any other reason to stop.
+
+use super::{Leader, State};
+use crate::{
+    engine::{
+        core::Core,
+        io::{Level, NoteKind, StopReason, Wish},
+    },
+    record::Cause,
+};
+
+/// How long a reason may be, in characters.
+const REASON: usize = 500;
+
+impl Leader {
+    pub(in crate::engine) fn wish(&mut self, core: &mut Core, wish: Wish) {
+        let short = |reason: String| reason.chars().take(REASON).collect::<String>();
+        match wish {
+            Wish::Resign { reason } => self.resign(core, short(reason)),
+            Wish::ResignBy { by, reason } => {
+                // A later leadership has nothing to do with it.
+                if self.held().is_some() {
+                    // A stop has its whole budget, however late it was asked for.
+                    let by = by.max(core.now.time + core.stop_budget());
+                    core.own.wishes.deadline = Some((by, short(reason)));
+                    core.tell_work_until();
+                }
+            }
+            Wish::Abdicate { reason } => {
+                let reason = short(reason);
+                core.own.wishes.withdrawn = Some(reason.clone());
+                self.resign(core, reason);
+            }
+            Wish::Stand => core.own.wishes.withdrawn = None,
+            Wish::Hold { reason } => core.own.wishes.holds = Some(short(reason)),
+            Wish::Free => core.own.wishes.holds = None,
+        }
+    }
+
+    fn resign(&mut self, core: &mut Core, reason: String) {
+        if self.held().is_some() || matches!(self.state, State::Acquiring(_)) {
+            self.record_giving_up(core, Cause::Resigned, &reason);
+            self.end(core, StopReason::Resigned(reason));
+        }
+    }
+
+    /// One who does not stand and is named all the same says so, so that the elector
+    /// need not wait for it in vain.
+    pub(in crate::engine) fn refuse_while_withdrawn(&self, core: &mut Core) {
+        let (Some(reason), Some(ballot)) = (&core.own.wishes.withdrawn, &core.own.seat.ballot) else {
+            return;
+        };
+        let Some(elected) = core.reading.view.elected.record() else { return };
+        let Some(term) = elected.slot_of(ballot).map(|slot| elected.term_of(slot)) else { return };
+        let said = core.own.gave_up.as_ref().is_some_and(|g| g.term == term);
+        if !said && self.is_idle() {
+            let reason = reason.clone();
+            core.note(Level::Info, NoteKind::Office, format!("refuses term {term}: {reason}"));
+            self.refuse(core, term, reason);
+        }
+    }
+}

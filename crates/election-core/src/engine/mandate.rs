@@ -1,0 +1,168 @@
+//! What entitles a member to lead, the one door from the recipe to the leader's side.
+
+use super::{
+    core::Core,
+    elector::limit::{check_limit, job_failures},
+    io::Nomination,
+    own::OwnZnode,
+    znode::Known,
+};
+use crate::{
+    ids::Ballot,
+    record::{Cause, Elected},
+};
+
+/// Why this member may lead.
+#[derive(Clone, Debug, Hash)]
+pub(in crate::engine) struct Mandate {
+    pub(in crate::engine) nomination: Nomination,
+    pub(in crate::engine) ballot: Ballot,
+    pub(in crate::engine) by: By,
+}
+
+/// What a mandate rests on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) enum By {
+    /// The decision names this member.
+    Decision,
+    /// It steps in and has not committed yet: for the leader with this ballot, named for the slot in this
+    /// term, that vanished.
+    Succession { term: u64, gone: Ballot },
+    /// Its own znode is the leader znode: nobody is before it.
+    Contest,
+}
+
+impl Mandate {
+    /// As the decision has it for `slot`.
+    pub(in crate::engine) fn decided(elected: &Elected, slot: usize, ballot: Ballot) -> Self {
+        Self { nomination: nomination(elected, slot), ballot, by: By::Decision }
+    }
+
+    /// In the place of the one who is named for `slot`, and who has vanished.
+    pub(in crate::engine) fn succession(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
+        let gone = elected.named(slot)?;
+        let nomination = Nomination {
+            slot,
+            term: elected.term + 1,
+            cause: Cause::LeaderLost,
+            sentence: String::new(),
+            previous: Some(gone.as_previous()),
+        };
+        let by = By::Succession { term: elected.term_of(slot), gone: gone.ballot.clone() };
+        Some(Self { nomination, ballot, by })
+    }
+
+    pub(in crate::engine) fn is_succession(&self) -> bool {
+        matches!(self.by, By::Succession { .. })
+    }
+}
+
+impl Core {
+    /// What the decision entitles this member to, under an elector.
+    pub(in crate::engine) fn decided_mandate(&self) -> Option<Mandate> {
+        if self.is_contest() || self.own.leaving.is_asked() || self.own.wishes.withdrawn.is_some() {
+            return None;
+        }
+        let ballot = self.own.seat.ballot.as_ref()?;
+        let elected = self.reading.view.elected.record()?;
+        match self.slot_named(elected, ballot) {
+            Some(slot) => {
+                let mandate = Mandate::decided(elected, slot, ballot.clone());
+                let gave_up = self.own.gave_up.as_ref();
+                Some(mandate).filter(|mandate| gave_up.is_none_or(|g| g.term != mandate.nomination.term))
+            }
+            None => Mandate::succession(elected, self.lost_slot(elected, ballot)?, ballot.clone()),
+        }
+    }
+
+    /// The slot to step in for: first in its line by ballot, its leader znode free, and the
+    /// one who is named for it seen there in this very term.
+    ///
+    /// Where several leaders vanish at once, one member can be first in line for each
+    /// of them. It takes the lowest slot; once that is committed it stands in no line
+    /// any more, and the second in line is the first for the next slot.
+    fn lost_slot(&self, elected: &Elected, ballot: &Ballot) -> Option<usize> {
+        let unix_ms = self.now.unix_ms;
+        if elected.excluded(ballot, unix_ms).is_some() {
+            return None;
+        }
+        let policy = &self.config.policy;
+        let lost = elected.leaders().find(|(slot, _)| {
+            elected.place_in_line(*slot, ballot) == Some(0)
+                && self.reading.has_vanished(elected, *slot, self.rules)
+                && check_limit(policy, Some(elected), *slot, Cause::LeaderLost, unix_ms).is_ok()
+                // Whether the job failed once more, and is to pause, only the elector knows.
+                && job_failures(policy, elected, unix_ms) == 0
+        });
+        lost.map(|(slot, _)| slot)
+    }
+
+    /// Whether what is known still carries this mandate, or why it does not.
+    pub(in crate::engine) fn carries(&self, mandate: &Mandate) -> Result<(), String> {
+        if let By::Contest = mandate.by {
+            let own = self.own.seat.own.as_ref().map(OwnZnode::term);
+            return match self.own.ill_health() {
+                Some(why) => Err(why),
+                None if own == Some(mandate.nomination.term) => Ok(()),
+                None => Err("its znode is gone".to_owned()),
+            };
+        }
+        if self.own.seat.ballot.as_ref() != Some(&mandate.ballot) {
+            return Err("its ballot is gone".to_owned());
+        }
+        let Some(elected) = self.reading.view.elected.record() else {
+            return Ok(());
+        };
+        let slot = mandate.nomination.slot;
+        let named = elected.named(slot).is_some_and(|n| self.is_me(n, &mandate.ballot));
+        if named && elected.term_of(slot) == mandate.nomination.term {
+            return Ok(());
+        }
+        if let By::Succession { term, gone } = &mandate.by {
+            // Named by the elector in this or another term while stepping in: the claim
+            // goes on under that.
+            if named {
+                return Ok(());
+            }
+            // Nothing was decided of this slot yet, whatever was of others.
+            let waits = elected.named(slot).is_some_and(|n| n.ballot == *gone);
+            if waits && elected.term_of(slot) == *term && elected.slot_of(&mandate.ballot).is_none() {
+                return Ok(());
+            }
+        }
+        Err(moved_away(elected, slot))
+    }
+
+    /// Whether all that a mandate, or a release, rests on was read since the connection was lost. The lease can be back before,
+    /// and the ensemble can be a copy in which somebody else is named, or holds the leader znode.
+    pub(in crate::engine) fn is_sure(&self, slot: usize) -> bool {
+        let rereading = &self.reading.rereading;
+        !rereading.doubts_decision() && !rereading.doubts_place(slot) && !self.own.seat.ranks_again
+    }
+
+    /// What is added to the czxid to make the fencing token; unknown while the decision can't be read.
+    pub(in crate::engine) fn token_base(&self) -> Option<u64> {
+        match &self.reading.view.elected {
+            // Nothing is decided there.
+            _ if self.is_contest() => Some(0),
+            Known::Present(elected, _) => Some(elected.token_base),
+            _ => None,
+        }
+    }
+}
+
+pub(in crate::engine) fn nomination(elected: &Elected, slot: usize) -> Nomination {
+    let given = elected.given(slot);
+    Nomination {
+        slot,
+        term: given.term,
+        cause: given.cause,
+        sentence: given.sentence,
+        previous: given.previous,
+    }
+}
+
+pub(in crate::engine) fn moved_away(elected: &Elected, slot: usize) -> String {
+    let given = elected.given(slot);
+    format!("term {} has begun: {}", given.term, given.sentence)
+}

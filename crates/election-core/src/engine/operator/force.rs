@@ -1,0 +1,241 @@
+//! Forcing a failover from outside, when no elector does it: the same three steps,
+//! planned by the same code, for whoever can read and write the znodes.
+
+use crate::{
+    engine::{
+        elector::{
+            decision::{Question, Undecided},
+            requests::{counted_by, forbidden, slot_of},
+        },
+        policy::Policy,
+        rules::Rules,
+    },
+    record::{
+        Cause, Control, Current, Elected, FiledRequest, MemberRecord, NEWEST, Remembered, Request,
+        RequestState,
+    },
+    strategy::Strategy,
+};
+
+/// The next step of a forced failover.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForceStep {
+    /// Compare-and-set the decision, and in the same transaction the request, which is pending, to what it is
+    /// from then on: one that was cancelled meanwhile is not begun.
+    Begin(Box<Elected>, Box<Request>),
+    /// Compare-and-set the decision.
+    Write(Box<Elected>),
+    /// Delete the leader's place in this version, and only while the decision has the
+    /// version in which it was read.
+    Vacate {
+        /// Which slot's.
+        slot: usize,
+        /// The version that must stand.
+        version: i32,
+    },
+    /// Somebody is named by this request, and the place is free or its own.
+    Named,
+    /// It can't be done.
+    Refused(String),
+}
+
+/// What the next step of the forced failover `filed` is, from what was read just now.
+///
+/// Level-triggered: call it again after each step, and after every lost race, with
+/// what is read then, the request included. Each step is a compare-and-set, so an elector that wakes up
+/// meanwhile and does the same does no harm. `current` is who holds each slot's place,
+/// and the version of its record; `newest_zxid` the latest transaction that any member's
+/// record is from; `seen` the latest request that the caller has seen decided in an earlier
+/// step: a decision that was deleted is none to begin anew.
+#[allow(clippy::too_many_arguments)]
+pub fn force_step(
+    filed: &FiledRequest,
+    decider: &str,
+    unix_ms: u64,
+    policy: &Policy,
+    strategy: &dyn Strategy,
+    members: &[MemberRecord],
+    newest_zxid: i64,
+    control: &Control,
+    elected: Option<&Elected>,
+    current: &[Option<(&Current, i32)>],
+    seen: Option<i64>,
+) -> ForceStep {
+    let holders: Vec<_> = current.iter().map(|c| c.map(|(c, _)| &c.ballot)).collect();
+    let FiledRequest { which, request } = filed;
+    let ours = elected.and_then(|e| Some((e, e.slot_for(which)?)));
+    let slot = match ours {
+        Some((_, slot)) => slot,
+        None => {
+            let offices: Vec<_> = current.iter().map(|c| c.map(|(c, _)| c)).collect();
+            match slot_of(request, elected, &offices) {
+                Ok(slot) => slot,
+                Err(why) => return ForceStep::Refused(why),
+            }
+        }
+    };
+    let current = current.get(slot).copied().flatten();
+    let above = members.iter().filter_map(|member| member.remembers).reduce(Remembered::or_newer);
+    let decided_up_to = match elected {
+        Some(elected) => elected.last_request,
+        None => counted_by(above.and_then(|remembered| remembered.last_request), newest_zxid).max(seen),
+    };
+    let question = Question {
+        unix_ms,
+        noticed_at_ms: unix_ms,
+        decider,
+        policy,
+        strategy,
+        members,
+        control,
+        elected,
+        decided_up_to,
+        above,
+        slot,
+        holders: &holders,
+        newest: NEWEST,
+        rules: Rules::default(),
+        notebook: None,
+    };
+    let ordered = Some((which, request));
+    if let Some((elected, _)) = ours {
+        match (elected.named(slot), current) {
+            (Some(_), _) => return ForceStep::Named,
+            (None, Some((current, version)))
+                if elected.exclusions.iter().any(|e| e.ballot == current.ballot) =>
+            {
+                return ForceStep::Vacate { slot, version };
+            }
+            (None, Some((current, _))) => {
+                return ForceStep::Refused(format!("{} has taken the place meanwhile", current.member));
+            }
+            (None, None) => {}
+        }
+    } else if decided_up_to >= Some(which.czxid) {
+        return ForceStep::Refused(match elected {
+            Some(elected) => format!("overtaken by term {}: {}", elected.term, elected.sentence),
+            None => "the decision about it was deleted; if it is still wanted, ask again".to_owned(),
+        });
+    }
+    if ours.is_none() {
+        if let Some(why) = request.state.failure() {
+            return ForceStep::Refused(why);
+        }
+        if request.state != RequestState::Pending {
+            return ForceStep::Refused(
+                "the decision about it is gone; if it is still wanted, ask again".to_owned(),
+            );
+        }
+        if let Some(why) = forbidden(control) {
+            return ForceStep::Refused(why);
+        }
+    }
+    let what = format!("failover forced by {}", request.by);
+    let decided = match question.decide(Cause::Failover, &what, None, ordered) {
+        Ok(decided) => decided,
+        Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
+            return ForceStep::Refused(why);
+        }
+        Err(Undecided::Held { sentence, .. }) => return ForceStep::Refused(sentence),
+    };
+    // Without force a leader that lives is named away, and lets go by itself.
+    let holder = current.filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
+    let decided = match holder.filter(|_| request.force) {
+        Some((current, _)) => question.vacate(&current.named(), ordered),
+        None => decided,
+    };
+    if ours.is_some() {
+        return ForceStep::Write(Box::new(decided));
+    }
+    let state = RequestState::Accepted { term: decided.term };
+    ForceStep::Begin(Box::new(decided), Box::new(Request { state, ..request.clone() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        record::{Outgoing, Request, RequestKind, RequestRef, RequestState, Target},
+        strategy::{Ranked, Ranking, Round},
+    };
+
+    #[derive(Debug)]
+    struct Anyone;
+
+    impl Strategy for Anyone {
+        fn rank(&self, round: &Round<'_>) -> Ranking {
+            let order =
+                round.candidates.iter().map(|member| Ranked::new(member.named(), Vec::new())).collect();
+            Ranking { order, ..Ranking::default() }
+        }
+    }
+
+    const FILED: i64 = 20;
+
+    fn member(reads: u32) -> MemberRecord {
+        let member =
+            json!({ "v": 1, "member": "a", "site": "east", "ballot": "x-0000000001", "reads": reads });
+        serde_json::from_value(member).unwrap()
+    }
+
+    /// The next step where there is no decision, and one member remembers `remembered` as decided.
+    fn step(remembered: Option<i64>, newest_zxid: i64, seen: Option<i64>) -> ForceStep {
+        let mut member = member(NEWEST);
+        member.remembers = remembered.map(|last| Remembered {
+            term: 4,
+            mzxid: last,
+            token: 9,
+            token_base: 0,
+            last_request: Some(last),
+        });
+        next(member, Outgoing::Only, &[None], newest_zxid, seen)
+    }
+
+    fn next(
+        member: MemberRecord,
+        from: Outgoing,
+        current: &[Option<(&Current, i32)>],
+        newest_zxid: i64,
+        seen: Option<i64>,
+    ) -> ForceStep {
+        let request = Request {
+            v: 1,
+            id: "1".to_owned(),
+            kind: RequestKind::Failover,
+            to: Target::Any,
+            from,
+            force: true,
+            accept_loss: false,
+            reason: None,
+            by: "ann".to_owned(),
+            created_ms: 1,
+            valid_for_ms: 60_000,
+            state: RequestState::Pending,
+        };
+        let filed = FiledRequest { which: RequestRef { czxid: FILED, name: "r-0".to_owned() }, request };
+        let (policy, control) = (Policy { slots: 2, ..Policy::default() }, Control::default());
+        force_step(&filed, "ann", 1, &policy, &Anyone, &[member], newest_zxid, &control, None, current, seen)
+    }
+
+    /// A decision of several slots in a format that has one is read by no one.
+    #[test]
+    fn no_slot_is_made_that_a_member_does_not_know() {
+        let step = |reads| next(member(reads), Outgoing::Slot(1), &[None, None], 30, None);
+        assert!(matches!(step(NEWEST), ForceStep::Begin(..)));
+        assert!(matches!(step(1), ForceStep::Refused(_)));
+    }
+
+    /// The decision that carried a request out can be deleted.
+    #[test]
+    fn a_request_that_was_decided_is_not_decided_again() {
+        let writes = |step| matches!(step, ForceStep::Begin(..));
+        assert!(writes(step(None, 30, None)));
+        assert!(writes(step(Some(FILED - 1), 30, Some(FILED - 1))));
+        assert!(!writes(step(Some(FILED), 30, None)), "a member remembers that it was decided");
+        assert!(!writes(step(None, 30, Some(FILED))), "this very command has decided it");
+        // Counted before the ensemble's transactions began anew.
+        assert!(writes(step(Some(1 << 40), 30, None)));
+    }
+}

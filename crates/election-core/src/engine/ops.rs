@@ -1,0 +1,258 @@
+//! The operations that are under way, all in one table, and when a part tries again.
+//!
+//! Each entry says which part of the engine waits for the outcome, and what for. A part that no longer
+//! needs an outcome [gives it up](Ops::give_up): the entry stays, since what was read still counts
+//! (see [`Rereading`](super::reading::rereading::Rereading)), but nobody acts on it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    io::OpId,
+    znode::{Meta, Znode},
+};
+use crate::{
+    record::{Elected, Request},
+    time::Time,
+};
+
+/// How long a part waits before it tries again what could not be applied.
+pub(in crate::engine) const RETRY: Duration = Duration::from_millis(200);
+
+/// How long to wait where the numbers of sequential znodes are used up: an operator has to act.
+pub(in crate::engine) const USED_UP: Duration = Duration::from_secs(30);
+
+/// A part of the engine that performs operations and tries again by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::engine) enum Part {
+    Membership,
+    Contest,
+    Elector,
+    Leader,
+    History,
+}
+
+/// What an operation is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) enum Pending {
+    /// The step that the membership is at.
+    Membership,
+    /// The step that the contest is at.
+    Contest,
+    Elector(ElectorOp),
+    Leader(LeaderOp),
+    History(HistoryOp),
+    /// A znode is read without its watch.
+    Reread(Znode),
+    /// The part that began it has given it up.
+    GivenUp,
+}
+
+/// An operation of the leader's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) enum LeaderOp {
+    /// Is the leader znode that is there a left-over of this very session?
+    Clean,
+    /// The step of acquiring leadership.
+    Acquire,
+    /// The leader znode is being created, for a leadership that was given up meanwhile.
+    LateCreation,
+    /// READY is being written.
+    Announce,
+    /// Is the own leader znode still there?
+    Doubt,
+    /// The own leader znode is being written anew.
+    Repair,
+    /// The step of releasing leadership.
+    Release,
+}
+
+/// An operation of the elector.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) enum ElectorOp {
+    Check(Grave, Check),
+    /// Over this version, if there was a decision; and the request that it begins.
+    Decision(Box<Elected>, Option<i32>, Option<Begun>),
+    /// It could not be written, over this version if that was refused.
+    ReadElected(Option<i32>),
+    Vacate(usize),
+    ReadPlace(usize),
+    Answer(String, Box<Request>),
+    Trim(String),
+}
+
+/// An operation of the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) enum HistoryOp {
+    Write,
+    List,
+    Trim,
+}
+
+/// A step that can't be taken back, so that what it rests on is read once more before it
+/// is taken. Each znode is watched by itself: an elector that was frozen, or cut off for a
+/// moment, can see a decision that another member made meanwhile before it sees the place
+/// or the members that this was made for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) enum Grave {
+    /// A request is refused.
+    Refusal(String),
+    /// Whoever stands in this place is put out of office, while this decision stands.
+    Ouster { slot: usize, decision: Option<i32>, place: Option<Meta> },
+}
+
+/// What is read once more before a grave step, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) enum Check {
+    Elected,
+    /// The place of this slot, and of all after it.
+    Place(usize),
+    Members,
+    /// Where a request is refused: an order that was given before it may be what allows it.
+    Control,
+}
+
+/// A request that a decision begins, as it is from then on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) struct Begun {
+    pub(in crate::engine) name: String,
+    /// The version in which it was pending: withdrawing or ending it changes that.
+    pub(in crate::engine) version: i32,
+    pub(in crate::engine) request: Box<Request>,
+}
+
+/// One operation.
+#[derive(Clone, Debug, Hash)]
+struct Op {
+    pending: Pending,
+    /// Which of the watched znodes it reads, and what was known of that when it began.
+    reads: Option<(Znode, Meta)>,
+}
+
+/// All operations that are under way.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct Ops {
+    next: u64,
+    under_way: BTreeMap<OpId, Op>,
+    retry: BTreeMap<Part, Time>,
+}
+
+impl Pending {
+    const fn part(&self) -> Option<Part> {
+        match self {
+            Self::Membership => Some(Part::Membership),
+            Self::Contest => Some(Part::Contest),
+            Self::Elector(_) => Some(Part::Elector),
+            Self::Leader(_) => Some(Part::Leader),
+            Self::History(_) => Some(Part::History),
+            Self::Reread(_) | Self::GivenUp => None,
+        }
+    }
+}
+
+impl Ops {
+    pub(in crate::engine) fn begin(&mut self, pending: Pending, reads: Option<(Znode, Meta)>) -> OpId {
+        let op = OpId(self.next);
+        self.next += 1;
+        self.under_way.insert(op, Op { pending, reads });
+        op
+    }
+
+    /// The operation has ended: what it was for, and what it read.
+    pub(in crate::engine) fn end(&mut self, op: OpId) -> Option<(Pending, Option<(Znode, Meta)>)> {
+        self.under_way.remove(&op).map(|op| (op.pending, op.reads))
+    }
+
+    /// The session is over, and everything with it.
+    pub(in crate::engine) fn clear(&mut self) {
+        self.under_way.clear();
+        self.retry.clear();
+    }
+
+    // ---- what is under way ----
+
+    /// Whether this part waits for an outcome.
+    pub(in crate::engine) fn is_busy(&self, part: Part) -> bool {
+        self.under_way.values().any(|op| op.pending.part() == Some(part))
+    }
+
+    pub(in crate::engine) fn has(&self, pending: &Pending) -> bool {
+        self.under_way.values().any(|op| op.pending == *pending)
+    }
+
+    pub(in crate::engine) fn leader_has(&self, op: LeaderOp) -> bool {
+        self.has(&Pending::Leader(op))
+    }
+
+    /// Whether an operation that is under way reads this znode.
+    pub(in crate::engine) fn reads(&self, znode: Znode) -> bool {
+        self.under_way.values().any(|op| op.reads.is_some_and(|(read, _)| read == znode))
+    }
+
+    /// The outcome of this is not needed any more.
+    pub(in crate::engine) fn give_up(&mut self, gone: &Pending) {
+        self.replace(gone, &Pending::GivenUp);
+    }
+
+    /// Nothing that this part has begun is needed any more.
+    pub(in crate::engine) fn give_up_all(&mut self, part: Part) {
+        for op in self.under_way.values_mut().filter(|op| op.pending.part() == Some(part)) {
+            op.pending = Pending::GivenUp;
+        }
+        self.retry.remove(&part);
+    }
+
+    /// What is being read of the watched znodes is no word on those that there are from now on.
+    pub(in crate::engine) fn forget_reads(&mut self) {
+        for op in self.under_way.values_mut() {
+            op.reads = None;
+            if let Pending::Reread(_) = op.pending {
+                op.pending = Pending::GivenUp;
+            }
+        }
+    }
+
+    /// What was begun for one thing is waited for by another one now.
+    pub(in crate::engine) fn replace(&mut self, from: &Pending, to: &Pending) {
+        for op in self.under_way.values_mut().filter(|op| op.pending == *from) {
+            op.pending.clone_from(to);
+        }
+    }
+
+    // ---- trying again ----
+
+    /// This part tries again then.
+    pub(in crate::engine) fn retry(&mut self, part: Part, at: Time) {
+        self.retry.insert(part, at);
+    }
+
+    /// It need not wait any longer.
+    pub(in crate::engine) fn retry_now(&mut self, part: Part) {
+        self.retry.remove(&part);
+    }
+
+    pub(in crate::engine) fn waits(&self, part: Part, now: Time) -> bool {
+        self.retry.get(&part).is_some_and(|at| now < *at)
+    }
+
+    /// Whether this part may go on now: it neither waits for an outcome nor to try again.
+    pub(in crate::engine) fn is_free(&mut self, part: Part, now: Time) -> bool {
+        let free = !self.is_busy(part) && !self.waits(part, now);
+        if free {
+            self.retry.remove(&part);
+        }
+        free
+    }
+
+    /// When the first part tries again: one that waits for an outcome goes on with that.
+    pub(in crate::engine) fn wake(&self) -> Option<Time> {
+        let idle = self.retry.iter().filter(|(part, _)| **part == Part::Leader || !self.is_busy(**part));
+        idle.map(|(_, at)| *at).min()
+    }
+}
+
+impl std::hash::Hash for Ops {
+    /// The number of the next operation decides nothing.
+    fn hash<H: std::hash::Hasher>(&self, to: &mut H) {
+        (&self.under_way, &self.retry).hash(to);
+    }
+}

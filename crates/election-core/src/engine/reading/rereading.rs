@@ -1,0 +1,137 @@
+//! Reading the decision and the leaders' places once more where nothing else would.
+//!
+//! A watch tells each value that differs from the one it told before. What this
+//! member reads itself, or knows from its own writes, can be a value that no watch
+//! ever tells: a place that was created and is gone again before the watch came to
+//! read it. Nothing would then correct the view. So what differs from the watch's
+//! last word is read again, until both agree.
+//!
+//! While the connection was lost, the ensemble can have been restored from an older copy: no reading
+//! of a znode is then ever as new as what is known of it, and the watch may tell nothing, for servers compare with
+//! what the client has seen. So all is read once after each reconnect, and the elector decides nothing before it
+//! has read the decision.
+//!
+//! A watch's reading that is older than what is known changes nothing: an own write can have overtaken it. An own
+//! read counts whatever its age, if it was begun after the view came to know what it knows: servers answer a
+//! session's requests in order, and accept no client that has seen more than they have. So where its answer is
+//! older, the ensemble went back.
+
+use std::time::Duration;
+
+use crate::{
+    engine::{
+        io::Node,
+        ops::{Ops, Pending},
+        znode::{Meta, Znode},
+    },
+    time::Time,
+};
+
+/// How long a watch may lag before the znode is read without it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What the watches have told, and where the view differs.
+#[derive(Clone, Debug, Default, Hash)]
+pub(in crate::engine) struct Rereading {
+    decision: Told,
+    /// By slot.
+    places: Vec<Told>,
+}
+
+#[derive(Clone, Debug, Default, Hash)]
+struct Told {
+    /// Creation and last change of what the watch told last; `None` before its
+    /// first word.
+    told: Option<Option<(i64, i64)>>,
+    due: Option<Time>,
+    /// It was not read since the connection was lost.
+    doubted: bool,
+}
+
+impl Rereading {
+    fn of(&mut self, znode: Znode) -> &mut Told {
+        let slot = match znode {
+            Znode::Decision => return &mut self.decision,
+            Znode::Leader(slot) => slot,
+        };
+        if self.places.len() <= slot {
+            self.places.resize_with(slot + 1, Told::default);
+        }
+        &mut self.places[slot]
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Znode, &Told)> {
+        let places = self.places.iter().enumerate().map(|(slot, told)| (Znode::Leader(slot), told));
+        std::iter::once((Znode::Decision, &self.decision)).chain(places)
+    }
+
+    /// What is to be read again, and when: not where that is done for another reason already.
+    fn to_read(&self, ops: &Ops) -> impl Iterator<Item = (Znode, Time)> {
+        let waits = |(znode, told): (Znode, &Told)| {
+            let under_way = ops.has(&Pending::Reread(znode)) || (told.doubted && ops.reads(znode));
+            Some((znode, told.due?)).filter(|_| !under_way)
+        };
+        self.all().filter_map(waits)
+    }
+
+    /// What is to be read again by now.
+    pub(in crate::engine) fn due(&self, ops: &Ops, now: Time) -> Vec<Znode> {
+        self.to_read(ops).filter(|(_, due)| *due <= now).map(|(znode, _)| znode).collect()
+    }
+
+    /// When something is to be read again.
+    pub(in crate::engine) fn wake(&self, ops: &Ops) -> Option<Time> {
+        self.to_read(ops).map(|(_, due)| due).min()
+    }
+
+    /// It is not known whether this znode is still as it was read last.
+    pub(in crate::engine) fn doubt(&mut self, znode: Znode, now: Time) {
+        let told = self.of(znode);
+        told.doubted = true;
+        told.due = Some(now);
+    }
+
+    /// It is being read.
+    pub(in crate::engine) fn begun(&mut self, znode: Znode) {
+        self.of(znode).due = None;
+    }
+
+    /// It was read.
+    pub(in crate::engine) fn is_read(&mut self, znode: Znode) {
+        self.of(znode).doubted = false;
+    }
+
+    /// Whether the decision may be one that the ensemble does not know any more.
+    pub(in crate::engine) fn doubts_decision(&self) -> bool {
+        self.decision.doubted
+    }
+
+    /// Whether the place of `slot` may be another one by now.
+    pub(in crate::engine) fn doubts_place(&self, slot: usize) -> bool {
+        self.places.get(slot).is_some_and(|told| told.doubted)
+    }
+
+    pub(in crate::engine) fn doubts_any_place(&self) -> bool {
+        self.places.iter().any(|told| told.doubted)
+    }
+
+    pub(in crate::engine) fn watch_told(&mut self, znode: Znode, node: Option<&Node>) {
+        self.of(znode).told = Some(node.map(|n| (n.czxid, n.mzxid)));
+    }
+
+    /// The view has changed, or has been confirmed.
+    pub(in crate::engine) fn compare(&mut self, znode: Znode, known: Option<Meta>, ops: &Ops, now: Time) {
+        let told = self.of(znode);
+        let agrees = told.told.is_none_or(|told| told == known.map(|m| (m.czxid, m.mzxid)));
+        if agrees && !told.doubted {
+            told.due = None;
+        } else if told.due.is_none() && !ops.has(&Pending::Reread(znode)) {
+            told.due = Some(now + PATIENCE);
+        }
+    }
+
+    /// The places from this slot on are not watched any more.
+    pub(in crate::engine) fn forget(&mut self, from: usize) {
+        self.places.truncate(from);
+    }
+}

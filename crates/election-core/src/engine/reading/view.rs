@@ -1,0 +1,202 @@
+//! What this member has read: the last known content of the znodes it cares for.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use crate::{
+    engine::{
+        io::Node,
+        znode::{Known, Meta},
+    },
+    ids::Ballot,
+    record::{
+        Control, Current, Elected, FiledRequest, MemberRecord, Record, RecordError, Request, RequestRef,
+        RequestState,
+    },
+    time::{FAR, Time},
+};
+
+/// How long the end of a request is remembered that is not there any more: a server that lags may show it again.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
+/// A transaction, and when it was made by the clock of the servers, in milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Stamp {
+    zxid: i64,
+    ms: i64,
+}
+
+impl Stamp {
+    fn latest<'a>(nodes: impl Iterator<Item = &'a Node>) -> Self {
+        nodes.map(|node| Self { zxid: node.mzxid, ms: node.mtime_ms }).max().unwrap_or_default()
+    }
+
+    /// How long before this one `node` was created, as far as that is known.
+    fn since_creation_of(self, czxid: i64, ctime_ms: i64) -> Duration {
+        let known = czxid < self.zxid && ctime_ms > 0;
+        let ms = if known { self.ms.saturating_sub(ctime_ms) } else { 0 };
+        Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+    }
+}
+
+/// The last known content of the znodes.
+#[derive(Clone, Debug, Default, Hash)]
+pub(in crate::engine) struct View {
+    pub(in crate::engine) elected: Known<Elected>,
+    /// The leaders' places, by slot.
+    places: Vec<Known<Current>>,
+    pub(in crate::engine) control: Known<Control>,
+    /// Lowest ballot first. Only the elector's.
+    pub(in crate::engine) members: Option<Vec<MemberRecord>>,
+    /// The latest transaction that any of them is from.
+    pub(in crate::engine) newest_zxid: i64,
+    /// The names of all records under `nodes`, usable or not.
+    pub(in crate::engine) member_nodes: BTreeSet<String>,
+    /// In the order of their creation. Only the elector's.
+    pub(in crate::engine) requests: Option<Vec<(FiledRequest, Meta)>>,
+    /// Until when each request that is pending may be begun. Kept while this member is no elector: the time that a
+    /// request is valid is counted once by each process.
+    pub(in crate::engine) ends: BTreeMap<RequestRef, Time>,
+    /// When each request was created, by the clock of the servers.
+    filed_ms: BTreeMap<RequestRef, i64>,
+    /// The latest changes of any member's record and of any request.
+    members_stamp: Stamp,
+    requests_stamp: Stamp,
+    /// Records among members and requests that can't be used.
+    pub(in crate::engine) unreadable: Vec<RecordError>,
+    /// What the next leader has prepared for, while the own leadership is handed over: by its ballot, the term.
+    pub(in crate::engine) prepared: Option<(Ballot, u64)>,
+}
+
+impl View {
+    /// The place of the leader of `slot`.
+    pub(in crate::engine) fn place(&self, slot: usize) -> &Known<Current> {
+        self.places.get(slot).unwrap_or(&Known::Unread)
+    }
+
+    /// All places that were read.
+    pub(in crate::engine) fn places(&self) -> impl Iterator<Item = (usize, &Known<Current>)> {
+        self.places.iter().enumerate()
+    }
+
+    /// The place was read, and `seen` is what was made of it.
+    pub(in crate::engine) fn see_place(&mut self, slot: usize, seen: Known<Current>, node: Option<&Node>) {
+        if self.places.len() <= slot {
+            self.places.resize_with(slot + 1, Known::default);
+        }
+        let known = &mut self.places[slot];
+        if !known.is_newer_than(node) {
+            *known = seen;
+        }
+    }
+
+    /// What is known of this place counts no more.
+    pub(in crate::engine) fn forget_place(&mut self, slot: usize) {
+        if let Some(known) = self.places.get_mut(slot) {
+            *known = Known::Unread;
+        }
+    }
+
+    /// Forgets the places of slots that there are not any more: nobody watches them.
+    pub(in crate::engine) fn forget_places(&mut self, from: usize) {
+        self.places.truncate(from);
+    }
+
+    pub(in crate::engine) fn see_members(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
+        self.unreadable.retain(|e| !e.path.starts_with(parent));
+        let mut members = Vec::with_capacity(nodes.len());
+        for (name, node) in nodes {
+            let path = format!("{parent}/{name}");
+            match MemberRecord::decode(&path, &node.data) {
+                Ok(record) if record.member.as_str() == name => members.push(record),
+                Ok(record) => self.unreadable.push(RecordError {
+                    path,
+                    why: format!("it says that it is the record of {}", record.member),
+                }),
+                Err(error) => self.unreadable.push(error),
+            }
+        }
+        members.sort_by(|a, b| a.ballot.cmp(&b.ballot));
+        self.members = Some(members);
+        self.newest_zxid = nodes.values().map(|node| node.mzxid).max().unwrap_or(0);
+        self.members_stamp = Stamp::latest(nodes.values());
+        self.member_nodes = nodes.keys().cloned().collect();
+    }
+
+    pub(in crate::engine) fn see_requests(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {
+        self.unreadable.retain(|e| !e.path.starts_with(parent));
+        let mut requests = Vec::with_capacity(nodes.len());
+        for (name, node) in nodes {
+            let path = format!("{parent}/{name}");
+            match Request::decode(&path, &node.data) {
+                Ok(request) => {
+                    let which = RequestRef { czxid: node.czxid, name: name.clone() };
+                    requests.push((FiledRequest { which, request }, Meta::from(node)));
+                }
+                Err(error) => self.unreadable.push(error),
+            }
+        }
+        requests.sort_by(|(a, _), (b, _)| a.which.cmp(&b.which));
+        self.requests = Some(requests);
+        self.requests_stamp = Stamp::latest(nodes.values());
+        let filed = nodes
+            .iter()
+            .map(|(name, node)| (RequestRef { czxid: node.czxid, name: name.clone() }, node.ctime_ms));
+        self.filed_ms = filed.filter(|(_, ctime_ms)| *ctime_ms > 0).collect();
+    }
+
+    /// Counts how long each request is valid: from now on, if it was not known before, less what has passed
+    /// before by the servers' own times. A member that has just begun has written its record a moment
+    /// ago, so a request that was left behind while no member lived is known to be old.
+    pub(in crate::engine) fn count_validity(&mut self, now: Time) {
+        let latest = self.members_stamp.max(self.requests_stamp);
+        for (FiledRequest { which, request }, _) in self.requests.iter().flatten() {
+            if request.state != RequestState::Pending {
+                self.ends.remove(which);
+                continue;
+            }
+            // So long that no process sees its end.
+            if request.valid_for() >= FAR {
+                continue;
+            }
+            let filed_ms = self.filed_ms.get(which).copied().unwrap_or(0);
+            let passed = latest.since_creation_of(which.czxid, filed_ms);
+            let end = now + request.valid_for().saturating_sub(passed);
+            let known = self.ends.entry(which.clone()).or_insert(end);
+            *known = end.min(*known);
+        }
+        self.ends.retain(|_, end| now < *end + REMEMBERED);
+    }
+
+    /// A request was answered by this member itself.
+    pub(in crate::engine) fn answered(&mut self, name: &str, request: Request, version: i32, mzxid: i64) {
+        let mut requests = self.requests.iter_mut().flatten();
+        if let Some((known, meta)) = requests.find(|(filed, _)| filed.which.name == name)
+            && meta.mzxid < mzxid
+        {
+            known.request = request;
+            *meta = Meta { version, mzxid, ..*meta };
+        }
+    }
+
+    /// A request was removed by this member itself.
+    pub(in crate::engine) fn trimmed(&mut self, name: &str) {
+        if let Some(requests) = &mut self.requests {
+            requests.retain(|(filed, _)| filed.which.name != name);
+        }
+    }
+
+    /// Forgets what only an elector keeps.
+    pub(in crate::engine) fn forget_membership(&mut self) {
+        self.members = None;
+        self.member_nodes.clear();
+        self.requests = None;
+        self.filed_ms.clear();
+        self.members_stamp = Stamp::default();
+        self.requests_stamp = Stamp::default();
+        self.control = Known::Unread;
+        self.unreadable.clear();
+    }
+}

@@ -1,0 +1,115 @@
+//! How the leader is found.
+
+mod names;
+
+use std::sync::Arc;
+
+use super::config::Config;
+use crate::{
+    record::{Contender, ContenderStatus, Record, RecordError, VERSION},
+    strategy::Strategy,
+};
+
+/// How the leader is found. All members of an election must use the same.
+#[derive(Clone, Debug)]
+pub enum Recipe {
+    /// The member with the lowest ballot asks the strategy, and writes the decision.
+    /// The only recipe with policies, a line of succession and operators' requests.
+    Elector(Arc<dyn Strategy>),
+    /// Everyone stands in a queue of ephemeral sequential znodes; the first one leads,
+    /// and everyone else watches the one before. No herd: one znode's end wakes one
+    /// member.
+    Queue(QueueFormat),
+    /// There is one ephemeral znode, and whoever creates it leads. Everyone else
+    /// watches it, and all try at once when it goes: for a few members.
+    Single,
+}
+
+/// How the znodes of a queue are named, and what they hold.
+///
+/// In a format of somebody else the path of the election (`<root>/<election>`) is
+/// the queue itself, with nothing of ours beside it: neither READY nor a history is
+/// written there. The promise of one leader at a time holds among members of this
+/// crate; the others lead by their own rules, and theirs know no lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueFormat {
+    /// This crate's own.
+    #[default]
+    Native,
+    /// That of Curator's `LeaderLatch`: the latch path's children, `_c_<uuid>-latch-<number>`,
+    /// hold the participant's id.
+    LeaderLatch,
+    /// That of kazoo's `Election`: the path's children, `<uuid>__lock__<number>`, hold the
+    /// identifier.
+    KazooElection,
+}
+
+/// What to do about what a former process of this member has left behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leftovers {
+    /// Wait until its session has expired; if it hasn't by then, the other one is
+    /// alive, and this is a duplicate.
+    #[default]
+    Wait,
+    /// Remove it: whoever set this has proof that no such process lives, nor any
+    /// of its work (a lock that both held). In the recipe `single` it is waited for all the
+    /// same, for there its place can't be told from the next leader's.
+    Remove,
+}
+
+impl Recipe {
+    /// Its word in configuration and logs.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Elector(_) => "elector",
+            Self::Queue(_) => "queue",
+            Self::Single => "single",
+        }
+    }
+
+    /// Whether a znode alone settles who leads.
+    pub(in crate::engine) fn is_contest(&self) -> bool {
+        !matches!(self, Self::Elector(_))
+    }
+
+    /// Whether READY and the history may be written.
+    pub(in crate::engine) fn is_native(&self) -> bool {
+        !matches!(self, Self::Queue(QueueFormat::LeaderLatch | QueueFormat::KazooElection))
+    }
+}
+
+impl QueueFormat {
+    /// Its word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::LeaderLatch => "leader-latch",
+            Self::KazooElection => "kazoo-election",
+        }
+    }
+}
+
+/// What the own znode in a contest is to hold.
+pub(in crate::engine) fn contender(
+    config: &Config,
+    status: ContenderStatus,
+    since_ms: u64,
+    ready_ms: Option<u64>,
+) -> Result<Vec<u8>, RecordError> {
+    let profile = &config.member;
+    if !config.recipe.is_native() {
+        return Ok(profile.member.as_str().into());
+    }
+    let record = Contender {
+        v: VERSION,
+        member: profile.member.clone(),
+        site: profile.site.clone(),
+        status,
+        address: profile.address.clone(),
+        http: profile.http.clone(),
+        software: profile.software.clone(),
+        since_ms,
+        ready_ms,
+    };
+    record.encode(&config.paths.place(0))
+}

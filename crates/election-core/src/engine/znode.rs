@@ -1,0 +1,91 @@
+//! What is known of one znode.
+
+use super::io::Node;
+use crate::record::{Elected, Record, RecordError, unknown_format};
+
+/// A znode that a watch reports and that this member also reads itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) enum Znode {
+    Decision,
+    /// The leader znode of this slot.
+    Leader(usize),
+}
+
+/// What is known of one znode.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::engine) enum Known<T> {
+    /// It has not been read in this session.
+    #[default]
+    Unread,
+    /// It is not there.
+    Absent,
+    /// It is there and can't be used.
+    Unreadable(RecordError, Meta),
+    /// It is there.
+    Present(T, Meta),
+}
+
+/// What ZooKeeper says of a znode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) struct Meta {
+    pub(in crate::engine) version: i32,
+    pub(in crate::engine) czxid: i64,
+    pub(in crate::engine) mzxid: i64,
+    pub(in crate::engine) owner: i64,
+}
+
+impl From<&Node> for Meta {
+    fn from(node: &Node) -> Self {
+        Self { version: node.version, czxid: node.czxid, mzxid: node.mzxid, owner: node.owner }
+    }
+}
+
+impl<T: Record> Known<T> {
+    pub(in crate::engine) fn read(path: &str, node: Option<&Node>) -> Self {
+        match node {
+            None => Self::Absent,
+            Some(node) => match T::decode(path, &node.data) {
+                Ok(record) => Self::Present(record, node.into()),
+                Err(error) => Self::Unreadable(error, node.into()),
+            },
+        }
+    }
+}
+
+impl Known<Elected> {
+    /// What `node` says of the decision. `format` is the newest that this member reads.
+    pub(in crate::engine) fn decision(path: &str, node: Option<&Node>, format: u32) -> Self {
+        match Self::read(path, node) {
+            Self::Present(elected, meta) if elected.v > format => {
+                let why = unknown_format(elected.v, format);
+                Self::Unreadable(RecordError { path: path.to_owned(), why }, meta)
+            }
+            known => known,
+        }
+    }
+}
+
+impl<T> Known<T> {
+    pub(in crate::engine) fn record(&self) -> Option<&T> {
+        match self {
+            Self::Present(record, _) => Some(record),
+            _ => None,
+        }
+    }
+
+    pub(in crate::engine) fn meta(&self) -> Option<Meta> {
+        match self {
+            Self::Present(_, meta) | Self::Unreadable(_, meta) => Some(*meta),
+            Self::Unread | Self::Absent => None,
+        }
+    }
+
+    /// Whether `node`, read by a watch, is older than what is known already: the
+    /// outcome of an own write can overtake a watch's reading.
+    pub(in crate::engine) fn is_newer_than(&self, node: Option<&Node>) -> bool {
+        match (self.meta(), node) {
+            (Some(known), Some(node)) => node.mzxid < known.mzxid,
+            _ => false,
+        }
+    }
+}
