@@ -163,14 +163,14 @@ impl Party {
         }
         let (_, first) = &members[0];
         until(first, |status| {
-            let line = status.elected.as_ref().map_or(0, |elected| elected.succession.len());
+            let line = status.elected.as_ref().map_or(0, |elected| elected.line_of(0).len());
             status.leads_now() && status.is_elector && line == MEMBERS.len() - 1
         })
         .await;
         for (_, other) in &members[1..] {
             // Who hasn't seen the leader in office doesn't step in.
             until(other, |status| status.in_office[0].as_ref().is_some_and(|c| c.ready_ms.is_some())).await;
-            until(other, |status| status.elected.as_ref().is_some_and(|e| e.succession.len() == 3)).await;
+            until(other, |status| status.elected.as_ref().is_some_and(|e| e.line_of(0).len() == 3)).await;
         }
         // Proving a lease takes a beat and a tick, which the first in line has behind it.
         until(&members[FIRST_IN_LINE].1, |status| {
@@ -201,7 +201,8 @@ impl Party {
         let took = BootTime::now().duration_since(gone);
         let elected = status.elected.expect("a decision");
         // Its own commit, or the word of the elector who found it in office.
-        assert_eq!(elected.sentence.contains("in line"), count == 1, "{}", elected.sentence);
+        let sentence = elected.sentence();
+        assert_eq!(sentence.contains("in line"), count == 1, "{sentence}");
         drop(lost);
         for (session, election) in self.members {
             election.leave().await;

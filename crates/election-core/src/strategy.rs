@@ -215,10 +215,3 @@ impl MemberRecord {
         Named { member: self.member.clone(), ballot: self.ballot.clone(), site: self.site.clone() }
     }
 }
-
-impl Named {
-    /// This member as the one that led before.
-    pub fn as_previous(&self) -> Previous {
-        Previous { member: self.member.clone(), ballot: self.ballot.clone(), site: self.site.clone() }
-    }
-}

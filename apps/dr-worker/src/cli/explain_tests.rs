@@ -27,7 +27,7 @@ fn after_an_outage() -> Snapshot {
     let named = |member: &str, site: &str, number| json!({ "member": member, "site": site, "ballot": ballot(number) });
     let member = |member: &str, site: &str, number| {
         let mut record = named(member, site, number);
-        (record["v"], record["reads"]) = (json!(1), json!(2));
+        record["v"] = json!(1);
         record
     };
     let mut sick = member("east-2", "east", 8);
@@ -35,11 +35,17 @@ fn after_an_outage() -> Snapshot {
     let members =
         [member("west-1", "west", 3), member("west-2", "west", 4), member("east-1", "east", 7), sick];
     let elected: Elected = serde_json::from_value(json!({
-        "v": 2, "term": 2, "slots": [named("west-1", "west", 3)], "cause": "leader-lost",
-        "succession": [named("east-1", "east", 7), named("west-2", "west", 4)],
-        "sentence": "the leader znode of east-1 is gone: west-1 of site west leads, being first in line",
-        "decided_by": "west-1", "decided_at_ms": NOW_MS - 20 * MINUTE, "attempts": [NOW_MS - 20 * MINUTE],
-        "previous": named("east-1", "east", 1),
+        "v": 1, "term": 2, "decided_by": "west-1",
+        "slots": [{
+            "named": named("west-1", "west", 3),
+            "given": {
+                "term": 2, "cause": "leader-lost", "decided_at_ms": NOW_MS - 20 * MINUTE,
+                "sentence": "the leader znode of east-1 is gone: west-1 of site west leads, being first in line",
+                "previous": named("east-1", "east", 1),
+            },
+            "succession": [named("east-1", "east", 7), named("west-2", "west", 4)],
+            "attempts": [NOW_MS - 20 * MINUTE],
+        }],
     }))
     .unwrap();
     let mut office = named("west-1", "west", 3);

@@ -6,7 +6,8 @@ use election_core::{
     paths::Paths,
     record::{
         Cause, Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord,
-        Mode, Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Status, Target,
+        Mode, Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Slot, Status,
+        Target,
     },
     shell::{Layout, Snapshot},
     strategy::SiteTrouble,
@@ -311,8 +312,8 @@ impl Cluster {
         let first = offices.first().copied().flatten();
         let in_office = first.filter(|_| snapshot.layout != Layout::Elector).map_or(0, |office| office.term);
         let term = elected.map_or(in_office, |e| e.term);
-        let slots = elected.into_iter().flat_map(|e| (0..e.slots.len()).map(move |slot| (e, slot)));
-        let slots = slots.map(|(elected, slot)| slot_of(elected, slot, leader_of(&snapshot, slot))).collect();
+        let slots = elected.into_iter().flat_map(|e| e.slots.iter().enumerate());
+        let slots = slots.map(|(slot, decided)| slot_of(slot, decided, leader_of(&snapshot, slot))).collect();
         let mut members: Vec<_> = snapshot
             .members
             .iter()
@@ -392,17 +393,17 @@ fn leader_of(snapshot: &Snapshot, slot: usize) -> Option<Leader> {
     })
 }
 
-fn slot_of(elected: &Elected, slot: usize, leader: Option<Leader>) -> SlotRow {
-    let given = elected.given(slot);
+fn slot_of(slot: usize, decided: &Slot, leader: Option<Leader>) -> SlotRow {
+    let Slot { named, given, succession, .. } = decided;
     SlotRow {
         slot,
-        member: elected.named(slot).map(|n| n.member.clone()),
-        site: elected.named(slot).map(|n| n.site.clone()),
+        member: named.as_ref().map(|n| n.member.clone()),
+        site: named.as_ref().map(|n| n.site.clone()),
         term: given.term,
         cause: given.cause,
-        sentence: given.sentence,
-        succession: elected.line_of(slot).iter().map(|n| n.member.clone()).collect(),
-        request: given.request.map(|which| which.name),
+        sentence: given.sentence.clone(),
+        succession: succession.iter().map(|n| n.member.clone()).collect(),
+        request: given.request.as_ref().map(|which| which.name.clone()),
         leader,
     }
 }
@@ -477,14 +478,14 @@ fn standing_of(elected: &Elected) -> Standing {
         site: named.map(|n| n.site.clone()),
         ballot: named.map(|n| n.ballot.clone()),
         term: elected.term,
-        cause: elected.cause,
-        sentence: elected.sentence.clone(),
+        cause: elected.cause(),
+        sentence: elected.sentence(),
         decided_by: elected.decided_by.clone(),
-        decided_at_ms: elected.decided_at_ms,
-        succession: elected.succession.iter().map(|n| n.member.clone()).collect(),
+        decided_at_ms: elected.given(0).map_or(0, |given| given.decided_at_ms),
+        succession: elected.line_of(0).iter().map(|n| n.member.clone()).collect(),
         exclusions: elected.exclusions.clone(),
         failures: elected.failures.clone(),
-        request: elected.request.as_ref().map(|which| which.name.clone()),
+        request: elected.latest().and_then(|given| given.request.as_ref()).map(|which| which.name.clone()),
     }
 }
 
@@ -503,8 +504,11 @@ mod tests {
             .map(|ballot| json!({ "member": "m", "ballot": ballot, "until_ms": 100, "reason": "it failed" }))
             .collect();
         serde_json::from_value(json!({
-            "v": 1, "term": term, "slots": [{ "member": "m", "ballot": named, "site": "east" }],
-            "exclusions": exclusions, "cause": "startup", "sentence": "", "decided_by": "", "decided_at_ms": 0,
+            "v": 1, "term": term, "exclusions": exclusions, "decided_by": "",
+            "slots": [{
+                "named": { "member": "m", "ballot": named, "site": "east" },
+                "given": { "term": term, "cause": "startup", "sentence": "", "decided_at_ms": 0 },
+            }],
         }))
         .unwrap()
     }

@@ -6,7 +6,7 @@ use super::{Leftovers, Policy, Recipe};
 use crate::{
     ids::{MemberId, SiteId},
     paths::Paths,
-    record::{Health, NEWEST},
+    record::Health,
 };
 
 /// What a member says of itself.
@@ -24,9 +24,6 @@ pub struct Profile {
     pub priority: i64,
     /// Free attributes for policies.
     pub attributes: BTreeMap<String, String>,
-    /// The newest format of records that it reads and writes. To be lowered for as long as
-    /// one may want to go back to an older program.
-    pub format: u32,
     /// A fingerprint of the policy and the strategy, by which it can be seen whether those of all members are
     /// the same; empty if it doesn't say.
     pub policy: String,
@@ -47,7 +44,6 @@ impl Profile {
             http: None,
             priority: 1,
             attributes: BTreeMap::new(),
-            format: NEWEST,
             policy: String::new(),
             software: String::new(),
             health: Health::Unchecked,

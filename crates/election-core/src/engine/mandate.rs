@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     ids::Ballot,
-    record::{Cause, Elected},
+    record::{Cause, Elected, Given},
 };
 
 /// Why this member may lead.
@@ -34,8 +34,8 @@ pub(in crate::engine) enum By {
 
 impl Mandate {
     /// As the decision has it for `slot`.
-    pub(in crate::engine) fn decided(elected: &Elected, slot: usize, ballot: Ballot) -> Self {
-        Self { nomination: nomination(elected, slot), ballot, by: By::Decision }
+    pub(in crate::engine) fn decided(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
+        Some(Self { nomination: nomination(elected, slot)?, ballot, by: By::Decision })
     }
 
     /// In the place of the one who is named for `slot`, and who has vanished.
@@ -67,7 +67,7 @@ impl Core {
         let elected = self.reading.view.elected.record()?;
         match self.slot_named(elected, ballot) {
             Some(slot) => {
-                let mandate = Mandate::decided(elected, slot, ballot.clone());
+                let mandate = Mandate::decided(elected, slot, ballot.clone())?;
                 let gave_up = self.own.gave_up.as_ref();
                 Some(mandate).filter(|mandate| gave_up.is_none_or(|g| g.term != mandate.nomination.term))
             }
@@ -151,18 +151,15 @@ impl Core {
     }
 }
 
-pub(in crate::engine) fn nomination(elected: &Elected, slot: usize) -> Nomination {
-    let given = elected.given(slot);
-    Nomination {
-        slot,
-        term: given.term,
-        cause: given.cause,
-        sentence: given.sentence,
-        previous: given.previous,
-    }
+/// What the decision says of `slot`.
+pub(in crate::engine) fn nomination(elected: &Elected, slot: usize) -> Option<Nomination> {
+    let Given { term, cause, sentence, previous, .. } = elected.given(slot)?.clone();
+    Some(Nomination { slot, term, cause, sentence, previous })
 }
 
 pub(in crate::engine) fn moved_away(elected: &Elected, slot: usize) -> String {
-    let given = elected.given(slot);
-    format!("term {} has begun: {}", given.term, given.sentence)
+    match elected.given(slot) {
+        Some(given) => format!("term {} has begun: {}", given.term, given.sentence),
+        None => format!("term {} has begun: there is no slot {slot} any more", elected.term),
+    }
 }

@@ -45,6 +45,7 @@ mod reading;
 mod recipe;
 mod role;
 mod rules;
+mod session;
 mod tokens;
 mod znode;
 

@@ -50,30 +50,28 @@ pub fn raise_tokens(
     }
     let sentence = format!("tokens are above {above} from now on, by order of {by}");
     let Some(elected) = elected else {
-        return Ok(Some(Elected {
-            v: VERSION,
+        let given = Given {
             term: 1,
-            slots: vec![Slot::default()],
-            succession: Vec::new(),
-            exclusions: Vec::new(),
-            attempts: Vec::new(),
-            slot_attempts: BTreeMap::new(),
-            obeyed: BTreeMap::new(),
-            failures: Vec::new(),
-            site_failures: Vec::new(),
-            losses: std::collections::BTreeMap::new(),
-            acknowledged_at_ms: 0,
-            youngest: None,
-            token_base: above,
-            // Nobody knows yet who will read it.
-            cause: Cause::TokensRaised.in_format(VERSION),
+            cause: Cause::TokensRaised,
             sentence,
-            decided_by: by.to_owned(),
             decided_at_ms: unix_ms,
             noticed_at_ms: unix_ms,
             request: None,
-            last_request: None,
             previous: None,
+        };
+        return Ok(Some(Elected {
+            v: VERSION,
+            term: 1,
+            slots: vec![Slot::new(None, given)],
+            exclusions: Vec::new(),
+            failures: Vec::new(),
+            site_failures: Vec::new(),
+            losses: BTreeMap::new(),
+            acknowledged_at_ms: 0,
+            youngest: None,
+            token_base: above,
+            decided_by: by.to_owned(),
+            last_request: None,
         }));
     };
     let term = elected.term;
@@ -92,37 +90,25 @@ pub(in crate::engine) struct Above<'a> {
 /// The next term in all slots, above what is said.
 pub(in crate::engine) fn above(elected: &Elected, to: Above<'_>) -> Elected {
     let Above { term, token_base, sentence, by, unix_ms } = to;
-    // As all members read it.
-    let (term, cause) = (elected.term.max(term) + 1, Cause::TokensRaised.in_format(elected.v));
-    // By this a slot that is being vacated is told from one that has no candidate.
-    let before = |slot: usize| elected.led_before(slot);
-    let previous = before(0);
-    let anew = |(slot, as_it_was): (usize, &Slot)| {
-        let own = before(slot) != previous;
-        let given = own.then(|| {
-            Box::new(Given {
-                term,
-                cause,
-                sentence: sentence.clone(),
-                decided_at_ms: unix_ms,
-                noticed_at_ms: unix_ms,
-                request: None,
-                previous: before(slot),
-            })
-        });
-        Slot { given, ..as_it_was.clone() }
+    let term = elected.term.max(term) + 1;
+    // By who led before a slot that is being vacated is told from one that has no candidate.
+    let anew = |slot: &Slot| Slot {
+        given: Given {
+            term,
+            cause: Cause::TokensRaised,
+            sentence: sentence.clone(),
+            decided_at_ms: unix_ms,
+            noticed_at_ms: unix_ms,
+            request: None,
+            previous: slot.led_before(),
+        },
+        ..slot.clone()
     };
     Elected {
         term,
-        slots: elected.slots.iter().enumerate().map(anew).collect(),
+        slots: elected.slots.iter().map(anew).collect(),
         token_base,
-        cause,
-        sentence,
         decided_by: by.to_owned(),
-        decided_at_ms: unix_ms,
-        noticed_at_ms: unix_ms,
-        request: None,
-        previous,
         ..elected.clone()
     }
     .bounded()
@@ -137,9 +123,9 @@ pub fn fencing_token(czxid: i64, base: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::{
-        engine::elector::pass::is_vacated,
+        engine::elector::question::is_vacated,
         ids::Ballot,
-        record::{Named, Previous, WITH_SLOTS},
+        record::{Named, Previous},
     };
 
     fn who(member: &str) -> Named {
@@ -147,36 +133,37 @@ mod tests {
         Named { member: member.parse().unwrap(), ballot, site: "east".parse().unwrap() }
     }
 
-    fn given(term: u64, previous: Option<Previous>) -> Option<Box<Given>> {
-        let sentence = "it was so".to_owned();
-        let (decided_at_ms, noticed_at_ms) = (1, 1);
-        let cause = Cause::Failover;
-        Some(Box::new(Given { term, cause, sentence, decided_at_ms, noticed_at_ms, request: None, previous }))
+    fn slot(term: u64, named: Option<Named>, previous: Option<Previous>) -> Slot {
+        let given = Given {
+            term,
+            cause: Cause::Failover,
+            sentence: "it was so".to_owned(),
+            decided_at_ms: 1,
+            noticed_at_ms: 1,
+            request: None,
+            previous,
+        };
+        Slot::new(named, given)
     }
 
     /// Whatever was under way in a slot goes on, in the next term.
     #[test]
     fn every_slot_begins_a_term_and_stays_what_it_was() {
-        let empty = Slot::default;
         let mut elected = raise_tokens(None, None, 1, "ann", 1).unwrap().unwrap();
-        elected.v = WITH_SLOTS;
         elected.term = 9;
-        let led = Slot { given: given(7, None), ..who("a").into() };
-        let vacated = Slot { given: given(8, Some(who("b").as_previous())), ..empty() };
-        let vacant = Slot { given: given(6, None), ..empty() };
+        let all =
+            [slot(7, Some(who("a")), None), slot(8, None, Some(who("b").as_previous())), slot(6, None, None)];
         for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            let all = [&led, &vacated, &vacant];
             elected.slots = order.map(|slot: usize| all[slot].clone()).to_vec();
-            elected.previous = None;
             let raised = raise_tokens(Some(&elected), None, 5, "ann", 2).unwrap().unwrap();
             for (slot, was) in order.into_iter().enumerate() {
                 assert_eq!(raised.term_of(slot), 10, "{order:?}");
                 assert_eq!(raised.named(slot), all[was].named.as_ref());
                 assert_eq!(is_vacated(&raised, slot), was == 1, "{order:?} {slot}");
-                assert_eq!(raised.given(slot).cause, Cause::TokensRaised);
+                assert_eq!(raised.given(slot).unwrap().cause, Cause::TokensRaised);
             }
             let led = order.iter().position(|was| *was == 0).unwrap();
-            assert_eq!(raised.given(led).previous, Some(who("a").as_previous()));
+            assert_eq!(raised.given(led).unwrap().previous, Some(who("a").as_previous()));
         }
     }
 

@@ -1,7 +1,7 @@
 //! What is known of one znode.
 
 use super::io::Node;
-use crate::record::{Elected, Record, RecordError, unknown_format};
+use crate::record::{Record, RecordError};
 
 /// A znode that a watch reports and that this member also reads itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,19 +48,6 @@ impl<T: Record> Known<T> {
                 Ok(record) => Self::Present(record, node.into()),
                 Err(error) => Self::Unreadable(error, node.into()),
             },
-        }
-    }
-}
-
-impl Known<Elected> {
-    /// What `node` says of the decision. `format` is the newest that this member reads.
-    pub(in crate::engine) fn decision(path: &str, node: Option<&Node>, format: u32) -> Self {
-        match Self::read(path, node) {
-            Self::Present(elected, meta) if elected.v > format => {
-                let why = unknown_format(elected.v, format);
-                Self::Unreadable(RecordError { path: path.to_owned(), why }, meta)
-            }
-            known => known,
         }
     }
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Current, Status, VERSION};
+use super::{Current, Status, format::VERSION};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// What a contender says of itself in its znode, where a znode alone settles who

@@ -2,14 +2,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::is_zero;
+use super::format::{VERSION, is_zero, version};
 use crate::ids::SiteId;
 
 /// Standing orders of the operators, in `control`. Absent means: none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Control {
     /// Format version.
-    #[serde(default = "super::version")]
+    #[serde(default = "version")]
     pub v: u32,
     /// Whether the elector decides on its own.
     #[serde(default)]
@@ -48,7 +48,7 @@ pub struct Control {
 impl Control {
     /// No orders.
     pub const NONE: Self = Self {
-        v: super::VERSION,
+        v: VERSION,
         mode: Mode::Auto,
         drained: Vec::new(),
         failed_sites: Vec::new(),

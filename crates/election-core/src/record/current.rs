@@ -14,7 +14,7 @@ pub struct Current {
     /// Where it stands.
     pub site: SiteId,
     /// Which slot it leads.
-    #[serde(default, skip_serializing_if = "super::is_first")]
+    #[serde(default, skip_serializing_if = "super::format::is_first")]
     pub slot: usize,
     /// The term that it was created for. A successor that has not committed yet
     /// writes the term that it is going to commit.

@@ -1,8 +1,11 @@
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{RequestRef, Slot, is_zero, shorten};
+use super::{
+    Cause, Given, Named, Previous, RequestRef, Slot,
+    format::{is_zero, shorten},
+};
 use crate::{
     ids::{Ballot, MemberId, SiteId},
     time::APART_MS,
@@ -15,24 +18,11 @@ pub struct Elected {
     pub v: u32,
     /// Grows by one with each decision.
     pub term: u64,
-    /// Who should lead each slot.
+    /// Who should lead each slot, why, and who follows.
     pub slots: Vec<Slot>,
-    /// Who follows, first in line first, if a leader vanishes; a slot can have a line
-    /// of its own.
-    #[serde(default)]
-    pub succession: Vec<Named>,
     /// Who may not be named for a while.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclusions: Vec<Exclusion>,
-    /// When decisions that nobody ordered were taken lately for the first slot, in milliseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attempts: Vec<u64>,
-    /// The same for the other slots, by slot.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub slot_attempts: BTreeMap<usize, Vec<u64>>,
-    /// When leadership moved for standing orders lately, by slot, in milliseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub obeyed: BTreeMap<usize, Vec<u64>>,
     /// Which members have failed lately, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
@@ -54,36 +44,21 @@ pub struct Elected {
     /// the ensemble was restored from a copy.
     #[serde(default)]
     pub token_base: u64,
-    /// Why this term began.
-    pub cause: Cause,
-    /// The decision in words.
-    pub sentence: String,
     /// Who wrote it: a member, or an operator.
     pub decided_by: String,
-    /// When, in milliseconds since the Unix epoch.
-    pub decided_at_ms: u64,
-    /// When the deciding side noticed that there was something to decide.
-    #[serde(default)]
-    pub noticed_at_ms: u64,
-    /// The operator's request that this term carries out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<RequestRef>,
     /// The creation of the latest request that has been decided, in this term or in one before:
     /// what was created at or before that is never decided a second time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_request: Option<i64>,
-    /// Who led before this term.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub previous: Option<Previous>,
 }
 
 /// What a decision may hold at the most, so that it fits into [`MAX_RECORD`](super::MAX_RECORD) whatever
 /// the names and however many members and slots there are: a record that outgrew its limit would stop the
 /// election for good.
 pub(crate) mod most {
-    /// Bytes of the sentence of the decision, and of one of a slot's own.
-    pub(super) const SENTENCE: usize = 500;
-    pub(super) const SLOT_SENTENCE: usize = 160;
+    /// Bytes of the sentences of all slots together, and of one.
+    const SENTENCES: usize = 2560;
+    const SENTENCE: usize = 500;
     /// Bytes of any other reason.
     pub(super) const REASON: usize = 100;
     /// Bytes of the name of whoever decided.
@@ -103,7 +78,17 @@ pub(crate) mod most {
     /// Of one slot: more can hardly vanish at once.
     pub(crate) const LINE: usize = 8;
     /// Of all slots together, but at least two of each.
-    pub(super) const LINES: usize = 32;
+    const LINES: usize = 32;
+
+    /// How long a sentence may be where there are so many slots.
+    pub(super) fn sentence(slots: usize) -> usize {
+        (SENTENCES / slots.max(1)).min(SENTENCE)
+    }
+
+    /// How many who follow are named for each of so many slots.
+    pub(super) fn line(slots: usize) -> usize {
+        (LINES / slots.max(1)).clamp(2, LINE)
+    }
 
     /// How many attempts are kept of each of so many slots.
     pub(crate) fn attempts(slots: usize) -> usize {
@@ -126,7 +111,6 @@ impl Elected {
     /// The same, no larger than a decision may be: the newest of everything, the rest of what is long left out.
     #[must_use]
     pub(crate) fn bounded(mut self) -> Self {
-        shorten(&mut self.sentence, most::SENTENCE);
         shorten(&mut self.decided_by, most::NAME);
         keep_last(&mut self.exclusions, most::EXCLUSIONS);
         self.exclusions.iter_mut().for_each(|e| shorten(&mut e.reason, most::REASON));
@@ -144,84 +128,91 @@ impl Elected {
             oldest.map(|site| self.losses.remove(&site));
         }
         let slots = self.slots.len();
-        self.slot_attempts.retain(|slot, attempts| (1..slots).contains(slot) && !attempts.is_empty());
-        let of_others = self.slot_attempts.values_mut();
-        of_others.chain([&mut self.attempts]).for_each(|attempts| keep_last(attempts, most::attempts(slots)));
-        self.obeyed.retain(|slot, moves| *slot < slots && !moves.is_empty());
-        self.obeyed.values_mut().for_each(|moves| keep_last(moves, most::obeyed(slots)));
-        let line = (most::LINES / self.slots.len().max(1)).clamp(2, most::LINE);
-        self.succession.truncate(line);
         for slot in &mut self.slots {
-            if let Some(given) = &mut slot.given {
-                shorten(&mut given.sentence, most::SLOT_SENTENCE);
-            }
-            if let Some(succession) = &mut slot.succession {
-                succession.truncate(line);
-            }
+            shorten(&mut slot.given.sentence, most::sentence(slots));
+            keep_last(&mut slot.attempts, most::attempts(slots));
+            keep_last(&mut slot.obeyed, most::obeyed(slots));
+            slot.succession.truncate(most::line(slots));
         }
         self
     }
 
-    /// The same, as a program reads it that knows this format.
-    #[must_use]
-    pub(crate) fn in_format(self, format: u32) -> Self {
-        Self { v: format, cause: self.cause.in_format(format), ..self }
+    // ---- its slots ----
+
+    /// Who is named for `slot`.
+    pub fn named(&self, slot: usize) -> Option<&Named> {
+        self.slots.get(slot)?.named.as_ref()
     }
 
-    /// When decisions that nobody ordered were taken lately for this slot, oldest first.
-    pub fn attempts_of(&self, slot: usize) -> &[u64] {
-        match slot {
-            0 => &self.attempts,
-            _ => self.slot_attempts.get(&slot).map_or(&[], Vec::as_slice),
-        }
+    /// Everyone who is named, with the slot that it is named for.
+    pub fn leaders(&self) -> impl Iterator<Item = (usize, &Named)> {
+        self.slots.iter().enumerate().filter_map(|(slot, s)| Some((slot, s.named.as_ref()?)))
     }
 
-    /// The same, with other attempts for this slot.
-    #[must_use]
-    pub(crate) fn with_attempts(mut self, slot: usize, attempts: Vec<u64>) -> Self {
-        match slot {
-            0 => self.attempts = attempts,
-            _ if attempts.is_empty() => _ = self.slot_attempts.remove(&slot),
-            _ => _ = self.slot_attempts.insert(slot, attempts),
-        }
-        self
+    /// The slot that `ballot` is named for: one at most.
+    pub fn slot_of(&self, ballot: &Ballot) -> Option<usize> {
+        self.leaders().find(|(_, named)| named.ballot == *ballot).map(|(slot, _)| slot)
     }
 
-    /// When this slot moved for standing orders lately, oldest first.
-    pub fn obeyed_of(&self, slot: usize) -> &[u64] {
-        self.obeyed.get(&slot).map_or(&[], Vec::as_slice)
+    /// The term in which `slot` was decided. A leader goes by this, and not by the
+    /// record's own term, which grows with the decisions about other slots, too.
+    pub fn term_of(&self, slot: usize) -> u64 {
+        self.given(slot).map_or(self.term, |given| given.term)
     }
 
-    /// The same, with other moves of this slot for standing orders.
-    #[must_use]
-    pub(crate) fn with_obeyed(mut self, slot: usize, moves: Vec<u64>) -> Self {
-        match moves.is_empty() {
-            true => _ = self.obeyed.remove(&slot),
-            false => _ = self.obeyed.insert(slot, moves),
-        }
-        self
+    /// What was decided of `slot`, if there is such a slot: now, or when a decision was about it last.
+    pub fn given(&self, slot: usize) -> Option<&Given> {
+        self.slots.get(slot).map(|slot| &slot.given)
     }
+
+    /// What was decided in this very term; none where that only took slots away.
+    pub fn latest(&self) -> Option<&Given> {
+        self.slots.iter().map(|slot| &slot.given).find(|given| given.term == self.term)
+    }
+
+    /// Why this term began.
+    pub fn cause(&self) -> Cause {
+        self.latest().map_or(Cause::SlotsChanged, |given| given.cause)
+    }
+
+    /// The decision of this term in words.
+    pub fn sentence(&self) -> String {
+        let slots = self.slots.len();
+        self.latest().map_or_else(|| format!("there are {slots} slots now"), |given| given.sentence.clone())
+    }
+
+    /// The slot that the latest decision for this request was about, unless a later one
+    /// was about the same slot.
+    pub fn slot_for(&self, request: &RequestRef) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.given.request.as_ref() == Some(request))
+    }
+
+    /// Who follows if the leader of `slot` vanishes, first in line first.
+    pub fn line_of(&self, slot: usize) -> &[Named] {
+        self.slots.get(slot).map_or(&[], |slot| &slot.succession)
+    }
+
+    /// The place of `ballot` in the line of `slot`.
+    pub fn place_in_line(&self, slot: usize, ballot: &Ballot) -> Option<usize> {
+        self.line_of(slot).iter().position(|n| n.ballot == *ballot)
+    }
+
+    /// Who leads `slot` now, or who led it before.
+    pub(crate) fn led_before(&self, slot: usize) -> Option<Previous> {
+        self.slots.get(slot).and_then(Slot::led_before)
+    }
+
+    // ---- what is remembered ----
 
     /// When a decision that nobody ordered was taken, for whichever slot.
     pub fn all_attempts(&self) -> impl Iterator<Item = u64> {
-        self.attempts.iter().chain(self.slot_attempts.values().flatten()).copied()
+        self.slots.iter().flat_map(|slot| &slot.attempts).copied()
     }
 
     /// Whether `ballot` is excluded at `unix_ms`.
     pub fn excluded(&self, ballot: &Ballot, unix_ms: u64) -> Option<&Exclusion> {
         self.exclusions.iter().find(|e| e.ballot == *ballot && e.holds_at(unix_ms))
     }
-}
-
-/// A member that is named, by its ballot.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Named {
-    /// Its id.
-    pub member: MemberId,
-    /// Which incarnation of it.
-    pub ballot: Ballot,
-    /// Where it stands.
-    pub site: SiteId,
 }
 
 /// A ballot that may not be named for a while.
@@ -280,142 +271,10 @@ pub struct SiteFailure {
     pub overruled: Option<String>,
 }
 
-/// The leader before.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Previous {
-    /// Its id.
-    pub member: MemberId,
-    /// Which incarnation of it.
-    pub ballot: Ballot,
-    /// Where it stood.
-    pub site: SiteId,
-}
-
-/// Why a decision is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Cause {
-    /// Nobody has been named yet.
-    Startup,
-    /// A candidate appeared where there was none.
-    MemberJoined,
-    /// The one who was named has vanished.
-    LeaderLost,
-    /// The one who was named is not fit any more.
-    Unhealthy,
-    /// The site of the one who was named has failed as a whole: an operator says so, or most of its
-    /// own members.
-    SiteFailed,
-    /// Enough members have lost the one who was in office; the resource is fenced.
-    Suspected,
-    /// The one who was named did not take over in time, or failed to.
-    TakeoverFailed,
-    /// The work of the leader could not be kept running.
-    WorkFailed,
-    /// The leader gave up by its own wish, or its work was finished.
-    Resigned,
-    /// The leader was asked to leave, as by a signal to its process.
-    LeaderShutdown,
-    /// An operator planned it.
-    Switchover,
-    /// An operator forced it.
-    Failover,
-    /// Somebody else is better by enough, for long enough.
-    BetterCandidate,
-    /// An operator has raised the base of the tokens; whoever leads takes its office up
-    /// anew.
-    TokensRaised,
-    /// The number of slots has been changed.
-    SlotsChanged,
-    /// An operator's standing order, or the configuration, says that the one who was
-    /// named is not to lead.
-    StandingOrder,
-}
-
-impl Cause {
-    /// The same, as far as a program can say it that reads up to this format.
-    pub(crate) const fn in_format(self, format: u32) -> Self {
-        match self {
-            Self::Suspected if format < 2 => Self::LeaderLost,
-            Self::SiteFailed if format < 3 => Self::Unhealthy,
-            Self::WorkFailed if format < 3 => Self::Resigned,
-            Self::LeaderShutdown if format < 3 => Self::Resigned,
-            Self::TokensRaised if format < 2 => Self::Switchover,
-            Self::SlotsChanged if format < 2 => Self::MemberJoined,
-            Self::StandingOrder if format < 3 => Self::BetterCandidate,
-            cause => cause,
-        }
-    }
-
-    /// Every cause, in the order of its definition.
-    pub const ALL: [Self; 16] = [
-        Self::Startup,
-        Self::MemberJoined,
-        Self::LeaderLost,
-        Self::Unhealthy,
-        Self::SiteFailed,
-        Self::Suspected,
-        Self::TakeoverFailed,
-        Self::WorkFailed,
-        Self::Resigned,
-        Self::LeaderShutdown,
-        Self::Switchover,
-        Self::Failover,
-        Self::BetterCandidate,
-        Self::TokensRaised,
-        Self::SlotsChanged,
-        Self::StandingOrder,
-    ];
-
-    /// The word for it in records, metrics and the job's environment.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Startup => "startup",
-            Self::MemberJoined => "member-joined",
-            Self::LeaderLost => "leader-lost",
-            Self::Unhealthy => "unhealthy",
-            Self::SiteFailed => "site-failed",
-            Self::Suspected => "suspected",
-            Self::TakeoverFailed => "takeover-failed",
-            Self::WorkFailed => "work-failed",
-            Self::Resigned => "resigned",
-            Self::LeaderShutdown => "leader-shutdown",
-            Self::Switchover => "switchover",
-            Self::Failover => "failover",
-            Self::BetterCandidate => "better-candidate",
-            Self::TokensRaised => "tokens-raised",
-            Self::SlotsChanged => "slots-changed",
-            Self::StandingOrder => "standing-order",
-        }
-    }
-
-    /// Whether the leader before is to be counted as failed, so that a policy of
-    /// 'another site than the failed leader's' applies.
-    pub const fn is_failure(self) -> bool {
-        matches!(
-            self,
-            Self::LeaderLost
-                | Self::Unhealthy
-                | Self::SiteFailed
-                | Self::Suspected
-                | Self::TakeoverFailed
-                | Self::WorkFailed
-                | Self::Failover
-        )
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Given, MAX_SLOTS, Record as _, Remembered};
+    use crate::record::{MAX_SLOTS, Record as _, Remembered, VERSION};
 
     /// The longest name of its kind.
     fn name(number: usize) -> String {
@@ -452,8 +311,10 @@ mod tests {
         let slots = size(rng, MAX_SLOTS).max(1);
         let slot = |rng: &mut fastrand::Rng| Slot {
             named: Some(who(2)),
-            given: Some(Box::new(given(rng))),
-            succession: Some(line(rng)),
+            given: given(rng),
+            succession: line(rng),
+            attempts: vec![u64::MAX; many],
+            obeyed: vec![u64::MAX; many],
         };
         let Named { member, ballot, site } = who(3);
         let exclusion = |rng: &mut fastrand::Rng| Exclusion {
@@ -464,14 +325,10 @@ mod tests {
             reason: text(rng),
         };
         Elected {
-            v: super::super::NEWEST,
+            v: VERSION,
             term: u64::MAX,
             slots: (0..slots).map(|_| slot(rng)).collect(),
-            succession: line(rng),
             exclusions: (0..size(rng, many.min(100))).map(|_| exclusion(rng)).collect(),
-            attempts: vec![u64::MAX; many],
-            slot_attempts: (0..2 * MAX_SLOTS).map(|slot| (slot, vec![u64::MAX; many])).collect(),
-            obeyed: (0..2 * MAX_SLOTS).map(|slot| (slot, vec![u64::MAX; many])).collect(),
             failures: vec![
                 Failure {
                     member: member.clone(),
@@ -497,14 +354,8 @@ mod tests {
                 many.min(100)
             ],
             token_base: u64::MAX,
-            cause: Cause::BetterCandidate,
-            sentence: text(rng),
             decided_by: text(rng),
-            decided_at_ms: u64::MAX,
-            noticed_at_ms: u64::MAX,
-            request: request.clone(),
             last_request: Some(i64::MAX),
-            previous: Some(who(1).as_previous()),
         }
     }
 
@@ -519,10 +370,17 @@ mod tests {
     }
 
     #[test]
-    fn the_word_for_a_cause_is_its_json() {
-        for cause in Cause::ALL {
-            assert_eq!(serde_json::to_string(&cause).unwrap(), format!("\"{cause}\""));
-        }
+    fn half_a_slot_is_garbage_and_not_an_empty_one() {
+        let elected = as_large_as_can_be(&mut fastrand::Rng::with_seed(7), false).bounded();
+        let mut json = serde_json::to_value(&elected).unwrap();
+        let read = |json: &serde_json::Value| Elected::decode("/elected", json.to_string().as_bytes());
+        assert_eq!(read(&json).unwrap(), elected);
+        json["slots"][0]["named"] = serde_json::Value::Null;
+        assert_eq!(read(&json).unwrap().named(0), None);
+        json["slots"][0]["named"] = serde_json::json!({ "member": "a", "ballot": "x-0000000001" });
+        assert!(read(&json).is_err(), "it has no site");
+        json["slots"][0].as_object_mut().unwrap().remove("named");
+        assert!(read(&json).is_err(), "nothing says that nobody is named");
     }
 
     #[test]

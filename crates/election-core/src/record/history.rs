@@ -17,7 +17,7 @@ pub struct HistoryEntry {
     /// Where it stands.
     pub site: SiteId,
     /// Which slot it leads.
-    #[serde(default, skip_serializing_if = "super::is_first")]
+    #[serde(default, skip_serializing_if = "super::format::is_first")]
     pub slot: usize,
     /// The fencing token of this leadership.
     pub fencing_token: u64,

@@ -5,7 +5,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, Elected, is_false, is_zero, shorten};
+use super::{
+    Cause, Elected,
+    format::{is_false, is_zero, shorten},
+};
 use crate::ids::{Ballot, MemberId, SiteId};
 
 /// What a member says of itself in `nodes/<member>`.
@@ -40,9 +43,6 @@ pub struct MemberRecord {
     /// Whether its whole site is fit, as far as it can tell; none if it does not look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site_health: Option<Health>,
-    /// The newest format that it reads.
-    #[serde(default = "super::version", skip_serializing_if = "is_oldest")]
-    pub reads: u32,
     /// A fingerprint of the policy that it decides by when it is the elector; empty if it doesn't say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub policy: String,
@@ -164,11 +164,6 @@ pub struct GaveUp {
     pub reason: String,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
-const fn is_oldest(format: &u32) -> bool {
-    *format == super::VERSION
 }
 
 fn one() -> i64 {

@@ -2,7 +2,7 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::is_false;
+use super::format::is_false;
 use crate::ids::{MemberId, SiteId};
 
 /// Which request: a name is given out again once `requests` was deleted, a creation never.

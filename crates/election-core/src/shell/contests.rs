@@ -10,7 +10,7 @@ use crate::{
     engine::{Node, QueueFormat},
     ids::Ballot,
     paths::Paths,
-    record::{Contender, Current, Health, MemberRecord, NEWEST, Record as _, VERSION},
+    record::{Contender, Current, Health, MemberRecord, Record as _, VERSION},
 };
 
 /// By which recipe an election is held, as its znodes show it: the members are told by
@@ -137,7 +137,6 @@ fn as_member(contender: Contender, ballot: Ballot) -> MemberRecord {
         // Whoever is not steps out of the contest.
         health: Health::Unchecked,
         site_health: None,
-        reads: NEWEST,
         policy: String::new(),
         software: contender.software,
         session_timeout_ms: 0,

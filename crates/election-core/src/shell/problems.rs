@@ -135,8 +135,7 @@ mod tests {
 
     fn decision(term: u64) -> Decision {
         let record = json!({
-            "v": 1, "term": term, "slots": [{}], "cause": "startup", "sentence": "east-1 leads", "decided_by": "east-1",
-            "decided_at_ms": 0, "noticed_at_ms": 0,
+            "v": 1, "term": term, "slots": [], "decided_by": "east-1",
         });
         let record = Elected::decode("/leader/elected", record.to_string().as_bytes()).unwrap();
         Decision { record, version: 0, mzxid: 70 }

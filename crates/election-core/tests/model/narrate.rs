@@ -45,7 +45,7 @@ pub(crate) fn tell(setting: &Setting, path: Vec<(World, Option<Move>)>) -> Vec<S
 fn decision(elected: &Elected) -> String {
     let name = |n: &election_core::record::Named| format!("{}/{}", n.member, n.ballot.sequence());
     let named = elected.named(0).map_or("nobody".to_owned(), name);
-    let line: Vec<_> = elected.succession.iter().map(name).collect();
+    let line: Vec<_> = elected.line_of(0).iter().map(name).collect();
     let mut words = format!("term {} names {named}", elected.term);
     if !line.is_empty() {
         words = format!("{words}, then {}", line.join(", "));

@@ -626,8 +626,8 @@ impl World {
 
 /// Whoever is put out of office was lost by enough others.
 fn witnessed(setting: &Setting, elected: &Elected, lost: &BTreeMap<Ballot, BTreeSet<usize>>) -> Verdict {
-    let suspect = match (&elected.previous, elected.named(0)) {
-        (Some(suspect), None) if elected.cause == Cause::Suspected => &suspect.ballot,
+    let suspect = match (elected.latest().and_then(|given| given.previous.as_ref()), elected.named(0)) {
+        (Some(suspect), None) if elected.cause() == Cause::Suspected => &suspect.ballot,
         _ => return Ok(()),
     };
     let site = |m: usize| SiteId::new(setting.members[m].1).expect("a site");

@@ -138,7 +138,7 @@ async fn by_a_wish(world: &World) {
     wait_for("west-1 leads", SOON, || west.status_now().leads_now()).await;
     assert_eq!(stage.the_end().reason, StopReason::Resigned("the disk is to be changed".to_owned()));
     let elected = west.status_now().elected.unwrap();
-    assert!(elected.sentence.contains("the disk is to be changed"), "{}", elected.sentence);
+    assert!(elected.sentence().contains("the disk is to be changed"), "{}", elected.sentence());
     // It stands: when nobody else may lead it is named again.
     west.resign("mine too");
     wait_for("somebody leads again", SOON, || {

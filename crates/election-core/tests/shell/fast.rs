@@ -71,7 +71,7 @@ async fn a_lost_host(world: &World) {
         "the session of east-1 has ended, so this was no fast failover: {took:?}"
     );
     let elected = snapshot.decided().expect("there is a decision");
-    assert_eq!((elected.term, elected.cause), (3, Cause::Suspected), "{}", elected.sentence);
+    assert_eq!((elected.term, elected.cause()), (3, Cause::Suspected), "{}", elected.sentence());
     let token = west.status().fencing_token;
     assert!(token > old_token, "the resource can tell them apart");
     wait_for("east-1 has stopped by its lease", SOON, || !east.leads()).await;
@@ -86,7 +86,7 @@ async fn a_lost_host(world: &World) {
     .await;
     assert_eq!((west.leads(), west.status().fencing_token), (true, token));
     let elected = world.snapshot().await.elected.expect("there is a decision").record;
-    assert_eq!(elected.term, 3, "{}", elected.sentence);
+    assert_eq!(elected.term, 3, "{}", elected.sentence());
 }
 
 /// A leader that lives, and that its peers can't reach: it sees its place gone, and
@@ -112,7 +112,7 @@ async fn an_unseen_leader(world: &World) {
     wait_for("west-1 leads", SOON, || west.leads()).await;
     wait_for("east-1 is excluded", SOON, || east.status().role == Role::Excluded).await;
     let elected = west.status().elected.expect("there is a decision");
-    assert_eq!(elected.cause, Cause::Suspected, "{}", elected.sentence);
+    assert_eq!(elected.cause(), Cause::Suspected, "{}", elected.sentence());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

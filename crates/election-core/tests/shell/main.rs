@@ -65,9 +65,9 @@ over_both_drivers! {
         assert_eq!(snapshot.fencing_token(0), east.status().fencing_token);
         assert_eq!(snapshot.fencing_token(0), Some(u64::try_from(office.czxid).unwrap()));
         let elected = snapshot.decided().expect("there is a decision");
-        assert_eq!((elected.term, elected.cause), (1, Cause::Startup), "{}", elected.sentence);
+        assert_eq!((elected.term, elected.cause()), (1, Cause::Startup), "{}", elected.sentence());
         wait_for("west-1 is next in line", SOON, || {
-            west.status().elected.is_some_and(|e| e.succession.iter().any(|n| n.member.as_str() == "west-1"))
+            west.status().elected.is_some_and(|e| e.line_of(0).iter().any(|n| n.member.as_str() == "west-1"))
         })
         .await;
         assert_eq!(west.status().role, Role::Standby);
@@ -138,7 +138,7 @@ over_both_drivers! {
         let west = world.join("west-1", "west").await;
         wait_for("west-1 leads", SOON, || west.leads()).await;
         let elected = west.status().elected.expect("there is a decision");
-        assert_eq!(elected.cause, Cause::TakeoverFailed, "{}", elected.sentence);
+        assert_eq!(elected.cause(), Cause::TakeoverFailed, "{}", elected.sentence());
         assert_eq!(east.status().role, Role::Excluded);
         world.no_overlap();
     }
@@ -187,8 +187,8 @@ over_both_drivers! {
         wait_for("west-1 leads", SOON, || west.leads()).await;
         let snapshot = world.snapshot().await;
         let elected = snapshot.elected.unwrap().record;
-        assert_eq!(elected.request, Some(filed.which));
-        assert_eq!(elected.term, 3, "vacated, then named: {}", elected.sentence);
+        assert_eq!(elected.slots[0].given.request, Some(filed.which));
+        assert_eq!(elected.term, 3, "vacated, then named: {}", elected.sentence());
     }
 
     /// A member that is not healthy hands over, if somebody else can lead.

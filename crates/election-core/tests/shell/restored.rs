@@ -175,7 +175,7 @@ async fn a_restored_ensemble(driver: DriverKind) {
     })
     .await;
     let status = election.status_now();
-    assert_eq!(status.elected.unwrap().cause, Cause::TokensRaised);
+    assert_eq!(status.elected.unwrap().cause(), Cause::TokensRaised);
     let fourth = status.fencing_token.unwrap();
     assert!(fourth > second, "{fourth} after {second}");
     assert_eq!(stage.store.accepted(), 3);

@@ -1,11 +1,8 @@
-//! Programs of two formats in one election, as while a fleet is upgraded.
+//! Programs of two versions in one election, as while a fleet is upgraded: a record with a field that this
+//! program does not know, and one of a format that it can't read.
 
-use std::time::Duration;
-
-use election_core::{
-    engine::Profile,
-    record::{NEWEST, RequestKind, RequestState, Target, VERSION},
-};
+use election_core::record::{RequestKind, RequestState, Target};
+use serde_json::{Value, json};
 use zk_session::DriverKind;
 
 use super::{
@@ -13,43 +10,45 @@ use super::{
     members::{World, wait_for},
 };
 
-fn old_program(member: &str, site: &str) -> Profile {
-    Profile { format: VERSION, ..Profile::new(member.parse().unwrap(), site.parse().unwrap()) }
+impl World {
+    /// Changes a record as another program would have written it.
+    async fn edit(&self, path: &str, key: &str, value: Value) {
+        let session = self.operator().active().await.unwrap();
+        let node = session.get(path).await.unwrap().expect("the record is there");
+        let mut record: Value = serde_json::from_slice(&node.data).unwrap();
+        record[key] = value;
+        session.set(path, record.to_string().as_bytes(), Some(node.stat.version)).await.unwrap();
+    }
 }
 
 async fn upgrade(world: &World) {
-    let format = async || world.snapshot().await.elected.map(|decision| decision.record.v);
-    let old = world.join_as(old_program("east-1", "east")).await;
-    wait_for("the old east-1 leads", SOON, || old.leads()).await;
-    assert_eq!(format().await, Some(VERSION));
-    let members = world.snapshot().await.members;
-    assert_eq!(members[0].reads, VERSION);
+    let decision = world.paths().elected();
+    let east = world.join("east-1", "east").await;
+    wait_for("east-1 leads", SOON, || east.leads()).await;
+    let west = world.join("west-1", "west").await;
+    wait_for("west-1 is next in line", SOON, || west.is_next()).await;
 
-    // A new member leads, decides nothing yet, and is understood by the old elector.
-    let new = world.join("west-1", "west").await;
-    wait_for("west-1 is next in line", SOON, || new.is_next()).await;
+    // What a newer program adds is passed over, in the decision and in a member's record.
+    let member = world.paths().node(&"west-1".parse().unwrap());
+    world.edit(&decision, "from_the_future", json!([1, 2])).await;
+    world.edit(&member, "from_the_future", json!({ "a": 1 })).await;
     let moved = world.ask(RequestKind::Switchover, Target::Any, false).await;
     assert!(matches!(moved.state, RequestState::Done { .. }), "{moved:?}");
     // The elector can know that it is READY before the new leader itself does.
-    wait_for("west-1 leads", SOON, || new.leads()).await;
-    assert_eq!(format().await, Some(VERSION));
+    wait_for("west-1 leads", SOON, || west.leads()).await;
 
-    // The old one is replaced by a new one: a new elector, and nobody else to think of.
-    old.election().leave().await;
-    let replaced = world.join("east-1", "east").await;
-    wait_for("the new east-1 is next in line", SOON, || replaced.is_next()).await;
-    let moved = world.ask(RequestKind::Switchover, Target::Any, false).await;
-    assert!(matches!(moved.state, RequestState::Done { .. }), "{moved:?}");
-    wait_for("the new east-1 leads", SOON, || replaced.leads()).await;
-    assert_eq!(format().await, Some(NEWEST));
+    // Of a decision that it can't read nobody makes anything: who leads leads on, and nothing is decided.
+    wait_for("east-1 is next in line", SOON, || east.is_next()).await;
+    world.edit(&decision, "v", json!(2)).await;
+    wait_for("the elector says so", SOON, || east.status().note.contains("its format is version 2")).await;
+    let filed = world.ask_only(RequestKind::Switchover, Target::Any, false).await;
+    assert!(world.snapshot().await.unreadable.iter().any(|error| error.path == decision));
+    assert!(west.leads(), "leadership stays where it is");
+    assert_eq!(world.request(&filed).await.state, RequestState::Pending);
 
-    // Somebody goes back: what stands is written anew, so that it can be read.
-    let late = world.join_as(old_program("west-2", "west")).await;
-    wait_for("the late old member reads the decision", Duration::from_secs(30), || {
-        late.status().elected.is_some_and(|elected| elected.v == VERSION)
-    })
-    .await;
-    assert!(replaced.leads(), "leadership stays where it is");
+    // Once it can be read again the election goes on.
+    world.edit(&decision, "v", json!(1)).await;
+    wait_for("east-1 leads", SOON, || east.leads()).await;
     world.no_overlap();
 }
 

@@ -74,8 +74,8 @@ impl Core {
     /// Who is named because this leader leaves.
     fn next_leader<'a>(&self, held: &HeldDuty, elected: &'a Elected) -> Option<&'a Named> {
         let slot = held.slot;
-        let given = elected.given(slot);
-        let follows = given.previous.is_some_and(|previous| previous.ballot == held.ballot);
+        let given = elected.given(slot)?;
+        let follows = given.previous.as_ref().is_some_and(|previous| previous.ballot == held.ballot);
         elected.named(slot).filter(|_| follows && given.cause == Cause::LeaderShutdown)
     }
 

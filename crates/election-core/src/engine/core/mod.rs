@@ -14,12 +14,12 @@ use super::{
     own::Own,
     reading::Reading,
     rules::Rules,
+    session::Session,
 };
 use crate::{
     record::Current,
     time::{Now, Time},
 };
-use session::Session;
 use std::collections::VecDeque;
 
 /// The common part of an engine.

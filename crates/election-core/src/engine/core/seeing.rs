@@ -40,7 +40,7 @@ impl Core {
     /// What was read of the decision counts, whatever its age.
     pub(in crate::engine) fn take_elected(&mut self, node: Option<&Node>) {
         let path = self.config.paths.elected();
-        self.know_elected(Known::decision(&path, node, self.config.member.format));
+        self.know_elected(Known::read(&path, node));
         if let Known::Unreadable(error, _) = &self.reading.view.elected {
             let text = error.to_string();
             self.note(Level::Warn, NoteKind::Trouble, text);

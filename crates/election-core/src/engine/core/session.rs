@@ -9,20 +9,10 @@ use crate::{
         io::{Action, Epoch},
         policy::OnPause,
         rules::Rule,
+        session::Session,
     },
     time::{FAR, Time},
 };
-
-/// What is known of the session.
-#[derive(Clone, Debug, Hash)]
-pub(in crate::engine) struct Session {
-    pub(in crate::engine) epoch: Epoch,
-    pub(in crate::engine) id: i64,
-    pub(in crate::engine) granted: Duration,
-    pub(in crate::engine) paused_since: Option<Time>,
-    pub(in crate::engine) over: bool,
-    pub(in crate::engine) lease: Option<Time>,
-}
 
 impl Core {
     /// Until when the work of a leader may go on.

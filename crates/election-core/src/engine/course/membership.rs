@@ -12,7 +12,7 @@ use std::{
 use crate::{
     engine::{
         core::Core,
-        elector::decision::ms,
+        elector::question::ms,
         io::{EndReason, Level, Node, NoteKind, Outcome, Request, StopReason, Watched},
         leader::Leader,
         ops::{Part, Pending, USED_UP},
@@ -551,7 +551,6 @@ impl Membership {
             measured: core.own.measured.keys().cloned().collect(),
             health: core.own.health.clone(),
             site_health: core.own.site_health.clone(),
-            reads: profile.format,
             policy: profile.policy.clone(),
             software: profile.software.clone(),
             session_timeout_ms: ms(core.granted()),

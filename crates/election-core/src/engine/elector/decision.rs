@@ -3,67 +3,17 @@
 
 use std::time::Duration;
 
-use super::{limit::counts, notebook::Notebook, pass::is_vacated, succession};
-use crate::{
-    engine::{
-        policy::Policy,
-        rules::{Rule, Rules},
-    },
-    ids::Ballot,
-    record::{
-        Cause, Control, Elected, Exclusion, Given, MAX_SLOTS, MemberRecord, NEWEST, Named, Previous,
-        Remembered, Request, RequestKind, RequestRef, Slot, Target, VERSION, WITH_SLOTS,
-    },
-    strategy::{Ground, Ranked, Ranking, Refused, Round, Strategy, Trouble, choose},
+use super::{
+    limit::counts,
+    question::{Ordered, Question, Undecided, about, ms},
+    succession,
 };
-
-/// What a decision is made from.
-pub(in crate::engine) struct Question<'a> {
-    pub(in crate::engine) unix_ms: u64,
-    pub(in crate::engine) noticed_at_ms: u64,
-    pub(in crate::engine) decider: &'a str,
-    pub(in crate::engine) policy: &'a Policy,
-    pub(in crate::engine) strategy: &'a dyn Strategy,
-    pub(in crate::engine) members: &'a [MemberRecord],
-    pub(in crate::engine) control: &'a Control,
-    pub(in crate::engine) elected: Option<&'a Elected>,
-    /// The creation of the latest request that was decided.
-    pub(in crate::engine) decided_up_to: Option<i64>,
-    /// What the very first decision is to be above, if anything is known.
-    pub(in crate::engine) above: Option<Remembered>,
-    /// Which slot it is about.
-    pub(in crate::engine) slot: usize,
-    /// Who holds the leaders' places, by slot.
-    pub(in crate::engine) holders: &'a [Option<&'a Ballot>],
-    /// The newest format that whoever decides writes.
-    pub(in crate::engine) newest: u32,
-    pub(in crate::engine) rules: Rules,
-    /// Where what is asked is noted down, for who wants to know why.
-    pub(in crate::engine) notebook: Option<&'a Notebook>,
-}
-
-/// Why nobody is named.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Undecided {
-    /// No member may lead.
-    Nobody(String),
-    /// The operator's target may not lead, or is not there.
-    TargetUnfit(String),
-    /// Too many takeovers in too short a time: held until then.
-    Held {
-        /// Why nothing is done, in a word.
-        reason: &'static str,
-        /// The sentence.
-        sentence: String,
-        /// When there is room again, in milliseconds since the Unix epoch.
-        until_ms: u64,
-    },
-    /// Somebody better may be about to join.
-    WorthWaiting(String),
-}
-
-/// An operator's request.
-pub(in crate::engine) type Ordered<'a> = Option<(&'a RequestRef, &'a Request)>;
+use crate::{
+    engine::rules::Rule,
+    ids::Ballot,
+    record::{Cause, Elected, Exclusion, Given, MemberRecord, Named, RequestKind, Slot, Target, VERSION},
+    strategy::{Ground, Ranked, Ranking, Refused, Round, Trouble, choose},
+};
 
 impl Question<'_> {
     /// Names the next leader of the slot.
@@ -75,8 +25,8 @@ impl Question<'_> {
         ordered: Ordered<'_>,
     ) -> Result<Elected, Undecided> {
         // An operator can ask for any slot of the policy.
-        if self.elected.is_none() && self.slot >= self.slots() {
-            let why = format!("there is no slot {} while a member knows only one", self.slot);
+        if self.elected.is_none() && self.slot >= self.policy.slots {
+            let why = format!("there is no slot {}; they are 0 to {}", self.slot, self.policy.slots - 1);
             return Err(Undecided::TargetUnfit(why));
         }
         let mut exclusions = self.living_exclusions();
@@ -113,7 +63,7 @@ impl Question<'_> {
     pub(in crate::engine) fn resize(&self, cause: Cause, what: &str) -> Result<Elected, Undecided> {
         let exclusions = self.living_exclusions();
         let known = self.elected.map_or(0, |e| e.slots.len());
-        let vacant = self.slots().saturating_sub(known);
+        let vacant = self.policy.slots.saturating_sub(known);
         let (candidates, others) = (self.candidates(None, None), self.others(None));
         let trouble = self.trouble(cause);
         let round = Round {
@@ -142,25 +92,19 @@ impl Question<'_> {
             return Err(Undecided::WorthWaiting(better.clone()));
         }
         let mut sentence = what.to_owned();
-        let mut next = self.next_term(cause, String::new(), exclusions, None);
-        next.slots.resize_with(self.slots(), Slot::default);
-        next.previous = None;
-        if self.format() < WITH_SLOTS {
-            // Its leader takes its office up anew, in a term that all can read.
-            next.slots.iter_mut().for_each(|slot| slot.given = None);
-            // A place that is being vacated goes on being vacated.
-            next.previous = self.elected.and_then(|e| e.led_before(0));
-        }
         for (slot, ranking) in (known..).zip(&rankings) {
-            next.slots[slot] = ranking.first().map_or_else(Slot::default, |best| best.named.clone().into());
             let who = ranking.first().map_or_else(|| nobody(ranking), leads);
             let separator = if slot == known { ':' } else { ';' };
-            match self.slots() {
+            match self.policy.slots {
                 1 => sentence = format!("{sentence}{separator} {who}"),
                 _ => sentence = format!("{sentence}{separator} slot {slot}: {who}"),
             }
         }
-        next.sentence = sentence;
+        let mut next = self.next_term(cause, exclusions, None);
+        let given = Given { previous: None, ..self.given(&next, cause, sentence, None) };
+        next.slots.truncate(known.min(self.policy.slots));
+        let new = rankings.iter().map(|ranking| ranking.first().map(|best| best.named.clone()));
+        next.slots.extend(new.map(|named| Slot::new(named, given.clone())));
         Ok(self.with_lines(next))
     }
 
@@ -207,31 +151,12 @@ impl Question<'_> {
         exclusions: Vec<Exclusion>,
         ordered: Ordered<'_>,
     ) -> Elected {
-        let mut elected = self.next_term(cause, sentence, exclusions, ordered);
-        // Slots that nothing was known of are not being vacated with this one.
-        let (term, cause) = (elected.term, elected.cause);
-        let (decided_at_ms, noticed_at_ms) = (self.unix_ms, self.noticed_at_ms);
-        for slot in elected.slots.iter_mut().filter(|slot| slot.given.is_none()) {
-            let sentence = "nothing is known of it".to_owned();
-            slot.given = Some(Box::new(Given {
-                term,
-                cause,
-                sentence,
-                decided_at_ms,
-                noticed_at_ms,
-                request: None,
-                previous: None,
-            }));
-        }
-        elected.slots[self.slot] = Slot::default();
-        elected.previous = Some(holder.as_previous());
+        let mut elected = self.next_term(cause, exclusions, ordered);
+        let sentence = about(self.slot, elected.slots.len(), sentence);
+        let given = self.given(&elected, cause, sentence, ordered);
+        let slot = &mut elected.slots[self.slot];
+        (slot.named, slot.given) = (None, Given { previous: Some(holder.as_previous()), ..given });
         self.with_lines(elected)
-    }
-
-    /// The place is being vacated: naming the next belongs to the takeover that began
-    /// with that, so it is neither limited nor counted again.
-    pub(in crate::engine) fn is_vacated(&self) -> bool {
-        self.elected.is_some_and(|e| is_vacated(e, self.slot))
     }
 
     /// Names the successor that has taken the place already, in the words that it would have used.
@@ -246,7 +171,7 @@ impl Question<'_> {
     /// Whether whoever is named was so at an operator's word. It is not looked at whether that named
     /// the member: one that may lead without is as well off.
     fn leads_by_order(&self) -> bool {
-        let given = self.elected.map(|e| e.given(self.slot));
+        let given = self.elected.and_then(|e| e.given(self.slot));
         given.is_some_and(|given| matches!(given.cause, Cause::Switchover | Cause::Failover))
     }
 
@@ -297,11 +222,6 @@ impl Question<'_> {
         }
     }
 
-    pub(in crate::engine) fn living_exclusions(&self) -> Vec<Exclusion> {
-        let all = self.elected.map(|e| e.exclusions.as_slice()).unwrap_or_default();
-        all.iter().filter(|e| e.holds_at(self.unix_ms)).cloned().collect()
-    }
-
     /// Who is to be left out because an operator moves leadership away from it.
     fn leaving(&self, ordered: Ordered<'_>) -> Option<Ballot> {
         ordered?;
@@ -325,10 +245,6 @@ impl Question<'_> {
         let leaders = self.elected.into_iter().flat_map(Elected::leaders);
         let others = leaders.filter(|(other, n)| Some(*other) != slot && self.lives(n));
         others.map(|(_, n)| n.clone()).collect()
-    }
-
-    pub(in crate::engine) fn lives(&self, named: &Named) -> bool {
-        self.members.iter().any(|m| m.ballot == named.ballot)
     }
 
     fn rank(
@@ -403,38 +319,6 @@ impl Question<'_> {
         (ranking, exclusions, None)
     }
 
-    /// How many slots there are to be: one, while a member stands who knows no others.
-    pub(in crate::engine) fn slots(&self) -> usize {
-        if self.format() >= WITH_SLOTS { self.policy.slots.clamp(1, MAX_SLOTS) } else { 1 }
-    }
-
-    /// The newest format that all members read.
-    pub(in crate::engine) fn format(&self) -> u32 {
-        let all = self.members.iter().map(|m| m.reads);
-        all.chain([self.newest]).min().unwrap_or(NEWEST).max(VERSION)
-    }
-
-    /// Everyone who may be asked at all.
-    pub(in crate::engine) fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
-        self.members.iter().filter(|m| m.withdrawn.is_none() && !m.leaving)
-    }
-
-    /// Who does not stand, and why.
-    pub(in crate::engine) fn withdrawn(&self) -> impl Iterator<Item = Refused> {
-        self.members.iter().filter_map(|m| {
-            let reason = match &m.withdrawn {
-                Some(why) => format!("it does not stand: {why}"),
-                None if m.leaving => "it is shutting down".to_owned(),
-                None => return None,
-            };
-            Some(Refused { named: m.named(), stage: "stands".to_owned(), reason, ground: Ground::State })
-        })
-    }
-
-    fn led_before(&self) -> Option<Previous> {
-        self.elected?.led_before(self.slot)
-    }
-
     fn name(
         &self,
         cause: Cause,
@@ -443,38 +327,40 @@ impl Question<'_> {
         exclusions: Vec<Exclusion>,
         ordered: Ordered<'_>,
     ) -> Elected {
-        let mut next = self.next_term(cause, sentence, exclusions, ordered);
-        next.slots[self.slot] = chosen.clone().into();
+        let mut next = self.next_term(cause, exclusions, ordered);
+        let sentence = about(self.slot, next.slots.len(), sentence);
+        let given = self.given(&next, cause, sentence, ordered);
+        let slot = &mut next.slots[self.slot];
+        (slot.named, slot.given) = (Some(chosen.clone()), given);
         self.with_lines(next)
     }
 
-    fn next_term(
-        &self,
-        cause: Cause,
-        sentence: String,
-        exclusions: Vec<Exclusion>,
-        ordered: Ordered<'_>,
-    ) -> Elected {
+    /// What is decided of this slot in the next term.
+    fn given(&self, next: &Elected, cause: Cause, sentence: String, ordered: Ordered<'_>) -> Given {
+        Given {
+            term: next.term,
+            cause,
+            sentence,
+            decided_at_ms: self.unix_ms,
+            noticed_at_ms: self.noticed_at_ms,
+            request: ordered.map(|(which, _)| which.clone()),
+            previous: self.led_before(),
+        }
+    }
+
+    /// The next term, with all slots as they are but for what is remembered of this one.
+    fn next_term(&self, cause: Cause, exclusions: Vec<Exclusion>, ordered: Ordered<'_>) -> Elected {
         let mut attempts = self.recent_attempts();
         if counts(cause) && ordered.is_none() && !self.is_vacated() {
             attempts.push(self.unix_ms);
         }
-        let request = ordered.map(|(which, _)| which.clone());
-        // All other slots stay as they are.
-        let carries = self.rules.keep(Rule::SlotsCarried);
-        let carried = |e: &Elected| if carries { e.carried() } else { e.slots.clone() };
-        let mut slots = self.elected.map(carried).unwrap_or_default();
-        if slots.len() <= self.slot {
-            slots.resize_with(self.slots().max(self.slot + 1), Slot::default);
-        }
-        Elected {
-            v: self.format(),
+        let obeyed = self.obeyed_after(cause);
+        let request = ordered.map(|(which, _)| which.czxid);
+        let mut next = Elected {
+            v: VERSION,
             term: self.elected.map(|e| e.term).or(self.above.map(|r| r.term)).unwrap_or(0) + 1,
-            succession: Vec::new(),
+            slots: self.elected.map(|e| e.slots.clone()).unwrap_or_default(),
             exclusions,
-            attempts: self.elected.map(|e| e.attempts.clone()).unwrap_or_default(),
-            slot_attempts: self.elected.map(|e| e.slot_attempts.clone()).unwrap_or_default(),
-            obeyed: self.elected.map(|e| e.obeyed.clone()).unwrap_or_default(),
             failures: self.failures_after(cause),
             site_failures: self.site_failures_after(ordered),
             losses: self.losses_after(cause, ordered),
@@ -486,25 +372,25 @@ impl Question<'_> {
                 .or(self.above.map(|r| r.token))
                 .filter(|_| self.rules.keep(Rule::TokenBaseKept))
                 .unwrap_or(0),
-            cause: cause.in_format(self.format()),
-            sentence: about(self.slot, slots.len(), sentence),
-            slots,
             decided_by: self.decider.to_owned(),
-            decided_at_ms: self.unix_ms,
-            noticed_at_ms: self.noticed_at_ms,
             // Another slot can have decided a later one meanwhile.
-            last_request: request.as_ref().map(|which| which.czxid).max(self.decided_up_to),
-            request,
-            previous: self.led_before(),
+            last_request: request.max(self.decided_up_to),
+        };
+        if !self.rules.keep(Rule::SlotsCarried) {
+            next.slots.iter_mut().for_each(|slot| slot.given.term = next.term);
         }
-        .with_attempts(self.slot, attempts)
-        .with_obeyed(self.slot, self.obeyed_after(cause))
+        // Slots that nothing is known of begin with this decision.
+        let unknown = "nothing is known of it".to_owned();
+        let unknown = Given { request: None, ..self.given(&next, cause, unknown, None) };
+        while next.slots.len() <= self.slot
+            || (self.elected.is_none() && next.slots.len() < self.policy.slots)
+        {
+            next.slots.push(Slot::new(None, unknown.clone()));
+        }
+        let slot = &mut next.slots[self.slot];
+        (slot.attempts, slot.obeyed) = (attempts, obeyed);
+        next
     }
-}
-
-/// A sentence about one slot of so many.
-pub(in crate::engine) fn about(slot: usize, slots: usize, sentence: String) -> String {
-    if slots > 1 { format!("slot {slot}: {sentence}") } else { sentence }
 }
 
 /// The cause that a request stands for.
@@ -571,8 +457,4 @@ fn unfit(wanted: &Target, ranking: &Ranking) -> String {
         let way_out = way_out(refused.iter().copied());
         format!("{what} has nobody who could take over ({}){way_out}", reasons_of(refused.into_iter()))
     }
-}
-
-pub(in crate::engine) fn ms(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,8 +2,8 @@
 //! site, and that it is there at all.
 
 use super::{
-    decision::Undecided,
     pass::{At, Facts, Verdict, loud},
+    question::Undecided,
     watchdog::Watchdog,
 };
 use crate::record::{Cause, Health, MemberRecord, Named};

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use super::{
-    decision::{Question, Undecided, ms},
-    penalties::doubled,
+    question::doubled,
+    question::{Question, Undecided, ms},
 };
 use crate::{
     calendar::utc,
@@ -36,7 +36,7 @@ const PACE: Duration = Duration::from_secs(1);
 impl Question<'_> {
     pub(in crate::engine) fn recent_attempts(&self) -> Vec<u64> {
         let window = self.policy.max_takeovers.within;
-        let all = self.elected.map(|e| e.attempts_of(self.slot)).unwrap_or_default();
+        let all = self.elected.and_then(|e| e.slots.get(self.slot)).map_or(&[][..], |slot| &slot.attempts);
         all.iter().copied().filter(|at| is_within(*at, window, self.unix_ms)).collect()
     }
 
@@ -73,7 +73,7 @@ impl Question<'_> {
     }
 
     fn recent_obeyed(&self) -> Vec<u64> {
-        let all = self.elected.map(|e| e.obeyed_of(self.slot)).unwrap_or_default();
+        let all = self.elected.and_then(|e| e.slots.get(self.slot)).map_or(&[][..], |slot| &slot.obeyed);
         all.iter().copied().filter(|at| is_within(*at, OBEYED_WITHIN, self.unix_ms)).collect()
     }
 
@@ -116,7 +116,8 @@ impl Question<'_> {
 
     /// Whoever gives up by its own wish may do so as often as it likes, and not in a hot loop.
     fn check_pace(&self) -> Result<(), Undecided> {
-        let given = self.elected.map(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
+        let given =
+            self.elected.and_then(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
         match given.filter(|given| is_within(given.decided_at_ms, PACE, self.unix_ms)) {
             None => Ok(()),
             Some(given) => Err(Undecided::Held {
@@ -144,7 +145,7 @@ pub(in crate::engine) fn check_limit(
     // The record has no more of them.
     let kept = most::attempts(elected.map_or(1, |e| e.slots.len()));
     let window = ms(limit.within);
-    let all = elected.map(|e| e.attempts_of(slot)).unwrap_or_default();
+    let all = elected.and_then(|e| e.slots.get(slot)).map_or(&[][..], |slot| &slot.attempts);
     let recent = all.iter().filter(|at| is_within(**at, limit.within, unix_ms));
     let (count, oldest, latest) =
         recent.fold((0, u64::MAX, 0), |(n, oldest, latest), at| (n + 1, oldest.min(*at), latest.max(*at)));

@@ -7,8 +7,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    decision::{Ordered, Question},
-    penalties::doubled,
+    question::doubled,
+    question::{Ordered, Question},
 };
 use crate::{
     engine::policy::Policy,
@@ -81,7 +81,7 @@ mod tests {
     const MINUTE: u64 = 60_000;
 
     fn elected(losses: Losses) -> Elected {
-        let json = r#"{"v":1,"term":1,"slots":[],"cause":"startup","sentence":"","decided_by":"e","decided_at_ms":0}"#;
+        let json = r#"{"v":1,"term":1,"slots":[],"decided_by":"e"}"#;
         Elected { losses, ..Elected::decode("/elected", json.as_bytes()).unwrap() }
     }
 

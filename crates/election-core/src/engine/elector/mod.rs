@@ -1,6 +1,7 @@
 //! The elector: what it decides, and how its verdicts are carried out: one operation at a time, and what
 //! follows from its outcome.
 
+mod aside;
 pub(in crate::engine) mod decision;
 mod fitness;
 pub(in crate::engine) mod limit;
@@ -9,6 +10,7 @@ pub(in crate::engine) mod notebook;
 pub(in crate::engine) mod pass;
 mod penalties;
 mod phases;
+pub(in crate::engine) mod question;
 pub(in crate::engine) mod requests;
 mod restoring;
 pub(in crate::engine) mod sites;
@@ -74,7 +76,6 @@ impl Elector {
         let decider = Decider {
             now: core.now,
             me: &core.config.member.member,
-            newest: core.config.member.format,
             policy: &core.config.policy,
             strategy: &**strategy,
             rules: core.rules,
@@ -331,13 +332,9 @@ fn has_begun(core: &mut Core, begun: Option<Begun>, mzxid: i64) {
 fn decided(core: &mut Core, elected: Elected, meta: Meta) {
     let news = core.reading.view.elected.record().is_none_or(|known| known.term != elected.term);
     if news {
-        let text = match core.reading.memory.has(elected.term) {
-            true => format!(
-                "the decision was missing, and is written again: term {}: {}",
-                elected.term, elected.sentence
-            ),
-            false => format!("term {}: {}", elected.term, elected.sentence),
-        };
+        let again = core.reading.memory.has(elected.term);
+        let missing = if again { "the decision was missing, and is written again: " } else { "" };
+        let text = format!("{missing}term {}: {}", elected.term, elected.sentence());
         core.out.sentence.clone_from(&text);
         core.out.skipped = None;
         core.note(Level::Info, NoteKind::Decided, text);

@@ -8,8 +8,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    decision::{Question, Undecided, about},
     notebook::Notebook,
+    question::{Question, Undecided, about, is_vacated},
     watchdog::{Phase, Watchdog},
 };
 use crate::{
@@ -66,8 +66,6 @@ pub(in crate::engine) enum Verdict {
 pub(in crate::engine) struct Decider<'a> {
     pub(in crate::engine) now: Now,
     pub(in crate::engine) me: &'a MemberId,
-    /// The newest format that it writes.
-    pub(in crate::engine) newest: u32,
     pub(in crate::engine) policy: &'a Policy,
     pub(in crate::engine) strategy: &'a dyn Strategy,
     pub(in crate::engine) rules: Rules,
@@ -92,8 +90,6 @@ pub(in crate::engine) struct Facts<'a> {
     /// The latest transaction that any member's record is from.
     pub(in crate::engine) newest_zxid: i64,
     pub(in crate::engine) unreadable: &'a [RecordError],
-    /// The newest format that this member writes.
-    pub(in crate::engine) newest: u32,
     pub(in crate::engine) rules: Rules,
     /// What this member remembers; nothing for who only wants to know why.
     pub(in crate::engine) memory: Option<&'a Memory>,
@@ -121,7 +117,7 @@ impl<'a> Facts<'a> {
         memory: Option<&'a Memory>,
         notebook: Option<&'a Notebook>,
     ) -> Result<Self, Verdict> {
-        let Decider { now, me, newest, policy, strategy, rules } = decider;
+        let Decider { now, me, policy, strategy, rules } = decider;
         let (Some(members), Some(requests)) = (&view.members, &view.requests) else {
             return Err(quiet("reading", "the membership is being read"));
         };
@@ -156,7 +152,6 @@ impl<'a> Facts<'a> {
             control,
             newest_zxid: view.newest_zxid,
             unreadable: &view.unreadable,
-            newest,
             rules,
             memory,
             notebook,
@@ -164,18 +159,6 @@ impl<'a> Facts<'a> {
     }
 
     pub(in crate::engine) fn pass(&self, watchdog: &mut Watchdog) -> Verdict {
-        if let Some((elected, meta)) = self.elected {
-            // Somebody has come, or come back, who can't read it: a leader among them would
-            // not even hear that another one is named.
-            let format = self.question(0, 0).format();
-            let plain = elected.slots.len() == 1 && elected.slots.iter().all(|slot| slot.given.is_none());
-            if elected.v > format && !plain {
-                return self.resize(elected, meta, watchdog);
-            }
-            if elected.v > format {
-                return Verdict::Write(Box::new(elected.clone().in_format(format)), Some(meta.version));
-            }
-        }
         if let Some(answer) = self.settle_requests().or_else(|| self.end_requests(watchdog)) {
             return answer;
         }
@@ -200,7 +183,7 @@ impl<'a> Facts<'a> {
         if let Some(verdict) = self.requested(elected, watchdog) {
             return verdict;
         }
-        let resized = elected.slots.len() != self.question(0, 0).slots();
+        let resized = elected.slots.len() != self.policy.slots;
         if resized && self.control.mode == Mode::Auto && !self.stands_in() {
             return self.resize(elected, meta, watchdog);
         }
@@ -314,8 +297,7 @@ impl<'a> Facts<'a> {
         watchdog: &mut Watchdog,
     ) -> Verdict {
         let noticed = watchdog.noticed(0, elected.term, "slots", self.now);
-        let what =
-            format!("the slots are {} now, and were {}", self.question(0, 0).slots(), elected.slots.len());
+        let what = format!("the slots are {} now, and were {}", self.policy.slots, elected.slots.len());
         self.write(self.question(0, noticed).resize(Cause::SlotsChanged, &what), Some(meta), watchdog)
     }
 
@@ -345,7 +327,7 @@ impl<'a> Facts<'a> {
             watchdog.phase(at.slot, at.term, Phase::Release, None, self.now);
             return quiet("release", sentence);
         }
-        let given = at.elected.given(at.slot);
+        let given = &at.elected.slots[at.slot].given;
         let ordered = given.request.as_ref().and_then(|which| self.request(which));
         let question = self.question(at.slot, noticed);
         let decided = question.decide(given.cause, "the place was vacated", None, ordered);
@@ -455,7 +437,6 @@ impl<'a> Facts<'a> {
             holders: &self.holders,
             decided_up_to: self.decided_up_to(),
             above: if self.elected.is_none() { self.latest() } else { None },
-            newest: self.newest,
             rules: self.rules,
             notebook: self.notebook,
         }
@@ -465,11 +446,6 @@ impl<'a> Facts<'a> {
     pub(in crate::engine) fn timer(&self, phase: Phase) -> Phase {
         if self.rules.keep(Rule::TimerPerPhase) { phase } else { Phase::Takeover }
     }
-}
-
-/// Whether the slot has been, or is being, taken from somebody by force.
-pub(in crate::engine) fn is_vacated(elected: &Elected, slot: usize) -> bool {
-    elected.named(slot).is_none() && elected.given(slot).previous.is_some()
 }
 
 /// Of what is to be done for each slot, the one thing to do now: a decision before the

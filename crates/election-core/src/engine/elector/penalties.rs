@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::decision::{Question, ms};
+use super::question::{Question, doubled, ms};
 use crate::{
     engine::rules::Rule,
     ids::MemberId,
@@ -113,12 +113,6 @@ impl Question<'_> {
         }
         Elected { exclusions, failures, ..elected.clone() }
     }
-}
-
-/// So often twice as long.
-pub(in crate::engine) fn doubled(span: Duration, times: usize) -> Duration {
-    let factor = u32::try_from(times).ok().and_then(|times| 1_u32.checked_shl(times)).unwrap_or(u32::MAX);
-    span.saturating_mul(factor)
 }
 
 /// Whether a decision of this cause says that whoever led could not be kept. Not when it was

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use super::{
-    decision::{Undecided, ms, nobody},
+    decision::nobody,
     losses::{losses_of, patience},
     pass::{At, Facts, Verdict, loud, quiet},
+    question::{Undecided, ms},
     watchdog::{Phase, Watchdog},
 };
 use crate::{

@@ -16,8 +16,9 @@
 //! anew.
 
 use super::{
-    decision::{Undecided, cause_of},
-    pass::{Facts, Verdict, is_vacated},
+    decision::cause_of,
+    pass::{Facts, Verdict},
+    question::{Undecided, is_vacated},
     watchdog::Watchdog,
 };
 use crate::{
@@ -48,7 +49,7 @@ impl Facts<'_> {
             let state = match elected.slot_for(which) {
                 Some(slot) => self.progress_of(elected, slot, request),
                 None => RequestState::Failed {
-                    reason: format!("overtaken by term {}: {}", elected.term, elected.sentence),
+                    reason: format!("overtaken by term {}: {}", elected.term, elected.sentence()),
                     at_ms,
                 },
             };

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    decision::{Ordered, Question},
     pass::{Facts, Verdict},
+    question::{Ordered, Question},
     watchdog::Watchdog,
 };
 use crate::{
@@ -220,9 +220,10 @@ impl Facts<'_> {
     /// The sites that a failure moved leadership away from, and that have had no member for a while. One that was
     /// drained or handed over as planned before its members were ended has not failed.
     fn gone(&self, elected: &Elected, watchdog: &mut Watchdog) -> Vec<SiteId> {
-        let given = (0..elected.slots.len()).map(|slot| elected.given(slot));
+        let given = elected.slots.iter().map(|slot| &slot.given);
         let lost = given.filter(|given| given.cause.is_failure() && given.cause != Cause::Failover);
-        let mut sites: Vec<_> = lost.filter_map(|given| given.previous.map(|led| led.site)).collect();
+        let mut sites: Vec<_> =
+            lost.filter_map(|given| given.previous.as_ref().map(|led| led.site.clone())).collect();
         sites.sort();
         sites.dedup();
         sites.retain(|site| {
@@ -306,7 +307,7 @@ mod tests {
     }
 
     fn elected() -> Elected {
-        let json = r#"{"v":1,"term":1,"slots":[],"cause":"startup","sentence":"","decided_by":"e","decided_at_ms":0}"#;
+        let json = r#"{"v":1,"term":1,"slots":[],"decided_by":"e"}"#;
         Elected::decode("/elected", json.as_bytes()).unwrap()
     }
 

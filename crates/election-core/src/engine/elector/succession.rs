@@ -2,12 +2,12 @@
 //! it is kept, and what a successor writes when it steps in.
 
 use super::{
-    decision::{Question, about},
     losses::with_loss,
+    question::{Question, about},
 };
 use crate::{
     engine::policy::Policy,
-    record::{Cause, Elected, Mode, Named, Slot, most},
+    record::{Cause, Elected, Given, Mode, Named, most},
     strategy::Round,
     time::is_within,
 };
@@ -21,16 +21,14 @@ impl Question<'_> {
         // An exclusion that has merely run out goes with the next decision.
         let news = next.exclusions.iter().any(|e| !elected.exclusions.contains(e));
         let refreshed = self.with_lines(next);
-        let same = refreshed.succession == elected.succession && refreshed.slots == elected.slots;
-        (news || !same).then_some(refreshed)
+        (news || refreshed.slots != elected.slots).then_some(refreshed)
     }
 
     /// The same decision with the line of each slot as it should be.
     pub(in crate::engine) fn with_lines(&self, mut elected: Elected) -> Elected {
         let lines: Vec<_> = (0..elected.slots.len()).map(|slot| self.line(slot, &elected)).collect();
-        elected.succession = lines.first().cloned().flatten().unwrap_or_default();
         for (slot, line) in elected.slots.iter_mut().zip(lines) {
-            slot.succession = line.filter(|line| *line != elected.succession);
+            slot.succession = line.unwrap_or_default();
         }
         elected.bounded()
     }
@@ -73,34 +71,33 @@ pub(in crate::engine) fn succeed(
     policy: &Policy,
 ) -> Elected {
     let gone = elected.named(slot);
-    let mut attempts = elected.attempts_of(slot).to_vec();
-    attempts.retain(|at| is_within(*at, policy.max_takeovers.within, unix_ms));
-    attempts.push(unix_ms);
-    let sentence = sentence(gone, me, remark);
-    let mut slots = elected.carried();
-    slots[slot] = Slot { succession: slots[slot].succession.take(), ..me.clone().into() };
-    // A member has one slot at most: it follows in no other any more.
-    let mut succession = elected.succession.clone();
-    for line in slots.iter_mut().filter_map(|s| s.succession.as_mut()).chain([&mut succession]) {
-        line.retain(|n| n.ballot != me.ballot);
-    }
-    Elected {
+    let sentence = about(slot, elected.slots.len(), sentence(gone, me, remark));
+    let mut next = Elected {
         term: elected.term + 1,
-        slots,
-        succession,
         exclusions: elected.exclusions.iter().filter(|e| e.holds_at(unix_ms)).cloned().collect(),
         losses: with_loss(elected.losses.clone(), gone.map(|n| n.site.clone()), policy, unix_ms),
-        cause: Cause::LeaderLost,
-        sentence: about(slot, elected.slots.len(), sentence),
         decided_by: me.member.to_string(),
-        decided_at_ms: unix_ms,
-        noticed_at_ms: unix_ms,
-        request: None,
-        previous: gone.map(Named::as_previous),
         ..elected.clone()
+    };
+    // A member has one slot at most: it follows in no other any more.
+    for slot in &mut next.slots {
+        slot.succession.retain(|n| n.ballot != me.ballot);
     }
-    .with_attempts(slot, attempts)
-    .bounded()
+    if let Some(slot) = next.slots.get_mut(slot) {
+        slot.given = Given {
+            term: next.term,
+            cause: Cause::LeaderLost,
+            sentence,
+            decided_at_ms: unix_ms,
+            noticed_at_ms: unix_ms,
+            request: None,
+            previous: gone.map(Named::as_previous),
+        };
+        slot.named = Some(me.clone());
+        slot.attempts.retain(|at| is_within(*at, policy.max_takeovers.within, unix_ms));
+        slot.attempts.push(unix_ms);
+    }
+    next.bounded()
 }
 
 /// Why a successor leads: the same words whether it commits itself or the elector finds that it has

@@ -19,14 +19,14 @@
 use std::collections::BTreeSet;
 
 use super::{
-    decision::Undecided,
     pass::{At, Facts, Verdict, loud},
+    question::Undecided,
     watchdog::Watchdog,
 };
 use crate::{
     engine::rules::{Rule, Rules},
     ids::{Ballot, SiteId},
-    record::{MemberRecord, Named, WITH_SUSPICION},
+    record::{MemberRecord, Named},
 };
 
 /// Who has lost `suspect`, if that is enough to depose it.
@@ -63,9 +63,7 @@ impl Facts<'_> {
         otherwise: impl FnOnce(&mut Watchdog) -> Verdict,
     ) -> Verdict {
         let holder = at.current.map_or_else(|| named.clone(), |(current, _)| current.named());
-        // A member of an older format would not know why.
-        let understood = self.question(at.slot, 0).format() >= WITH_SUSPICION;
-        let lost = if self.policy.may_suspect() && understood {
+        let lost = if self.policy.may_suspect() {
             witnesses(self.members, &holder.ballot, &holder.site, self.rules)
         } else {
             None

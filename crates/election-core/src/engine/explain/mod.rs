@@ -30,8 +30,8 @@ use crate::{
     calendar::Windows,
     ids::{Ballot, MemberId},
     record::{
-        Cause, Control, Current, Elected, FiledRequest, MAX_SLOTS, MemberRecord, Mode, NEWEST, Named,
-        RecordError, Status,
+        Cause, Control, Current, Elected, FiledRequest, Given, MAX_SLOTS, MemberRecord, Mode, Named,
+        RecordError, Slot, Status,
     },
     strategy::{Ranking, Strategy},
     time::{Now, Time, in_words},
@@ -368,7 +368,6 @@ impl<'a> Looker<'a> {
         let decider = Decider {
             now: self.now,
             me: &me.member,
-            newest: me.reads.min(NEWEST),
             policy,
             strategy: self.strategy,
             rules: Rules::default(),
@@ -382,12 +381,10 @@ impl<'a> Looker<'a> {
         let mut watchdog = Watchdog::default();
         let Some(elected) = &self.seen.elected else { return watchdog };
         for (slot, named) in elected.leaders() {
-            let term = elected.term_of(slot);
+            let Given { term, decided_at_ms, .. } = elected.slots[slot].given;
             let (phase, since) = match self.office(slot) {
-                None => (Phase::Acquire, elected.given(slot).decided_at_ms),
-                Some(c) if c.ballot != named.ballot || c.term != term => {
-                    (Phase::Release, elected.given(slot).decided_at_ms)
-                }
+                None => (Phase::Acquire, decided_at_ms),
+                Some(c) if c.ballot != named.ballot || c.term != term => (Phase::Release, decided_at_ms),
                 Some(c) if c.status == Status::Progress => (Phase::Takeover, c.since_ms),
                 Some(c) => (Phase::Serving, c.ready_ms.unwrap_or(c.since_ms)),
             };
@@ -406,7 +403,8 @@ impl<'a> Looker<'a> {
             match about_to_be.or_else(|| elected?.named(slot)) {
                 Some(named) => drop(question.rank_elective(&named.ballot)),
                 None => {
-                    let cause = elected.map_or(Cause::Startup, |e| e.given(slot).cause);
+                    let cause =
+                        elected.and_then(|e| e.given(slot)).map_or(Cause::Startup, |given| given.cause);
                     drop(question.decide(cause, "", None, None));
                 }
             }
@@ -460,13 +458,12 @@ impl<'a> Looker<'a> {
         let elected = self.seen.elected.as_ref();
         match verdict {
             Verdict::Write(next, _) | Verdict::Depose(_, next, _) | Verdict::Begin(next, ..) => {
-                let given = next.given(slot);
-                let named = next.named(slot).cloned();
+                let Slot { named, given, .. } = next.slots.into_iter().nth(slot)?;
                 Some(Proposal { named, cause: given.cause, sentence: given.sentence })
             }
             Verdict::Vacate { slot, .. } => {
                 let holder = self.office(slot).map_or("its holder", |c| c.member.as_str());
-                let cause = elected.map_or(Cause::Failover, |e| e.given(slot).cause);
+                let cause = elected.and_then(|e| e.given(slot)).map_or(Cause::Failover, |given| given.cause);
                 let sentence = format!("the place is taken from {holder}, and the next is named then");
                 Some(Proposal { named: None, cause, sentence })
             }
@@ -479,7 +476,7 @@ impl<'a> Looker<'a> {
         match verdict {
             Verdict::Wait { reason, sentence, .. } => Step { acts: false, reason, sentence },
             Verdict::Write(next, _) | Verdict::Depose(_, next, _) | Verdict::Begin(next, ..) => {
-                acts("decides", format!("term {}: {}", next.term, next.sentence))
+                acts("decides", format!("term {}: {}", next.term, next.sentence()))
             }
             Verdict::Vacate { slot, .. } => {
                 let sentence = self.proposal(slot, verdict).map(|p| p.sentence);

@@ -16,7 +16,7 @@ use crate::{
         policy::Policy,
     },
     ids::Ballot,
-    record::{Cause, Current, Elected, MemberRecord, Mode, Named, Status, VERSION},
+    record::{Cause, Current, Elected, MemberRecord, Mode, Named, Slot, Status, VERSION},
     strategy::Strategy,
 };
 
@@ -94,8 +94,7 @@ pub fn simulate(
         for (slot, played) in played.iter_mut().enumerate().take(after.slots.len()) {
             let news = before.as_ref().is_none_or(|b| b.named(slot) != after.named(slot));
             if news {
-                let given = after.given(slot);
-                let (by, named) = (after.decided_by.clone(), after.named(slot).cloned());
+                let (by, Slot { named, given, .. }) = (after.decided_by.clone(), after.slots[slot].clone());
                 played.push(Played { by, cause: given.cause, sentence: given.sentence, named });
             }
         }

@@ -19,7 +19,7 @@ use crate::{
     },
     ids::{Ballot, MemberId, SiteId},
     record::{
-        Cause, Control, Current, Elected, Exclusion, Health, MemberRecord, Mode, NEWEST, Named, Slot, Status,
+        Cause, Control, Current, Elected, Exclusion, Given, Health, MemberRecord, Mode, Named, Slot, Status,
     },
     strategy::{Ground, Ranked, Ranking, Refused, Round, Strategy},
     time::{Now, Time},
@@ -87,7 +87,7 @@ fn named(number: u32) -> Named {
 fn member(rng: &mut Rng, number: u32, term: u64) -> MemberRecord {
     let Named { member, ballot, site } = named(number);
     // From text, so that fields that a record gains later have their defaults here.
-    let record = json!({ "v": 1, "member": member, "ballot": ballot, "site": site, "reads": NEWEST });
+    let record = json!({ "v": 1, "member": member, "ballot": ballot, "site": site });
     let mut record: MemberRecord = serde_json::from_value(record).unwrap();
     if rng.u8(..6) == 0 {
         record.health = Health::Unhealthy { reason: "its disk is full".to_owned() };
@@ -112,17 +112,28 @@ fn ago(rng: &mut Rng) -> u64 {
 fn decision(rng: &mut Rng, slots: usize, term: u64) -> Elected {
     let cause = Cause::ALL[rng.usize(..Cause::ALL.len())];
     let mut record: Elected = serde_json::from_value(json!({
-        "v": NEWEST, "term": term, "slots": [], "cause": cause, "sentence": "it was so",
-        "decided_by": "m0", "decided_at_ms": ago(rng),
+        "v": 1, "term": term, "slots": [], "decided_by": "m0",
     }))
     .unwrap();
+    let given = Given {
+        term,
+        cause,
+        sentence: "it was so".to_owned(),
+        decided_at_ms: ago(rng),
+        noticed_at_ms: 0,
+        request: None,
+        previous: rng.bool().then(|| named(rng.u32(..6)).as_previous()),
+    };
     let mut numbers: Vec<_> = (0..6).collect();
     rng.shuffle(&mut numbers);
     for _ in 0..slots {
         let vacant = rng.u8(..5) == 0;
-        record.slots.push(if vacant { Slot::default() } else { named(numbers.pop().unwrap()).into() });
+        let who = if vacant { None } else { numbers.pop().map(named) };
+        record.slots.push(Slot::new(who, given.clone()));
     }
-    record.succession = numbers.iter().map(|n| named(*n)).collect();
+    for slot in record.slots.iter_mut().filter(|slot| slot.named.is_some()) {
+        slot.succession = numbers.iter().map(|n| named(*n)).collect();
+    }
     if rng.bool() {
         let exclusion = named(rng.u32(..6));
         record.exclusions.push(Exclusion {
@@ -133,9 +144,10 @@ fn decision(rng: &mut Rng, slots: usize, term: u64) -> Elected {
             reason: "it failed".to_owned(),
         });
     }
-    record.attempts = (0..rng.usize(..4)).map(|_| ago(rng)).collect();
-    record.attempts.sort_unstable();
-    record.previous = rng.bool().then(|| named(rng.u32(..6)).as_previous());
+    if let Some(slot) = record.slots.first_mut() {
+        slot.attempts = (0..rng.usize(..4)).map(|_| ago(rng)).collect();
+        slot.attempts.sort_unstable();
+    }
     record
 }
 
@@ -147,7 +159,7 @@ fn office(rng: &mut Rng, elected: &Elected, slot: usize) -> Option<Current> {
     };
     let since = ago(rng);
     Some(Current {
-        v: NEWEST,
+        v: 1,
         member: holder.member,
         ballot: holder.ballot,
         site: holder.site,
@@ -248,7 +260,7 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
         let memory = Memory::default();
         let pass = |now, watchdog: &mut Watchdog| {
             let rules = Rules::default();
-            let decider = Decider { now, me: &me, newest: NEWEST, policy, strategy, rules };
+            let decider = Decider { now, me: &me, policy, strategy, rules };
             watchdog.begin();
             match Facts::of(decider, &view, Some(&memory), None) {
                 Ok(facts) => facts.pass(watchdog),
@@ -303,8 +315,8 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
                     let proposal =
                         told.proposal.as_ref().unwrap_or_else(|| panic!("{next:#?}, but: {told:#?}"));
                     assert_eq!(proposal.named.as_ref(), next.named(slot), "{told:#?}");
-                    assert_eq!(proposal.cause, next.given(slot).cause);
-                    assert_eq!(proposal.sentence, next.given(slot).sentence);
+                    assert_eq!(proposal.cause, next.slots[slot].given.cause);
+                    assert_eq!(proposal.sentence, next.slots[slot].given.sentence);
                     assert!(
                         told.obstacles.iter().all(|o| may_be_over(o, unix_ms)),
                         "it is done, but: {told:#?}"
@@ -394,17 +406,19 @@ fn two_that_vanish_at_once_are_followed_one_by_one() {
     let mut members: Vec<_> = (0..6).map(|number| member(&mut rng, number, 1)).collect();
     for member in &mut members {
         let Named { member: id, ballot, site } = member.named();
-        let plain = json!({ "v": 1, "member": id, "ballot": ballot, "site": site, "reads": NEWEST });
+        let plain = json!({ "v": 1, "member": id, "ballot": ballot, "site": site });
         *member = serde_json::from_value(plain).unwrap();
     }
     let leading = [named(0), named(3)];
-    let mut elected = decision(&mut rng, 0, 1);
-    elected.slots = leading.iter().cloned().map(Slot::from).collect();
-    elected.succession = [1, 2, 4, 5].map(named).to_vec();
-    (elected.exclusions, elected.attempts, elected.previous) = (Vec::new(), Vec::new(), None);
+    let mut elected = decision(&mut rng, 2, 1);
+    for (slot, leader) in elected.slots.iter_mut().zip(&leading) {
+        *slot = Slot::new(Some(leader.clone()), Given { previous: None, ..slot.given.clone() });
+        slot.succession = [1, 2, 4, 5].map(named).to_vec();
+    }
+    elected.exclusions = Vec::new();
     let office = |(slot, leader): (usize, &Named)| {
         let current = json!({
-            "v": NEWEST, "member": leader.member, "ballot": leader.ballot, "site": leader.site, "slot": slot,
+            "v": 1, "member": leader.member, "ballot": leader.ballot, "site": leader.site, "slot": slot,
             "term": 1, "status": "READY", "since_ms": NOW_MS - 1000,
         });
         Some(serde_json::from_value::<Current>(current).unwrap())

@@ -144,7 +144,7 @@ impl Leader {
     /// The decision names this member: it goes on under that decision.
     fn adopt_decision(&mut self, core: &mut Core, then: AcquireStep) {
         let Some(elected) = core.reading.view.elected.record() else { return };
-        let adopted = nomination(elected, self.slot);
+        let Some(adopted) = nomination(elected, self.slot) else { return };
         if let State::Acquiring(acquiring) = &mut self.state {
             acquiring.step = match then {
                 AcquireStep::Entitled(place) if place.term != adopted.term => AcquireStep::Restating(place),
@@ -432,7 +432,7 @@ impl Leader {
             && meta.mzxid < mzxid
         {
             let meta = Meta { version, mzxid, ..*meta };
-            let text = format!("term {}: {}", written.term, written.sentence);
+            let text = format!("term {}: {}", written.term, written.sentence());
             core.know_elected(Known::Present(*written, meta));
             core.note(Level::Info, NoteKind::Decided, text);
         }

@@ -231,8 +231,8 @@ impl Leader {
         let nomination = &held.mandate.nomination;
         let (slot, ready_ms) = (nomination.slot, core.now.unix_ms);
         let elected = core.reading.view.elected.record().filter(|e| e.term_of(slot) == nomination.term);
-        let decision = elected.map(|e| e.given(slot));
-        let decided_at = decision.as_ref().map_or(held.place.created_ms, |e| e.decided_at_ms);
+        let decision = elected.and_then(|e| e.given(slot));
+        let decided_at = decision.map_or(held.place.created_ms, |e| e.decided_at_ms);
         let noticed_at = decision.map(|e| e.noticed_at_ms).filter(|at| *at > 0).unwrap_or(decided_at);
         let free_at = held.place.free_ms.max(decided_at);
         let phases = Phases {

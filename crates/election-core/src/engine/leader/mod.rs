@@ -24,7 +24,7 @@ use super::{
     mandate::{By, Mandate},
     ops::{LeaderOp, Part, Pending},
     policy::OnPause,
-    recipe::contender,
+    recipe::contender::contender,
     znode::Known,
 };
 use crate::record::{Cause, ContenderStatus, Current, GaveUp, HistoryEntry, Record, Status, VERSION};
@@ -261,7 +261,6 @@ impl Leader {
             },
         };
         let reason = reason.chars().take(500).collect();
-        let cause = cause.in_format(core.config.member.format);
         core.own.gave_up = Some(GaveUp { term, cause, reason, at_ms: core.now.unix_ms });
     }
 }

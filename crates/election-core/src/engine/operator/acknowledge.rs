@@ -50,9 +50,10 @@ pub fn acknowledge(elected: &Elected, what: Forgotten) -> Option<(Elected, Relea
     let (mut next, mut released) = (elected.clone(), Released::default());
     if what.hold {
         released.takeovers = elected.all_attempts().collect();
-        next.attempts.clear();
-        next.slot_attempts.clear();
-        released.obeyed = std::mem::take(&mut next.obeyed).into_values().flatten().collect();
+        for slot in &mut next.slots {
+            slot.attempts.clear();
+            released.obeyed.append(&mut slot.obeyed);
+        }
         let pauses = elected.failures.iter().filter(|failure| failure.holds_up(elected));
         released.pauses = pauses.map(|failure| failure.at_ms).collect();
         next.acknowledged_at_ms = released.pauses.iter().copied().fold(elected.acknowledged_at_ms, u64::max);
@@ -73,10 +74,15 @@ mod tests {
     use crate::record::Record as _;
 
     fn elected() -> Elected {
-        let decision = r#"{"v":1,"term":4,"slots":[null],"attempts":[5],"slot_attempts":{"1":[6]},"obeyed":{"0":[7]},
-            "failures":[{"member":"a","at_ms":8,"cause":"work-failed"},{"member":"b","at_ms":9,"cause":"unhealthy"}],
-            "site_failures":[{"site":"east","at_ms":3,"why":"flood"}],"losses":{"east":[4]},"cause":"startup",
-            "sentence":"","decided_by":"e","decided_at_ms":0}"#;
+        let slot = |more: &str| {
+            format!(
+                r#"{{"named":null,"given":{{"term":4,"cause":"startup","sentence":"","decided_at_ms":0}},{more}}}"#
+            )
+        };
+        let slots = [slot(r#""attempts":[5],"obeyed":[7]"#), slot(r#""attempts":[6]"#)].join(",");
+        let rest = r#""failures":[{"member":"a","at_ms":8,"cause":"work-failed"},{"member":"b","at_ms":9,"cause":"unhealthy"}],
+            "site_failures":[{"site":"east","at_ms":3,"why":"flood"}],"losses":{"east":[4]},"decided_by":"e"}"#;
+        let decision = format!(r#"{{"v":1,"term":4,"slots":[{slots}],{rest}"#);
         Elected::decode("/elected", decision.as_bytes()).unwrap()
     }
 

@@ -4,15 +4,14 @@
 use crate::{
     engine::{
         elector::{
-            decision::{Question, Undecided},
+            question::{Question, Undecided},
             requests::{counted_by, forbidden, slot_of},
         },
         policy::Policy,
         rules::Rules,
     },
     record::{
-        Cause, Control, Current, Elected, FiledRequest, MemberRecord, NEWEST, Remembered, Request,
-        RequestState,
+        Cause, Control, Current, Elected, FiledRequest, MemberRecord, Remembered, Request, RequestState,
     },
     strategy::Strategy,
 };
@@ -93,7 +92,6 @@ pub fn force_step(
         above,
         slot,
         holders: &holders,
-        newest: NEWEST,
         rules: Rules::default(),
         notebook: None,
     };
@@ -113,7 +111,7 @@ pub fn force_step(
         }
     } else if decided_up_to >= Some(which.czxid) {
         return ForceStep::Refused(match elected {
-            Some(elected) => format!("overtaken by term {}: {}", elected.term, elected.sentence),
+            Some(elected) => format!("overtaken by term {}: {}", elected.term, elected.sentence()),
             None => "the decision about it was deleted; if it is still wanted, ask again".to_owned(),
         });
     }
@@ -174,15 +172,14 @@ mod tests {
 
     const FILED: i64 = 20;
 
-    fn member(reads: u32) -> MemberRecord {
-        let member =
-            json!({ "v": 1, "member": "a", "site": "east", "ballot": "x-0000000001", "reads": reads });
+    fn member() -> MemberRecord {
+        let member = json!({ "v": 1, "member": "a", "site": "east", "ballot": "x-0000000001" });
         serde_json::from_value(member).unwrap()
     }
 
     /// The next step where there is no decision, and one member remembers `remembered` as decided.
     fn step(remembered: Option<i64>, newest_zxid: i64, seen: Option<i64>) -> ForceStep {
-        let mut member = member(NEWEST);
+        let mut member = member();
         member.remembers = remembered.map(|last| Remembered {
             term: 4,
             mzxid: last,
@@ -219,12 +216,11 @@ mod tests {
         force_step(&filed, "ann", 1, &policy, &Anyone, &[member], newest_zxid, &control, None, current, seen)
     }
 
-    /// A decision of several slots in a format that has one is read by no one.
     #[test]
-    fn no_slot_is_made_that_a_member_does_not_know() {
-        let step = |reads| next(member(reads), Outgoing::Slot(1), &[None, None], 30, None);
-        assert!(matches!(step(NEWEST), ForceStep::Begin(..)));
-        assert!(matches!(step(1), ForceStep::Refused(_)));
+    fn no_slot_is_made_that_the_policy_does_not_have() {
+        let step = |slot| next(member(), Outgoing::Slot(slot), &[None, None], 30, None);
+        assert!(matches!(step(1), ForceStep::Begin(..)));
+        assert!(matches!(step(2), ForceStep::Refused(_)));
     }
 
     /// The decision that carried a request out can be deleted.

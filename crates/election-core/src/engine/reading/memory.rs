@@ -12,7 +12,6 @@
 //! In both cases the base of the tokens rises to the newest token, for zxids may have begun anew.
 //! If every member was restarted meanwhile, the memory is lost.
 
-use super::Reading;
 use crate::{
     engine::znode::Known,
     ids::Ballot,
@@ -84,19 +83,5 @@ impl Memory {
             token_base: self.token_base,
             last_request: elected.last_request,
         })
-    }
-}
-
-impl Reading {
-    /// The latest that it has seen decided, while the decision is missing or older than that.
-    pub(in crate::engine) fn remembers(&self) -> Option<Remembered> {
-        let remembered = self.memory.remembered()?;
-        match &self.view.elected {
-            Known::Absent => Some(remembered),
-            Known::Present(elected, meta) => {
-                Some(remembered).filter(|remembered| remembered.is_newer_than(elected, meta.mzxid))
-            }
-            Known::Unread | Known::Unreadable(..) => None,
-        }
     }
 }

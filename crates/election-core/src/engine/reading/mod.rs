@@ -6,6 +6,11 @@ pub(in crate::engine) mod rereading;
 pub(in crate::engine) mod tenure;
 pub(in crate::engine) mod view;
 
+use super::{
+    rules::{Rule, Rules},
+    znode::Known,
+};
+use crate::record::{Elected, Named, Remembered};
 use memory::Memory;
 use rereading::Rereading;
 use tenure::Tenure;
@@ -25,5 +30,53 @@ impl Reading {
     /// Nothing of it is known of a new session; what was decided stays remembered.
     pub(in crate::engine) fn forget(&mut self) {
         self.view = View::default();
+    }
+
+    // ---- what was decided ----
+
+    /// The latest that it has seen decided, while the decision is missing or older than that.
+    pub(in crate::engine) fn remembers(&self) -> Option<Remembered> {
+        let remembered = self.memory.remembered()?;
+        match &self.view.elected {
+            Known::Absent => Some(remembered),
+            Known::Present(elected, meta) => {
+                Some(remembered).filter(|remembered| remembered.is_newer_than(elected, meta.mzxid))
+            }
+            Known::Unread | Known::Unreadable(..) => None,
+        }
+    }
+
+    // ---- who was seen to lead ----
+
+    /// Keeps the memory of who was seen in office, after the view has changed.
+    pub(in crate::engine) fn remember_tenures(&mut self, slots: usize, unix_ms: u64) {
+        self.tenures.resize_with(slots, Tenure::default);
+        let elected = self.view.elected.record();
+        for (slot, tenure) in self.tenures.iter_mut().enumerate() {
+            let stands = elected.map(|e| (e.term_of(slot), e.named(slot).map(|n| &n.ballot)));
+            tenure.look(stands, self.view.place(slot), unix_ms);
+        }
+    }
+
+    /// The memory ends with the session, and where the ensemble went back to an older state: terms are given out again
+    /// then.
+    pub(in crate::engine) fn forget_tenures(&mut self) {
+        self.tenures.iter_mut().for_each(Tenure::forget);
+    }
+
+    /// Whether the one who is named for `slot` was seen in office in this very term,
+    /// and its place has become free since.
+    pub(in crate::engine) fn has_vanished(&self, elected: &Elected, slot: usize, rules: Rules) -> bool {
+        let has_vanished = |named: &Named| {
+            let tenure = self.tenures.get(slot);
+            tenure.is_some_and(|tenure| tenure.has_vanished(elected.term_of(slot), &named.ballot))
+        };
+        let seen = elected.named(slot).is_some_and(has_vanished) || !rules.keep(Rule::SeenInOffice);
+        seen && *self.view.place(slot) == Known::Absent
+    }
+
+    /// Since when the leader znode of `slot` is free, in milliseconds since the Unix epoch.
+    pub(in crate::engine) fn free_since_ms(&self, slot: usize) -> Option<u64> {
+        self.tenures.get(slot)?.free_since_ms()
     }
 }

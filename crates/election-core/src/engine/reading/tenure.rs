@@ -3,15 +3,7 @@
 //! Without it, 'gone' looks like 'named, and not there yet'. It goes by the term in
 //! which the slot was decided, so that a decision about another slot leaves it alone.
 
-use super::Reading;
-use crate::{
-    engine::{
-        rules::{Rule, Rules},
-        znode::Known,
-    },
-    ids::Ballot,
-    record::{Current, Elected},
-};
+use crate::{engine::znode::Known, ids::Ballot, record::Current};
 
 /// What this member has seen of the place of one slot.
 #[derive(Clone, Debug, Default, Hash)]
@@ -28,7 +20,12 @@ pub(in crate::engine) struct Tenure {
 impl Tenure {
     /// Looks at the place once more, after the view has changed. `stands` is the term
     /// of the slot, and who is named for it.
-    fn look(&mut self, stands: Option<(u64, Option<&Ballot>)>, place: &Known<Current>, unix_ms: u64) {
+    pub(super) fn look(
+        &mut self,
+        stands: Option<(u64, Option<&Ballot>)>,
+        place: &Known<Current>,
+        unix_ms: u64,
+    ) {
         let is_named = |term: u64, ballot: &Ballot| stands == Some((term, Some(ballot)));
         match (place, stands) {
             (Known::Present(current, _), Some(_)) => {
@@ -50,38 +47,19 @@ impl Tenure {
         }
         self.vanished = self.vanished.take().filter(|(term, ballot)| is_named(*term, ballot));
     }
-}
 
-impl Reading {
-    /// Keeps the memory of who was seen in office, after the view has changed.
-    pub(in crate::engine) fn remember_tenures(&mut self, slots: usize, unix_ms: u64) {
-        self.tenures.resize_with(slots, Tenure::default);
-        let elected = self.view.elected.record();
-        for (slot, tenure) in self.tenures.iter_mut().enumerate() {
-            let stands = elected.map(|e| (e.term_of(slot), e.named(slot).map(|n| &n.ballot)));
-            tenure.look(stands, self.view.place(slot), unix_ms);
-        }
+    /// It ends with the session, and where the ensemble went back to an older state: terms are given out again then.
+    pub(super) fn forget(&mut self) {
+        (self.seen, self.vanished) = (None, None);
     }
 
-    /// The memory ends with the session, and where the ensemble went back to an older state: terms are given out again
-    /// then.
-    pub(in crate::engine) fn forget_tenures(&mut self) {
-        for tenure in &mut self.tenures {
-            (tenure.seen, tenure.vanished) = (None, None);
-        }
+    /// Whether this one was seen in office in this term, and its leader znode has become free since.
+    pub(super) fn has_vanished(&self, term: u64, ballot: &Ballot) -> bool {
+        self.vanished.as_ref().is_some_and(|(t, b)| *t == term && b == ballot)
     }
 
-    /// Whether the one who is named for `slot` was seen in office in this very term,
-    /// and its place has become free since.
-    pub(in crate::engine) fn has_vanished(&self, elected: &Elected, slot: usize, rules: Rules) -> bool {
-        let vanished = self.tenures.get(slot).and_then(|t| t.vanished.as_ref());
-        let named = elected.named(slot).map(|n| (elected.term_of(slot), n.ballot.clone()));
-        let seen = (named.is_some() && vanished == named.as_ref()) || !rules.keep(Rule::SeenInOffice);
-        seen && *self.view.place(slot) == Known::Absent
-    }
-
-    /// Since when the leader znode of `slot` is free, in milliseconds since the Unix epoch.
-    pub(in crate::engine) fn free_since_ms(&self, slot: usize) -> Option<u64> {
-        self.tenures.get(slot)?.free_since_ms
+    /// When its leader znode was seen to be free, in milliseconds since the Unix epoch.
+    pub(super) fn free_since_ms(&self) -> Option<u64> {
+        self.free_since_ms
     }
 }

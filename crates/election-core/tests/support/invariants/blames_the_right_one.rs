@@ -23,7 +23,7 @@ impl Chances {
     /// The decision or the place has changed.
     pub(crate) fn stands(&mut self, slot: usize, elected: &Elected, current: Option<&Current>) -> Verdict {
         let named = elected.named(slot).map(|n| &n.ballot);
-        let given = elected.given(slot);
+        let Some(given) = elected.given(slot) else { return Ok(()) };
         let mut verdict = Ok(());
         if self.term != given.term {
             let late = given.cause == Cause::TakeoverFailed && given.sentence.contains("did not");

@@ -5,7 +5,7 @@
 
 use election_core::{
     engine::Confirm,
-    record::{Cause, Control, Elected, NEWEST},
+    record::{Cause, Control, Elected},
 };
 
 use super::Verdict;
@@ -21,16 +21,19 @@ impl ConfirmedMoves {
 
     pub(crate) fn decided(&self, elected: &Elected, confirm: Confirm) -> Verdict {
         // In an older format the same word stands for a standing order, which waits for nothing.
-        let asks = confirm == Confirm::CrossSite && elected.v >= NEWEST;
-        if !asks || elected.cause != Cause::BetterCandidate {
+        let asks = confirm == Confirm::CrossSite;
+        if !asks || elected.cause() != Cause::BetterCandidate {
             return Ok(());
         }
         let slot = (0..elected.slots.len()).find(|slot| elected.term_of(*slot) == elected.term);
         let Some(named) = slot.and_then(|slot| elected.named(slot)) else { return Ok(()) };
-        let leaves_a_site = elected.previous.as_ref().is_some_and(|previous| previous.site != named.site);
+        let leaves_a_site = elected
+            .latest()
+            .and_then(|given| given.previous.as_ref())
+            .is_some_and(|previous| previous.site != named.site);
         let may = self.0.iter().any(|(term, site)| *term < elected.term && site == named.site.as_str());
         if leaves_a_site && !may {
-            return Err(format!("elective moves confirmed: term {}: {}", elected.term, elected.sentence));
+            return Err(format!("elective moves confirmed: term {}: {}", elected.term, elected.sentence()));
         }
         Ok(())
     }

@@ -6,21 +6,20 @@
 
 use election_core::{
     calendar::Windows,
-    record::{Cause, Elected, NEWEST},
+    record::{Cause, Elected},
 };
 
 use super::Verdict;
 
 pub(crate) fn check(elected: &Elected, windows: &Windows) -> Verdict {
-    // In an older format the same word stands for a standing order, which waits for nothing.
-    if elected.cause != Cause::BetterCandidate || elected.v < NEWEST {
+    let Some(slot) = elected.slots.iter().find(|slot| slot.given.term == elected.term) else { return Ok(()) };
+    let (given, Some(named)) = (&slot.given, &slot.named) else { return Ok(()) };
+    if given.cause != Cause::BetterCandidate {
         return Ok(());
     }
-    let slot = (0..elected.slots.len()).find(|slot| elected.term_of(*slot) == elected.term);
-    let Some(named) = slot.and_then(|slot| elected.named(slot)) else { return Ok(()) };
-    let leaves_a_site = elected.previous.as_ref().is_some_and(|previous| previous.site != named.site);
-    if leaves_a_site && windows.open_from(elected.decided_at_ms) != elected.decided_at_ms {
-        return Err(format!("elective moves in windows: term {}: {}", elected.term, elected.sentence));
+    let leaves_a_site = given.previous.as_ref().is_some_and(|previous| previous.site != named.site);
+    if leaves_a_site && windows.open_from(given.decided_at_ms) != given.decided_at_ms {
+        return Err(format!("elective moves in windows: term {}: {}", elected.term, elected.sentence()));
     }
     Ok(())
 }

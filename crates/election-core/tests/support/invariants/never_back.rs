@@ -33,22 +33,20 @@ impl NeverBack {
 /// What the elector writes says by itself whether it goes back: the failures stand beside
 /// who is named. A successor steps in as it was put in line, maybe before the last failure.
 fn check(elected: &Elected, policy: &Policy) -> Verdict {
-    let asked = matches!(elected.cause, Cause::Switchover | Cause::Failover);
-    let stepped_in =
-        elected.sentence.contains("being first in line") || elected.sentence.contains("was in line");
-    let last = elected.sentence.contains("nobody else was left");
-    if asked || stepped_in || last {
+    let Some(slot) = elected.slots.iter().find(|slot| slot.given.term == elected.term) else { return Ok(()) };
+    let (given, Some(named)) = (&slot.given, &slot.named) else { return Ok(()) };
+    let asked = matches!(given.cause, Cause::Switchover | Cause::Failover);
+    let allowed = ["being first in line", "was in line", "nobody else was left"];
+    if asked || allowed.iter().any(|word| given.sentence.contains(word)) {
         return Ok(());
     }
-    let fresh = (0..elected.slots.len()).find(|slot| elected.term_of(*slot) == elected.term);
-    let Some(named) = fresh.and_then(|slot| elected.named(slot)) else { return Ok(()) };
-    let goes_back = elected.previous.as_ref().is_some_and(|previous| previous.site != named.site);
-    let moves = matches!(elected.cause, Cause::BetterCandidate | Cause::SiteFailed | Cause::Unhealthy);
-    let mut barred = barred_sites(policy, Some(elected), elected.decided_at_ms).into_iter();
+    let goes_back = given.previous.as_ref().is_some_and(|previous| previous.site != named.site);
+    let moves = matches!(given.cause, Cause::BetterCandidate | Cause::SiteFailed | Cause::Unhealthy);
+    let mut barred = barred_sites(policy, Some(elected), given.decided_at_ms).into_iter();
     match barred.find(|barred| goes_back && moves && barred.site == named.site) {
         Some(barred) => Err(format!(
             "never back: term {} goes back to {} which has failed {}: {}",
-            elected.term, barred.site, barred.why, elected.sentence
+            elected.term, barred.site, barred.why, given.sentence
         )),
         None => Ok(()),
     }

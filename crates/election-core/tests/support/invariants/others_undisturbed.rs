@@ -60,14 +60,13 @@ impl Slots {
                 now[*slot], before[*slot]
             ));
         }
-        let most = if elected.cause == Cause::SlotsChanged { 0 } else { 1 };
-        // Tokens that are raised are raised for all, and earlier formats have another word for that.
-        let raised = if elected.v < 2 { Cause::Switchover } else { Cause::TokensRaised };
-        let all = elected.cause == raised;
+        let most = if elected.cause() == Cause::SlotsChanged { 0 } else { 1 };
+        // Tokens that are raised are raised for all.
+        let all = elected.cause() == Cause::TokensRaised;
         if !before.is_empty() && touched.len() > most && !all {
             return Err(format!(
                 "others undisturbed: term {term} changes the slots {touched:?}: {}",
-                elected.sentence
+                elected.sentence()
             ));
         }
         self.stands.insert(term, now);

@@ -35,12 +35,13 @@ impl Requests {
     pub(crate) fn decision(&mut self, elected: &Elected) -> Verdict {
         self.several |= elected.slots.len() > 1;
         // A decision that is written again as it was remembered carries what was decided of each slot.
-        for given in (0..elected.slots.len()).map(|slot| elected.given(slot)) {
+        let before = elected.slots.iter().map(|slot| &slot.given).filter(|given| given.term < elected.term);
+        for given in before {
             if let Some(which) = &given.request {
                 self.decided.entry(which.clone()).or_default().insert(given.term);
             }
         }
-        let Some(which) = &elected.request else {
+        let Some(which) = elected.latest().and_then(|given| given.request.as_ref()) else {
             return Ok(());
         };
         let terms = self.decided.entry(which.clone()).or_default();

@@ -31,7 +31,7 @@ impl Obeyed {
 
     /// The decision has changed.
     pub(crate) fn decided(&mut self, elected: &Elected) -> Verdict {
-        if elected.term == self.term || elected.cause != Cause::StandingOrder {
+        if elected.term == self.term || elected.cause() != Cause::StandingOrder {
             self.term = elected.term;
             return Ok(());
         }
@@ -42,8 +42,12 @@ impl Obeyed {
             return Err(format!("standing orders: term {} names nobody", elected.term));
         };
         // Here it is sites that orders are about.
-        if elected.previous.as_ref().is_some_and(|previous| previous.site == named.site) {
-            let why = format!("term {} leaves no site: {}", elected.term, elected.sentence);
+        if elected
+            .latest()
+            .and_then(|given| given.previous.as_ref())
+            .is_some_and(|previous| previous.site == named.site)
+        {
+            let why = format!("term {} leaves no site: {}", elected.term, elected.sentence());
             return Err(format!("standing orders: {why}"));
         }
         let Some(since) = &mut self.since else { return Ok(()) };

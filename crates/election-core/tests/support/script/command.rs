@@ -20,6 +20,8 @@ use election_core::{
     },
 };
 
+use serde_json::Value;
+
 use crate::strategy::{SiteOrder, Spread};
 
 use super::{Loss, Member, Pending, STEPS, Stage, UNIX_MS};
@@ -36,9 +38,6 @@ impl Stage {
                 Ok(())
             }
             ["grant", span] => parse(span).map(|span| self.granted = span),
-            ["start", "old", rest @ ..] => {
-                rest.iter().try_for_each(|name| self.start(name, Leftovers::Wait, |me| me.format = VERSION))
-            }
             ["start", "checked", rest @ ..] => rest
                 .iter()
                 .try_for_each(|name| self.start(name, Leftovers::Wait, |me| me.health = Health::Unknown)),
@@ -189,6 +188,14 @@ impl Stage {
             ["spoil", path] => {
                 let path = self.absolute(path);
                 self.admin(|zk, now| zk.set(now, &path, b"garbage".to_vec(), None))
+            }
+            // As another program would have written it.
+            ["edit", path, key, value] => {
+                let path = self.absolute(path);
+                let data = self.zk.get(&path).ok_or(format!("there is no {path}"))?.data.clone();
+                let mut record: Value = serde_json::from_slice(&data).map_err(|e| e.to_string())?;
+                record[*key] = serde_json::from_str(value).map_err(|e| e.to_string())?;
+                self.admin(|zk, now| zk.set(now, &path, record.to_string().into_bytes(), None))
             }
             ["mode", mode] => self.mode(mode),
             ["drain", sites @ ..] => self.drain(sites),

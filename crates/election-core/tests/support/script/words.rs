@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use election_core::{
     engine::{Outcome, Recipe, Request},
     record::{
-        Contender, Current, Elected, Health, HistoryEntry, MemberRecord, NEWEST, Record, Request as Order,
+        Contender, Current, Elected, Health, HistoryEntry, MemberRecord, Record, Request as Order,
         RequestState,
     },
 };
@@ -107,11 +107,8 @@ fn decision(elected: &Elected) -> String {
     for member in again {
         let _ = write!(text, "; {member} failed {} times", count(member));
     }
-    if let Some(request) = &elected.request {
+    if let Some(request) = elected.latest().and_then(|given| given.request.as_ref()) {
         let _ = write!(text, "; for {}", request.name);
-    }
-    if elected.v < NEWEST {
-        let _ = write!(text, "; in format {}", elected.v);
     }
     if elected.token_base > 0 {
         let _ = write!(text, "; tokens above {}", elected.token_base);

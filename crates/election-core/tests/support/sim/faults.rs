@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use election_core::{
     engine::{Event, Wish},
-    record::{Control, Health, NEWEST, RequestKind, RoundTrips},
+    record::{Control, Health, RequestKind, RoundTrips},
 };
 
 use fastrand::Rng;
@@ -240,12 +240,6 @@ impl Sim {
             let drained = self.settings.drained.iter().cloned().collect();
             self.order(&Control { drained, ..Control::default() });
             self.checks.obeyed.last_order();
-        }
-        for host in 0..self.hosts.len() {
-            // The upgrade is brought to its end.
-            if std::mem::replace(&mut self.hosts[host].format, NEWEST) != NEWEST {
-                self.crash(host);
-            }
         }
         // Some nodes stay down for good.
         let keep = self.rng.usize(0..self.settings.members);

@@ -103,8 +103,6 @@ pub(crate) struct Host {
     pub(crate) backlog: VecDeque<Due>,
     /// Whether a restart is under way.
     pub(crate) restarting: bool,
-    /// The newest format that its program reads.
-    pub(crate) format: u32,
     /// It never starts again.
     pub(crate) retired: bool,
 }

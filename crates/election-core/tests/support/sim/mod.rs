@@ -25,7 +25,6 @@ use election_core::{
     MemberId,
     engine::{Action, Config, EndReason, Engine, Event, Policy, Profile, Watched},
     paths::Paths,
-    record::{NEWEST, VERSION},
 };
 use fastrand::Rng;
 
@@ -364,12 +363,8 @@ impl Sim {
         if self.hosts[host].process.is_some() || self.hosts[host].retired {
             return;
         }
-        if self.rng.bool() {
-            self.hosts[host].format = NEWEST;
-        }
         let target = &self.hosts[host];
         let mut profile = Profile::new(target.member.clone(), target.site.clone());
-        profile.format = target.format;
         if self.rng.bool() {
             profile.attributes = faults::attributes(&mut self.rng);
         }
@@ -591,7 +586,6 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
         frozen: None,
         backlog: VecDeque::new(),
         restarting: false,
-        format: if settings.rolling && rng.f64() < 0.8 { VERSION } else { NEWEST },
         retired: false,
     }
 }

@@ -97,11 +97,13 @@ impl Sim {
         self.probing.bases.insert(elected.token_base);
         let vacates = |slot: &usize| elected.named(*slot).is_none() && elected.term_of(*slot) == elected.term;
         let vacated = (0..elected.slots.len()).find(vacates);
-        let Some(slot) = vacated.filter(|_| elected.cause == Cause::Suspected) else {
+        let Some(slot) = vacated.filter(|_| elected.cause() == Cause::Suspected) else {
             return;
         };
         self.summary.suspected += 1;
-        let Some(suspect) = elected.previous.as_ref().map(|p| p.ballot.clone()) else {
+        let Some(suspect) =
+            elected.latest().and_then(|given| given.previous.as_ref()).map(|p| p.ballot.clone())
+        else {
             return;
         };
         let lowest = self.registered().into_values().min_by(|a, b| a.ballot.cmp(&b.ballot));

@@ -245,8 +245,6 @@ pub(crate) struct Settings {
     pub(crate) twin: bool,
     /// How often members probe each other, where suspicion decides.
     pub(crate) probe_every: Option<Millis>,
-    /// Whether the fleet runs the program of the previous format at first.
-    pub(crate) rolling: bool,
     /// The site that stays drained when all faults are mended.
     pub(crate) drained: Option<SiteId>,
     /// Whether 'at most one' is promised under these settings, suspicion apart.
@@ -379,7 +377,6 @@ impl Settings {
             loss: weight(rng) * 0.1,
             twin,
             probe_every: fast.then(|| rng.u64(20..400)),
-            rolling: rng.f64() < 0.3,
             drained,
             exclusive,
         }

@@ -56,9 +56,9 @@ pub(crate) fn elected(elected: &Elected) -> String {
         elected.term,
         slots.join(", "),
         out.join(" "),
-        elected.request,
+        elected.latest().and_then(|given| given.request.as_ref()),
         elected.decided_by,
-        elected.sentence
+        elected.sentence()
     )
 }
 

@@ -37,7 +37,7 @@ impl Sim {
             return;
         };
         let elected = Elected::decode(&self.paths.elected(), decision).ok();
-        let which = elected.and_then(|elected| elected.request);
+        let which = elected.and_then(|elected| elected.latest()?.request.clone());
         let (Some(which), Ok(request)) = (which, Request::decode(path, data)) else { return };
         let now = self.hosts[host].clock.time(self.now);
         let read = self.hosts[host].process.as_ref().and_then(|p| p.requests.get(&which)).copied();
@@ -67,20 +67,20 @@ impl Sim {
             if deleted.is_some() && knows_less {
                 self.forget(before.0);
             }
-            let vacates = matches!(elected.cause, Cause::Failover | Cause::Suspected);
+            let vacates = matches!(elected.cause(), Cause::Failover | Cause::Suspected);
             if vacates && elected.leaders().count() < elected.slots.len() {
                 self.summary.vacated += 1;
             }
-            self.summary.better += u64::from(elected.cause == Cause::BetterCandidate);
-            self.summary.resized += u64::from(elected.cause == Cause::SlotsChanged);
+            self.summary.better += u64::from(elected.cause() == Cause::BetterCandidate);
+            self.summary.resized += u64::from(elected.cause() == Cause::SlotsChanged);
             self.check_suspicion(&elected);
             self.summary.penalties +=
                 u64::from(elected.exclusions.iter().any(|e| e.reason.contains("(failure ")));
-            self.summary.site_failed += u64::from(elected.cause == Cause::SiteFailed);
+            self.summary.site_failed += u64::from(elected.cause() == Cause::SiteFailed);
             self.summary.remembered += elected.site_failures.len() as u64;
-            self.summary.barred += u64::from(elected.sentence.contains("gone back to all the same"));
+            self.summary.barred += u64::from(elected.sentence().contains("gone back to all the same"));
             self.summary.excluded += elected.exclusions.len() as u64;
-            self.summary.successions += u64::from(elected.sentence.contains("being first in line"));
+            self.summary.successions += u64::from(elected.sentence().contains("being first in line"));
             let span = u64::try_from(self.settings.policy.max_exclusion.as_millis()).unwrap_or(u64::MAX);
             let windows = &self.settings.policy.failback_windows;
             let wrong = self.wall_clocks_were_wrong;

@@ -4,7 +4,7 @@ use election_core::{
     Ballot, SiteId,
     engine::Policy,
     paths::Paths,
-    record::{Control, Current, FiledRequest, Outgoing, Record as _, RequestKind, RequestRef, Target},
+    record::{Control, Current, FiledRequest, Outgoing, Record as _, RequestKind, RequestRef, Slot, Target},
     shell::{Decision, Office, operator},
 };
 use serde_json::json;
@@ -37,8 +37,10 @@ fn standing() -> Snapshot {
     let named = json!({ "member": "east-1", "ballot": ballot(1), "site": "east" });
     let since = NOW_MS - 60 * MINUTE_MS;
     let elected = json!({
-        "v": 1, "term": 1, "slots": [named], "cause": "startup", "sentence": "", "decided_by": "east-1",
-        "decided_at_ms": since,
+        "v": 1, "term": 1, "decided_by": "east-1",
+        "slots": [{
+            "named": named, "given": { "term": 1, "cause": "startup", "sentence": "", "decided_at_ms": since },
+        }],
     });
     let current = json!({
         "v": 1, "member": "east-1", "ballot": ballot(1), "site": "east", "term": 1, "status": "READY",
@@ -164,7 +166,8 @@ fn several_slots_count_and_stay() {
     let mut snapshot = standing();
     let elected = &mut snapshot.elected.as_mut().unwrap().record;
     let second = snapshot.members[2].named();
-    elected.slots.push(second.into());
+    let given = elected.slots[0].given.clone();
+    elected.slots.push(Slot::new(Some(second), given));
     let snapshots = BTreeMap::from([("orders".to_owned(), snapshot)]);
     let survey = survey(&[job("orders")], &snapshots, &Refused::new(), NOW_MS);
     let names: Vec<_> = survey.elections.iter().map(|e| (e.name.as_str(), e.stays)).collect();

@@ -8,7 +8,7 @@ use crate::{
         leader::Leader,
         ops::{Part, Pending, USED_UP},
         own::OwnZnode,
-        recipe::{QueueFormat, contender},
+        recipe::{QueueFormat, contender::contender},
         rules::Rule,
         znode::Known,
     },

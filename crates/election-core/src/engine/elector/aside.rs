@@ -1,0 +1,56 @@
+//! What is asked of the strategy goes into the [notebook](super::notebook::Notebook), with everyone who was not even a candidate.
+
+use super::question::Question;
+use crate::{
+    ids::Ballot,
+    record::{Cause, MemberRecord},
+    strategy::{Ground, Ranking, Refused},
+};
+
+impl Question<'_> {
+    /// Notes down what was asked, and who was not even a candidate.
+    pub(in crate::engine) fn note(
+        &self,
+        slot: usize,
+        cause: Cause,
+        ranking: &Ranking,
+        leaving: Option<&Ballot>,
+    ) {
+        if let Some(notebook) = self.notebook {
+            notebook.asked(slot, cause, ranking, self.aside(slot, ranking, leaving));
+        }
+    }
+
+    /// Who was not asked about, and why.
+    fn aside(&self, slot: usize, ranking: &Ranking, leaving: Option<&Ballot>) -> Vec<Refused> {
+        let known = |m: &&MemberRecord| {
+            let ranked = ranking.order.iter().any(|r| r.named.ballot == m.ballot);
+            ranked || ranking.refusal(&m.ballot).is_some()
+        };
+        let mut aside: Vec<_> = self.withdrawn().collect();
+        aside.retain(|refused| ranking.refusal(&refused.named.ballot).is_none());
+        for member in self.standing().filter(|m| !known(m)) {
+            let refused = |stage: &str, reason: String| Refused {
+                named: member.named(),
+                stage: stage.to_owned(),
+                reason,
+                ground: Ground::State,
+            };
+            aside.push(match self.slot_taken_by(&member.ballot, Some(slot)) {
+                Some(other) => refused("one-slot", format!("slot {other} is its own, and nobody has two")),
+                None if leaving == Some(&member.ballot) => {
+                    refused("leaving", "leadership is to move away from it".to_owned())
+                }
+                None => refused("one-slot", "it is the best for another slot".to_owned()),
+            });
+        }
+        aside
+    }
+
+    /// The slot other than `slot` that `ballot` is named for, or holds the place of.
+    pub(in crate::engine) fn slot_taken_by(&self, ballot: &Ballot, slot: Option<usize>) -> Option<usize> {
+        let elected = self.elected?;
+        let holders = self.holders.iter().enumerate().filter(|(_, holder)| **holder == Some(ballot));
+        holders.map(|(held, _)| held).chain(elected.slot_of(ballot)).find(|other| Some(*other) != slot)
+    }
+}

@@ -1,0 +1,117 @@
+//! What a decision is made from.
+
+use std::time::Duration;
+
+use super::notebook::Notebook;
+use crate::{
+    engine::{policy::Policy, rules::Rules},
+    ids::Ballot,
+    record::{Control, Elected, Exclusion, MemberRecord, Named, Previous, Remembered, Request, RequestRef},
+    strategy::{Ground, Refused, Strategy},
+};
+
+/// What a decision is made from.
+pub(in crate::engine) struct Question<'a> {
+    pub(in crate::engine) unix_ms: u64,
+    pub(in crate::engine) noticed_at_ms: u64,
+    pub(in crate::engine) decider: &'a str,
+    pub(in crate::engine) policy: &'a Policy,
+    pub(in crate::engine) strategy: &'a dyn Strategy,
+    pub(in crate::engine) members: &'a [MemberRecord],
+    pub(in crate::engine) control: &'a Control,
+    pub(in crate::engine) elected: Option<&'a Elected>,
+    /// The creation of the latest request that was decided.
+    pub(in crate::engine) decided_up_to: Option<i64>,
+    /// What the very first decision is to be above, if anything is known.
+    pub(in crate::engine) above: Option<Remembered>,
+    /// Which slot it is about.
+    pub(in crate::engine) slot: usize,
+    /// Who holds the leaders' places, by slot.
+    pub(in crate::engine) holders: &'a [Option<&'a Ballot>],
+    pub(in crate::engine) rules: Rules,
+    /// Where what is asked is noted down, for who wants to know why.
+    pub(in crate::engine) notebook: Option<&'a Notebook>,
+}
+
+/// Why nobody is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Undecided {
+    /// No member may lead.
+    Nobody(String),
+    /// The operator's target may not lead, or is not there.
+    TargetUnfit(String),
+    /// Too many takeovers in too short a time: held until then.
+    Held {
+        /// Why nothing is done, in a word.
+        reason: &'static str,
+        /// The sentence.
+        sentence: String,
+        /// When there is room again, in milliseconds since the Unix epoch.
+        until_ms: u64,
+    },
+    /// Somebody better may be about to join.
+    WorthWaiting(String),
+}
+
+/// An operator's request.
+pub(in crate::engine) type Ordered<'a> = Option<(&'a RequestRef, &'a Request)>;
+
+impl Question<'_> {
+    /// The place is being vacated: naming the next belongs to the takeover that began
+    /// with that, so it is neither limited nor counted again.
+    pub(in crate::engine) fn is_vacated(&self) -> bool {
+        self.elected.is_some_and(|e| is_vacated(e, self.slot))
+    }
+
+    pub(in crate::engine) fn living_exclusions(&self) -> Vec<Exclusion> {
+        let all = self.elected.map(|e| e.exclusions.as_slice()).unwrap_or_default();
+        all.iter().filter(|e| e.holds_at(self.unix_ms)).cloned().collect()
+    }
+
+    pub(in crate::engine) fn lives(&self, named: &Named) -> bool {
+        self.members.iter().any(|m| m.ballot == named.ballot)
+    }
+
+    /// Everyone who may be asked at all.
+    pub(in crate::engine) fn standing(&self) -> impl Iterator<Item = &MemberRecord> {
+        self.members.iter().filter(|m| m.withdrawn.is_none() && !m.leaving)
+    }
+
+    /// Who does not stand, and why.
+    pub(in crate::engine) fn withdrawn(&self) -> impl Iterator<Item = Refused> {
+        self.members.iter().filter_map(|m| {
+            let reason = match &m.withdrawn {
+                Some(why) => format!("it does not stand: {why}"),
+                None if m.leaving => "it is shutting down".to_owned(),
+                None => return None,
+            };
+            Some(Refused { named: m.named(), stage: "stands".to_owned(), reason, ground: Ground::State })
+        })
+    }
+
+    /// Who leads the slot, or led it before.
+    pub(in crate::engine) fn led_before(&self) -> Option<Previous> {
+        self.elected?.led_before(self.slot)
+    }
+}
+
+/// A sentence about one slot of so many.
+pub(in crate::engine) fn about(slot: usize, slots: usize, sentence: String) -> String {
+    if slots > 1 { format!("slot {slot}: {sentence}") } else { sentence }
+}
+
+/// So often twice as long.
+pub(in crate::engine) fn doubled(span: Duration, times: usize) -> Duration {
+    let factor = u32::try_from(times).ok().and_then(|times| 1_u32.checked_shl(times)).unwrap_or(u32::MAX);
+    span.saturating_mul(factor)
+}
+
+/// Whole milliseconds.
+pub(in crate::engine) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether the slot has been, or is being, taken from somebody by force.
+pub(in crate::engine) fn is_vacated(elected: &Elected, slot: usize) -> bool {
+    elected.slots.get(slot).is_some_and(|slot| slot.named.is_none() && slot.given.previous.is_some())
+}

@@ -1,0 +1,91 @@
+//! What all records have in common.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// The largest record that is read or written, in bytes.
+///
+/// Far below ZooKeeper's limit of 1 MiB for a whole packet; a member's record has
+/// a few hundred bytes.
+pub const MAX_RECORD: usize = 64 * 1024;
+
+/// The format that records are written in, and the only one that is read.
+pub const VERSION: u32 = 1;
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so
+pub(super) const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A record that can't be used. It takes its znode out of account and never
+/// stops a process.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Hash)]
+#[error("the record at {path} can't be used: {why}")]
+pub struct RecordError {
+    /// The znode.
+    pub path: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// A record in a znode.
+pub trait Record: Serialize + DeserializeOwned {
+    /// The format version that the record says it has.
+    fn version(&self) -> u32;
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// When it is too large, no such JSON, or of another format.
+    fn decode(path: &str, data: &[u8]) -> Result<Self, RecordError> {
+        let error = |why: String| RecordError { path: path.to_owned(), why };
+        if data.len() > MAX_RECORD {
+            return Err(error(format!("it has {} bytes, more than {MAX_RECORD}", data.len())));
+        }
+        let record: Self = serde_json::from_slice(data).map_err(|e| error(e.to_string()))?;
+        if record.version() != VERSION {
+            let version = record.version();
+            return Err(error(format!(
+                "its format is version {version}, and this program reads version {VERSION}: it is older than the one that wrote it"
+            )));
+        }
+        Ok(record)
+    }
+
+    /// Writes a record.
+    ///
+    /// # Errors
+    /// When it would be too large.
+    fn encode(&self, path: &str) -> Result<Vec<u8>, RecordError> {
+        let error = |why: String| RecordError { path: path.to_owned(), why };
+        let data = serde_json::to_vec(self).map_err(|e| error(e.to_string()))?;
+        if data.len() > MAX_RECORD {
+            return Err(error(format!("it would have {} bytes, more than {MAX_RECORD}", data.len())));
+        }
+        Ok(data)
+    }
+}
+
+/// Cuts a text for people to so many bytes. What would take more bytes in JSON than here is left out.
+pub(crate) fn shorten(text: &mut String, most: usize) {
+    text.retain(|c| !c.is_control());
+    if text.len() > most {
+        let end = (0..=most - '…'.len_utf8()).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
+pub(super) fn version() -> u32 {
+    VERSION
+}
+
+/// The first slot is the only one of most elections: it goes without saying.
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+pub(super) fn is_first(slot: &usize) -> bool {
+    *slot == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+pub(super) const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
