@@ -4,10 +4,8 @@
 
 use std::time::Duration;
 
-use election_core::{MemberId, shell::Snapshot};
+use election_core::{MemberId, engine::Skipped, shell::Snapshot};
 use serde_json::Value;
-
-use crate::view::Skipped;
 
 /// How long there is to answer.
 const PATIENCE: Duration = Duration::from_millis(700);

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use election_core::{
-    engine::Policy,
+    engine::{Policy, Reason, Skipped},
     record::Elected,
     shell::{Decision, Office, Snapshot},
     strategy::Strategy,
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{explain, simulate};
 use crate::{
     config::{OperatorConfig, Sources},
-    view::{Explained, Simulated, Skipped, WhatIf},
+    view::{Explained, Simulated, WhatIf},
 };
 
 const GUIDE: &str = include_str!("../../../../docs/explain.md");
@@ -100,7 +100,7 @@ fn the_example_of_explain_is_what_is_printed() {
     let mut explained = Explained::new("orders", &after_an_outage(), &policy, &*strategy, NOW_MS);
     assert!(!explained.other_line);
     explained.skipped = Some(Skipped {
-        reason: "better-after".to_owned(),
+        reason: Reason::BetterAfter,
         sentence: explained.next.sentence.replace("14:40", "14:38"),
     });
     assert_in_guide("dr-worker explain", &explain::describe(&explained));

@@ -4,6 +4,7 @@ use std::{
 };
 
 use election_core::{
+    engine::{Reason, Skipped},
     record::{Outgoing, Status, Target},
     shell::ReadError,
 };
@@ -18,7 +19,7 @@ use crate::{
     ask,
     config::Sources,
     error::Error,
-    view::{Cluster, Leader, MemberRole, OpenRequest, ProblemRow, Skipped, UnwellSite},
+    view::{Cluster, Leader, MemberRole, OpenRequest, ProblemRow, UnwellSite, hold_of},
     wall::unix_ms,
 };
 
@@ -119,7 +120,7 @@ fn describe(cluster: &Cluster) -> String {
     decisions.dedup();
     lines.extend(decisions);
     // Where all is as it was decided there is nothing to say.
-    let is_said = |skipped: &&Skipped| skipped.reason == "steady" || skipped.is_hold();
+    let is_said = |skipped: &&Skipped| skipped.reason == Reason::Steady || skipped.is_hold();
     if let Some(skipped) = cluster.skipped.as_ref().filter(|skipped| !is_said(skipped)) {
         lines.push(format!("  not decided: {}", skipped.sentence));
     }
@@ -231,7 +232,7 @@ fn headline(cluster: &Cluster) -> String {
     let unwell = cluster.unwell_sites.iter().map(UnwellSite::words);
     let orders: String =
         orders.into_iter().chain(failed).chain(unwell).map(|order| format!(", {order}")).collect();
-    let hold = cluster.skipped.as_ref().and_then(|skipped| skipped.hold_of(&cluster.election));
+    let hold = cluster.skipped.as_ref().and_then(|skipped| hold_of(skipped, &cluster.election));
     let hold = hold.map(|hold| format!(", {hold}"));
     let recipe = match cluster.recipe {
         "elector" => String::new(),

@@ -25,7 +25,7 @@ use super::{
     list::{outgoing, target},
     output,
 };
-use crate::{config::Sources, error::Error, run::signals::Signals};
+use crate::{config::Sources, error::Error, run::signals::Signals, view::hold_of};
 
 /// How long a failover waits for the elector before it is carried out from here.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -197,7 +197,7 @@ async fn carry_out(operator: &Operator, wanted: &Move, request: Request, how: Ou
     }
     if request.kind == RequestKind::Switchover && !is_led(&request, &snapshot) {
         let skipped = crate::ask::elector(&job, &snapshot).await;
-        if let Some(hold) = skipped.and_then(|skipped| skipped.hold_of(&job)) {
+        if let Some(hold) = skipped.and_then(|skipped| hold_of(&skipped, &job)) {
             let way_out = format!("`dr-worker failover --job {job}` names a leader now");
             return Err(Error::NotNow(format!("{job}: no leader can hand over: {hold}; {way_out}")));
         }

@@ -8,6 +8,7 @@ use axum::{
     response::Response,
 };
 use election_core::{
+    engine::Skipped,
     paths::Paths,
     shell::{Observer, ReadError, Snapshot},
 };
@@ -20,7 +21,7 @@ use crate::{
     ask,
     config::ZooKeeperConfig,
     run::Worker,
-    view::{Cluster, History, ProblemRow, Skipped},
+    view::{Cluster, History, ProblemRow},
     wall::unix_ms,
 };
 
@@ -53,7 +54,7 @@ pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Que
 pub(super) async fn skipped(worker: &Worker, name: &str, snapshot: &Snapshot) -> Option<Skipped> {
     let own = worker.jobs().iter().find(|job| job.slot.name() == name)?.election.status_now();
     if own.is_elector {
-        return own.skipped.map(Skipped::from);
+        return own.skipped;
     }
     ask::elector(name, snapshot).await
 }

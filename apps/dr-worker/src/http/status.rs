@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use election_core::{MemberId, SiteId};
+use election_core::{MemberId, SiteId, engine::Skipped};
 use serde::Serialize;
 use zk_session::{BootTime, SessionState};
 
 use super::answer::answer;
-use crate::{job::ProcessStatus, run::Worker, view::Skipped};
+use crate::{job::ProcessStatus, run::Worker};
 
 #[derive(Serialize)]
 struct Status<'a> {
@@ -57,7 +57,7 @@ pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
             leader: leaders.first().cloned().flatten(),
             leaders,
             note: status.note,
-            skipped: status.skipped.map(Skipped::from),
+            skipped: status.skipped,
         };
         (job.slot.name(), shown)
     });

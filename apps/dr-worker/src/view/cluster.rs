@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, fmt};
 
 use election_core::{
     Ballot, MemberId, SiteId,
-    engine::{failed_sites, unwell_sites},
+    engine::{Skipped, failed_sites, unwell_sites},
     paths::Paths,
     record::{
         Cause, Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord,
@@ -14,7 +14,7 @@ use election_core::{
 };
 use serde::{Serialize, Serializer};
 
-use super::{ProblemRow, Skipped};
+use super::ProblemRow;
 
 /// An election as it stands: who takes part, who leads, who is next and why.
 ///

@@ -1,11 +1,11 @@
 use election_core::{
     Ballot, MemberId, SiteId,
-    engine::{self, Bound, Explanation, Obstacle, Policy, Proposal, SlotExplanation},
+    engine::{Bound, Explanation, Obstacle, Policy, Proposal, Reason, Skipped, SlotExplanation},
     record::{Cause, Mode, Named, Status},
     shell::{Layout, Snapshot},
     strategy::{Decider, Ranked, Ranking, Refused, Strategy},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{ProblemRow, Unreadable};
 
@@ -52,33 +52,11 @@ pub struct NextStep {
     pub sentence: String,
 }
 
-/// Why an elector decides nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Skipped {
-    /// The label of the metric `dr_skipped_total`.
-    pub reason: String,
-    /// The sentence.
-    pub sentence: String,
-}
-
-impl Skipped {
-    /// As [`engine::Skipped::is_hold`].
-    pub fn is_hold(&self) -> bool {
-        matches!(self.reason.as_str(), "held" | "backoff")
-    }
-
-    /// The hold, with the command that ends it; nothing if this is none.
-    pub fn hold_of(&self, election: &str) -> Option<String> {
-        let resume = format!("`dr-worker ack --job {election}`");
-        let sentence = || self.sentence.replacen("on hold", "ON HOLD", 1).replace("`ack`", &resume);
-        self.is_hold().then(sentence)
-    }
-}
-
-impl From<engine::Skipped> for Skipped {
-    fn from(engine::Skipped { reason, sentence }: engine::Skipped) -> Self {
-        Self { reason: reason.to_owned(), sentence }
-    }
+/// The hold of an election, with the command that ends it; nothing if it is on none.
+pub fn hold_of(skipped: &Skipped, election: &str) -> Option<String> {
+    let resume = format!("`dr-worker ack --job {election}`");
+    let sentence = || skipped.sentence.replacen("on hold", "ON HOLD", 1).replace("`ack`", &resume);
+    skipped.is_hold().then(sentence)
 }
 
 /// One slot.
@@ -159,8 +137,8 @@ pub struct Proposed {
 /// Why a decision is not taken now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InTheWay {
-    /// The word for it.
-    pub reason: &'static str,
+    /// Which of the reasons.
+    pub reason: Reason,
     /// The sentence.
     pub sentence: String,
     /// When it goes by itself, in milliseconds since the Unix epoch; null if never.
@@ -180,7 +158,7 @@ impl Explained {
     ) -> Self {
         match snapshot.layout {
             Layout::Elector => {
-                let explanation = engine::explain(&snapshot.seen(), policy, strategy, unix_ms);
+                let explanation = election_core::engine::explain(&snapshot.seen(), policy, strategy, unix_ms);
                 Self::of(election, snapshot, explanation)
             }
             layout => Self::contest(election, snapshot, layout, unix_ms),

@@ -247,7 +247,7 @@ impl World {
             Action::Note(note) => {
                 let said = match note.kind {
                     NoteKind::Decided => true,
-                    NoteKind::Skipped(reason) => matches!(reason, "held" | "backoff"),
+                    NoteKind::Skipped(reason) => matches!(reason, Reason::Held | Reason::Backoff),
                     _ => false,
                 };
                 if said {

@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     ids::{Ballot, MemberId},
     record::{Cause, Current, Health, Previous, RoundTrips},
@@ -479,10 +481,10 @@ pub struct Note {
 }
 
 /// Why the elector decides nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// The label of a metric.
-    pub reason: &'static str,
+    /// Which of the reasons.
+    pub reason: Reason,
     /// The sentence.
     pub sentence: String,
 }
@@ -491,7 +493,103 @@ impl Skipped {
     /// Whether a leader is missing and nobody is named for now: after too many takeovers, or failures of the job. It tries
     /// again by itself.
     pub fn is_hold(&self) -> bool {
-        matches!(self.reason, "held" | "backoff")
+        matches!(self.reason, Reason::Held | Reason::Backoff)
+    }
+}
+
+/// Why the elector decides nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Reason {
+    /// What it goes by is still being read.
+    Reading,
+    /// A record that it goes by can't be used.
+    Unreadable,
+    /// No member decides.
+    NoElector,
+    /// The mode is observe.
+    Observe,
+    /// The mode is manual.
+    Manual,
+    /// Somebody better may be about to join.
+    StartupWait,
+    /// All is as it should be.
+    Steady,
+    /// The member that is named has not created the leader znode yet.
+    Acquire,
+    /// The former leader has not let go yet.
+    Release,
+    /// It should have let go by now.
+    ReleaseOverdue,
+    /// The new leader is taking over.
+    Takeover,
+    /// An operator told the leader to stay.
+    Stay,
+    /// Another member has not been better for long enough.
+    BetterAfter,
+    /// The leader has not led for long enough.
+    MinTenure,
+    /// Leadership may not move to another site at this time.
+    FailbackWindow,
+    /// An operator is to confirm the move.
+    Confirm,
+    /// The leader does not hand over now.
+    HeldByLeader,
+    /// No member may lead.
+    Nobody,
+    /// On hold after too many moves.
+    Held,
+    /// On hold while the job fails on one member after another.
+    Backoff,
+    /// Leadership was given up twice in a row.
+    ResignedAgain,
+    /// The leader shuts down, and no other member may lead.
+    LeaderShutdown,
+    /// The leader's site has failed, and no other member may lead.
+    SiteFailed,
+    /// The leader is not healthy, and no other member may lead.
+    Unhealthy,
+    /// Enough members can't reach the leader, and no other member may lead.
+    Suspected,
+}
+
+impl Reason {
+    /// The word for it in metrics and JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reading => "reading",
+            Self::Unreadable => "unreadable",
+            Self::NoElector => "no-elector",
+            Self::Observe => "observe",
+            Self::Manual => "manual",
+            Self::StartupWait => "startup-wait",
+            Self::Steady => "steady",
+            Self::Acquire => "acquire",
+            Self::Release => "release",
+            Self::ReleaseOverdue => "release-overdue",
+            Self::Takeover => "takeover",
+            Self::Stay => "stay",
+            Self::BetterAfter => "better-after",
+            Self::MinTenure => "min-tenure",
+            Self::FailbackWindow => "failback-window",
+            Self::Confirm => "confirm",
+            Self::HeldByLeader => "held-by-leader",
+            Self::Nobody => "nobody",
+            Self::Held => "held",
+            Self::Backoff => "backoff",
+            Self::ResignedAgain => "resigned-again",
+            Self::LeaderShutdown => "leader-shutdown",
+            Self::SiteFailed => "site-failed",
+            Self::Unhealthy => "unhealthy",
+            Self::Suspected => "suspected",
+        }
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
     }
 }
 
@@ -511,8 +609,8 @@ pub enum NoteKind {
     Registration,
     /// A decision was written.
     Decided,
-    /// Why nothing is decided; the word is the label of a metric.
-    Skipped(&'static str),
+    /// Why nothing is decided.
+    Skipped(Reason),
     /// Taking over, leading, stopping.
     Office,
     /// A takeover has failed.

@@ -61,7 +61,7 @@ pub use explain::{
 };
 pub use io::{
     Action, AppEvent, EndReason, Epoch, Event, Grant, Level, Node, Nomination, Note, NoteKind, OpId, Outcome,
-    Request, Skipped, StopReason, Watched, Wish,
+    Reason, Request, Skipped, StopReason, Watched, Wish,
 };
 pub use operator::{
     acknowledge::{Forgotten, Released, acknowledge},

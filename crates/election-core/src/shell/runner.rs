@@ -355,7 +355,8 @@ impl<H: Handler> Runner<H> {
         }
         match &note.kind {
             NoteKind::Skipped(reason) => {
-                metrics::counter!("dr_skipped_total", "job" => job(), "reason" => *reason).increment(1);
+                metrics::counter!("dr_skipped_total", "job" => job(), "reason" => reason.as_str())
+                    .increment(1);
             }
             NoteKind::TakeoverFailed => {
                 metrics::counter!("dr_takeover_failures_total", "job" => job()).increment(1);

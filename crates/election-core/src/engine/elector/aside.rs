@@ -1,4 +1,4 @@
-//! What is asked of the strategy goes into the [notebook](super::notebook::Notebook), with everyone who was not even a candidate.
+//! What is asked of the strategy goes into the [trace](super::trace::DecisionTrace), with everyone who was not even a candidate.
 
 use super::question::Question;
 use crate::{
@@ -16,8 +16,8 @@ impl Question<'_> {
         ranking: &Ranking,
         leaving: Option<&Ballot>,
     ) {
-        if let Some(notebook) = self.notebook {
-            notebook.asked(slot, cause, ranking, self.aside(slot, ranking, leaving));
+        if let Some(trace) = self.trace {
+            trace.asked(slot, cause, ranking, self.aside(slot, ranking, leaving));
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{
     limit::counts,
-    question::{Ordered, Question, Undecided, about, ms},
+    question::{Decided, Ordered, Question, Undecided, about, ms},
     succession,
 };
 use crate::{
@@ -23,7 +23,7 @@ impl Question<'_> {
         what: &str,
         exclude: impl IntoIterator<Item = Exclusion>,
         ordered: Ordered<'_>,
-    ) -> Result<Elected, Undecided> {
+    ) -> Result<Decided, Undecided> {
         // An operator can ask for any slot of the policy.
         if self.elected.is_none() && self.slot >= self.policy.slots {
             let why = format!("there is no slot {}; they are 0 to {}", self.slot, self.policy.slots - 1);
@@ -38,11 +38,13 @@ impl Question<'_> {
         let (ranking, exclusions, dropped) = self.rank(cause, exclusions, fresh, leaving.as_ref(), ordered);
         let wanted = ordered.map_or(Target::Any, |(_, request)| request.to.clone());
         self.note(self.slot, cause, &ranking, leaving.as_ref());
-        if ordered.is_none() && !self.is_vacated() {
-            self.check_limit(cause)?;
-        }
+        let limited = ordered.is_none() && !self.is_vacated();
+        let held = if limited { self.check_limit(cause).err() } else { None };
         let chosen = ranking.order.iter().find(|r| fits(&wanted, &r.named));
         let Some(chosen) = chosen else {
+            if let Some(hold) = held {
+                return Err(Undecided::Held(hold));
+            }
             return Err(match wanted {
                 Target::Any => Undecided::Nobody(nobody(&ranking)),
                 wanted => Undecided::TargetUnfit(unfit(&wanted, &ranking)),
@@ -55,12 +57,13 @@ impl Question<'_> {
         if let Some(dropped) = dropped {
             sentence.push_str(&format!("; {dropped}"));
         }
-        Ok(self.name(cause, sentence, &chosen.named, exclusions, ordered))
+        let elected = Box::new(self.name(cause, sentence, &chosen.named, exclusions, ordered));
+        Ok(Decided { elected, held })
     }
 
     /// Makes as many slots as the policy wants, and names leaders for all new ones at
     /// once: for the very first decision, and when the policy has been changed.
-    pub(in crate::engine) fn resize(&self, cause: Cause, what: &str) -> Result<Elected, Undecided> {
+    pub(in crate::engine) fn resize(&self, cause: Cause, what: &str) -> Result<Decided, Undecided> {
         let exclusions = self.living_exclusions();
         let known = self.elected.map_or(0, |e| e.slots.len());
         let vacant = self.policy.slots.saturating_sub(known);
@@ -105,7 +108,7 @@ impl Question<'_> {
         next.slots.truncate(known.min(self.policy.slots));
         let new = rankings.iter().map(|ranking| ranking.first().map(|best| best.named.clone()));
         next.slots.extend(new.map(|named| Slot::new(named, given.clone())));
-        Ok(self.with_lines(next))
+        Ok(self.with_lines(next).into())
     }
 
     /// Takes the place from a leader that won't let go: nobody is named, and the
@@ -127,20 +130,24 @@ impl Question<'_> {
         what: &str,
         suspects: &[Named],
         in_office: bool,
-    ) -> Result<Elected, Undecided> {
+    ) -> Result<Decided, Undecided> {
         let reason = || "enough members could not reach it".to_owned();
         let exclusions = suspects.iter().map(|named| self.penalty(named, Cause::Suspected, &reason()));
         let decided = self.decide(Cause::Suspected, what, exclusions, None)?;
         // The exclusions were dropped: it is the last who may lead.
-        let stays = decided.named(self.slot) == Some(holder);
-        if decided.excluded(&holder.ballot, self.unix_ms).is_none() || stays {
-            return Err(Undecided::Nobody("nobody else may lead".to_owned()));
+        let elected = &decided.elected;
+        let stays = elected.named(self.slot) == Some(holder);
+        if elected.excluded(&holder.ballot, self.unix_ms).is_none() || stays {
+            let nobody = || Undecided::Nobody("nobody else may lead".to_owned());
+            return Err(decided.held.map_or_else(nobody, Undecided::Held));
         }
         if !in_office {
             return Ok(decided);
         }
         let sentence = format!("{what}: it is put out of office");
-        Ok(self.vacated(Cause::Suspected, sentence, holder, decided.exclusions, None))
+        let exclusions = decided.elected.exclusions;
+        let elected = self.vacated(Cause::Suspected, sentence, holder, exclusions, None);
+        Ok(Decided { elected: Box::new(elected), held: decided.held })
     }
 
     fn vacated(
@@ -197,10 +204,11 @@ impl Question<'_> {
     }
 
     /// Names this candidate of such a ranking, against whose incumbent somebody's word stands.
-    pub(in crate::engine) fn obey(&self, what: &str, chosen: &Ranked) -> Result<Elected, Undecided> {
-        self.check_obeyed()?;
+    pub(in crate::engine) fn obey(&self, what: &str, chosen: &Ranked) -> Decided {
         let sentence = format!("{what}: {}", leads(chosen));
-        Ok(self.name(Cause::StandingOrder, sentence, &chosen.named, self.living_exclusions(), None))
+        let exclusions = self.living_exclusions();
+        let elected = self.name(Cause::StandingOrder, sentence, &chosen.named, exclusions, None);
+        Decided { elected: Box::new(elected), held: self.check_obeyed().err() }
     }
 
     /// An exclusion of `named` from now on, for so long.

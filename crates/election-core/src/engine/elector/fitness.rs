@@ -2,10 +2,12 @@
 //! site, and that it is there at all.
 
 use super::{
-    pass::{At, Facts, Verdict, loud},
-    question::Undecided,
+    pass::{At, Facts},
+    question::{Decided, Undecided},
+    verdict::{Act, Verdict, loud},
     watchdog::Watchdog,
 };
+use crate::engine::io::Reason;
 use crate::record::{Cause, Health, MemberRecord, Named};
 
 impl Facts<'_> {
@@ -25,15 +27,15 @@ impl Facts<'_> {
         }
         if member.leaving {
             let what = format!("{} is shutting down", named.member);
-            return self.unfit(at, named, Cause::LeaderShutdown, "leader-shutdown", &what, watchdog);
+            return self.unfit(at, named, Cause::LeaderShutdown, Reason::LeaderShutdown, &what, watchdog);
         }
         if let Some(why) = self.site_failed(&named.site) {
             let what = format!("site {} of {} has failed ({why})", named.site, named.member);
-            return self.unfit(at, named, Cause::SiteFailed, "site-failed", &what, watchdog);
+            return self.unfit(at, named, Cause::SiteFailed, Reason::SiteFailed, &what, watchdog);
         }
         if let Health::Unhealthy { reason } = &member.health {
             let what = format!("{} is not healthy ({reason})", named.member);
-            return self.unfit(at, named, Cause::Unhealthy, "unhealthy", &what, watchdog);
+            return self.unfit(at, named, Cause::Unhealthy, Reason::Unhealthy, &what, watchdog);
         }
         self.in_phase(at, named, watchdog)
     }
@@ -44,22 +46,27 @@ impl Facts<'_> {
         at: At<'_>,
         named: &Named,
         cause: Cause,
-        label: &'static str,
+        reason: Reason,
         what: &str,
         watchdog: &mut Watchdog,
     ) -> Verdict {
-        let noticed = watchdog.noticed(at.slot, at.term, label, self.now);
-        match self.question(at.slot, noticed).decide(cause, what, None, None) {
-            Ok(decided) if decided.named(at.slot) != Some(named) => {
-                return Verdict::Write(Box::new(decided), Some(at.meta.version));
+        let noticed = watchdog.noticed(at.slot, at.term, reason.as_str(), self.now);
+        let (until, proposal) = match self.question(at.slot, noticed).decide(cause, what, None, None) {
+            Ok(Decided { elected, held: None }) if elected.named(at.slot) != Some(named) => {
+                return Verdict::Act(Act::Write(elected, Some(at.meta.version)));
             }
-            Err(Undecided::Held { until_ms, .. }) => watchdog.wake_at(self.time_of(until_ms)),
-            _ => self.wake_at_exclusions_end(watchdog),
-        }
+            Ok(Decided { elected, held: Some(hold) }) => {
+                let other = Some(elected).filter(|elected| elected.named(at.slot) != Some(named));
+                (self.hold(hold, watchdog).ends(), other)
+            }
+            Err(Undecided::Held(hold)) => (self.hold(hold, watchdog).ends(), None),
+            _ => (self.wake_at_exclusions_end(watchdog), None),
+        };
         // Somebody unwell is better than nobody.
         match self.in_phase(at, named, watchdog) {
-            Verdict::Wait { sentence, .. } => {
-                loud(label, format!("{what}, and nobody else may lead now; {sentence}"))
+            Verdict::Wait(wait) => {
+                let sentence = format!("{what}, and nobody else may lead now; {}", wait.sentence);
+                loud(reason, sentence).until(until).instead_of(proposal).into()
             }
             verdict => verdict,
         }
@@ -80,7 +87,8 @@ impl Facts<'_> {
                 current.term > at.term && at.elected.place_in_line(at.slot, &h.ballot).is_some()
             };
             if let Some(holder) = holder.filter(succeeds) {
-                return Verdict::Write(Box::new(question.confirm(&holder.named())), Some(at.meta.version));
+                let confirmed = Box::new(question.confirm(&holder.named()));
+                return Verdict::Act(Act::Write(confirmed, Some(at.meta.version)));
             }
         }
         let Named { member, site, .. } = named;

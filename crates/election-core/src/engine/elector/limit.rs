@@ -4,13 +4,10 @@
 
 use std::time::Duration;
 
-use super::{
-    question::doubled,
-    question::{Question, Undecided, ms},
-};
+use super::question::{Hold, Question, doubled, ms};
 use crate::{
     calendar::utc,
-    engine::policy::Policy,
+    engine::{io::Reason, policy::Policy},
     record::{Cause, Elected, Failure, most},
     time::{in_words, is_within},
 };
@@ -40,7 +37,7 @@ impl Question<'_> {
         all.iter().copied().filter(|at| is_within(*at, window, self.unix_ms)).collect()
     }
 
-    pub(in crate::engine) fn check_limit(&self, cause: Cause) -> Result<(), Undecided> {
+    pub(in crate::engine) fn check_limit(&self, cause: Cause) -> Result<(), Hold> {
         match cause {
             Cause::Resigned => self.check_pace(),
             // Who comes and goes may be better each time that it comes: that is what the limit is for.
@@ -55,13 +52,13 @@ impl Question<'_> {
     /// Nothing is missing while somebody leads whom an order speaks against, and an order doesn't waver. Where leadership
     /// moves for orders again and again all the same, they contradict each other: what members were configured with, or
     /// what a script says.
-    pub(in crate::engine) fn check_obeyed(&self) -> Result<(), Undecided> {
+    pub(in crate::engine) fn check_obeyed(&self) -> Result<(), Hold> {
         let recent = self.recent_obeyed();
         let allowed = most::obeyed(self.elected.map_or(1, |e| e.slots.len()));
         let Some(oldest) = recent.first().filter(|_| recent.len() >= allowed) else { return Ok(()) };
         let until_ms = oldest.saturating_add(ms(OBEYED_WITHIN));
-        Err(Undecided::Held {
-            reason: "held",
+        Err(Hold {
+            reason: Reason::Held,
             sentence: format!(
                 "on hold until {}: {} moves for standing orders in {}; `ack` resumes now",
                 utc(until_ms),
@@ -95,15 +92,15 @@ impl Question<'_> {
     }
 
     /// The first failure may well be the member's fault. Each further one on another points at the job.
-    fn check_pause(&self) -> Result<(), Undecided> {
+    fn check_pause(&self) -> Result<(), Hold> {
         let before = self.elected.map_or(0, |elected| job_failures(self.policy, elected, self.unix_ms));
         let Some(doublings) = before.checked_sub(1) else { return Ok(()) };
         let until_ms = self.noticed_at_ms.saturating_add(ms(doubled(FIRST_PAUSE, doublings).min(LONGEST)));
         if until_ms <= self.unix_ms {
             return Ok(());
         }
-        Err(Undecided::Held {
-            reason: "backoff",
+        Err(Hold {
+            reason: Reason::Backoff,
             sentence: format!(
                 "on hold until {}: the job has failed {} times in {}; `ack` resumes now",
                 utc(until_ms),
@@ -115,13 +112,13 @@ impl Question<'_> {
     }
 
     /// Whoever gives up by its own wish may do so as often as it likes, and not in a hot loop.
-    fn check_pace(&self) -> Result<(), Undecided> {
+    fn check_pace(&self) -> Result<(), Hold> {
         let given =
             self.elected.and_then(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
         match given.filter(|given| is_within(given.decided_at_ms, PACE, self.unix_ms)) {
             None => Ok(()),
-            Some(given) => Err(Undecided::Held {
-                reason: "resigned-again",
+            Some(given) => Err(Hold {
+                reason: Reason::ResignedAgain,
                 sentence: format!(
                     "leadership was given up twice within {PACE:?}; the next leader is named after that"
                 ),
@@ -140,7 +137,7 @@ pub(in crate::engine) fn check_limit(
     slot: usize,
     cause: Cause,
     unix_ms: u64,
-) -> Result<(), Undecided> {
+) -> Result<(), Hold> {
     let limit = policy.max_takeovers;
     // The record has no more of them.
     let kept = most::attempts(elected.map_or(1, |e| e.slots.len()));
@@ -168,8 +165,8 @@ pub(in crate::engine) fn check_limit(
         return Ok(());
     }
     let end = if until_ms == u64::MAX { String::new() } else { format!(" until {}", utc(until_ms)) };
-    Err(Undecided::Held {
-        reason: "held",
+    Err(Hold {
+        reason: Reason::Held,
         sentence: format!(
             "on hold{end}: {count} takeover{s} in {} (limit {allowed}); `ack` resumes now",
             in_words(limit.within),
@@ -202,8 +199,8 @@ fn is_of_the_job(cause: &str) -> bool {
 /// milliseconds since the Unix epoch.
 pub fn held_until(policy: &Policy, elected: &Elected, unix_ms: u64) -> Option<u64> {
     let until = |slot| match check_limit(policy, Some(elected), slot, Cause::LeaderLost, unix_ms) {
-        Err(Undecided::Held { until_ms, .. }) => Some(until_ms),
-        _ => None,
+        Err(hold) => Some(hold.until_ms),
+        Ok(()) => None,
     };
     (0..elected.slots.len()).filter_map(until).max()
 }

@@ -6,7 +6,6 @@ pub(in crate::engine) mod decision;
 mod fitness;
 pub(in crate::engine) mod limit;
 pub(in crate::engine) mod losses;
-pub(in crate::engine) mod notebook;
 pub(in crate::engine) mod pass;
 mod penalties;
 mod phases;
@@ -16,6 +15,8 @@ mod restoring;
 pub(in crate::engine) mod sites;
 pub(in crate::engine) mod succession;
 pub(in crate::engine) mod suspicion;
+pub(in crate::engine) mod trace;
+pub(in crate::engine) mod verdict;
 pub(in crate::engine) mod watchdog;
 
 use super::{
@@ -31,7 +32,8 @@ use crate::{
     record::{Elected, Record, RecordError},
     time::Time,
 };
-use pass::{Decider, Facts, Verdict};
+use pass::{Decider, Facts};
+use verdict::{Act, Verdict, Wait};
 use watchdog::Watchdog;
 
 /// What a member keeps while it decides.
@@ -83,7 +85,7 @@ impl Elector {
         let reading = &core.reading;
         let verdict = match Facts::of(decider, &reading.view, Some(&reading.memory), None) {
             Ok(facts) => facts.pass(&mut self.watchdog),
-            Err(wait) => wait,
+            Err(wait) => wait.into(),
         };
         self.carry_out(core, verdict);
     }
@@ -100,23 +102,27 @@ impl Elector {
 
     fn carry_out(&mut self, core: &mut Core, verdict: Verdict) {
         let paths = core.config.paths.clone();
-        // It serves the pass that follows it, and none after that.
-        let checked = self.checked.take();
-        if let Some(step) = grave(core, &verdict)
-            && checked.as_ref() != Some(&step)
-        {
-            let request = Request::Get { path: paths.elected() };
-            return perform(core, request, ElectorOp::Check(step, Check::Elected));
-        }
-        let (request, pending) = match verdict {
-            Verdict::Wait { reason, sentence, loud } => {
+        let act = match verdict {
+            Verdict::Act(act) => act,
+            Verdict::Wait(Wait { reason, sentence, loud, .. }) => {
+                self.checked = None;
                 core.out.sentence.clone_from(&sentence);
                 let level = if loud { Level::Warn } else { Level::Info };
                 core.note(level, NoteKind::Skipped(reason), sentence.clone());
                 core.out.skipped = Some(Skipped { reason, sentence });
                 return;
             }
-            Verdict::Write(elected, version) | Verdict::Depose(_, elected, version) => {
+        };
+        // It serves the pass that follows it, and none after that.
+        let checked = self.checked.take();
+        if let Some(step) = grave(core, &act)
+            && checked.as_ref() != Some(&step)
+        {
+            let request = Request::Get { path: paths.elected() };
+            return perform(core, request, ElectorOp::Check(step, Check::Elected));
+        }
+        let (request, pending) = match act {
+            Act::Write(elected, version) | Act::Depose(_, elected, version) => {
                 let path = paths.elected();
                 match (elected.encode(&path), version) {
                     (Ok(data), Some(version)) => {
@@ -131,26 +137,26 @@ impl Elector {
                     (Err(error), _) => return later(core, &error.to_string()),
                 }
             }
-            Verdict::Begin(elected, over, begun) => match beginning(core, &elected, over, &begun) {
+            Act::Begin(elected, over, begun) => match beginning(core, &elected, over, &begun) {
                 Ok(request) => {
                     let over = over.map(|version| core.rules.version(version));
                     (request, ElectorOp::Decision(elected, over, Some(begun)))
                 }
                 Err(error) => return later(core, &error.to_string()),
             },
-            Verdict::Vacate { slot, place: version, decision: unchanged_version } => {
+            Act::Vacate { slot, place: version, decision: unchanged_version } => {
                 let (path, unchanged) = (paths.place(slot), paths.elected());
                 let request = Request::DeleteWhile { path, version, unchanged, unchanged_version };
                 (request, ElectorOp::Vacate(slot))
             }
-            Verdict::Answer(name, version, request) | Verdict::Refuse(name, version, request) => {
+            Act::Answer(name, version, request) | Act::Refuse(name, version, request) => {
                 let path = paths.request(&name);
                 match request.encode(&path) {
                     Ok(data) => (Request::Set { path, data, version }, ElectorOp::Answer(name, request)),
                     Err(error) => return later(core, &error.to_string()),
                 }
             }
-            Verdict::Trim(name) => {
+            Act::Trim(name) => {
                 (Request::Delete { path: paths.request(&name), version: None }, ElectorOp::Trim(name))
             }
         };
@@ -309,15 +315,15 @@ fn beginning(
     Ok(Request::Together { request: Box::new(decision), path, data, version: begun.version })
 }
 
-/// What there is to check before this verdict is carried out.
-fn grave(core: &Core, verdict: &Verdict) -> Option<Grave> {
+/// What there is to check before this is done.
+fn grave(core: &Core, act: &Act) -> Option<Grave> {
     let ouster = |slot: usize, decision: Option<i32>| {
         Some(Grave::Ouster { slot, decision, place: core.reading.view.place(slot).meta() })
     };
-    match verdict {
-        Verdict::Refuse(name, ..) => Some(Grave::Refusal(name.clone())),
-        Verdict::Depose(slot, _, decision) => ouster(*slot, *decision),
-        Verdict::Vacate { slot, decision, .. } => ouster(*slot, Some(*decision)),
+    match act {
+        Act::Refuse(name, ..) => Some(Grave::Refusal(name.clone())),
+        Act::Depose(slot, _, decision) => ouster(*slot, *decision),
+        Act::Vacate { slot, decision, .. } => ouster(*slot, Some(*decision)),
         _ => None,
     }
 }

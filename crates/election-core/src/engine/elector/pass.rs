@@ -8,13 +8,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    notebook::Notebook,
-    question::{Question, Undecided, about, is_vacated},
+    question::{Decided, Hold, Question, Undecided, about, is_vacated},
+    trace::DecisionTrace,
+    verdict::{Act, Blocker, Verdict, Wait, loud, quiet},
     watchdog::{Phase, Watchdog},
 };
 use crate::{
     engine::{
-        ops::Begun,
+        io::Reason,
         policy::Policy,
         reading::{memory::Memory, view::View},
         rules::{Rule, Rules},
@@ -32,35 +33,6 @@ use crate::{
 /// The standing orders where there are none.
 static NO_ORDERS: Control = Control::NONE;
 
-/// The one thing to do next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Verdict {
-    /// Nothing, and why.
-    Wait {
-        /// The label of a metric.
-        reason: &'static str,
-        /// The sentence.
-        sentence: String,
-        /// Whether somebody should look.
-        loud: bool,
-    },
-    /// Compare-and-set `leader/elected`; `None` as version means create it.
-    Write(Box<Elected>, Option<i32>),
-    /// The same, and with it the request that it begins: both or none.
-    Begin(Box<Elected>, Option<i32>, Begun),
-    /// The same for this slot, and it puts someone out of office who does not know it yet.
-    Depose(usize, Box<Elected>, Option<i32>),
-    /// Delete the place of this slot in this version: it belongs to an excluded ballot.
-    /// Only while the decision has that version.
-    Vacate { slot: usize, place: i32, decision: i32 },
-    /// Compare-and-set a request.
-    Answer(String, i32, Box<Request>),
-    /// The same with a refusal.
-    Refuse(String, i32, Box<Request>),
-    /// Remove a request that ended long ago.
-    Trim(String),
-}
-
 /// Who decides, when and by what.
 #[derive(Clone, Copy)]
 pub(in crate::engine) struct Decider<'a> {
@@ -72,6 +44,7 @@ pub(in crate::engine) struct Decider<'a> {
 }
 
 /// Everything that a pass looks at.
+#[derive(Clone)]
 pub(in crate::engine) struct Facts<'a> {
     pub(in crate::engine) now: Now,
     pub(in crate::engine) me: &'a MemberId,
@@ -94,7 +67,7 @@ pub(in crate::engine) struct Facts<'a> {
     /// What this member remembers; nothing for who only wants to know why.
     pub(in crate::engine) memory: Option<&'a Memory>,
     /// For who only wants to know why: what is asked is noted down, and no line is kept.
-    pub(in crate::engine) notebook: Option<&'a Notebook>,
+    pub(in crate::engine) trace: Option<&'a DecisionTrace>,
 }
 
 /// The slot that is looked at, and the decision that it stands in.
@@ -115,28 +88,28 @@ impl<'a> Facts<'a> {
         decider: Decider<'a>,
         view: &'a View,
         memory: Option<&'a Memory>,
-        notebook: Option<&'a Notebook>,
-    ) -> Result<Self, Verdict> {
+        trace: Option<&'a DecisionTrace>,
+    ) -> Result<Self, Wait> {
         let Decider { now, me, policy, strategy, rules } = decider;
         let (Some(members), Some(requests)) = (&view.members, &view.requests) else {
-            return Err(quiet("reading", "the membership is being read"));
+            return Err(quiet(Reason::Reading, "the membership is being read"));
         };
         let control = match &view.control {
-            Known::Unread => return Err(quiet("reading", "the standing orders are being read")),
+            Known::Unread => return Err(quiet(Reason::Reading, "the standing orders are being read")),
             Known::Absent => &NO_ORDERS,
             Known::Present(control, _) => control,
-            Known::Unreadable(error, _) => return Err(loud("unreadable", error.to_string())),
+            Known::Unreadable(error, _) => return Err(loud(Reason::Unreadable, error.to_string())),
         };
         let elected = match &view.elected {
-            Known::Unread => return Err(quiet("reading", "the decision is being read")),
+            Known::Unread => return Err(quiet(Reason::Reading, "the decision is being read")),
             Known::Absent => None,
             Known::Present(elected, meta) => Some((elected, *meta)),
-            Known::Unreadable(error, _) => return Err(loud("unreadable", error.to_string())),
+            Known::Unreadable(error, _) => return Err(loud(Reason::Unreadable, error.to_string())),
         };
         let slots = policy.slots.max(elected.map_or(0, |(e, _)| e.slots.len()));
         let places: Vec<_> = (0..slots).map(|slot| view.place(slot)).collect();
         if places.contains(&&Known::Unread) {
-            return Err(quiet("reading", "the leader's place is being read"));
+            return Err(quiet(Reason::Reading, "the leader's place is being read"));
         }
         Ok(Self {
             now,
@@ -154,16 +127,16 @@ impl<'a> Facts<'a> {
             unreadable: &view.unreadable,
             rules,
             memory,
-            notebook,
+            trace,
         })
     }
 
     pub(in crate::engine) fn pass(&self, watchdog: &mut Watchdog) -> Verdict {
         if let Some(answer) = self.settle_requests().or_else(|| self.end_requests(watchdog)) {
-            return answer;
+            return Verdict::Act(answer);
         }
         if self.control.mode == Mode::Observe {
-            let nothing = quiet("observe", "the mode is observe: nothing is decided");
+            let nothing = quiet(Reason::Observe, "the mode is observe: nothing is decided");
             return match self.elected {
                 // A line that was decided before would still be followed.
                 Some((elected, meta))
@@ -171,14 +144,14 @@ impl<'a> Facts<'a> {
                 {
                     self.refresh(elected, meta, nothing)
                 }
-                _ => nothing,
+                _ => nothing.into(),
             };
         }
         let Some((elected, meta)) = self.elected else {
             return self.first(watchdog);
         };
         if let Some(next) = self.caught_up(elected, meta) {
-            return Verdict::Write(Box::new(next), Some(meta.version));
+            return Verdict::Act(Act::Write(Box::new(next), Some(meta.version)));
         }
         if let Some(verdict) = self.requested(elected, watchdog) {
             return verdict;
@@ -190,11 +163,11 @@ impl<'a> Facts<'a> {
         let verdicts = (0..elected.slots.len()).map(|slot| self.look_at(slot, elected, meta, watchdog));
         let verdict = most_urgent(elected, verdicts.collect());
         match verdict {
-            Verdict::Wait { .. } => {
+            Verdict::Wait(_) => {
                 let sites = self.remember_sites(elected, meta, watchdog);
-                sites.or_else(|| self.trim()).unwrap_or(verdict)
+                sites.or_else(|| self.trim()).map_or(verdict, Verdict::Act)
             }
-            verdict => verdict,
+            Verdict::Act(_) => verdict,
         }
     }
 
@@ -206,7 +179,7 @@ impl<'a> Facts<'a> {
         watchdog: &mut Watchdog,
     ) -> Verdict {
         if let Known::Unreadable(error, _) = self.places[slot] {
-            return loud("unreadable", error.to_string());
+            return loud(Reason::Unreadable, error.to_string()).into();
         }
         let at = At { slot, elected, meta, term: elected.term_of(slot), current: self.current(slot) };
         match elected.named(slot) {
@@ -231,19 +204,19 @@ impl<'a> Facts<'a> {
         if let Some(Known::Unreadable(error, _)) =
             self.places.iter().find(|p| matches!(p, Known::Unreadable(..)))
         {
-            return loud("unreadable", error.to_string());
+            return loud(Reason::Unreadable, error.to_string()).into();
         }
         if let Some(restored) = self.restored() {
-            return Verdict::Write(Box::new(restored), None);
+            return Verdict::Act(Act::Write(Box::new(restored), None));
         }
         let noticed = watchdog.noticed(0, 0, "startup", self.now);
         let began = watchdog.first_pass(self.now);
         // What an operator asks for waits for nobody else to join.
         if let Some((asked, place)) = self.next_request() {
-            return self.carry_out(asked, place, watchdog);
+            return Verdict::Act(self.carry_out(asked, place, watchdog));
         }
         if self.control.mode == Mode::Manual {
-            return quiet("manual", "the mode is manual: nobody is named until an operator asks for it");
+            return self.until_asked(|auto, watchdog| auto.first(watchdog), watchdog);
         }
         let question = self.question(0, noticed);
         let decide = |question: &Question<'_>| question.resize(Cause::Startup, "the first decision");
@@ -256,7 +229,7 @@ impl<'a> Facts<'a> {
         question: Question<'q>,
         which: &str,
         began: Time,
-        decide: impl Fn(&Question<'_>) -> Result<Elected, Undecided>,
+        decide: impl Fn(&Question<'_>) -> Result<Decided, Undecided>,
         meta: Option<Meta>,
         watchdog: &mut Watchdog,
     ) -> Verdict {
@@ -265,12 +238,15 @@ impl<'a> Facts<'a> {
             decided => return self.write(decided, meta, watchdog),
         };
         let due = began + self.policy.startup_wait;
+        let impatient = Impatient(self.strategy);
+        let decide = || decide(&Question { strategy: &impatient, ..question });
         if self.now.time < due {
             watchdog.wake_at(due);
-            return quiet("startup-wait", format!("{which} waits a little: {why}"));
+            let proposal = self.would_decide(decide);
+            let sentence = format!("{which} waits a little: {why}");
+            return quiet(Reason::StartupWait, sentence).until(due).instead_of(proposal).into();
         }
-        let patient = Impatient(self.strategy);
-        self.write(decide(&Question { strategy: &patient, ..question }), meta, watchdog)
+        self.write(decide(), meta, watchdog)
     }
 
     /// Nobody was left, and some are back: it is begun as at first, by those who led last before all others.
@@ -304,7 +280,7 @@ impl<'a> Facts<'a> {
     /// The slot had no candidate so far.
     fn empty(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
         if self.control.mode == Mode::Manual {
-            return quiet("manual", "the mode is manual: nobody is named until an operator asks for it");
+            return self.until_asked(|auto, watchdog| auto.empty(at, watchdog), watchdog);
         }
         let noticed = watchdog.noticed(at.slot, at.term, "empty", self.now);
         let decided =
@@ -320,12 +296,13 @@ impl<'a> Facts<'a> {
             // begins at 0: the ballot recorded in it must be the excluded one.
             let excluded = at.elected.exclusions.iter().any(|e| e.ballot == current.ballot);
             if excluded || !self.rules.keep(Rule::VacateExcludedOnly) {
-                return Verdict::Vacate { slot: at.slot, place: place.version, decision: at.meta.version };
+                let (place, decision) = (place.version, at.meta.version);
+                return Verdict::Act(Act::Vacate { slot: at.slot, place, decision });
             }
             let sentence =
                 format!("{} stands in office though nobody is named; waiting for it to go", current.member);
             watchdog.phase(at.slot, at.term, Phase::Release, None, self.now);
-            return quiet("release", sentence);
+            return quiet(Reason::Release, sentence).into();
         }
         let given = &at.elected.slots[at.slot].given;
         let ordered = given.request.as_ref().and_then(|which| self.request(which));
@@ -346,12 +323,56 @@ impl<'a> Facts<'a> {
         if self.control.mode == Mode::Manual {
             let sentence = "the mode is manual: only what an operator asks for is carried out";
             // No line stands in this mode, so that nobody steps in either.
-            return self.refresh(at.elected, at.meta, quiet("manual", sentence));
+            let wait = self.unless_manual(
+                quiet(Reason::Manual, sentence),
+                |auto, watchdog| auto.named(at, named, watchdog),
+                watchdog,
+            );
+            return self.refresh(at.elected, at.meta, wait);
         }
         self.suspicion(at, named, watchdog, |watchdog| self.judged(at, named, watchdog))
     }
 
     // ---- helpers ----
+
+    /// Nobody is named before an operator asks for it.
+    fn until_asked(
+        &self,
+        otherwise: impl FnOnce(&Facts<'_>, &mut Watchdog) -> Verdict,
+        watchdog: &mut Watchdog,
+    ) -> Verdict {
+        let sentence = "the mode is manual: nobody is named until an operator asks for it";
+        self.unless_manual(quiet(Reason::Manual, sentence), otherwise, watchdog).into()
+    }
+
+    /// For who wants to know: what else would be in the way, and what would be decided, were the mode not manual.
+    fn unless_manual(
+        &self,
+        manual: Wait,
+        otherwise: impl FnOnce(&Facts<'_>, &mut Watchdog) -> Verdict,
+        watchdog: &mut Watchdog,
+    ) -> Wait {
+        if self.trace.is_none() {
+            return manual;
+        }
+        let control = Control { mode: Mode::Auto, ..self.control.clone() };
+        match otherwise(&Facts { control: &control, ..self.clone() }, watchdog) {
+            Verdict::Act(act) => manual.instead_of(act.decision().cloned()),
+            Verdict::Wait(Wait { blockers, proposal, .. }) => {
+                let all = manual.blockers.iter().cloned().chain(blockers).collect();
+                manual.blocked_by(all).instead_of(proposal)
+            }
+        }
+    }
+
+    /// For who wants to know: what would be decided.
+    pub(in crate::engine) fn would_decide(
+        &self,
+        decide: impl FnOnce() -> Result<Decided, Undecided>,
+    ) -> Option<Box<Elected>> {
+        self.trace?;
+        decide().ok().map(|decided| decided.elected)
+    }
 
     /// Whether this member acts for an elector that others have lost. That one may act as well, so
     /// what the two might see differently, and not for what they know but for how they were
@@ -381,42 +402,50 @@ impl<'a> Facts<'a> {
         self.write(question.decide(cause, what, exclusion, None), Some(at.meta), watchdog)
     }
 
-    pub(in crate::engine) fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Verdict) -> Verdict {
-        if self.notebook.is_some() {
-            return otherwise;
+    /// What only waits, unless a line is to be brought up to date.
+    pub(in crate::engine) fn refresh(&self, elected: &Elected, meta: Meta, otherwise: Wait) -> Verdict {
+        if self.trace.is_some() {
+            return otherwise.into();
         }
         match self.question(0, self.now.unix_ms).refresh(elected) {
-            Some(refreshed) => Verdict::Write(Box::new(refreshed), Some(meta.version)),
-            None => otherwise,
+            Some(refreshed) => Verdict::Act(Act::Write(Box::new(refreshed), Some(meta.version))),
+            None => otherwise.into(),
         }
     }
 
     pub(in crate::engine) fn write(
         &self,
-        decided: Result<Elected, Undecided>,
+        decided: Result<Decided, Undecided>,
         meta: Option<Meta>,
         watchdog: &mut Watchdog,
     ) -> Verdict {
         match decided {
-            Ok(elected) => Verdict::Write(Box::new(elected), meta.map(|m| m.version)),
+            Ok(Decided { elected, held: None }) => Verdict::Act(Act::Write(elected, meta.map(|m| m.version))),
+            Ok(Decided { elected, held: Some(hold) }) => {
+                self.hold(hold, watchdog).instead_of(Some(elected)).into()
+            }
+            Err(Undecided::Held(hold)) => self.hold(hold, watchdog).into(),
             Err(Undecided::Nobody(sentence) | Undecided::TargetUnfit(sentence)) => {
-                self.wake_at_exclusions_end(watchdog);
-                loud("nobody", sentence)
+                loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end(watchdog)).into()
             }
-            Err(Undecided::WorthWaiting(sentence)) => quiet("startup-wait", sentence),
-            Err(Undecided::Held { reason, sentence, until_ms }) => {
-                watchdog.wake_at(self.time_of(until_ms));
-                loud(reason, sentence)
-            }
+            Err(Undecided::WorthWaiting(sentence)) => quiet(Reason::StartupWait, sentence).into(),
         }
     }
 
-    pub(in crate::engine) fn wake_at_exclusions_end(&self, watchdog: &mut Watchdog) {
+    /// Waits until a hold is over.
+    pub(in crate::engine) fn hold(&self, hold: Hold, watchdog: &mut Watchdog) -> Wait {
+        let until = self.time_of(hold.until_ms);
+        watchdog.wake_at(until);
+        loud(hold.reason, hold.sentence).until(until)
+    }
+
+    /// Wakes when the first exclusion ends, and says when that is.
+    pub(in crate::engine) fn wake_at_exclusions_end(&self, watchdog: &mut Watchdog) -> Option<Time> {
         let exclusions = self.elected.iter().flat_map(|(e, _)| &e.exclusions);
         let living = exclusions.filter(|e| e.holds_at(self.now.unix_ms));
-        if let Some(end) = living.map(|e| e.until_ms).min() {
-            watchdog.wake_at(self.time_of(end));
-        }
+        let end = living.map(|e| e.until_ms).min().map(|end| self.time_of(end))?;
+        watchdog.wake_at(end);
+        Some(end)
     }
 
     pub(in crate::engine) fn time_of(&self, unix_ms: u64) -> Time {
@@ -438,7 +467,7 @@ impl<'a> Facts<'a> {
             decided_up_to: self.decided_up_to(),
             above: if self.elected.is_none() { self.latest() } else { None },
             rules: self.rules,
-            notebook: self.notebook,
+            trace: self.trace,
         }
     }
 
@@ -451,28 +480,35 @@ impl<'a> Facts<'a> {
 /// Of what is to be done for each slot, the one thing to do now: a decision before the
 /// refreshing of a line, the lowest slot first. What only waits is told of all slots.
 fn most_urgent(elected: &Elected, verdicts: Vec<Verdict>) -> Verdict {
-    let urgency = |verdict: &Verdict| match verdict {
-        Verdict::Wait { .. } => 2,
-        Verdict::Write(next, _) if next.term == elected.term => 1,
+    let urgency = |act: &Act| match act {
+        Act::Write(next, _) if next.term == elected.term => 1,
         _ => 0,
     };
     let slots = verdicts.len();
-    let mut waits = Vec::new();
-    let mut first: Option<Verdict> = None;
+    let (mut waits, mut first) = (Vec::new(), None::<Act>);
     for (slot, verdict) in verdicts.into_iter().enumerate() {
         match verdict {
-            Verdict::Wait { reason, sentence, loud } => {
-                waits.push((reason, about(slot, slots, sentence), loud))
-            }
-            verdict if first.as_ref().is_some_and(|f| urgency(f) <= urgency(&verdict)) => {}
-            verdict => first = Some(verdict),
+            Verdict::Wait(wait) => waits.push((slot, wait)),
+            Verdict::Act(act) if first.as_ref().is_some_and(|f| urgency(f) <= urgency(&act)) => {}
+            Verdict::Act(act) => first = Some(act),
         }
     }
-    let alarm = waits.iter().find(|(.., loud)| *loud).or_else(|| waits.iter().find(|(r, ..)| *r != "steady"));
-    let reason = alarm.or(waits.first()).map_or("nothing", |(reason, ..)| *reason);
-    let loud = waits.iter().any(|(.., loud)| *loud);
-    let sentences: Vec<_> = waits.into_iter().map(|(_, sentence, _)| sentence).collect();
-    first.unwrap_or_else(|| Verdict::Wait { reason, sentence: sentences.join("; "), loud })
+    if let Some(act) = first {
+        return Verdict::Act(act);
+    }
+    let alarm = waits.iter().find(|(_, wait)| wait.loud);
+    let alarm = alarm.or_else(|| waits.iter().find(|(_, wait)| wait.reason != Reason::Steady));
+    let reason = alarm.or(waits.first()).map_or(Reason::Steady, |(_, wait)| wait.reason);
+    let loud = waits.iter().any(|(_, wait)| wait.loud);
+    let mut sentences = Vec::with_capacity(slots);
+    let mut blockers = Vec::new();
+    for (slot, wait) in waits {
+        sentences.push(about(slot, slots, wait.sentence));
+        let of_slot =
+            |blocker: Blocker| Blocker { sentence: about(slot, slots, blocker.sentence), ..blocker };
+        blockers.extend(wait.blockers.into_iter().map(of_slot));
+    }
+    Verdict::Wait(Wait { reason, sentence: sentences.join("; "), loud, blockers, proposal: None })
 }
 
 /// A strategy that has waited long enough.
@@ -490,12 +526,4 @@ impl Current {
     pub(in crate::engine) fn named(&self) -> Named {
         Named { member: self.member.clone(), ballot: self.ballot.clone(), site: self.site.clone() }
     }
-}
-
-pub(in crate::engine) fn quiet(reason: &'static str, sentence: impl Into<String>) -> Verdict {
-    Verdict::Wait { reason, sentence: sentence.into(), loud: false }
-}
-
-pub(in crate::engine) fn loud(reason: &'static str, sentence: impl Into<String>) -> Verdict {
-    Verdict::Wait { reason, sentence: sentence.into(), loud: true }
 }

@@ -6,14 +6,15 @@ use std::time::Duration;
 use super::{
     decision::nobody,
     losses::{losses_of, patience},
-    pass::{At, Facts, Verdict, loud, quiet},
-    question::{Undecided, ms},
+    pass::{At, Facts},
+    question::{Decided, Undecided, ms},
+    verdict::{Blocker, Verdict, Wait, loud, quiet},
     watchdog::{Phase, Watchdog},
 };
 use crate::{
     calendar::utc,
-    engine::{policy::Confirm, rules::Rule},
-    ids::SiteId,
+    engine::{io::Reason, policy::Confirm, rules::Rule},
+    ids::{MemberId, SiteId},
     record::{Cause, Confirmed, Current, Elected, Named, Status},
     strategy::{Ground, Ranked, Ranking, Refused},
     time::in_words,
@@ -43,7 +44,8 @@ impl Facts<'_> {
         let limit = self.policy.acquire_timeout;
         let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Acquire), Some(limit), self.now);
         if waited < limit {
-            return quiet("acquire", format!("{} is named and is to create its place", named.member));
+            let sentence = format!("{} is named and is to create its place", named.member);
+            return quiet(Reason::Acquire, sentence).until(self.now.time + (limit - waited)).into();
         }
         let what = format!("{} did not create its place within {limit:?}", named.member);
         self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog)
@@ -59,7 +61,7 @@ impl Facts<'_> {
             } else {
                 format!("{} is named; {} is to let go first", named.member, current.member)
             };
-            return quiet("release", sentence);
+            return quiet(Reason::Release, sentence).until(self.now.time + (limit - waited)).into();
         }
         if !self.rules.keep(Rule::TimerPerPhase) {
             let what = format!("{} did not take over within {limit:?}", named.member);
@@ -68,13 +70,14 @@ impl Facts<'_> {
         // Not the new leader's fault, so nobody is excluded for it; and taking the
         // place would give up 'at most one', so that is left to an operator.
         loud(
-            "release-overdue",
+            Reason::ReleaseOverdue,
             format!(
                 "{} has not let go for more than {limit:?} though {} is named; if its session ends its place is free, \
                  and `failover --force` takes it",
                 current.member, named.member
             ),
         )
+        .into()
     }
 
     /// The one who is named holds its place in PROGRESS.
@@ -82,10 +85,11 @@ impl Facts<'_> {
         let limit = self.policy.takeover_timeout;
         let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Takeover), Some(limit), self.now);
         if waited < limit || !self.rules.keep(Rule::TakeoverTimeout) {
+            let wait = quiet(Reason::Takeover, format!("{} is taking over", named.member));
             return self.refresh(
                 at.elected,
                 at.meta,
-                quiet("takeover", format!("{} is taking over", named.member)),
+                wait.until(self.now.time + limit.saturating_sub(waited)),
             );
         }
         let what = format!("{} did not take over within {limit:?}", named.member);
@@ -105,81 +109,125 @@ impl Facts<'_> {
         let better = ranking.first().filter(|first| first.named.ballot != named.ballot);
         let Some(better) = better else {
             watchdog.nobody_better(at.slot);
-            return self.refresh(at.elected, at.meta, quiet("steady", format!("{} leads", current.member)));
+            return self.refresh(
+                at.elected,
+                at.meta,
+                quiet(Reason::Steady, format!("{} leads", current.member)),
+            );
         };
         let so_far = watchdog.better(at.slot, at.term, &better.named.ballot, self.now);
-        let patience = patience(self.policy, at.elected, &better.named.site, self.now.unix_ms);
-        if self.control.stay.contains(&at.term) {
-            let sentence = format!(
-                "{} leads, and stays by an operator's order until the next change of leader; {} would be better",
-                current.member, better.named.member
-            );
-            return self.refresh(at.elected, at.meta, quiet("stay", sentence));
-        }
-        let waits = [
-            ("better-after", patience.saturating_sub(so_far)),
-            ("min-tenure", self.policy.min_tenure.saturating_sub(tenure)),
-        ];
-        let is_asked = self.policy.confirm == Confirm::CrossSite && better.named.site != named.site;
-        let confirmed = self.confirmed(at.term, &better.named.site).filter(|_| is_asked);
-        let is_open = is_asked && confirmed.is_none();
-        let longest_wait = waits.iter().map(|(_, wait)| *wait).max().unwrap_or_default();
-        let moves_at = match is_open {
-            // When it may be made is for the one to know who confirms it.
-            true => self.now.unix_ms.saturating_add(ms(longest_wait)),
-            false => self.moves_at(named, &better.named, longest_wait),
+        let outlook = Outlook::of(self, at, named, better, so_far, tenure);
+        let blockers = self.blockers(at, named, better, &outlook);
+        let Some(wait) = self.what_is_said(current, named, better, &outlook, watchdog) else {
+            let noticed = watchdog.noticed(at.slot, at.term, "better", self.now);
+            return match self.better_leads(at, better, &outlook, noticed) {
+                Ok(decided) if decided.elected.named(at.slot) == Some(named) => {
+                    let steady = quiet(Reason::Steady, format!("{} leads", current.member));
+                    self.refresh(at.elected, at.meta, steady)
+                }
+                decided => self.write(decided, Some(at.meta), watchdog),
+            };
         };
-        let closed = Duration::from_millis(moves_at.saturating_sub(self.now.unix_ms));
-        // Before the other waits are over it is not known that it is the window that is missing.
-        let window = if closed > longest_wait { closed } else { Duration::ZERO };
-        let waits = [waits[0], waits[1], ("failback-window", window)];
-        if let Some(notebook) = self.notebook {
-            notebook.waits(waits);
+        let mut wait = wait.blocked_by(blockers);
+        if self.trace.is_some()
+            && let Ok(decided) = self.better_leads(at, better, &outlook, self.now.unix_ms)
+        {
+            let hold = decided.held.map(|hold| self.hold(hold, &mut Watchdog::default()));
+            wait.blockers.extend(hold.into_iter().flat_map(|hold| hold.blockers));
+            wait = wait.instead_of(Some(decided.elected));
         }
-        let longest = waits.into_iter().max_by_key(|(_, wait)| *wait).filter(|(_, wait)| !wait.is_zero());
-        if let Some((reason, wait)) = longest {
+        self.refresh(at.elected, at.meta, wait)
+    }
+
+    /// All that is in the way of a move to one that is better.
+    fn blockers(&self, at: At<'_>, named: &Named, better: &Ranked, outlook: &Outlook<'_>) -> Vec<Blocker> {
+        let (leader, better) = (&named.member, &better.named);
+        let policy = self.policy;
+        let waits = outlook.waits.iter().filter(|(_, wait)| !wait.is_zero()).map(|(reason, wait)| {
+            let sentence = match reason {
+                Reason::MinTenure => format!("{leader} leads for {} at least", in_words(policy.min_tenure)),
+                Reason::FailbackWindow => format!(
+                    "leadership moves by itself to another site only within failback_windows ({})",
+                    policy.failback_windows.texts().collect::<Vec<_>>().join("; ")
+                ),
+                _ => format!(
+                    "{} must have been better than {leader} for {} without a break; since when it has been, \
+                     only the elector knows",
+                    better.member,
+                    in_words(outlook.patience)
+                ),
+            };
+            Blocker { reason: *reason, sentence, until: Some(self.now.time + *wait) }
+        });
+        let mut blockers: Vec<_> = waits.collect();
+        let mut add = |reason, sentence| blockers.push(Blocker { reason, sentence, until: None });
+        if self.control.stay.contains(&at.term) {
+            add(Reason::Stay, stays(leader, better));
+        }
+        if outlook.is_open {
+            add(Reason::Confirm, is_proposed(leader, better));
+        }
+        if let Some(why) = self.holds(&named.ballot) {
+            add(Reason::HeldByLeader, format!("{leader} leads, and does not hand over now: {why}"));
+        }
+        blockers
+    }
+
+    /// What is said of it while the one that is better does not lead yet; nothing if it may.
+    fn what_is_said(
+        &self,
+        current: &Current,
+        named: &Named,
+        better: &Ranked,
+        outlook: &Outlook<'_>,
+        watchdog: &mut Watchdog,
+    ) -> Option<Wait> {
+        if self.control.stay.contains(&outlook.term) {
+            return Some(quiet(Reason::Stay, stays(&current.member, &better.named)));
+        }
+        let longest = outlook.waits.into_iter().max_by_key(|(_, wait)| *wait);
+        if let Some((reason, wait)) = longest.filter(|(_, wait)| !wait.is_zero()) {
             watchdog.wake_at(self.now.time + wait);
             let mut sentence = format!("{} leads; {} would be better", current.member, better.named.member);
             match reason {
-                "failback-window" => sentence.push_str(" (outside of failback_windows)"),
-                "better-after" if patience > self.policy.better_after => {
-                    sentence.push_str(&format!(
-                        " ({reason} is not over: {})",
-                        self.why_patient(at.elected, better)
-                    ));
+                Reason::FailbackWindow => sentence.push_str(" (outside of failback_windows)"),
+                Reason::BetterAfter if outlook.patience > self.policy.better_after => {
+                    let why = self.why_patient(outlook.elected, better);
+                    sentence.push_str(&format!(" ({reason} is not over: {why})"));
                 }
                 reason => sentence.push_str(&format!(" ({reason} is not over)")),
             }
             if better.named.site != named.site {
-                let when = utc(moves_at.div_ceil(MINUTE_MS).saturating_mul(MINUTE_MS));
-                let what = if is_open { "to be proposed for site" } else { "to site" };
+                let when = utc(outlook.moves_at.div_ceil(MINUTE_MS).saturating_mul(MINUTE_MS));
+                let what = if outlook.is_open { "to be proposed for site" } else { "to site" };
                 sentence.push_str(&format!("; {what} {} at {when} unless that changes", better.named.site));
             }
-            return self.refresh(at.elected, at.meta, quiet(reason, sentence));
+            return Some(quiet(reason, sentence));
         }
-        if is_open {
-            let sentence = format!(
-                "{} leads; {} would be better: a move to site {site} is proposed, and waits for `confirm {site}`",
-                current.member,
-                better.named.member,
-                site = better.named.site,
-            );
-            return self.refresh(at.elected, at.meta, loud("confirm", sentence));
+        if outlook.is_open {
+            return Some(loud(Reason::Confirm, is_proposed(&current.member, &better.named)));
         }
-        if let Some(why) = self.holds(&named.ballot) {
-            let sentence = format!("{} leads, and does not hand over now: {why}", current.member);
-            return self.refresh(at.elected, at.meta, quiet("held-by-leader", sentence));
-        }
-        let noticed = watchdog.noticed(at.slot, at.term, "better", self.now);
-        let by =
-            confirmed.map_or_else(String::new, |confirmed| format!(", as {} has confirmed", confirmed.by));
-        let what = format!("{} has been better for {}{by}", better.named.member, in_words(patience));
-        match self.question(at.slot, noticed).decide(Cause::BetterCandidate, &what, None, None) {
-            Ok(decided) if decided.named(at.slot) == Some(named) => {
-                self.refresh(at.elected, at.meta, quiet("steady", format!("{} leads", current.member)))
-            }
-            decided => self.write(decided, Some(at.meta), watchdog),
-        }
+        self.holds(&named.ballot).map(|why| {
+            quiet(
+                Reason::HeldByLeader,
+                format!("{} leads, and does not hand over now: {why}", current.member),
+            )
+        })
+    }
+
+    /// The decision that the one that is better leads.
+    fn better_leads(
+        &self,
+        at: At<'_>,
+        better: &Ranked,
+        outlook: &Outlook<'_>,
+        noticed_at_ms: u64,
+    ) -> Result<Decided, Undecided> {
+        let by = outlook
+            .confirmed
+            .map_or_else(String::new, |confirmed| format!(", as {} has confirmed", confirmed.by));
+        let what = format!("{} has been better for {}{by}", better.named.member, in_words(outlook.patience));
+        self.question(at.slot, noticed_at_ms).decide(Cause::BetterCandidate, &what, None, None)
     }
 
     /// When whoever leads would be followed by one that is better, in milliseconds since the Unix
@@ -226,20 +274,87 @@ impl Facts<'_> {
                 refused.reason,
                 nobody(ranking)
             );
-            self.wake_at_exclusions_end(watchdog);
-            return self.refresh(at.elected, at.meta, loud("nobody", sentence));
+            let wait = loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end(watchdog));
+            return self.refresh(at.elected, at.meta, wait);
         };
         if let Some(why) = self.holds(&named.ballot) {
             let sentence = format!("{what}, and does not hand over now: {why}");
-            return self.refresh(at.elected, at.meta, quiet("held-by-leader", sentence));
+            let obey = || Ok(self.question(at.slot, self.now.unix_ms).obey(&what, best));
+            let wait = quiet(Reason::HeldByLeader, sentence).instead_of(self.would_decide(obey));
+            return self.refresh(at.elected, at.meta, wait);
         }
         let noticed = watchdog.noticed(at.slot, at.term, "standing-order", self.now);
         match self.question(at.slot, noticed).obey(&what, best) {
-            Err(Undecided::Held { reason, sentence, until_ms }) => {
-                watchdog.wake_at(self.time_of(until_ms));
-                self.refresh(at.elected, at.meta, loud(reason, format!("{what}, and leads on: {sentence}")))
+            Decided { elected, held: Some(hold) } => {
+                let wait = self.hold(hold, watchdog);
+                let sentence = format!("{what}, and leads on: {}", wait.sentence);
+                let wait = loud(wait.reason, sentence).until(wait.ends()).instead_of(Some(elected));
+                self.refresh(at.elected, at.meta, wait)
             }
-            decided => self.write(decided, Some(at.meta), watchdog),
+            decided => self.write(Ok(decided), Some(at.meta), watchdog),
         }
     }
+}
+
+/// What is known of a move to one that is better.
+struct Outlook<'a> {
+    elected: &'a Elected,
+    term: u64,
+    /// For how long it must have been better.
+    patience: Duration,
+    /// How long each reason to wait lasts still.
+    waits: [(Reason, Duration); 3],
+    /// Whether an operator is to confirm it, and has not.
+    is_open: bool,
+    confirmed: Option<&'a Confirmed>,
+    /// When it may be made, or proposed, in milliseconds since the Unix epoch.
+    moves_at: u64,
+}
+
+impl<'a> Outlook<'a> {
+    fn of(
+        facts: &'a Facts<'_>,
+        at: At<'a>,
+        named: &Named,
+        better: &Ranked,
+        so_far: Duration,
+        tenure: Duration,
+    ) -> Self {
+        let (policy, now) = (facts.policy, facts.now);
+        let patience = patience(policy, at.elected, &better.named.site, now.unix_ms);
+        let waits = [patience.saturating_sub(so_far), policy.min_tenure.saturating_sub(tenure)];
+        let is_asked = policy.confirm == Confirm::CrossSite && better.named.site != named.site;
+        let confirmed = facts.confirmed(at.term, &better.named.site).filter(|_| is_asked);
+        let is_open = is_asked && confirmed.is_none();
+        let longest = waits.into_iter().max().unwrap_or_default();
+        let moves_at = match is_open {
+            // When it may be made is for the one to know who confirms it.
+            true => now.unix_ms.saturating_add(ms(longest)),
+            false => facts.moves_at(named, &better.named, longest),
+        };
+        let closed = Duration::from_millis(moves_at.saturating_sub(now.unix_ms));
+        // Before the other waits are over it is not known that it is the window that is missing.
+        let window = if closed > longest { closed } else { Duration::ZERO };
+        let waits = [
+            (Reason::BetterAfter, waits[0]),
+            (Reason::MinTenure, waits[1]),
+            (Reason::FailbackWindow, window),
+        ];
+        Self { elected: at.elected, term: at.term, patience, waits, is_open, confirmed, moves_at }
+    }
+}
+
+fn stays(leader: &MemberId, better: &Named) -> String {
+    format!(
+        "{leader} leads, and stays by an operator's order until the next change of leader; {} would be better",
+        better.member
+    )
+}
+
+fn is_proposed(leader: &MemberId, better: &Named) -> String {
+    format!(
+        "{leader} leads; {} would be better: a move to site {site} is proposed, and waits for `confirm {site}`",
+        better.member,
+        site = better.site,
+    )
 }

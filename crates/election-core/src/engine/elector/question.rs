@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::notebook::Notebook;
+use super::trace::DecisionTrace;
 use crate::{
-    engine::{policy::Policy, rules::Rules},
+    engine::{io::Reason, policy::Policy, rules::Rules},
     ids::Ballot,
     record::{Control, Elected, Exclusion, MemberRecord, Named, Previous, Remembered, Request, RequestRef},
     strategy::{Ground, Refused, Strategy},
@@ -30,7 +30,7 @@ pub(in crate::engine) struct Question<'a> {
     pub(in crate::engine) holders: &'a [Option<&'a Ballot>],
     pub(in crate::engine) rules: Rules,
     /// Where what is asked is noted down, for who wants to know why.
-    pub(in crate::engine) notebook: Option<&'a Notebook>,
+    pub(in crate::engine) trace: Option<&'a DecisionTrace>,
 }
 
 /// Why nobody is named.
@@ -40,17 +40,32 @@ pub(in crate::engine) enum Undecided {
     Nobody(String),
     /// The operator's target may not lead, or is not there.
     TargetUnfit(String),
-    /// Too many takeovers in too short a time: held until then.
-    Held {
-        /// Why nothing is done, in a word.
-        reason: &'static str,
-        /// The sentence.
-        sentence: String,
-        /// When there is room again, in milliseconds since the Unix epoch.
-        until_ms: u64,
-    },
+    /// No member may lead, and none would be named now: it is on hold.
+    Held(Hold),
     /// Somebody better may be about to join.
     WorthWaiting(String),
+}
+
+/// Too many moves in too short a time: nothing is decided until then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Hold {
+    pub(in crate::engine) reason: Reason,
+    pub(in crate::engine) sentence: String,
+    /// When there is room again, in milliseconds since the Unix epoch.
+    pub(in crate::engine) until_ms: u64,
+}
+
+/// A decision, and what holds it up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Decided {
+    pub(in crate::engine) elected: Box<Elected>,
+    pub(in crate::engine) held: Option<Hold>,
+}
+
+impl From<Elected> for Decided {
+    fn from(elected: Elected) -> Self {
+        Self { elected: Box::new(elected), held: None }
+    }
 }
 
 /// An operator's request.

@@ -17,8 +17,9 @@
 
 use super::{
     decision::cause_of,
-    pass::{Facts, Verdict},
+    pass::Facts,
     question::{Undecided, is_vacated},
+    verdict::{Act, Verdict},
     watchdog::Watchdog,
 };
 use crate::{
@@ -36,7 +37,7 @@ const KEPT_REQUESTS: usize = 50;
 
 impl Facts<'_> {
     /// Writes down what has become of requests that were decided.
-    pub(in crate::engine) fn settle_requests(&self) -> Option<Verdict> {
+    pub(in crate::engine) fn settle_requests(&self) -> Option<Act> {
         let (elected, _) = self.elected?;
         for (FiledRequest { which, request }, place) in self.requests {
             // One that was accepted was decided, by a decision that may have been deleted.
@@ -55,21 +56,21 @@ impl Facts<'_> {
             };
             if state != request.state {
                 let request = Request { state, ..request.clone() };
-                return Some(Verdict::Answer(which.name.clone(), place.version, Box::new(request)));
+                return Some(Act::Answer(which.name.clone(), place.version, Box::new(request)));
             }
         }
         None
     }
 
     /// Ends requests that can't be begun any more, and refuses what the mode forbids.
-    pub(in crate::engine) fn end_requests(&self, watchdog: &mut Watchdog) -> Option<Verdict> {
+    pub(in crate::engine) fn end_requests(&self, watchdog: &mut Watchdog) -> Option<Act> {
         for (FiledRequest { which, request }, meta) in self.undecided() {
             match self.ends.get(which) {
                 Some(end) if self.now.time >= *end => {
                     let reason = format!("no elector began it within {}", in_words(request.valid_for()));
                     let state = RequestState::Expired { reason, at_ms: self.now.unix_ms };
                     let ended = Box::new(Request { state, ..request.clone() });
-                    return Some(Verdict::Answer(which.name.clone(), meta.version, ended));
+                    return Some(Act::Answer(which.name.clone(), meta.version, ended));
                 }
                 Some(end) => watchdog.wake_at(*end),
                 None => {}
@@ -81,9 +82,9 @@ impl Facts<'_> {
         None
     }
 
-    fn refuse(&self, which: &RequestRef, request: &Request, meta: Meta, reason: String) -> Verdict {
+    fn refuse(&self, which: &RequestRef, request: &Request, meta: Meta, reason: String) -> Act {
         let state = RequestState::Failed { reason, at_ms: self.now.unix_ms };
-        Verdict::Refuse(which.name.clone(), meta.version, Box::new(Request { state, ..request.clone() }))
+        Act::Refuse(which.name.clone(), meta.version, Box::new(Request { state, ..request.clone() }))
     }
 
     fn progress_of(&self, elected: &Elected, slot: usize, request: &Request) -> RequestState {
@@ -114,7 +115,7 @@ impl Facts<'_> {
     pub(in crate::engine) fn requested(&self, elected: &Elected, watchdog: &mut Watchdog) -> Option<Verdict> {
         let (filed, place) = self.next_request()?;
         let waits = self.slot_of(&filed.request).is_ok_and(|slot| is_vacated(elected, slot));
-        (!waits).then(|| self.carry_out(filed, place, watchdog))
+        (!waits).then(|| Verdict::Act(self.carry_out(filed, place, watchdog)))
     }
 
     /// The slot that a request is about.
@@ -180,7 +181,7 @@ impl Facts<'_> {
         filed: &FiledRequest,
         place: Meta,
         watchdog: &mut Watchdog,
-    ) -> Verdict {
+    ) -> Act {
         let FiledRequest { which, request } = filed;
         let refuse = |reason: String| self.refuse(which, request, place, reason);
         let slot = match self.slot_of(request) {
@@ -213,17 +214,19 @@ impl Facts<'_> {
             None => format!("{} asked for by {}", request.kind.as_str(), request.by),
         };
         let decided = match question.decide(cause_of(request.kind), &what, None, Some((which, request))) {
-            Ok(decided) => decided,
+            Ok(decided) => decided.elected,
             Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
                 return refuse(why);
             }
-            Err(Undecided::Held { sentence, .. }) => return refuse(sentence),
+            Err(Undecided::Held(hold)) => return refuse(hold.sentence),
         };
         let holder =
             self.current(slot).filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
         let decided = match holder {
             // The first of three steps, each of which any elector can finish.
-            Some((current, _)) if request.force => question.vacate(&current.named(), Some((which, request))),
+            Some((current, _)) if request.force => {
+                Box::new(question.vacate(&current.named(), Some((which, request))))
+            }
             _ => decided,
         };
         let state = RequestState::Accepted { term: decided.term };
@@ -232,14 +235,14 @@ impl Facts<'_> {
             version: place.version,
             request: Box::new(Request { state, ..request.clone() }),
         };
-        Verdict::Begin(Box::new(decided), elected.map(|(_, meta)| meta.version), begun)
+        Act::Begin(decided, elected.map(|(_, meta)| meta.version), begun)
     }
 
-    pub(in crate::engine) fn trim(&self) -> Option<Verdict> {
+    pub(in crate::engine) fn trim(&self) -> Option<Act> {
         let mut ended = self.requests.iter().filter(|(filed, _)| filed.request.state.is_final());
         let surplus = ended.clone().count() > KEPT_REQUESTS;
         let (oldest, _) = ended.next()?;
-        surplus.then(|| Verdict::Trim(oldest.which.name.clone()))
+        surplus.then(|| Act::Trim(oldest.which.name.clone()))
     }
 }
 

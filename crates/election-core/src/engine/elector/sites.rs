@@ -10,8 +10,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    pass::{Facts, Verdict},
+    pass::Facts,
     question::{Ordered, Question},
+    verdict::Act,
     watchdog::Watchdog,
 };
 use crate::{
@@ -182,7 +183,7 @@ impl Facts<'_> {
         elected: &Elected,
         meta: Meta,
         watchdog: &mut Watchdog,
-    ) -> Option<Verdict> {
+    ) -> Option<Act> {
         let gone = self.gone(elected, watchdog);
         let mut failed = failed_sites(self.members, self.control, Some(elected));
         failed.extend(
@@ -214,7 +215,7 @@ impl Facts<'_> {
             next.remove(oldest);
         }
         let elected = Elected { site_failures: next, ..elected.clone() }.bounded();
-        Some(Verdict::Write(Box::new(elected), Some(meta.version)))
+        Some(Act::Write(Box::new(elected), Some(meta.version)))
     }
 
     /// The sites that a failure moved leadership away from, and that have had no member for a while. One that was

@@ -19,12 +19,16 @@
 use std::collections::BTreeSet;
 
 use super::{
-    pass::{At, Facts, Verdict, loud},
-    question::Undecided,
+    pass::{At, Facts},
+    question::{Decided, Undecided},
+    verdict::{Act, Verdict, loud},
     watchdog::Watchdog,
 };
 use crate::{
-    engine::rules::{Rule, Rules},
+    engine::{
+        io::Reason,
+        rules::{Rule, Rules},
+    },
     ids::{Ballot, SiteId},
     record::{MemberRecord, Named},
 };
@@ -78,20 +82,28 @@ impl Facts<'_> {
         let here = |named: &Named| at.elected.slot_of(&named.ballot).is_none_or(|slot| slot == at.slot);
         let suspects: Vec<_> = self.suspects().filter(here).collect();
         let question = self.question(at.slot, noticed);
-        let why = match question.depose(&holder, &what, &suspects, at.current.is_some()) {
-            Ok(next) => return Verdict::Depose(at.slot, Box::new(next), Some(at.meta.version)),
-            Err(Undecided::Held { sentence, until_ms, .. }) => {
-                watchdog.wake_at(self.time_of(until_ms));
-                sentence
+        let (why, until, proposal) = match question.depose(&holder, &what, &suspects, at.current.is_some()) {
+            Ok(Decided { elected, held: None }) => {
+                return Verdict::Act(Act::Depose(at.slot, elected, Some(at.meta.version)));
+            }
+            Ok(Decided { elected, held: Some(hold) }) => {
+                let wait = self.hold(hold, watchdog);
+                (wait.sentence.clone(), wait.ends(), Some(elected))
+            }
+            Err(Undecided::Held(hold)) => {
+                let wait = self.hold(hold, watchdog);
+                (wait.sentence.clone(), wait.ends(), None)
             }
             Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
-                self.wake_at_exclusions_end(watchdog);
-                why
+                (why, self.wake_at_exclusions_end(watchdog), None)
             }
         };
         // An unreachable leader is better than none.
         match otherwise(watchdog) {
-            Verdict::Wait { sentence, .. } => loud("suspected", format!("{what}; {why}; {sentence}")),
+            Verdict::Wait(wait) => {
+                let sentence = format!("{what}; {why}; {}", wait.sentence);
+                loud(Reason::Suspected, sentence).until(until).instead_of(proposal).into()
+            }
             verdict => verdict,
         }
     }

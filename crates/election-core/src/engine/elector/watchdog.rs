@@ -85,19 +85,6 @@ impl Watchdog {
         self.slot(slot).phase = Some(Current { term, phase, since, spent: Vec::new() });
     }
 
-    /// Whoever is better, or is in office, has been so for ever, and so has this elector.
-    pub(in crate::engine) fn wait_no_longer(&mut self) {
-        self.first_pass.0 = Some(((), Time::ZERO));
-        for memory in &mut self.slots {
-            if let Some((_, since)) = &mut memory.better.0 {
-                *since = Time::ZERO;
-            }
-            if let Some(current) = memory.phase.as_mut().filter(|current| current.phase == Phase::Serving) {
-                current.since = Time::ZERO;
-            }
-        }
-    }
-
     /// Begins a pass.
     pub(in crate::engine) fn begin(&mut self) {
         self.wake = None;

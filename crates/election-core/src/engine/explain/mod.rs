@@ -2,8 +2,8 @@
 //! what anybody can read.
 //!
 //! There is no second opinion in here. The elector's own pass is made over what was read,
-//! with a [notebook](super::elector::notebook) that it writes down in what it asks; and made again
-//! with one reason to wait after the other left out, to see what it would decide then.
+//! with a [trace](super::elector::trace) of what it asks; and it says all that is in the way, and what it would
+//! decide otherwise.
 //! What only the elector's memory knows, since when it has seen something, is taken from
 //! the times in the records, or said to be unknown ([`Bound`]).
 
@@ -11,30 +11,27 @@ pub(in crate::engine) mod simulate;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use super::{
     elector::{
-        limit::UNLIMITED,
-        losses::patience,
-        notebook::{Asked, Notebook},
-        pass::{Decider, Facts, Verdict},
+        pass::{Decider, Facts},
+        trace::{Asked, DecisionTrace},
+        verdict::{Act, Blocker, Verdict, Wait, loud},
         watchdog::{Phase, Watchdog},
     },
-    policy::{Confirm, Policy},
+    io::Reason,
+    policy::Policy,
     reading::view::View,
     rules::Rules,
     znode::{Known, Meta},
 };
 use crate::{
-    calendar::Windows,
     ids::{Ballot, MemberId},
     record::{
         Cause, Control, Current, Elected, FiledRequest, Given, MAX_SLOTS, MemberRecord, Mode, Named,
         RecordError, Slot, Status,
     },
     strategy::{Ranking, Strategy},
-    time::{Now, Time, in_words},
+    time::{Now, Time},
 };
 
 /// An election under an elector as it was read at one moment.
@@ -79,7 +76,7 @@ pub struct Explanation {
 pub struct Step {
     /// Whether it does anything but wait.
     pub acts: bool,
-    /// The word for it; of who waits, the `reason` in the metrics.
+    /// The word for it; of who waits, that of the [`Reason`].
     pub reason: &'static str,
     /// The sentence.
     pub sentence: String,
@@ -119,8 +116,8 @@ pub struct Proposal {
 /// Why a decision is not taken now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// The word for it, as in the metrics.
-    pub reason: &'static str,
+    /// Which of the reasons.
+    pub reason: Reason,
     /// The sentence.
     pub sentence: String,
     /// When it goes by itself, in milliseconds since the Unix epoch; never, if nothing
@@ -163,10 +160,6 @@ pub fn explain(seen: &Seen, policy: &Policy, strategy: &dyn Strategy, unix_ms: u
 /// Why nothing is decided of an election that nobody takes part in.
 const NO_MEMBER: &str = "nobody decides: no member is there";
 
-fn no_elector(sentence: &str) -> Step {
-    Step { acts: false, reason: "no-elector", sentence: sentence.to_owned() }
-}
-
 /// Whoever looks at an election with an elector's eyes.
 pub(in crate::engine) struct Looker<'a> {
     pub(in crate::engine) seen: &'a Seen,
@@ -174,24 +167,6 @@ pub(in crate::engine) struct Looker<'a> {
     strategy: &'a dyn Strategy,
     now: Now,
     elector: Option<&'a MemberRecord>,
-}
-
-/// One more reason to wait left out, each time; or what has been seen so far.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Without {
-    Memory,
-    Nothing,
-    Waits,
-    Holds,
-    Limit,
-}
-
-/// What a look at one slot has come to.
-struct Looked {
-    verdict: Verdict,
-    asked: Vec<Asked>,
-    waited: Vec<(&'static str, Duration)>,
-    wake: Option<Time>,
 }
 
 impl<'a> Looker<'a> {
@@ -207,34 +182,37 @@ impl<'a> Looker<'a> {
         Self { seen, policy, strategy, now, elector }
     }
 
-    /// The elector's verdict over everything; nobody decides if nobody stands.
-    pub(in crate::engine) fn verdict(&self) -> Option<Verdict> {
-        self.elector?;
-        let (view, notebook) = (self.seen.view(self.policy), Notebook::default());
-        let facts = self.facts(self.policy, &view, &notebook);
-        Some(facts.map_or_else(|wait| wait, |facts| facts.pass(&mut self.memory())))
+    /// The elector's verdict over everything, or why nobody decides.
+    pub(in crate::engine) fn verdict(&self) -> Verdict {
+        if self.elector.is_none() {
+            let unread = self.seen.lowest.is_some() && !self.seen.members.is_empty();
+            let sentence = match unread {
+                true => "nobody decides: the one with the lowest ballot has no record that can be read",
+                false => NO_MEMBER,
+            };
+            return loud(Reason::NoElector, sentence).into();
+        }
+        let (view, trace) = (self.seen.view(self.policy), DecisionTrace::default());
+        match self.facts(&view, &trace) {
+            Ok(facts) => facts.pass(&mut self.memory()),
+            Err(wait) => wait.into(),
+        }
     }
 
     fn explain(&self) -> Explanation {
-        let step = match (self.elector, self.verdict()) {
-            (_, Some(verdict)) => self.step(verdict),
-            (None, None) if self.seen.lowest.is_some() && !self.seen.members.is_empty() => {
-                no_elector("nobody decides: the one with the lowest ballot has no record that can be read")
-            }
-            (_, None) => no_elector(NO_MEMBER),
-        };
-        let slots = match step.reason {
-            "unreadable" => Vec::new(),
-            _ => (0..self.slots()).map(|slot| self.slot(slot, &step)).collect(),
+        let verdict = self.verdict();
+        let slots = match &verdict {
+            Verdict::Wait(Wait { reason: Reason::Unreadable, .. }) => Vec::new(),
+            verdict => (0..self.slots()).map(|slot| self.slot(slot, verdict)).collect(),
         };
         let elector = self.elector.map(|m| m.member.clone());
-        Explanation { unix_ms: self.now.unix_ms, elector, step, other_line: self.other_line(), slots }
+        let other_line = self.other_line();
+        Explanation { unix_ms: self.now.unix_ms, elector, step: self.step(verdict), other_line, slots }
     }
 
     fn other_line(&self) -> bool {
-        let (view, notebook) = (self.seen.view(self.policy), Notebook::default());
-        let (Some(elected), Ok(facts)) = (&self.seen.elected, self.facts(self.policy, &view, &notebook))
-        else {
+        let (view, trace) = (self.seen.view(self.policy), DecisionTrace::default());
+        let (Some(elected), Ok(facts)) = (&self.seen.elected, self.facts(&view, &trace)) else {
             return false;
         };
         // While a place is taken, or not yet, the lines are left as the decision had them.
@@ -251,54 +229,41 @@ impl<'a> Looker<'a> {
         known.max(self.policy.slots.clamp(1, MAX_SLOTS))
     }
 
-    fn slot(&self, slot: usize, step: &Step) -> SlotExplanation {
-        let mut obstacles = Vec::new();
-        if step.reason == "no-elector" || step.reason == "observe" {
-            let Step { reason, sentence, .. } = step.clone();
-            obstacles.push(Obstacle { reason, sentence, until_ms: None, bound: Bound::Exactly });
-        }
-        if self.seen.control.mode == Mode::Manual
-            && let Verdict::Wait { reason: "manual", sentence, .. } =
-                self.look(slot, Without::Nothing, Mode::Manual).verdict
+    /// What an elector makes of one slot, given its verdict over everything.
+    fn slot(&self, slot: usize, verdict: &Verdict) -> SlotExplanation {
+        let mut view = self.seen.view(self.policy);
+        let mut blockers = Vec::new();
+        if let Verdict::Wait(wait) = verdict
+            && matches!(wait.reason, Reason::NoElector | Reason::Observe)
         {
-            obstacles.push(Obstacle { reason: "manual", sentence, until_ms: None, bound: Bound::Exactly });
+            blockers.extend(wait.blockers.iter().cloned());
         }
-        let (mut asked, mut proposal, mut waits) = (Vec::new(), None, Vec::new());
-        // A step that is overdue by the records need not be so for an elector that has begun since.
-        let begun_now = self.look(slot, Without::Memory, Mode::Auto).verdict;
-        for without in [Without::Nothing, Without::Waits, Without::Holds, Without::Limit] {
-            let Looked { verdict, asked: questions, waited, wake } = self.look(slot, without, Mode::Auto);
-            asked = questions;
-            waits.extend(waited.iter().map(|(reason, _)| *reason));
-            self.note_waits(slot, &asked, &waited, &mut obstacles);
-            match verdict {
-                Verdict::Wait { reason: "steady", .. } => {}
-                Verdict::Wait { reason, sentence, .. } => {
-                    let until_ms = wake.map(|at| self.wall(at));
-                    let obstacle = Obstacle { reason, sentence, until_ms, bound: bound_of(reason) };
-                    match obstacles.iter_mut().find(|o| o.reason == reason) {
-                        // The less else is waited for, the more it is about this alone.
-                        Some(known) if !waits.contains(&reason) => *known = obstacle,
-                        Some(_) => {}
-                        None => obstacles.push(obstacle),
-                    }
+        if let (Known::Present(control, _), Mode::Observe) = (&mut view.control, self.seen.control.mode) {
+            control.mode = Mode::Auto;
+        }
+        let trace = DecisionTrace::default();
+        let mut obstacles: Vec<_> = blockers.into_iter().map(|blocker| self.obstacle(blocker)).collect();
+        let proposal = match self.look(slot, &view, &trace, self.memory()) {
+            Verdict::Act(act) => {
+                // A step that is overdue by the records need not be so for an elector that has begun since.
+                if let Verdict::Wait(Wait {
+                    reason: reason @ (Reason::Acquire | Reason::Takeover),
+                    sentence,
+                    ..
+                }) = self.look(slot, &view, &DecisionTrace::default(), Watchdog::default())
+                {
+                    let until_ms = Some(self.now.unix_ms);
+                    obstacles.push(Obstacle { reason, sentence, until_ms, bound: Bound::Earliest });
                 }
-                verdict => {
-                    if let Verdict::Wait { reason: reason @ ("acquire" | "takeover"), sentence, .. } =
-                        begun_now
-                    {
-                        let until_ms = Some(self.now.unix_ms);
-                        obstacles.push(Obstacle { reason, sentence, until_ms, bound: Bound::Earliest });
-                    }
-                    proposal = self.proposal(slot, verdict);
-                    break;
-                }
+                self.proposal(slot, act)
             }
-        }
-        if proposal.as_ref().is_some_and(|p| p.cause != Cause::BetterCandidate) {
-            // It would be decided without regard to what a better candidate waits for.
-            obstacles.retain(|o| !waits.contains(&o.reason));
-        }
+            Verdict::Wait(Wait { blockers, proposal, .. }) => {
+                obstacles.extend(blockers.into_iter().map(|blocker| self.obstacle(blocker)));
+                proposal.and_then(|decided| proposal_of(slot, *decided))
+            }
+        };
+        let mut asked = trace.take_asked();
+        asked.retain(|a| a.slot == slot);
         let about = |a: &&Asked| proposal.as_ref().is_none_or(|p: &Proposal| p.cause == a.cause);
         let asked = asked.iter().rfind(about).or(asked.first()).cloned();
         let Asked { cause, ranking, .. } =
@@ -315,64 +280,31 @@ impl<'a> Looker<'a> {
         }
     }
 
-    /// What an elector makes of one slot that need not wait for this or that.
-    fn look(&self, slot: usize, without: Without, mode: Mode) -> Looked {
-        let mut view = self.seen.view(self.policy);
-        if let Known::Present(control, _) = &mut view.control {
-            control.mode = mode;
-        }
-        let mut policy = self.policy.clone();
-        let mut watchdog = if without == Without::Memory { Watchdog::default() } else { self.memory() };
-        let notebook = Notebook::default();
-        if without >= Without::Waits {
-            policy.failback_windows = Windows::default();
-            // Who is better must be known for it to have been better for long.
-            if let Ok(facts) = self.facts(&policy, &view, &notebook) {
-                facts.look_at_either(slot, &mut watchdog);
-            }
-            notebook.take_asked();
-            notebook.take_waits();
-            watchdog.wait_no_longer();
-        }
-        if without >= Without::Holds {
-            view.members.iter_mut().flatten().for_each(|m| m.holds = None);
-            if let Known::Present(control, _) = &mut view.control {
-                control.stay.clear();
-            }
-            policy.confirm = Confirm::Never;
-        }
-        if without >= Without::Limit {
-            policy.max_takeovers.count = UNLIMITED;
-        }
-        watchdog.begin();
-        let verdict = match self.facts(&policy, &view, &notebook) {
+    fn look(&self, slot: usize, view: &View, trace: &DecisionTrace, mut watchdog: Watchdog) -> Verdict {
+        match self.facts(view, trace) {
             Ok(facts) => facts.look_at_either(slot, &mut watchdog),
-            Err(wait) => wait,
-        };
-        let mut asked = notebook.take_asked();
-        asked.retain(|a| a.slot == slot);
-        Looked { verdict, asked, waited: notebook.take_waits(), wake: watchdog.wake() }
+            Err(wait) => wait.into(),
+        }
     }
 
-    fn facts<'b>(
-        &'b self,
-        policy: &'b Policy,
-        view: &'b View,
-        notebook: &'b Notebook,
-    ) -> Result<Facts<'b>, Verdict> {
+    fn obstacle(&self, blocker: Blocker) -> Obstacle {
+        let Blocker { reason, sentence, until } = blocker;
+        let until_ms = until.map(|at| self.wall(at));
+        Obstacle { reason, sentence, until_ms, bound: bound_of(reason) }
+    }
+
+    fn facts<'b>(&'b self, view: &'b View, trace: &'b DecisionTrace) -> Result<Facts<'b>, Wait> {
         // It has its id in what it writes, and nothing else depends on who it is.
         let me = self.elector.or(self.seen.members.first());
-        let Some(me) = me else {
-            return Err(Verdict::Wait { reason: "no-elector", sentence: NO_MEMBER.to_owned(), loud: true });
-        };
+        let Some(me) = me else { return Err(loud(Reason::NoElector, NO_MEMBER)) };
         let decider = Decider {
             now: self.now,
             me: &me.member,
-            policy,
+            policy: self.policy,
             strategy: self.strategy,
             rules: Rules::default(),
         };
-        Facts::of(decider, view, None, Some(notebook))
+        Facts::of(decider, view, None, Some(trace))
     }
 
     /// What an elector remembers that has seen everything of which the records tell when it
@@ -396,8 +328,8 @@ impl<'a> Looker<'a> {
     /// The question that would be asked next of a slot of which nothing is asked now, once
     /// whoever is named, or about to be, leads.
     fn would_ask(&self, slot: usize, about_to_be: Option<&Named>) -> Asked {
-        let (view, notebook) = (self.seen.view(self.policy), Notebook::default());
-        if let Ok(facts) = self.facts(self.policy, &view, &notebook) {
+        let (view, trace) = (self.seen.view(self.policy), DecisionTrace::default());
+        if let Ok(facts) = self.facts(&view, &trace) {
             let question = facts.question(slot, self.now.unix_ms);
             let elected = self.seen.elected.as_ref();
             match about_to_be.or_else(|| elected?.named(slot)) {
@@ -409,84 +341,46 @@ impl<'a> Looker<'a> {
                 }
             }
         }
-        let asked = notebook.take_asked().pop();
+        let asked = trace.take_asked().pop();
         let cause = self.seen.elected.as_ref().map_or(Cause::Startup, |_| Cause::LeaderLost);
         asked.unwrap_or(Asked { slot, cause, ranking: Ranking::default() })
     }
 
-    fn note_waits(
-        &self,
-        slot: usize,
-        asked: &[Asked],
-        waited: &[(&'static str, Duration)],
-        obstacles: &mut Vec<Obstacle>,
-    ) {
-        let leader = self.seen.elected.as_ref().and_then(|e| e.named(slot));
-        let leader = leader.map_or_else(String::new, |n| n.member.to_string());
-        let better = asked.last().and_then(|a| a.ranking.first());
-        let patience = match (better, &self.seen.elected) {
-            (Some(better), Some(elected)) => {
-                patience(self.policy, elected, &better.named.site, self.now.unix_ms)
-            }
-            _ => self.policy.better_after,
-        };
-        let better = better.map_or_else(String::new, |r| r.named.member.to_string());
-        for (reason, wait) in waited {
-            if obstacles.iter().any(|o| o.reason == *reason) {
-                continue;
-            }
-            let policy = self.policy;
-            let sentence = match *reason {
-                "better-after" => format!(
-                    "{better} must have been better than {leader} for {} without a break; since when it has been, \
-                     only the elector knows",
-                    in_words(patience)
-                ),
-                "min-tenure" => format!("{leader} leads for {} at least", in_words(policy.min_tenure)),
-                "failback-window" => format!(
-                    "leadership moves by itself to another site only within failback_windows ({})",
-                    policy.failback_windows.texts().collect::<Vec<_>>().join("; ")
-                ),
-                other => format!("{other} is not over"),
-            };
-            let until_ms = Some(self.wall(self.now.time + *wait));
-            obstacles.push(Obstacle { reason, sentence, until_ms, bound: bound_of(reason) });
-        }
-    }
-
-    fn proposal(&self, slot: usize, verdict: Verdict) -> Option<Proposal> {
-        let elected = self.seen.elected.as_ref();
-        match verdict {
-            Verdict::Write(next, _) | Verdict::Depose(_, next, _) | Verdict::Begin(next, ..) => {
-                let Slot { named, given, .. } = next.slots.into_iter().nth(slot)?;
-                Some(Proposal { named, cause: given.cause, sentence: given.sentence })
-            }
-            Verdict::Vacate { slot, .. } => {
+    fn proposal(&self, slot: usize, act: Act) -> Option<Proposal> {
+        match act {
+            Act::Write(next, _) | Act::Depose(_, next, _) | Act::Begin(next, ..) => proposal_of(slot, *next),
+            Act::Vacate { slot, .. } => {
                 let holder = self.office(slot).map_or("its holder", |c| c.member.as_str());
-                let cause = elected.and_then(|e| e.given(slot)).map_or(Cause::Failover, |given| given.cause);
+                let given = self.seen.elected.as_ref().and_then(|e| e.given(slot));
+                let cause = given.map_or(Cause::Failover, |given| given.cause);
                 let sentence = format!("the place is taken from {holder}, and the next is named then");
                 Some(Proposal { named: None, cause, sentence })
             }
-            _ => None,
+            Act::Answer(..) | Act::Refuse(..) | Act::Trim(_) => None,
         }
     }
 
     fn step(&self, verdict: Verdict) -> Step {
-        let acts = |reason, sentence: String| Step { acts: true, reason, sentence };
-        match verdict {
-            Verdict::Wait { reason, sentence, .. } => Step { acts: false, reason, sentence },
-            Verdict::Write(next, _) | Verdict::Depose(_, next, _) | Verdict::Begin(next, ..) => {
-                acts("decides", format!("term {}: {}", next.term, next.sentence()))
+        let act = match verdict {
+            Verdict::Wait(Wait { reason, sentence, .. }) => {
+                return Step { acts: false, reason: reason.as_str(), sentence };
             }
-            Verdict::Vacate { slot, .. } => {
-                let sentence = self.proposal(slot, verdict).map(|p| p.sentence);
-                acts("vacates", sentence.unwrap_or_default())
+            Verdict::Act(act) => act,
+        };
+        let (reason, sentence) = match act {
+            Act::Write(next, _) | Act::Depose(_, next, _) | Act::Begin(next, ..) => {
+                ("decides", format!("term {}: {}", next.term, next.sentence()))
             }
-            Verdict::Answer(name, _, request) | Verdict::Refuse(name, _, request) => {
-                acts("answers", format!("request {name}, {}: {}", request.kind.as_str(), request.state))
+            Act::Vacate { slot, .. } => {
+                let sentence = self.proposal(slot, act).map(|p| p.sentence);
+                ("vacates", sentence.unwrap_or_default())
             }
-            Verdict::Trim(name) => acts("trims", format!("request {name} ended long ago, and is removed")),
-        }
+            Act::Answer(name, _, request) | Act::Refuse(name, _, request) => {
+                ("answers", format!("request {name}, {}: {}", request.kind.as_str(), request.state))
+            }
+            Act::Trim(name) => ("trims", format!("request {name} ended long ago, and is removed")),
+        };
+        Step { acts: true, reason, sentence }
     }
 
     fn office(&self, slot: usize) -> Option<&'a Current> {
@@ -499,11 +393,16 @@ impl<'a> Looker<'a> {
     }
 }
 
+fn proposal_of(slot: usize, next: Elected) -> Option<Proposal> {
+    let Slot { named, given, .. } = next.slots.into_iter().nth(slot)?;
+    Some(Proposal { named, cause: given.cause, sentence: given.sentence })
+}
+
 /// How well the end of a wait is known to who has not watched it from its beginning.
-fn bound_of(reason: &str) -> Bound {
+const fn bound_of(reason: Reason) -> Bound {
     match reason {
-        "better-after" | "startup-wait" => Bound::Latest,
-        "min-tenure" | "acquire" | "release" | "takeover" => Bound::Earliest,
+        Reason::BetterAfter | Reason::StartupWait => Bound::Latest,
+        Reason::MinTenure | Reason::Acquire | Reason::Release | Reason::Takeover => Bound::Earliest,
         _ => Bound::Exactly,
     }
 }

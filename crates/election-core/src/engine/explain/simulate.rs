@@ -10,8 +10,8 @@ use crate::{
     engine::{
         elector::{
             limit::{check_limit, job_failures},
-            pass::Verdict,
             succession::succeed,
+            verdict::{Act, Verdict},
         },
         policy::Policy,
     },
@@ -176,25 +176,24 @@ impl Seen {
 
     /// The elector decides what it decides at once.
     fn decide(&mut self, policy: &Policy, strategy: &dyn Strategy, unix_ms: u64) -> bool {
-        let verdict = Looker::new(self, policy, strategy, unix_ms).verdict();
-        match verdict {
-            Some(Verdict::Write(next, _) | Verdict::Depose(_, next, _) | Verdict::Begin(next, ..)) => {
+        let Verdict::Act(act) = Looker::new(self, policy, strategy, unix_ms).verdict() else { return false };
+        match act {
+            Act::Write(next, _) | Act::Depose(_, next, _) | Act::Begin(next, ..) => {
                 self.take_effect(*next, unix_ms);
                 true
             }
-            Some(Verdict::Vacate { slot, .. }) => {
+            Act::Vacate { slot, .. } => {
                 self.offices.get_mut(slot).is_some_and(|office| office.take().is_some())
             }
-            Some(Verdict::Answer(name, _, request) | Verdict::Refuse(name, _, request)) => {
+            Act::Answer(name, _, request) | Act::Refuse(name, _, request) => {
                 let answered = self.requests.iter_mut().find(|filed| filed.which.name == name);
                 answered.map(|filed| filed.request = *request).is_some()
             }
-            Some(Verdict::Trim(name)) => {
+            Act::Trim(name) => {
                 let before = self.requests.len();
                 self.requests.retain(|filed| filed.which.name != name);
                 self.requests.len() < before
             }
-            Some(Verdict::Wait { .. }) | None => false,
         }
     }
 

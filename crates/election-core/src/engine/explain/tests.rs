@@ -10,9 +10,11 @@ use super::{Bound, Explanation, Obstacle, Seen, explain, simulate::simulate};
 use crate::{
     engine::{
         elector::{
-            pass::{Decider, Facts, Verdict},
+            pass::{Decider, Facts},
+            verdict::{Act, Verdict, Wait},
             watchdog::Watchdog,
         },
+        io::Reason,
         policy::{Policy, TakeoverLimit},
         reading::memory::Memory,
         rules::Rules,
@@ -264,11 +266,11 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
             watchdog.begin();
             match Facts::of(decider, &view, Some(&memory), None) {
                 Ok(facts) => facts.pass(watchdog),
-                Err(wait) => wait,
+                Err(wait) => wait.into(),
             }
         };
         match pass(now, &mut watchdog) {
-            Verdict::Wait { reason, sentence, .. } => {
+            Verdict::Wait(Wait { reason, sentence, .. }) => {
                 // Nothing has happened since: what was said is not said again in other words.
                 for later in [1, 2500, 7000].map(Duration::from_millis) {
                     let later =
@@ -280,7 +282,7 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
                     if !news && watchdog.wake().is_none_or(|wake| later.time + still < wake) {
                         let mut again = watchdog.clone();
                         let verdict = pass(later, &mut again);
-                        let said = matches!(&verdict, Verdict::Wait { sentence: s, .. } if *s == sentence);
+                        let said = matches!(&verdict, Verdict::Wait(wait) if wait.sentence == sentence);
                         assert!(said, "{sentence}, and a moment later: {verdict:?}");
                     }
                 }
@@ -291,7 +293,7 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
                     assert!(!slot.obstacles.is_empty(), "{reason}: {sentence}, but: {slot:#?}");
                 }
                 // What is only put off can be told.
-                if ["min-tenure", "better-after"].contains(&reason) {
+                if [Reason::MinTenure, Reason::BetterAfter].contains(&reason) {
                     let told_of = told.slots.iter().any(|s| s.proposal.is_some());
                     assert!(told_of, "{reason}: {sentence}, and yet nothing is to come: {told:#?}");
                 }
@@ -304,10 +306,12 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
                 };
                 passed = wake.since_origin().saturating_sub(Duration::from_secs(1));
             }
-            Verdict::Write(next, _) if seen.elected.as_ref().is_some_and(|e| e.term == next.term) => {
+            Verdict::Act(Act::Write(next, _))
+                if seen.elected.as_ref().is_some_and(|e| e.term == next.term) =>
+            {
                 seen.elected = Some(*next);
             }
-            Verdict::Write(next, _) | Verdict::Depose(_, next, _) => {
+            Verdict::Act(Act::Write(next, _) | Act::Depose(_, next, _)) => {
                 let before = seen.elected.as_ref();
                 let is_new = |slot: &usize| before.is_none_or(|_| next.term_of(*slot) == next.term);
                 for slot in (0..next.slots.len()).filter(is_new) {
@@ -335,7 +339,7 @@ fn drive(mut seen: Seen, policy: &Policy, strategy: &Whim) -> &'static str {
                 }
                 return "decides";
             }
-            Verdict::Vacate { slot, .. } => {
+            Verdict::Act(Act::Vacate { slot, .. }) => {
                 assert_eq!(told.step.reason, "vacates");
                 assert!(told.slots[slot].proposal.is_some(), "{told:#?}");
                 return "vacates";

@@ -93,7 +93,7 @@ pub fn force_step(
         slot,
         holders: &holders,
         rules: Rules::default(),
-        notebook: None,
+        trace: None,
     };
     let ordered = Some((which, request));
     if let Some((elected, _)) = ours {
@@ -130,23 +130,23 @@ pub fn force_step(
     }
     let what = format!("failover forced by {}", request.by);
     let decided = match question.decide(Cause::Failover, &what, None, ordered) {
-        Ok(decided) => decided,
+        Ok(decided) => decided.elected,
         Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
             return ForceStep::Refused(why);
         }
-        Err(Undecided::Held { sentence, .. }) => return ForceStep::Refused(sentence),
+        Err(Undecided::Held(hold)) => return ForceStep::Refused(hold.sentence),
     };
     // Without force a leader that lives is named away, and lets go by itself.
     let holder = current.filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
     let decided = match holder.filter(|_| request.force) {
-        Some((current, _)) => question.vacate(&current.named(), ordered),
+        Some((current, _)) => Box::new(question.vacate(&current.named(), ordered)),
         None => decided,
     };
     if ours.is_some() {
-        return ForceStep::Write(Box::new(decided));
+        return ForceStep::Write(decided);
     }
     let state = RequestState::Accepted { term: decided.term };
-    ForceStep::Begin(Box::new(decided), Box::new(Request { state, ..request.clone() }))
+    ForceStep::Begin(decided, Box::new(Request { state, ..request.clone() }))
 }
 
 #[cfg(test)]

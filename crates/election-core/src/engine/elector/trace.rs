@@ -1,7 +1,6 @@
-//! What an elector asks of the strategy in a pass, and what it waits for, noted down for
-//! whoever wants to know why: an elector itself keeps no notes.
+//! What an elector asks of the strategy in a pass, recorded for `explain`: an elector itself records nothing.
 
-use std::{cell::RefCell, time::Duration};
+use std::cell::RefCell;
 
 use crate::{
     record::Cause,
@@ -19,30 +18,19 @@ pub(in crate::engine) struct Asked {
 
 /// The notes of one pass.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Notebook {
+pub(in crate::engine) struct DecisionTrace {
     asked: RefCell<Vec<Asked>>,
-    waits: RefCell<Vec<(&'static str, Duration)>>,
 }
 
-impl Notebook {
+impl DecisionTrace {
     pub(super) fn asked(&self, slot: usize, cause: Cause, ranking: &Ranking, aside: Vec<Refused>) {
         let mut ranking = ranking.clone();
         ranking.refused.extend(aside);
         self.asked.borrow_mut().push(Asked { slot, cause, ranking });
     }
 
-    /// Somebody else is better, and for how long each reason to wait lasts.
-    pub(in crate::engine) fn waits(&self, waits: impl IntoIterator<Item = (&'static str, Duration)>) {
-        self.waits.borrow_mut().extend(waits.into_iter().filter(|(_, wait)| !wait.is_zero()));
-    }
-
     /// All that was asked, in the order in which it was.
     pub(in crate::engine) fn take_asked(&self) -> Vec<Asked> {
         self.asked.take()
-    }
-
-    /// All that is waited for.
-    pub(in crate::engine) fn take_waits(&self) -> Vec<(&'static str, Duration)> {
-        self.waits.take()
     }
 }

@@ -1,0 +1,117 @@
+//! What a pass comes to: the one thing to do next, or all that is in the way.
+
+use crate::{
+    engine::{io::Reason, ops::Begun},
+    record::{Elected, Request},
+    time::Time,
+};
+
+/// The outcome of a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Verdict {
+    Act(Act),
+    Wait(Wait),
+}
+
+/// The one thing to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Act {
+    /// Compare-and-set `leader/elected`; `None` as version means create it.
+    Write(Box<Elected>, Option<i32>),
+    /// The same, and with it the request that it begins: both or none.
+    Begin(Box<Elected>, Option<i32>, Begun),
+    /// The same for this slot, and it puts someone out of office who does not know it yet.
+    Depose(usize, Box<Elected>, Option<i32>),
+    /// Delete the leader znode of this slot in this version: it belongs to an excluded ballot.
+    /// Only while the decision has that version.
+    Vacate { slot: usize, place: i32, decision: i32 },
+    /// Compare-and-set a request.
+    Answer(String, i32, Box<Request>),
+    /// The same with a refusal.
+    Refuse(String, i32, Box<Request>),
+    /// Remove a request that ended long ago.
+    Trim(String),
+}
+
+/// Nothing is done now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Wait {
+    pub(in crate::engine) reason: Reason,
+    /// What is said of it.
+    pub(in crate::engine) sentence: String,
+    /// Whether somebody should look.
+    pub(in crate::engine) loud: bool,
+    /// All that is in the way; nothing where all is as it should be.
+    pub(in crate::engine) blockers: Vec<Blocker>,
+    /// What would be decided otherwise, where that is asked for and known.
+    pub(in crate::engine) proposal: Option<Box<Elected>>,
+}
+
+/// Something that is in the way of a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Blocker {
+    pub(in crate::engine) reason: Reason,
+    pub(in crate::engine) sentence: String,
+    /// When it goes by itself.
+    pub(in crate::engine) until: Option<Time>,
+}
+
+impl Act {
+    /// The decision that is written, if one is.
+    pub(in crate::engine) fn decision(&self) -> Option<&Box<Elected>> {
+        match self {
+            Self::Write(elected, _) | Self::Begin(elected, ..) | Self::Depose(_, elected, _) => Some(elected),
+            Self::Vacate { .. } | Self::Answer(..) | Self::Refuse(..) | Self::Trim(_) => None,
+        }
+    }
+}
+
+impl Wait {
+    fn new(reason: Reason, sentence: String, loud: bool) -> Self {
+        let blocker = Blocker { reason, sentence: sentence.clone(), until: None };
+        let blockers = if reason == Reason::Steady { Vec::new() } else { vec![blocker] };
+        Self { reason, sentence, loud, blockers, proposal: None }
+    }
+
+    /// The same until then, or without an end that is known.
+    pub(in crate::engine) fn until(mut self, until: impl Into<Option<Time>>) -> Self {
+        let until = until.into();
+        for blocker in self.blockers.iter_mut().filter(|blocker| blocker.reason == self.reason) {
+            blocker.until = until;
+        }
+        self
+    }
+
+    /// When the reason that is said goes by itself.
+    pub(in crate::engine) fn ends(&self) -> Option<Time> {
+        self.blockers.iter().find(|blocker| blocker.reason == self.reason)?.until
+    }
+
+    /// The same, and what would be decided otherwise.
+    pub(in crate::engine) fn instead_of(mut self, proposal: Option<Box<Elected>>) -> Self {
+        self.proposal = proposal;
+        self
+    }
+
+    /// The same, where all of this is in the way.
+    pub(in crate::engine) fn blocked_by(mut self, blockers: Vec<Blocker>) -> Self {
+        self.blockers = blockers;
+        self
+    }
+}
+
+impl From<Wait> for Verdict {
+    fn from(wait: Wait) -> Self {
+        Self::Wait(wait)
+    }
+}
+
+/// As it should be, or on its way to that.
+pub(in crate::engine) fn quiet(reason: Reason, sentence: impl Into<String>) -> Wait {
+    Wait::new(reason, sentence.into(), false)
+}
+
+/// Somebody should look.
+pub(in crate::engine) fn loud(reason: Reason, sentence: impl Into<String>) -> Wait {
+    Wait::new(reason, sentence.into(), true)
+}
