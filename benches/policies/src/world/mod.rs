@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use election_core::{
     MemberId, Now, SiteId, Time,
     engine::{
-        Action, Config, EndReason, Engine, Event, Forgotten, Leftovers, NoteKind, Profile, Recipe,
+        Action, Config, EndReason, Engine, Event, Forgotten, Leftovers, NoteKind, Profile, Reason, Recipe,
         acknowledge,
     },
     paths::Paths,
