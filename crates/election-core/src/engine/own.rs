@@ -94,6 +94,11 @@ pub(super) struct OwnZnode {
 }
 
 impl OwnZnode {
+    /// The last part of its path.
+    pub(super) fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+
     /// Its fencing token, which is the term in a contest.
     pub(super) fn term(&self) -> u64 {
         u64::try_from(self.node.czxid).unwrap_or(0)

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use super::line::{Line, Rank};
 use crate::{
     engine::{
         core::Core,
@@ -18,7 +19,6 @@ use crate::{
         ops::{Part, Pending, USED_UP},
         own::Seat,
         recipe::Leftovers,
-        rules::Rule,
     },
     ids::Ballot,
     record::{Current, MemberRecord, Record, VERSION},
@@ -179,10 +179,8 @@ impl Membership {
         let paths = core.config.paths.clone();
         let request = match self.step.clone() {
             Step::Idle | Step::Gone => return,
-            Step::Sweep(_) => Request::Children { path: paths.election() },
-            Step::DropStray(name, _) => {
-                Request::Delete { path: format!("{}/{name}", paths.election()), version: None }
-            }
+            Step::Sweep(_) => Line::ballots(core).list(),
+            Step::DropStray(name, _) => Line::ballots(core).drop(&name),
             Step::LookForNode => Request::Get { path: core.own_node() },
             Step::AwaitNode => {
                 self.check_duplicate(core);
@@ -216,13 +214,7 @@ impl Membership {
             Step::RemoveNode => Request::Delete { path: core.own_node(), version: None },
             Step::DrawBallot => {
                 self.drawn += 1;
-                let guid = format!("{}{}", guid_prefix(core), self.drawn);
-                Request::CreateSequential {
-                    prefix: paths.ballot_prefix(&guid),
-                    data: core.config.member.member.as_str().into(),
-                    ephemeral: true,
-                    unique_prefix: true,
-                }
+                Line::ballots(core).create(self.drawn, core.config.member.member.as_str().into())
             }
             Step::WriteNode(ballot) => match self.node_data(core, &ballot) {
                 Some(data) => Request::Create { path: core.own_node(), data, ephemeral: true },
@@ -231,9 +223,9 @@ impl Membership {
             Step::Place => {
                 // Cleared before it is read: what vanishes meanwhile is looked at again.
                 self.look_again = false;
-                Request::Children { path: paths.election() }
+                Line::ballots(core).list()
             }
-            Step::Standing if core.own.seat.lists_ballots => Request::Children { path: paths.election() },
+            Step::Standing if core.own.seat.lists_ballots => Line::ballots(core).list(),
             Step::Standing if self.reads_record => Request::Get { path: core.own_node() },
             Step::Standing => match self.outdated_node(core) {
                 Some(request) => request,
@@ -459,15 +451,14 @@ impl Membership {
 
     fn found_ballots(&mut self, core: &mut Core, leader: &mut Leader, names: &[String]) {
         let Some(mine) = &core.own.seat.ballot else { return };
-        let ballots: Vec<Ballot> = names.iter().filter_map(|name| Ballot::new(name.clone()).ok()).collect();
-        if !ballots.contains(mine) {
-            return self.ballot_lost(core, leader, "the own ballot is gone");
-        }
-        // Seen only now: the creation of this one's own came after theirs.
-        if strays(core, names).iter().any(|stray| *stray != mine.as_str()) {
-            return self.ballot_lost(core, leader, "a former ballot of this session still stands");
-        }
-        let before = predecessor(&ballots, mine);
+        let before = match Line::ballots(core).rank(names, mine.as_str()) {
+            Rank::Gone => return self.ballot_lost(core, leader, "the own ballot is gone"),
+            Rank::Stray(_) => {
+                return self.ballot_lost(core, leader, "a former ballot of this session still stands");
+            }
+            Rank::First => None,
+            Rank::Behind(name, _) => Ballot::new(name).ok(),
+        };
         if before.is_none() && !core.own.seat.is_lowest() {
             let text = "is the elector: its ballot is the lowest".to_owned();
             core.note(Level::Info, NoteKind::Registration, text);
@@ -478,7 +469,7 @@ impl Membership {
     }
 
     fn swept(&mut self, core: &Core, then: Then, names: &[String]) {
-        self.step = match (strays(core, names).into_iter().next(), then) {
+        self.step = match (Line::ballots(core).own(names).next(), then) {
             (Some(stray), then) => Step::DropStray(stray.to_owned(), then),
             (None, Then::LookForNode) => Step::LookForNode,
             // What was removed may be back with an older copy of the ensemble.
@@ -596,24 +587,4 @@ fn fingerprint(core: &Core, ballot: &Ballot) -> u64 {
     (&own.gave_up, &own.wishes, own.leaving, own.prepared_for).hash(&mut hasher);
     (&own.reach, &own.round_trips, core.remembers()).hash(&mut hasher);
     hasher.finish()
-}
-
-/// How every ballot of this session begins.
-fn guid_prefix(core: &Core) -> String {
-    format!("s{:016x}.", core.session_id())
-}
-
-/// The ballots of this session among `names`.
-fn strays<'n>(core: &Core, names: &'n [String]) -> Vec<&'n str> {
-    if !core.rules.keep(Rule::SweepBallots) {
-        return Vec::new();
-    }
-    let prefix = guid_prefix(core);
-    names.iter().map(String::as_str).filter(|name| name.starts_with(&prefix)).collect()
-}
-
-/// The elector is the member with the lowest living ballot; everyone else watches
-/// the one before its own, so that one ballot's end wakes one member.
-fn predecessor(ballots: &[Ballot], mine: &Ballot) -> Option<Ballot> {
-    ballots.iter().filter(|b| *b < mine).max().cloned()
 }

@@ -1,6 +1,7 @@
 //! How this member comes to lead: by the decision of an elector, or by a znode of its own.
 
 pub(in crate::engine) mod contest;
+mod line;
 pub(in crate::engine) mod membership;
 
 use contest::Contest;

@@ -357,7 +357,7 @@ impl<'a> Facts<'a> {
         }
         let control = Control { mode: Mode::Auto, ..self.control.clone() };
         match otherwise(&Facts { control: &control, ..self.clone() }, watchdog) {
-            Verdict::Act(act) => manual.instead_of(act.decision().cloned()),
+            Verdict::Act(act) => manual.instead_of(act.into_decision()),
             Verdict::Wait(Wait { blockers, proposal, .. }) => {
                 let all = manual.blockers.iter().cloned().chain(blockers).collect();
                 manual.blocked_by(all).instead_of(proposal)

@@ -58,7 +58,7 @@ pub(in crate::engine) struct Blocker {
 
 impl Act {
     /// The decision that is written, if one is.
-    pub(in crate::engine) fn decision(&self) -> Option<&Box<Elected>> {
+    pub(in crate::engine) fn into_decision(self) -> Option<Box<Elected>> {
         match self {
             Self::Write(elected, _) | Self::Begin(elected, ..) | Self::Depose(_, elected, _) => Some(elected),
             Self::Vacate { .. } | Self::Answer(..) | Self::Refuse(..) | Self::Trim(_) => None,

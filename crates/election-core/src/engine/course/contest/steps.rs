@@ -1,6 +1,9 @@
 //! Standing for a place: one step at a time, each with what follows from its outcome.
 
-use super::{Before, Contest, Step, Then};
+use super::{
+    super::line::{Line, Rank},
+    Before, Contest, Step, Then,
+};
 use crate::{
     engine::{
         core::Core,
@@ -8,7 +11,7 @@ use crate::{
         leader::Leader,
         ops::{Part, Pending, USED_UP},
         own::OwnZnode,
-        recipe::{QueueFormat, contender::contender},
+        recipe::contender::contender,
         rules::Rule,
         znode::Known,
     },
@@ -111,17 +114,15 @@ impl Contest {
 
     fn next_request(&mut self, core: &mut Core) -> Option<Request> {
         let paths = core.config.paths.clone();
-        let queue = core.queue_format();
-        let children = |format: QueueFormat| Request::Children { path: format.parent(&paths) };
+        let queue = Line::queue(core);
         let place = || Request::Get { path: paths.place(0) };
-        let in_queue = |name: &str| format!("{}/{name}", queue.unwrap_or_default().parent(&paths));
         Some(match &self.step {
-            Step::ListLeftovers | Step::Rank => children(queue?),
-            Step::InOffice if core.own.seat.ranks_again => children(queue?),
-            Step::LookAtLeftover(names) => Request::Get { path: in_queue(names.last()?) },
-            Step::DropLeftover(name, _) => Request::Delete { path: in_queue(name), version: None },
-            Step::Seek(_) => queue.map_or_else(place, children),
-            Step::Adopt(name) => Request::Get { path: in_queue(name) },
+            Step::ListLeftovers | Step::Rank => queue?.list(),
+            Step::InOffice if core.own.seat.ranks_again => queue?.list(),
+            Step::LookAtLeftover(names) => Request::Get { path: queue?.path(names.last()?) },
+            Step::DropLeftover(name, _) => queue?.drop(name),
+            Step::Seek(_) => queue.map_or_else(place, |queue| queue.list()),
+            Step::Adopt(name) => Request::Get { path: queue?.path(name) },
             Step::Count(_) => Request::Get { path: paths.leader() },
             Step::Look(..) => place(),
             Step::Drop(path, None, _) => Request::Delete { path: path.clone(), version: None },
@@ -153,16 +154,8 @@ impl Contest {
         self.written.clone_from(&data);
         self.attempts += 1;
         self.unanswered = true;
-        Some(match core.queue_format() {
-            Some(format) => {
-                let stem = format.stem(core.session_id(), self.attempts);
-                Request::CreateSequential {
-                    prefix: format!("{}/{stem}", format.parent(&core.config.paths)),
-                    data,
-                    ephemeral: true,
-                    unique_prefix: true,
-                }
-            }
+        Some(match Line::queue(core) {
+            Some(queue) => queue.create(self.attempts, data),
             None => Request::CreateCounted {
                 path: core.config.paths.place(0),
                 data,
@@ -175,10 +168,7 @@ impl Contest {
         match (self.step.clone(), outcome) {
             (_, Outcome::NotApplied(why)) => later(core, why),
             (Step::ListLeftovers, Outcome::Names(names)) => {
-                let stem = core.queue_format().map(|format| format.session_stem(core.session_id()));
-                let others =
-                    |name: &&String| stem.as_ref().is_none_or(|stem| !name.starts_with(stem.as_str()));
-                self.look_at_leftovers(names.iter().filter(others).cloned().collect());
+                self.look_at_leftovers(Line::queue(core).map_or_else(Vec::new, |queue| queue.others(names)));
             }
             (Step::LookAtLeftover(mut names), Outcome::Got(node)) => {
                 let name = names.pop().unwrap_or_default();
@@ -222,12 +212,16 @@ impl Contest {
                 self.step = Step::Seek(Then::Stand);
                 later(core, why);
             }
-            (Step::Adopt(name), Outcome::Got(Some(node))) if node.owner == core.session_id() => {
-                let parent = core.queue_format().unwrap_or_default().parent(&core.config.paths);
-                let path = format!("{parent}/{name}");
-                self.stands_with(core, OwnZnode { path, node: node.clone(), count: None });
+            (Step::Adopt(name), Outcome::Got(node)) => {
+                let adopted = node.as_ref().filter(|node| node.owner == core.session_id());
+                match adopted.zip(Line::queue(core)) {
+                    Some((node, queue)) => {
+                        let own = OwnZnode { path: queue.path(&name), node: node.clone(), count: None };
+                        self.stands_with(core, own);
+                    }
+                    None => self.step = Step::Seek(Then::Stand),
+                }
             }
-            (Step::Adopt(_), Outcome::Got(_)) => self.step = Step::Seek(Then::Stand),
             (Step::Rank, Outcome::Names(names)) => self.ranked(core, names),
             (Step::InOffice, Outcome::Names(names)) => self.ranked_again(core, leader, names),
             (step, outcome) => later(core, &format!("{step:?}: {outcome:?}")),
@@ -257,17 +251,14 @@ impl Contest {
     /// What of this session stands in the queue: the last creation, if it was not
     /// answered, is this member's; all else goes.
     fn sought_in_queue(&mut self, core: &mut Core, then: Then, names: &[String]) {
-        let Some(format) = core.queue_format() else { return };
-        let session_stem = format.session_stem(core.session_id());
-        let last_stem = format.stem(core.session_id(), self.attempts);
-        let mut mine = names.iter().filter(|name| name.starts_with(&session_stem));
+        let Some(queue) = Line::queue(core) else { return };
+        let mut mine = queue.own(names);
         let adoptable =
-            |name: &String| then == Then::Stand && self.unanswered && name.starts_with(&last_stem);
-        let path = |name: &String| format!("{}/{name}", format.parent(&core.config.paths));
+            |name: &str| then == Then::Stand && self.unanswered && queue.is_of_attempt(name, self.attempts);
         self.step = match mine.clone().find(|name| !adoptable(name)) {
-            Some(stray) => Step::Drop(path(stray), None, then),
+            Some(stray) => Step::Drop(queue.path(stray), None, then),
             None => match mine.next() {
-                Some(own) => Step::Adopt(own.clone()),
+                Some(own) => Step::Adopt(own.to_owned()),
                 None => self.nothing_left(then),
             },
         };
@@ -315,11 +306,12 @@ impl Contest {
 
     fn stands_with(&mut self, core: &mut Core, own: OwnZnode) {
         self.unanswered = false;
-        if core.queue_format().is_some() && core.ballot_at(&own.path, own.node.owner).is_none() {
-            let parent = core.queue_format().unwrap_or_default().parent(&core.config.paths);
+        let unusable = core.ballot_at(&own.path, own.node.owner).is_none();
+        if let Some(queue) = Line::queue(core).filter(|_| unusable) {
             let why = format!(
-                "{} is no name of a place in a queue; where its numbers are used up, delete {parent}",
-                own.path
+                "{} is no name of a place in a queue; where its numbers are used up, delete {}",
+                own.path,
+                queue.parent()
             );
             self.step = Step::Drop(own.path, None, Then::Stand);
             later(core, &why);
@@ -336,55 +328,46 @@ impl Contest {
     /// It was the first in the queue before the connection was lost.
     fn ranked_again(&mut self, core: &mut Core, leader: &mut Leader, names: &[String]) {
         core.own.seat.ranks_again = false;
-        let (Some(format), Some(own)) = (core.queue_format(), &core.own.seat.own) else {
-            return;
-        };
-        let first = format.order(names).first().copied().map(str::to_owned);
-        if first.as_deref() != own.path.rsplit('/').next() && leader.held().is_none() {
+        let (Some(queue), Some(own)) = (Line::queue(core), &core.own.seat.own) else { return };
+        if !queue.is_first(names, own.name()) && leader.held().is_none() {
             let why = "it is not the first in the queue any more".to_owned();
             leader.give_up_claim(core, StopReason::NotNamed(why));
         }
     }
 
-    /// Where the own znode stands in the queue.
+    /// Where the own znode is in the queue.
     fn ranked(&mut self, core: &mut Core, names: &[String]) {
-        let (Some(format), Some(own)) = (core.queue_format(), &core.own.seat.own) else {
-            return;
-        };
-        let own = own.path.rsplit('/').next().unwrap_or_default().to_owned();
-        let session_stem = format.session_stem(core.session_id());
-        let parent = format.parent(&core.config.paths);
-        let stray = names.iter().find(|name| name.starts_with(&session_stem) && **name != own);
-        let order = format.order(names);
-        let Some(place) = order.iter().position(|name| *name == own) else {
-            return self.own_lost(core, "the own znode in the queue is gone");
-        };
-        if let Some(stray) = stray {
-            // A creation that was given up for lost: it goes, and this one is looked for again.
-            self.unanswered = true;
-            core.own.seat.own = None;
-            let text = "a former znode of this session still stands in the queue".to_owned();
-            core.note(Level::Warn, NoteKind::Registration, text);
-            self.step = Step::Drop(format!("{parent}/{stray}"), None, Then::Stand);
-            return;
+        let (Some(queue), Some(own)) = (Line::queue(core), &core.own.seat.own) else { return };
+        let own = own.name().to_owned();
+        match queue.rank(names, &own) {
+            Rank::Gone => self.own_lost(core, "the own znode in the queue is gone"),
+            Rank::Stray(stray) => {
+                // It goes, and the own one is looked for again.
+                self.unanswered = true;
+                core.own.seat.own = None;
+                let text = "a former znode of this session still stands in the queue".to_owned();
+                core.note(Level::Warn, NoteKind::Registration, text);
+                self.step = Step::Drop(queue.path(stray), None, Then::Stand);
+            }
+            Rank::First => {
+                self.before = None;
+                self.step = Step::First;
+            }
+            Rank::Behind(before, place) => {
+                let path = queue.path(before);
+                if self.before.as_ref().is_some_and(|known| known.gone && known.path == path) {
+                    // The server that was asked has not heard of it yet.
+                    self.look_again = true;
+                    core.retry(Part::Contest);
+                } else {
+                    self.before = Some(Before { path, first: place == 1, gone: false });
+                    self.previous = None;
+                    let text = format!("stands in the queue as {own}, behind {before} ({place} before it)");
+                    core.note(Level::Info, NoteKind::Registration, text);
+                }
+                self.step = Step::Waiting;
+            }
         }
-        let Some(before) = place.checked_sub(1).map(|at| order[at]) else {
-            self.before = None;
-            self.step = Step::First;
-            return;
-        };
-        let path = format!("{parent}/{before}");
-        if self.before.as_ref().is_some_and(|known| known.gone && known.path == path) {
-            // The server that was asked has not heard of it yet.
-            self.look_again = true;
-            core.retry(Part::Contest);
-        } else {
-            self.before = Some(Before { path, first: place == 1, gone: false });
-            self.previous = None;
-            let text = format!("stands in the queue as {own}, behind {before} ({place} before it)");
-            core.note(Level::Info, NoteKind::Registration, text);
-        }
-        self.step = Step::Waiting;
     }
 }
 
