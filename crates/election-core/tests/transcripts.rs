@@ -196,7 +196,7 @@ transcripts! {
     tokens_raised,
     resign,
     resign_by_a_deadline,
-    abdicate,
+    withdraw,
     acknowledge,
     line_of_those_who_stand,
     named_before_it_was_known_to_have_withdrawn,

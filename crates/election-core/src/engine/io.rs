@@ -138,22 +138,21 @@ pub enum Wish {
         /// Why.
         reason: String,
     },
-    /// To give up leadership, and not to be named until it stands again; not even if
-    /// nobody else is left.
-    Abdicate {
+    /// To give up leadership, and not to be named until it rejoins, even if no other member is left.
+    Withdraw {
         /// Why.
         reason: String,
     },
-    /// To be named again.
-    Stand,
-    /// Not to hand over as planned: switchovers are refused with this reason, and nobody
-    /// who is merely better is named. A failover is not, nor is what force can take.
-    Hold {
+    /// To be a candidate again.
+    Rejoin,
+    /// Not to hand over as planned: switchovers are refused with this reason, and leadership does not move
+    /// to a better member. Failovers and forced steps are not blocked.
+    BlockSwitchover {
         /// Why.
         reason: String,
     },
     /// To hand over again.
-    Free,
+    AllowSwitchover,
 }
 
 /// What the application answers.

@@ -137,7 +137,7 @@ impl Core {
     /// and the ensemble can be a copy in which somebody else is named, or holds the leader znode.
     pub(in crate::engine) fn is_sure(&self, slot: usize) -> bool {
         let rereading = &self.reading.rereading;
-        !rereading.doubts_decision() && !rereading.doubts_place(slot) && !self.own.seat.ranks_again
+        !rereading.doubts_decision() && !rereading.doubts_leader_znode(slot) && !self.own.seat.ranks_again
     }
 
     /// What is added to the czxid to make the fencing token; unknown while the decision can't be read.

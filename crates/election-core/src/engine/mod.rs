@@ -242,7 +242,7 @@ impl Engine {
 
     /// Who is in office as last read, by slot; at least as many as there are slots.
     pub fn in_office(&self) -> impl Iterator<Item = Option<&Current>> {
-        (0..self.core.slots_watched()).map(|slot| self.core.reading.view.place(slot).record())
+        (0..self.core.slots_watched()).map(|slot| self.core.reading.view.leader(slot).record())
     }
 
     /// The slot that this member leads, or is on its way to or from.
@@ -277,7 +277,7 @@ impl Engine {
     /// Nothing rests on how old that is: a watch can lag for any other reason as well. Whoever
     /// becomes concerned is to be told at once, by reading without delay as soon as this is
     /// false.
-    pub fn looks_on(&self) -> bool {
+    pub fn is_passive(&self) -> bool {
         let core = &self.core;
         let seat = &core.own.seat;
         let (Some(ballot), Some(elected)) = (seat.predecessor().and(seat.ballot.as_ref()), self.elected())
@@ -336,8 +336,8 @@ impl Engine {
         } else if let Some(slot) = paths.slot_of(path) {
             if slot < core.slots_watched() {
                 core.reading.rereading.watch_told(Znode::Leader(slot), node);
-                core.see_place(slot, node);
-                self.leader.saw_place(core, slot, node);
+                core.see_leader_znode(slot, node);
+                self.leader.saw_leader_znode(core, slot, node);
             }
         } else if path == paths.control() {
             core.reading.view.control = Known::read(path, node);
@@ -355,7 +355,7 @@ impl Engine {
         let Some((pending, reads)) = core.ops.end(op) else { return };
         let node = || if let Outcome::Got(node) = outcome { node.as_ref() } else { None };
         if let Some(slot) = reads.and_then(|(znode, known)| core.read_ended(znode, known, outcome)) {
-            leader.saw_place(core, slot, node());
+            leader.saw_leader_znode(core, slot, node());
         }
         match (pending, &mut self.course) {
             (Pending::Membership, Course::Elector(membership, _)) => membership.done(core, leader, outcome),
@@ -367,7 +367,7 @@ impl Engine {
             (Pending::History(op), _) => self.history.done(core, op, outcome),
             (Pending::Reread(znode), _) => {
                 if let Some(slot) = core.reread_done(znode, outcome) {
-                    leader.saw_place(core, slot, node());
+                    leader.saw_leader_znode(core, slot, node());
                 }
             }
             (Pending::Membership | Pending::Elector(_) | Pending::Contest | Pending::GivenUp, _) => {}
@@ -401,7 +401,7 @@ impl Engine {
         let core = &mut self.core;
         let is_gone = self.leader.is_idle() && self.course.is_gone();
         // A leader znode of this member can be back with an older copy of the ensemble.
-        if core.own.leaving.is_asked() && is_gone && !core.reading.rereading.doubts_any_place() {
+        if core.own.leaving.is_asked() && is_gone && !core.reading.rereading.doubts_any_leader_znode() {
             core.end(EndReason::Left);
         }
     }

@@ -69,13 +69,13 @@ pub(in crate::engine) enum LeaderOp {
 /// An operation of the elector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum ElectorOp {
-    Check(Grave, Check),
+    Check(IrreversibleStep, Check),
     /// Over this version, if there was a decision; and the request that it begins.
     Decision(Box<Elected>, Option<i32>, Option<Begun>),
     /// It could not be written, over this version if that was refused.
     ReadElected(Option<i32>),
     Vacate(usize),
-    ReadPlace(usize),
+    ReadLeader(usize),
     Answer(String, Box<Request>),
     Trim(String),
 }
@@ -93,11 +93,11 @@ pub(in crate::engine) enum HistoryOp {
 /// moment, can see a decision that another member made meanwhile before it sees the place
 /// or the members that this was made for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum Grave {
+pub(in crate::engine) enum IrreversibleStep {
     /// A request is refused.
     Refusal(String),
     /// Whoever stands in this place is put out of office, while this decision stands.
-    Ouster { slot: usize, decision: Option<i32>, place: Option<Meta> },
+    ForcedRemoval { slot: usize, decision: Option<i32>, place: Option<Meta> },
 }
 
 /// What is read once more before a grave step, in this order.

@@ -286,47 +286,44 @@ impl Election {
         let _ = self.handle.events.send(Event::Probed { unanswered });
     }
 
-    /// Gives leadership up, if this member has it or is on its way to it: the work is
-    /// stopped, leadership released after it, and somebody else named. This member
-    /// stands again: after [`Policy::exclusion`], or as soon as nobody else may lead.
+    /// Resigns, if this member leads or is about to: stops the work, then releases leadership, and another
+    /// member is named. This member can be named again after [`Policy::exclusion`], or as soon as no other
+    /// member may lead.
     pub fn resign(&self, reason: impl Into<String>) {
         self.wish(Wish::Resign { reason: reason.into() });
     }
 
-    /// Gives the leadership that this member has up in time: by then its work has
-    /// ended. The stop begins [`Policy::stop_budget`] before, at once if that is past, and
-    /// has that budget then.
-    /// No effect on anyone who doesn't lead.
+    /// Resigns by a deadline: the work has ended by then. The stop begins [`Policy::stop_budget`] before the
+    /// deadline, or at once if that moment has passed, and has its whole budget.
+    /// No effect on a member that does not lead.
     pub fn resign_by(&self, by: BootTime, reason: impl Into<String>) {
         self.wish(Wish::ResignBy { by: to_time(by), reason: reason.into() });
     }
 
-    /// Gives leadership up and does not stand until [`stand`](Self::stand): this member
-    /// is not named, not even if nobody else is left, and not by an operator. It stays in
-    /// the election, as elector too.
-    pub fn abdicate(&self, reason: impl Into<String>) {
-        self.wish(Wish::Abdicate { reason: reason.into() });
+    /// Resigns and is no candidate until [`rejoin`](Self::rejoin): this member is not named, even if no other
+    /// member is left or an operator asks for it. It stays a member of the election, and can be its elector.
+    pub fn withdraw(&self, reason: impl Into<String>) {
+        self.wish(Wish::Withdraw { reason: reason.into() });
     }
 
-    /// Stands again after [`abdicate`](Self::abdicate).
-    pub fn stand(&self) {
-        self.wish(Wish::Stand);
+    /// Becomes a candidate again after [`withdraw`](Self::withdraw).
+    pub fn rejoin(&self) {
+        self.wish(Wish::Rejoin);
     }
 
-    /// Refuses to hand leadership over as planned, until what is returned is dropped:
-    /// operators' switchovers are refused with this reason, and nobody who is merely
-    /// better is named. It keeps no failover up, nor anything forced: who holds must not
-    /// rest on it. An elector hears of it as soon as the own record is written.
+    /// Blocks planned moves of leadership until the returned guard is dropped: operators' switchovers are
+    /// refused with this reason, and leadership does not move to a better member. Failovers and forced steps are
+    /// not blocked. It takes effect once this member's record is written.
     #[must_use = "leadership is handed over again as soon as this is dropped"]
-    pub fn hold(&self, reason: impl Into<String>) -> Hold {
+    pub fn block_switchover(&self, reason: impl Into<String>) -> SwitchoverBlock {
         let reason = reason.into();
         let mut holds = self.handle.holds();
         let number = holds.next;
         holds.next += 1;
         holds.reasons.insert(number, reason.clone());
-        self.wish(Wish::Hold { reason });
+        self.wish(Wish::BlockSwitchover { reason });
         drop(holds);
-        Hold { handle: Arc::downgrade(&self.handle), number }
+        SwitchoverBlock { handle: Arc::downgrade(&self.handle), number }
     }
 
     fn wish(&self, wish: Wish) {
@@ -375,22 +372,22 @@ impl Handle {
     }
 }
 
-/// Leadership is not handed over as planned while this lives. From [`Election::hold`].
+/// Planned moves of leadership are blocked while this lives. From [`Election::block_switchover`].
 #[derive(Debug)]
-pub struct Hold {
-    /// Who holds stays in no election for it.
+pub struct SwitchoverBlock {
+    /// The guard does not keep the election running.
     handle: Weak<Handle>,
     number: u64,
 }
 
-impl Drop for Hold {
+impl Drop for SwitchoverBlock {
     fn drop(&mut self) {
         let Some(handle) = self.handle.upgrade() else { return };
         let mut holds = handle.holds();
         holds.reasons.remove(&self.number);
         let wish = match holds.reasons.last_key_value() {
-            Some((_, reason)) => Wish::Hold { reason: reason.clone() },
-            None => Wish::Free,
+            Some((_, reason)) => Wish::BlockSwitchover { reason: reason.clone() },
+            None => Wish::AllowSwitchover,
         };
         let _ = handle.events.send(Event::Wish(wish));
     }

@@ -25,7 +25,7 @@ mod work;
 
 pub use contests::Layout;
 pub use election::{
-    AttributesTooLong, Election, ElectionConfig, Ended, Hold, MAX_ATTRIBUTES, StopBudgetTooLong,
+    AttributesTooLong, Election, ElectionConfig, Ended, MAX_ATTRIBUTES, StopBudgetTooLong, SwitchoverBlock,
 };
 pub use ghosts::Ghost;
 pub use handler::{Failure, Handler, Leadership, StopOrder};

@@ -286,7 +286,7 @@ impl<H: Handler> Runner<H> {
         if self.engine.is_clear() && matches!(*self.session.subscribe().borrow(), SessionState::Closed) {
             self.end.get_or_insert(Ended::SessionClosed);
         }
-        self.watches.at_leisure(self.engine.looks_on());
+        self.watches.at_leisure(self.engine.is_passive());
         let status = ElectionStatus::of(&self.engine);
         self.status.send_if_modified(|known| {
             let news = *known != status;

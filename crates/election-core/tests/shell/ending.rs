@@ -148,10 +148,10 @@ async fn by_a_wish(world: &World) {
     .await;
 }
 
-async fn by_abdication(world: &World) {
+async fn by_withdrawing(world: &World) {
     let stage = Stage::new(world);
     let (east, west) = stage.two().await;
-    east.abdicate("it is being upgraded");
+    east.withdraw("it is being upgraded");
     wait_for("west-1 leads", SOON, || west.status_now().leads_now()).await;
     stage.the_end();
     let request = world.ask(RequestKind::Failover, Target::Member("east-1".parse().unwrap()), false).await;
@@ -166,7 +166,7 @@ async fn by_abdication(world: &World) {
     })
     .await;
     assert!(!east.status_now().leads_now());
-    east.stand();
+    east.rejoin();
     wait_for("east-1 leads again", SOON, || east.status_now().leads_now()).await;
 }
 
@@ -198,8 +198,8 @@ async fn by_a_deadline(world: &World) {
 async fn not_while_it_holds(world: &World) {
     let stage = Stage::new(world);
     let (east, west) = stage.two().await;
-    let outer = east.hold("the books are being closed");
-    let inner = east.hold("the backup runs");
+    let outer = east.block_switchover("the books are being closed");
+    let inner = east.block_switchover("the backup runs");
     let refused = async |why: &str| {
         let written = || async {
             let members = world.snapshot().await.members;
@@ -247,7 +247,7 @@ macro_rules! ends {
 
 ends! {
     who_resigns_stands_again: by_a_wish;
-    who_abdicates_does_not_stand: by_abdication;
+    who_withdraws_is_not_named: by_withdrawing;
     a_drop_ends_the_work_and_then_leadership: by_a_drop;
     a_deadline_ends_the_work_in_time: by_a_deadline;
     who_holds_does_not_hand_over_as_planned: not_while_it_holds;

@@ -32,12 +32,12 @@ async fn who_looks_on_reads_little(driver: DriverKind) {
     }
     let onlooker = world.join_through_proxy("onlooker", "east").await;
     wait_for("the first leads", SOON, || members[0].leads()).await;
-    looks_on(world, &onlooker).await;
+    is_passive(world, &onlooker).await;
     for number in FEW..MORE {
         members.push(world.join(&format!("m{number}"), "east").await);
     }
     wait_for("all stand", SOON, || members.iter().all(|m| m.status().ballot.is_some())).await;
-    looks_on(world, &onlooker).await;
+    is_passive(world, &onlooker).await;
     // Nor is it forgotten.
     let request =
         world.ask(RequestKind::Switchover, Target::Member("onlooker".parse().unwrap()), false).await;
@@ -46,7 +46,7 @@ async fn who_looks_on_reads_little(driver: DriverKind) {
     world.no_overlap();
 }
 
-async fn looks_on(world: &World, onlooker: &members::Member) {
+async fn is_passive(world: &World, onlooker: &members::Member) {
     let knows_line = || onlooker.status().elected.is_some_and(|e| e.line_of(0).len() == 8);
     wait_for("the line is full", SOON, knows_line).await;
     let elected = world.paths().elected();

@@ -23,9 +23,9 @@ impl Core {
     }
 
     /// The decision has more slots than were known.
-    pub(in crate::engine) fn doubt_unread_places(&mut self) {
+    pub(in crate::engine) fn doubt_unread_leader_znodes(&mut self) {
         for slot in 0..self.slots_watched() {
-            if *self.reading.view.place(slot) == Known::Unread {
+            if *self.reading.view.leader(slot) == Known::Unread {
                 self.doubt(Znode::Leader(slot));
             }
         }
@@ -73,7 +73,7 @@ impl Core {
                 None
             }
             Znode::Leader(slot) => {
-                self.see_place(slot, node);
+                self.see_leader_znode(slot, node);
                 Some(slot)
             }
         }
@@ -82,14 +82,14 @@ impl Core {
     fn path_of(&self, znode: Znode) -> String {
         match znode {
             Znode::Decision => self.config.paths.elected(),
-            Znode::Leader(slot) => self.place_path(slot),
+            Znode::Leader(slot) => self.leader_znode_path(slot),
         }
     }
 
     fn known(&self, znode: Znode) -> Option<Meta> {
         match znode {
             Znode::Decision => self.reading.view.elected.meta(),
-            Znode::Leader(slot) => self.reading.view.place(slot).meta(),
+            Znode::Leader(slot) => self.reading.view.leader(slot).meta(),
         }
     }
 
@@ -98,8 +98,13 @@ impl Core {
     /// What this path is of, where it is about to be read, and what is known of it.
     pub(super) fn reads(&self, path: &str) -> Option<(Znode, Meta)> {
         let is_decision = !self.is_contest() && path == self.config.paths.elected();
-        let slot =
-            || self.reading.view.places().map(|(slot, _)| slot).find(|slot| self.place_path(*slot) == path);
+        let slot = || {
+            self.reading
+                .view
+                .leaders()
+                .map(|(slot, _)| slot)
+                .find(|slot| self.leader_znode_path(*slot) == path)
+        };
         let znode = if is_decision { Some(Znode::Decision) } else { slot().map(Znode::Leader) }?;
         Some((znode, self.known(znode)?))
     }
@@ -133,15 +138,15 @@ impl Core {
             Znode::Decision => {
                 // What was read of the leader znodes is from another time than this.
                 for slot in 0..self.slots_watched() {
-                    if self.reading.rereading.doubts_place(slot) {
-                        self.reading.view.forget_place(slot);
+                    if self.reading.rereading.doubts_leader_znode(slot) {
+                        self.reading.view.forget_leader_znode(slot);
                     }
                 }
                 self.take_elected(Some(node));
                 None
             }
             Znode::Leader(slot) => {
-                self.reading.view.forget_place(slot);
+                self.reading.view.forget_leader_znode(slot);
                 self.see(znode, Some(node))
             }
         }

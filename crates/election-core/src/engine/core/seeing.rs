@@ -47,7 +47,7 @@ impl Core {
         }
         if self.own.leaving.is_asked() {
             // No watch reads them any more.
-            self.doubt_unread_places();
+            self.doubt_unread_leader_znodes();
         }
     }
 
@@ -60,13 +60,13 @@ impl Core {
         self.reading.remember_tenures(self.slots_watched(), self.now.unix_ms);
     }
 
-    pub(in crate::engine) fn see_place(&mut self, slot: usize, node: Option<&Node>) {
-        let known = self.read_place(&self.place_path(slot), node);
+    pub(in crate::engine) fn see_leader_znode(&mut self, slot: usize, node: Option<&Node>) {
+        let known = self.read_leader_record(&self.leader_znode_path(slot), node);
         self.reading.memory.saw_token(known.record().and_then(|current| current.fencing_token));
-        self.reading.view.see_place(slot, known, node);
+        self.reading.view.see_leader_znode(slot, known, node);
         self.compare_view(Znode::Leader(slot));
         self.reading.remember_tenures(self.slots_watched(), self.now.unix_ms);
-        self.tell_leader(slot, self.reading.view.place(slot).record().cloned());
+        self.tell_leader(slot, self.reading.view.leader(slot).record().cloned());
     }
 
     pub(in crate::engine) fn tell_leader(&mut self, slot: usize, leader: Option<Current>) {
@@ -89,7 +89,7 @@ impl Core {
             Known::Present(elected, _) => elected.slots.len(),
             Known::Absent => 0,
             // As many as there were.
-            Known::Unread | Known::Unreadable(..) => self.reading.view.places().count(),
+            Known::Unread | Known::Unreadable(..) => self.reading.view.leaders().count(),
         };
         let own = self.own.duty.slot.map_or(0, |slot| slot + 1);
         decided.min(MAX_SLOTS).max(self.config.policy.slots).max(own)
@@ -97,7 +97,7 @@ impl Core {
 
     /// The slots from this one on are gone: nothing is read of them any more.
     pub(in crate::engine) fn forget_slots(&mut self, from: usize) {
-        self.reading.view.forget_places(from);
+        self.reading.view.forget_leader_znodes(from);
         self.reading.rereading.forget(from);
         for slot in from..self.out.leaders.len() {
             self.tell_leader(slot, None);
@@ -120,7 +120,7 @@ impl Core {
     }
 
     /// The znode whose holder leads `slot`.
-    pub(in crate::engine) fn place_path(&self, slot: usize) -> String {
+    pub(in crate::engine) fn leader_znode_path(&self, slot: usize) -> String {
         match (&self.config.recipe, &self.own.seat.own) {
             (Recipe::Queue(_), Some(own)) => own.path.clone(),
             // Nothing is held then, and nobody asks.
@@ -130,7 +130,7 @@ impl Core {
     }
 
     /// Single: which creation of the leader znode the own one is.
-    pub(in crate::engine) fn place_count(&self) -> Option<i32> {
+    pub(in crate::engine) fn creation_count(&self) -> Option<i32> {
         self.own.seat.own.as_ref().and_then(|own| own.count)
     }
 
@@ -148,12 +148,12 @@ impl Core {
     }
 
     /// What the leader znode says.
-    pub(in crate::engine) fn read_place(&self, path: &str, node: Option<&Node>) -> Known<Current> {
+    pub(in crate::engine) fn read_leader_record(&self, path: &str, node: Option<&Node>) -> Known<Current> {
         let Some(node) = node.filter(|_| self.is_contest()) else {
             return Known::read(path, node);
         };
         if !self.config.recipe.is_native() {
-            return match self.own_in_office(path, node) {
+            return match self.own_leader_record(path, node) {
                 Some(current) => Known::Present(current, node.into()),
                 None => Known::Unread,
             };
@@ -166,7 +166,7 @@ impl Core {
     }
 
     /// In a foreign format the leader znode holds nothing but a name: this member adds the rest of its own.
-    fn own_in_office(&self, path: &str, node: &Node) -> Option<Current> {
+    fn own_leader_record(&self, path: &str, node: &Node) -> Option<Current> {
         let member = &self.config.member;
         let held = self.own.duty.held.as_ref();
         let ready_ms = held.and_then(|held| held.ready_ms);

@@ -68,12 +68,12 @@ enum Step {
     ReadElected {
         leftover: Leftover,
     },
-    LookAtPlace {
+    LookAtLeader {
         leftover: Leftover,
         slot: usize,
         decision: Option<i32>,
     },
-    RemovePlace {
+    RemoveLeader {
         leftover: Leftover,
         slot: usize,
         version: i32,
@@ -186,9 +186,9 @@ impl Membership {
                 self.check_duplicate(core);
                 return;
             }
-            Step::LookAtPlace { slot, .. } => Request::Get { path: paths.place(slot) },
+            Step::LookAtLeader { slot, .. } => Request::Get { path: paths.place(slot) },
             Step::ReadElected { .. } => Request::Get { path: paths.elected() },
-            Step::RemovePlace { leftover, slot, version, decision } => {
+            Step::RemoveLeader { leftover, slot, version, decision } => {
                 let (path, unchanged) = (paths.place(slot), paths.elected());
                 let request = match decision {
                     Some(unchanged_version) => {
@@ -270,15 +270,15 @@ impl Membership {
             (Step::LookForNode, Outcome::Got(node)) => self.found_node(core, node.as_ref()),
             (Step::ReadElected { leftover }, Outcome::Got(node)) => {
                 let decision = node.as_ref().map(|n| n.version);
-                self.step = Step::LookAtPlace { leftover, slot: 0, decision };
+                self.step = Step::LookAtLeader { leftover, slot: 0, decision };
             }
-            (Step::LookAtPlace { leftover, slot, decision }, Outcome::Got(node)) => {
-                self.found_place(core, leftover, slot, decision, node.as_ref());
+            (Step::LookAtLeader { leftover, slot, decision }, Outcome::Got(node)) => {
+                self.found_leader_znode(core, leftover, slot, decision, node.as_ref());
             }
-            (Step::RemovePlace { leftover, .. }, Outcome::Ok | Outcome::Missing) => {
+            (Step::RemoveLeader { leftover, .. }, Outcome::Ok | Outcome::Missing) => {
                 self.step = Step::RemoveBallot { leftover };
             }
-            (Step::RemovePlace { leftover, .. }, _) => {
+            (Step::RemoveLeader { leftover, .. }, _) => {
                 self.step = Step::ReadElected { leftover };
                 self.later(core, "what a former session left behind has changed");
             }
@@ -409,7 +409,7 @@ impl Membership {
         core.end(EndReason::DuplicateMember { member, path });
     }
 
-    fn found_place(
+    fn found_leader_znode(
         &mut self,
         core: &mut Core,
         leftover: Leftover,
@@ -423,10 +423,10 @@ impl Membership {
             Some((current, node))
                 if node.owner == leftover.owner && Some(&current.ballot) == leftover.ballot.as_ref() =>
             {
-                Step::RemovePlace { leftover, slot, version: node.version, decision }
+                Step::RemoveLeader { leftover, slot, version: node.version, decision }
             }
             _ if slot + 1 < core.config.policy.slots => {
-                Step::LookAtPlace { leftover, slot: slot + 1, decision }
+                Step::LookAtLeader { leftover, slot: slot + 1, decision }
             }
             _ => Step::RemoveBallot { leftover },
         };

@@ -23,7 +23,7 @@ use super::{
     core::Core,
     io::{Level, NoteKind, Outcome, Request, Skipped},
     leader::Leader,
-    ops::{Begun, Check, ElectorOp, Grave, Part, Pending},
+    ops::{Begun, Check, ElectorOp, IrreversibleStep, Part, Pending},
     recipe::Recipe,
     rules::Rule,
     znode::{Known, Meta},
@@ -41,7 +41,7 @@ use watchdog::Watchdog;
 pub(in crate::engine) struct Elector {
     watchdog: Watchdog,
     /// For which step everything was just read once more.
-    checked: Option<Grave>,
+    checked: Option<IrreversibleStep>,
 }
 
 impl Elector {
@@ -215,12 +215,12 @@ impl Elector {
                 perform(
                     core,
                     Request::Get { path: core.config.paths.place(slot) },
-                    ElectorOp::ReadPlace(slot),
+                    ElectorOp::ReadLeader(slot),
                 );
             }
-            (ElectorOp::ReadPlace(slot), Outcome::Got(node)) => {
-                core.see_place(slot, node.as_ref());
-                leader.saw_place(core, slot, node.as_ref());
+            (ElectorOp::ReadLeader(slot), Outcome::Got(node)) => {
+                core.see_leader_znode(slot, node.as_ref());
+                leader.saw_leader_znode(core, slot, node.as_ref());
             }
             // Known before the watch brings it.
             (ElectorOp::Answer(name, request), Outcome::Changed { version, mzxid }) => {
@@ -240,7 +240,7 @@ impl Elector {
         &mut self,
         core: &mut Core,
         leader: &mut Leader,
-        step: Grave,
+        step: IrreversibleStep,
         check: Check,
         outcome: &Outcome,
     ) {
@@ -252,8 +252,8 @@ impl Elector {
                 perform(core, request, ElectorOp::Check(step, Check::Place(0)));
             }
             (Check::Place(slot), Outcome::Got(node)) => {
-                core.see_place(slot, node.as_ref());
-                leader.saw_place(core, slot, node.as_ref());
+                core.see_leader_znode(slot, node.as_ref());
+                leader.saw_leader_znode(core, slot, node.as_ref());
                 let (request, check) = match slot + 1 {
                     next if next < core.slots_watched() => {
                         (Request::Get { path: paths.place(next) }, Check::Place(next))
@@ -266,11 +266,11 @@ impl Elector {
                 let same = names.len() == core.reading.view.member_nodes.len()
                     && names.iter().all(|name| core.reading.view.member_nodes.contains(name));
                 match step {
-                    Grave::Refusal(_) if same => {
+                    IrreversibleStep::Refusal(_) if same => {
                         let request = Request::Get { path: paths.control() };
                         perform(core, request, ElectorOp::Check(step, Check::Control));
                     }
-                    Grave::Ouster { .. } if same => self.checked = Some(step),
+                    IrreversibleStep::ForcedRemoval { .. } if same => self.checked = Some(step),
                     // The watch is about to tell.
                     _ => later(core, "the membership has changed and is being read"),
                 }
@@ -316,12 +316,12 @@ fn beginning(
 }
 
 /// What there is to check before this is done.
-fn grave(core: &Core, act: &Act) -> Option<Grave> {
+fn grave(core: &Core, act: &Act) -> Option<IrreversibleStep> {
     let ouster = |slot: usize, decision: Option<i32>| {
-        Some(Grave::Ouster { slot, decision, place: core.reading.view.place(slot).meta() })
+        Some(IrreversibleStep::ForcedRemoval { slot, decision, place: core.reading.view.leader(slot).meta() })
     };
     match act {
-        Act::Refuse(name, ..) => Some(Grave::Refusal(name.clone())),
+        Act::Refuse(name, ..) => Some(IrreversibleStep::Refusal(name.clone())),
         Act::Depose(slot, _, decision) => ouster(*slot, *decision),
         Act::Vacate { slot, decision, .. } => ouster(*slot, Some(*decision)),
         _ => None,

@@ -107,7 +107,7 @@ impl<'a> Facts<'a> {
             Known::Unreadable(error, _) => return Err(loud(Reason::Unreadable, error.to_string())),
         };
         let slots = policy.slots.max(elected.map_or(0, |(e, _)| e.slots.len()));
-        let places: Vec<_> = (0..slots).map(|slot| view.place(slot)).collect();
+        let places: Vec<_> = (0..slots).map(|slot| view.leader(slot)).collect();
         if places.contains(&&Known::Unread) {
             return Err(quiet(Reason::Reading, "the leader's place is being read"));
         }

@@ -448,7 +448,7 @@ impl Seen {
                 (Some(current), None) => Known::Present(current, ANY),
                 (None, None) => Known::Absent,
             };
-            view.see_place(slot, place, None);
+            view.see_leader_znode(slot, place, None);
         }
         view
     }

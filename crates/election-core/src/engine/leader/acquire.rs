@@ -72,17 +72,18 @@ impl Leader {
 
     fn take_step(&mut self, core: &mut Core) {
         let State::Acquiring(acquiring) = &self.state else { return };
-        let path = core.place_path(self.slot);
-        let progress =
-            |this: &Self, core: &mut Core| this.place_data(core, &acquiring.mandate, Status::Progress, None);
+        let path = core.leader_znode_path(self.slot);
+        let progress = |this: &Self, core: &mut Core| {
+            this.leader_record(core, &acquiring.mandate, Status::Progress, None)
+        };
         let request = match acquiring.step {
             AcquireStep::ReadElected | AcquireStep::Rereading(_) => {
                 Request::Get { path: core.config.paths.elected() }
             }
-            AcquireStep::ReadPlace | AcquireStep::Looking => Request::Get { path },
+            AcquireStep::ReadLeader | AcquireStep::Looking => Request::Get { path },
             AcquireStep::Waiting => {
                 let session = core.session_id();
-                match self.own_place(core) {
+                match self.own_leader_znode(core) {
                     Known::Absent => self.set_step(AcquireStep::Creating),
                     known
                         if known.meta().is_some_and(|m| m.owner == session)
@@ -161,14 +162,14 @@ impl Leader {
     fn enter(&mut self, core: &mut Core, place: Place) {
         let State::Acquiring(acquiring) = &self.state else { return };
         let mandate = &acquiring.mandate;
-        let known = self.own_place(core).meta();
+        let known = self.own_leader_znode(core).meta();
         let is_other = known.is_none_or(|m| m.czxid != place.czxid);
         // In a contest it is the same znode when it has been made anew, so it is only written anew, once it is entered.
         if mandate.by != By::Contest {
             // Spoiled by somebody's hand: it is made anew.
-            let spoiled = self.place_is_spoiled(core, &place, &mandate.ballot, mandate.nomination.term);
+            let spoiled = self.is_spoiled_in(core, &place, &mandate.ballot, mandate.nomination.term);
             // Preparing may take long, or have no end: is it still there?
-            let gone = core.is_sure(self.slot) && is_other && *self.own_place(core) != Known::Unread;
+            let gone = core.is_sure(self.slot) && is_other && *self.own_leader_znode(core) != Known::Unread;
             if spoiled.is_some() || gone {
                 self.set_step(AcquireStep::Looking);
                 return self.advance_claim(core);
@@ -244,7 +245,7 @@ impl Leader {
             AcquireStep::Creating
             | AcquireStep::Waiting
             | AcquireStep::ReadElected
-            | AcquireStep::ReadPlace => Hold::Nothing,
+            | AcquireStep::ReadLeader => Hold::Nothing,
         };
         core.ops.give_up(&ACQUIRE);
         let (term, began) = (acquiring.mandate.nomination.term, acquiring.prepared != Prepared::No);
@@ -273,10 +274,10 @@ impl Leader {
         let next = match (step, outcome) {
             (AcquireStep::ReadElected, Outcome::Got(node)) => {
                 core.see_elected(node.as_ref());
-                AcquireStep::ReadPlace
+                AcquireStep::ReadLeader
             }
-            (AcquireStep::ReadPlace, Outcome::Got(node)) => {
-                core.see_place(self.slot, node.as_ref());
+            (AcquireStep::ReadLeader, Outcome::Got(node)) => {
+                core.see_leader_znode(self.slot, node.as_ref());
                 if node.is_some() {
                     let why = "somebody holds the place".to_owned();
                     return self.give_up_claim(core, StopReason::NotNamed(why));
@@ -285,8 +286,8 @@ impl Leader {
             }
             (AcquireStep::Creating, Outcome::Created { czxid, .. }) => {
                 let place = self.place(core, *czxid, 0, self.claimed_term());
-                self.know_own_place(core, *czxid, 0, *czxid);
-                self.held_place(core, place)
+                self.know_own_leader_znode(core, *czxid, 0, *czxid);
+                self.after_creation(core, place)
             }
             (AcquireStep::Creating, Outcome::Exists | Outcome::Unknown(_)) => AcquireStep::Looking,
             (AcquireStep::Looking, Outcome::Got(node)) => match self.looked(core, node.as_ref()) {
@@ -321,7 +322,7 @@ impl Leader {
                 AcquireStep::Rereading(place)
             }
             (AcquireStep::Restating(place), Outcome::Changed { version, mzxid }) => {
-                self.know_own_place(core, place.czxid, *version, *mzxid);
+                self.know_own_leader_znode(core, place.czxid, *version, *mzxid);
                 AcquireStep::Entitled(Place { version: *version, term: self.claimed_term(), ..place })
             }
             (AcquireStep::Restating(_), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
@@ -339,7 +340,7 @@ impl Leader {
 
     /// The leader znode was read after a lost reply, or for a watch had told something else: how it goes on.
     fn looked(&mut self, core: &mut Core, node: Option<&Node>) -> Result<AcquireStep, StopReason> {
-        core.see_place(self.slot, node);
+        core.see_leader_znode(self.slot, node);
         if core.is_contest() {
             let own = core.own.seat.own.as_ref().map(|own| (own.node.czxid, own.node.owner));
             let node = node.filter(|n| Some((n.czxid, n.owner)) == own).ok_or(StopReason::PlaceLost)?;
@@ -348,7 +349,7 @@ impl Leader {
         }
         match node {
             None => Ok(AcquireStep::Creating),
-            Some(node) if self.may_adopt(core, node) => self.found_own_place(core, node),
+            Some(node) if self.may_adopt(core, node) => self.found_own_leader_znode(core, node),
             Some(_) if self.claim_is_uncommitted() => {
                 Err(StopReason::NotNamed("somebody else was quicker".to_owned()))
             }
@@ -369,7 +370,7 @@ impl Leader {
 
     /// The leader znode was created: the decision is read again, on the same session,
     /// before anything else. A successor has read it and commits.
-    fn held_place(&self, core: &Core, place: Place) -> AcquireStep {
+    fn after_creation(&self, core: &Core, place: Place) -> AcquireStep {
         let rule = if self.claim_is_uncommitted() { Rule::Commit } else { Rule::Reread };
         match rule {
             rule if !core.rules.keep(rule) => AcquireStep::Entitled(place),
@@ -393,18 +394,18 @@ impl Leader {
     }
 
     /// What was just written is known before a watch tells it.
-    fn know_own_place(&self, core: &mut Core, czxid: i64, version: i32, mzxid: i64) {
+    fn know_own_leader_znode(&self, core: &mut Core, czxid: i64, version: i32, mzxid: i64) {
         let State::Acquiring(acquiring) = &self.state else { return };
-        if let Some(data) = self.place_data(core, &acquiring.mandate, Status::Progress, None) {
+        if let Some(data) = self.leader_record(core, &acquiring.mandate, Status::Progress, None) {
             let owner = core.session_id();
             let node = Node { version, mzxid, ..Node::created(data, czxid, owner) };
-            core.see_place(self.slot, Some(&node));
+            core.see_leader_znode(self.slot, Some(&node));
         }
     }
 
     /// Whether a leader znode that is there after a lost reply may be this claim's own.
     fn may_adopt(&self, core: &Core, node: &Node) -> bool {
-        let path = core.place_path(self.slot);
+        let path = core.leader_znode_path(self.slot);
         let says_so =
             || Current::decode(&path, &node.data).is_ok_and(|c| c.member == core.config.member.member);
         let own = node.owner == core.session_id() || (!core.rules.keep(Rule::OwnerChecked) && says_so());
@@ -413,12 +414,12 @@ impl Leader {
 
     /// A leader znode of this session after a lost reply: the creation was applied. One of
     /// an earlier claim is never adopted, for that claim has ended.
-    fn found_own_place(&mut self, core: &Core, node: &Node) -> Result<AcquireStep, StopReason> {
-        let of_term = Current::decode(&core.place_path(self.slot), &node.data).ok().map(|c| c.term);
+    fn found_own_leader_znode(&mut self, core: &Core, node: &Node) -> Result<AcquireStep, StopReason> {
+        let of_term = Current::decode(&core.leader_znode_path(self.slot), &node.data).ok().map(|c| c.term);
         let claimed = self.claimed_term();
         let place = self.place(core, node.czxid, node.version, claimed);
         if of_term == Some(claimed) {
-            return Ok(self.held_place(core, place));
+            return Ok(self.after_creation(core, place));
         }
         self.set_step(AcquireStep::Entitled(place));
         Err(StopReason::NotNamed("its place is one of an earlier claim".to_owned()))

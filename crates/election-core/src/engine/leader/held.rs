@@ -37,10 +37,10 @@ impl Leader {
             return;
         }
         if held.doubted && !core.ops.leader_has(LeaderOp::Doubt) {
-            let request = Request::Get { path: core.place_path(self.slot) };
+            let request = Request::Get { path: core.leader_znode_path(self.slot) };
             core.perform(request, Pending::Leader(LeaderOp::Doubt));
         }
-        self.repair_place(core);
+        self.repair_leader_znode(core);
     }
 
     /// Why somebody else is to lead by now.
@@ -69,7 +69,7 @@ impl Leader {
 
     /// A watch has read the leader znode. What it read may be older than an own write: one
     /// that seems lost is read once more before anything is stopped.
-    pub(in crate::engine) fn saw_place(&mut self, core: &mut Core, slot: usize, node: Option<&Node>) {
+    pub(in crate::engine) fn saw_leader_znode(&mut self, core: &mut Core, slot: usize, node: Option<&Node>) {
         if slot != self.slot {
             return;
         }
@@ -100,10 +100,10 @@ impl Leader {
             Outcome::Got(Some(node)) if node.owner == session && node.czxid == held.place.czxid => {
                 held.doubted = false;
                 held.place.version = node.version;
-                core.see_place(self.slot, Some(node));
+                core.see_leader_znode(self.slot, Some(node));
             }
             Outcome::Got(node) => {
-                core.see_place(self.slot, node.as_ref());
+                core.see_leader_znode(self.slot, node.as_ref());
                 self.stop(core, StopReason::PlaceLost);
             }
             _ => core.retry(Part::Leader),
@@ -112,20 +112,19 @@ impl Leader {
 
     /// Writes the own record anew if somebody's hand has spoiled it: nobody could
     /// decide anything while it can't be read.
-    fn repair_place(&mut self, core: &mut Core) {
+    fn repair_leader_znode(&mut self, core: &mut Core) {
         let (State::TakingOver(held) | State::Leading(held)) = &self.state else { return };
         if core.ops.leader_has(LeaderOp::Repair) {
             return;
         }
         let mandate = &held.mandate;
-        let Some(version) =
-            self.place_is_spoiled(core, &held.place, &mandate.ballot, mandate.nomination.term)
+        let Some(version) = self.is_spoiled_in(core, &held.place, &mandate.ballot, mandate.nomination.term)
         else {
             return;
         };
         let status = if held.ready_ms.is_some() { Status::Ready } else { Status::Progress };
-        if let Some(data) = self.place_data(core, mandate, status, held.ready_ms) {
-            let request = Request::Set { path: core.place_path(self.slot), data, version };
+        if let Some(data) = self.leader_record(core, mandate, status, held.ready_ms) {
+            let request = Request::Set { path: core.leader_znode_path(self.slot), data, version };
             core.perform(request, Pending::Leader(LeaderOp::Repair));
         }
     }
@@ -133,14 +132,14 @@ impl Leader {
     /// Whether the own leader znode says something else than it should, because of a slip
     /// of somebody's hand, or a late write of a leader that was put out by force;
     /// and in which version.
-    pub(super) fn place_is_spoiled(
+    pub(super) fn is_spoiled_in(
         &self,
         core: &Core,
         place: &Place,
         ballot: &Ballot,
         term: u64,
     ) -> Option<i32> {
-        let (spoiled, meta) = match self.own_place(core) {
+        let (spoiled, meta) = match self.own_leader_znode(core) {
             Known::Unreadable(_, meta) => (true, meta),
             // It says nothing but a name, and that in somebody else's format.
             Known::Present(..) if !core.announces() => return None,
@@ -165,7 +164,7 @@ impl Leader {
         let State::TakingOver(held) = &mut self.state else { return };
         self.announce_later = true;
         // READY must not be written onto another's leader znode.
-        let known = core.reading.view.place(self.slot).meta();
+        let known = core.reading.view.leader(self.slot).meta();
         let other = held.doubted || known.is_none_or(|m| m.czxid != held.place.czxid);
         if other && core.rules.keep(Rule::ReadyOnOwnPlace) {
             held.doubted = true;
@@ -176,11 +175,11 @@ impl Leader {
             return know_own_ready(core);
         }
         let (mandate, place) = (held.mandate.clone(), held.place);
-        let Some(data) = self.place_data(core, &mandate, Status::Ready, Some(core.now.unix_ms)) else {
+        let Some(data) = self.leader_record(core, &mandate, Status::Ready, Some(core.now.unix_ms)) else {
             return;
         };
         let version = if core.rules.keep(Rule::ReadyOnOwnPlace) { place.version } else { -1 };
-        let request = Request::Set { path: core.place_path(self.slot), data, version };
+        let request = Request::Set { path: core.leader_znode_path(self.slot), data, version };
         if core.perform(request, Pending::Leader(LeaderOp::Announce)) {
             self.announce_later = false;
             if let State::TakingOver(held) = std::mem::take(&mut self.state) {
@@ -265,9 +264,9 @@ impl Leader {
 /// Where READY is not written: what others would have read.
 fn know_own_ready(core: &mut Core) {
     let Some(own) = core.own.seat.own.clone() else { return };
-    let known = core.read_place(&own.path, Some(&own.node));
+    let known = core.read_leader_record(&own.path, Some(&own.node));
     if let Known::Present(current, meta) = known {
-        core.reading.view.see_place(0, Known::Present(current.clone(), meta), Some(&own.node));
+        core.reading.view.see_leader_znode(0, Known::Present(current.clone(), meta), Some(&own.node));
         core.tell_leader(0, Some(current));
     }
 }

@@ -167,7 +167,7 @@ impl Leader {
         // leadership has ended.
         let session = core.session_id();
         let owned = |(_, known): &(usize, &Known<Current>)| known.meta().is_some_and(|m| m.owner == session);
-        let leftover = core.reading.view.places().find(owned).map(|(slot, _)| slot);
+        let leftover = core.reading.view.leaders().find(owned).map(|(slot, _)| slot);
         if let Some(slot) = leftover {
             let request = Request::Get { path: core.config.paths.place(slot) };
             if core.perform(request, Pending::Leader(LeaderOp::Clean)) {
@@ -192,7 +192,7 @@ impl Leader {
     fn cleaned(&mut self, core: &mut Core, outcome: &Outcome) {
         self.turn(core, State::Idle);
         if let Outcome::Got(node) = outcome {
-            core.see_place(self.slot, node.as_ref());
+            core.see_leader_znode(self.slot, node.as_ref());
             if node.as_ref().is_some_and(|n| n.owner == core.session_id()) {
                 let step = look_before_release(core);
                 self.turn(core, State::Releasing(Releasing { epoch: core.epoch(), step }));
@@ -203,19 +203,19 @@ impl Leader {
     // ---- what is written ----
 
     /// What was read there last.
-    fn own_place<'a>(&self, core: &'a Core) -> &'a Known<Current> {
-        core.reading.view.place(self.slot)
+    fn own_leader_znode<'a>(&self, core: &'a Core) -> &'a Known<Current> {
+        core.reading.view.leader(self.slot)
     }
 
     /// What the own leader znode is to say; nothing where it is too large, which is tried again.
-    fn place_data(
+    fn leader_record(
         &self,
         core: &mut Core,
         mandate: &Mandate,
         status: Status,
         ready_ms: Option<u64>,
     ) -> Option<Vec<u8>> {
-        let path = core.place_path(self.slot);
+        let path = core.leader_znode_path(self.slot);
         let since_ms = self.held().map_or(core.now.unix_ms, |held| held.place.created_ms);
         let member = &core.config.member;
         let data = match mandate.by {
@@ -268,7 +268,7 @@ impl Leader {
 /// The first step of a release where it is not known what is left.
 fn look_before_release(core: &Core) -> ReleaseStep {
     match core.is_contest() {
-        true => ReleaseStep::Look { unchanged: core.place_count() },
+        true => ReleaseStep::Look { unchanged: core.creation_count() },
         false => ReleaseStep::ReadElected,
     }
 }

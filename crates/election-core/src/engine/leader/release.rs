@@ -36,7 +36,7 @@ impl Leader {
             core.ops.give_up(&Pending::Leader(op));
         }
         if !core.rules.keep(Rule::WorkEndsFirst) {
-            let request = Request::Delete { path: core.place_path(self.slot), version: None };
+            let request = Request::Delete { path: core.leader_znode_path(self.slot), version: None };
             core.perform(request, Pending::GivenUp);
         }
         core.note(Level::Info, NoteKind::Office, format!("stops leading: {reason}"));
@@ -109,12 +109,14 @@ impl Leader {
         // Every znode's versions begin at 0, so the version alone doesn't tell
         // the own leader znode from the next one's. Nor does what was known before a reconnect: in an older copy of
         // the ensemble all numbers are given out again.
-        let known =
-            self.own_place(core).meta().is_some_and(|m| m.czxid == place.czxid) && core.is_sure(self.slot);
+        let known = self.own_leader_znode(core).meta().is_some_and(|m| m.czxid == place.czxid)
+            && core.is_sure(self.slot);
         let version = place.version;
         match self.decision_that_took_nothing(core, term) {
             _ if !core.rules.keep(Rule::DeleteOwnOnly) => ReleaseStep::Delete { version, unchanged: None },
-            _ if known && core.is_contest() => ReleaseStep::Delete { version, unchanged: core.place_count() },
+            _ if known && core.is_contest() => {
+                ReleaseStep::Delete { version, unchanged: core.creation_count() }
+            }
             Some(decision) if known => ReleaseStep::Delete { version, unchanged: Some(decision) },
             _ => look_before_release(core),
         }
@@ -162,7 +164,7 @@ impl Leader {
         if core.ops.has(&RELEASE) {
             return;
         }
-        let path = core.place_path(self.slot);
+        let path = core.leader_znode_path(self.slot);
         let request = match release.step {
             ReleaseStep::AwaitCreation => return,
             ReleaseStep::Delete { version, unchanged: Some(unchanged_version) } => {
@@ -192,8 +194,8 @@ impl Leader {
             (ReleaseStep::Delete { .. }, Outcome::Ok | Outcome::Missing) => {
                 core.note(Level::Info, NoteKind::Office, "has let go of leadership".to_owned());
                 // A watch may have been quicker, and tell of the next one already.
-                if self.own_place(core).meta().is_some_and(|m| m.owner == session) {
-                    core.see_place(self.slot, None);
+                if self.own_leader_znode(core).meta().is_some_and(|m| m.owner == session) {
+                    core.see_leader_znode(self.slot, None);
                 }
                 self.turn(core, State::Idle);
             }
@@ -216,7 +218,7 @@ impl Leader {
                 release.step = ReleaseStep::Delete { version: node.version, unchanged };
             }
             (ReleaseStep::Look { .. }, Outcome::Got(node)) => {
-                core.see_place(self.slot, node.as_ref());
+                core.see_leader_znode(self.slot, node.as_ref());
                 self.turn(core, State::Idle);
             }
             (ReleaseStep::Look { .. } | ReleaseStep::ReadElected | ReleaseStep::AwaitCreation, _) => {

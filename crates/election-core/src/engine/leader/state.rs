@@ -47,7 +47,7 @@ pub(super) enum Prepared {
 pub(super) enum AcquireStep {
     /// A successor reads the decision, then the leader znode, both anew.
     ReadElected,
-    ReadPlace,
+    ReadLeader,
     /// The leader znode is another's.
     Waiting,
     Creating,

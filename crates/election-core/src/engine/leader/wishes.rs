@@ -30,14 +30,14 @@ impl Leader {
                     core.tell_work_until();
                 }
             }
-            Wish::Abdicate { reason } => {
+            Wish::Withdraw { reason } => {
                 let reason = short(reason);
                 core.own.wishes.withdrawn = Some(reason.clone());
                 self.resign(core, reason);
             }
-            Wish::Stand => core.own.wishes.withdrawn = None,
-            Wish::Hold { reason } => core.own.wishes.holds = Some(short(reason)),
-            Wish::Free => core.own.wishes.holds = None,
+            Wish::Rejoin => core.own.wishes.withdrawn = None,
+            Wish::BlockSwitchover { reason } => core.own.wishes.holds = Some(short(reason)),
+            Wish::AllowSwitchover => core.own.wishes.holds = None,
         }
     }
 

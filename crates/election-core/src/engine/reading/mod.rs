@@ -54,7 +54,7 @@ impl Reading {
         let elected = self.view.elected.record();
         for (slot, tenure) in self.tenures.iter_mut().enumerate() {
             let stands = elected.map(|e| (e.term_of(slot), e.named(slot).map(|n| &n.ballot)));
-            tenure.look(stands, self.view.place(slot), unix_ms);
+            tenure.look(stands, self.view.leader(slot), unix_ms);
         }
     }
 
@@ -72,7 +72,7 @@ impl Reading {
             tenure.is_some_and(|tenure| tenure.has_vanished(elected.term_of(slot), &named.ballot))
         };
         let seen = elected.named(slot).is_some_and(has_vanished) || !rules.keep(Rule::SeenInOffice);
-        seen && *self.view.place(slot) == Known::Absent
+        seen && *self.view.leader(slot) == Known::Absent
     }
 
     /// Since when the leader znode of `slot` is free, in milliseconds since the Unix epoch.

@@ -107,11 +107,11 @@ impl Rereading {
     }
 
     /// Whether the place of `slot` may be another one by now.
-    pub(in crate::engine) fn doubts_place(&self, slot: usize) -> bool {
+    pub(in crate::engine) fn doubts_leader_znode(&self, slot: usize) -> bool {
         self.places.get(slot).is_some_and(|told| told.doubted)
     }
 
-    pub(in crate::engine) fn doubts_any_place(&self) -> bool {
+    pub(in crate::engine) fn doubts_any_leader_znode(&self) -> bool {
         self.places.iter().any(|told| told.doubted)
     }
 

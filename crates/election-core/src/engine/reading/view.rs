@@ -46,7 +46,7 @@ impl Stamp {
 pub(in crate::engine) struct View {
     pub(in crate::engine) elected: Known<Elected>,
     /// The leaders' places, by slot.
-    places: Vec<Known<Current>>,
+    leaders: Vec<Known<Current>>,
     pub(in crate::engine) control: Known<Control>,
     /// Lowest ballot first. Only the elector's.
     pub(in crate::engine) members: Option<Vec<MemberRecord>>,
@@ -72,36 +72,41 @@ pub(in crate::engine) struct View {
 
 impl View {
     /// The place of the leader of `slot`.
-    pub(in crate::engine) fn place(&self, slot: usize) -> &Known<Current> {
-        self.places.get(slot).unwrap_or(&Known::Unread)
+    pub(in crate::engine) fn leader(&self, slot: usize) -> &Known<Current> {
+        self.leaders.get(slot).unwrap_or(&Known::Unread)
     }
 
     /// All places that were read.
-    pub(in crate::engine) fn places(&self) -> impl Iterator<Item = (usize, &Known<Current>)> {
-        self.places.iter().enumerate()
+    pub(in crate::engine) fn leaders(&self) -> impl Iterator<Item = (usize, &Known<Current>)> {
+        self.leaders.iter().enumerate()
     }
 
     /// The place was read, and `seen` is what was made of it.
-    pub(in crate::engine) fn see_place(&mut self, slot: usize, seen: Known<Current>, node: Option<&Node>) {
-        if self.places.len() <= slot {
-            self.places.resize_with(slot + 1, Known::default);
+    pub(in crate::engine) fn see_leader_znode(
+        &mut self,
+        slot: usize,
+        seen: Known<Current>,
+        node: Option<&Node>,
+    ) {
+        if self.leaders.len() <= slot {
+            self.leaders.resize_with(slot + 1, Known::default);
         }
-        let known = &mut self.places[slot];
+        let known = &mut self.leaders[slot];
         if !known.is_newer_than(node) {
             *known = seen;
         }
     }
 
     /// What is known of this place counts no more.
-    pub(in crate::engine) fn forget_place(&mut self, slot: usize) {
-        if let Some(known) = self.places.get_mut(slot) {
+    pub(in crate::engine) fn forget_leader_znode(&mut self, slot: usize) {
+        if let Some(known) = self.leaders.get_mut(slot) {
             *known = Known::Unread;
         }
     }
 
     /// Forgets the places of slots that there are not any more: nobody watches them.
-    pub(in crate::engine) fn forget_places(&mut self, from: usize) {
-        self.places.truncate(from);
+    pub(in crate::engine) fn forget_leader_znodes(&mut self, from: usize) {
+        self.leaders.truncate(from);
     }
 
     pub(in crate::engine) fn see_members(&mut self, parent: &str, nodes: &BTreeMap<String, Node>) {

@@ -137,12 +137,14 @@ impl Stage {
             ["resign", name, why @ ..] => {
                 self.feed(name, Event::Wish(Wish::Resign { reason: why.join(" ") }))
             }
-            ["abdicate", name, why @ ..] => {
-                self.feed(name, Event::Wish(Wish::Abdicate { reason: why.join(" ") }))
+            ["withdraw", name, why @ ..] => {
+                self.feed(name, Event::Wish(Wish::Withdraw { reason: why.join(" ") }))
             }
-            ["stand", name] => self.feed(name, Event::Wish(Wish::Stand)),
-            ["hold", name, why @ ..] => self.feed(name, Event::Wish(Wish::Hold { reason: why.join(" ") })),
-            ["free", name] => self.feed(name, Event::Wish(Wish::Free)),
+            ["rejoin", name] => self.feed(name, Event::Wish(Wish::Rejoin)),
+            ["block", name, why @ ..] => {
+                self.feed(name, Event::Wish(Wish::BlockSwitchover { reason: why.join(" ") }))
+            }
+            ["allow", name] => self.feed(name, Event::Wish(Wish::AllowSwitchover)),
             ["leave", name] => self.feed(name, Event::Leave { hand_over: true }),
             ["leave", name, "at", "once"] => self.feed(name, Event::Leave { hand_over: false }),
             ["delete", "ballot", "of", name] => {

@@ -175,11 +175,11 @@ impl Sim {
                 self.wish(host, Wish::ResignBy { by, reason: "as the dice say".to_owned() });
             }
             Fault::Abdicate => {
-                self.wish(host, Wish::Abdicate { reason: "as the dice say".to_owned() });
+                self.wish(host, Wish::Withdraw { reason: "as the dice say".to_owned() });
                 self.after(lasts, Due::Heal(host, Healed::Abdication));
             }
             Fault::Hold => {
-                self.wish(host, Wish::Hold { reason: "as the dice say".to_owned() });
+                self.wish(host, Wish::BlockSwitchover { reason: "as the dice say".to_owned() });
                 self.after(lasts, Due::Heal(host, Healed::Hold));
             }
             Fault::RaiseTokens => {
@@ -411,8 +411,8 @@ impl Sim {
                 }
             }
             Healed::Sight => net.unseen = Unseen::Nobody,
-            Healed::Abdication => self.wish(host, Wish::Stand),
-            Healed::Hold => self.wish(host, Wish::Free),
+            Healed::Abdication => self.wish(host, Wish::Rejoin),
+            Healed::Hold => self.wish(host, Wish::AllowSwitchover),
             Healed::WallClock => {
                 let error = &mut self.hosts[host].clock.wall_error;
                 if error.unsigned_abs() > WALL_ERROR {

@@ -258,12 +258,12 @@ impl Contest {
         let own = core.own.seat.own.as_ref().filter(|own| own.path == path);
         if core.queue_format().is_none() {
             if path == core.config.paths.place(0) {
-                place_seen(core, leader, node);
+                leader_znode_seen(core, leader, node);
             }
         } else if let Some(own) = own {
             let stands = node.filter(|n| n.owner == own.node.owner && n.czxid == own.node.czxid);
             if self.step == Step::InOffice {
-                place_seen(core, leader, node);
+                leader_znode_seen(core, leader, node);
             } else if let Some(node) = stands {
                 let node = node.clone();
                 core.own.seat.own = Some(OwnZnode { path: path.to_owned(), node, count: None });
@@ -305,8 +305,8 @@ impl Contest {
     }
 }
 
-fn place_seen(core: &mut Core, leader: &mut Leader, node: Option<&Node>) {
+fn leader_znode_seen(core: &mut Core, leader: &mut Leader, node: Option<&Node>) {
     core.reading.rereading.watch_told(Znode::Leader(0), node);
-    core.see_place(0, node);
-    leader.saw_place(core, 0, node);
+    core.see_leader_znode(0, node);
+    leader.saw_leader_znode(core, 0, node);
 }

@@ -36,7 +36,7 @@ impl Contest {
             previous: self.previous.take(),
         };
         // What a watch may have told of it before does not count as its word on this.
-        core.see_place(0, Some(&own.node));
+        core.see_leader_znode(0, Some(&own.node));
         leader.claim(core, Mandate { nomination, ballot, by: By::Contest });
     }
 
@@ -77,7 +77,7 @@ impl Contest {
         }
         let another = match core.config.recipe {
             Recipe::Queue(_) => true,
-            _ => core.reading.view.place(0).meta().is_some_and(|m| m.owner != core.session_id()),
+            _ => core.reading.view.leader(0).meta().is_some_and(|m| m.owner != core.session_id()),
         };
         match self.step {
             Step::First => {
@@ -100,7 +100,7 @@ impl Contest {
         self.has_waited = false;
         core.own.seat.ranks_again = false;
         if core.queue_format().is_some() {
-            core.see_place(0, None);
+            core.see_leader_znode(0, None);
             core.forget_rereading();
         }
         let served_long = served.is_some_and(|served| served >= core.config.policy.min_tenure);

@@ -103,7 +103,7 @@ impl Contest {
             return !again;
         }
         let session = core.session_id();
-        let next = match core.reading.view.place(0) {
+        let next = match core.reading.view.leader(0) {
             Known::Absent => Step::Create,
             known if known.meta().is_some_and(|m| m.owner == session) => Step::Seek(Then::Stand),
             _ => return true,
@@ -182,13 +182,13 @@ impl Contest {
             }
             (Step::DropLeftover(_, names), Outcome::Ok | Outcome::Missing) => self.look_at_leftovers(names),
             (Step::Seek(then), Outcome::Names(names)) => self.sought_in_queue(core, then, names),
-            (Step::Seek(then), Outcome::Got(node)) => self.sought_place(core, then, node.as_ref()),
+            (Step::Seek(then), Outcome::Got(node)) => self.sought_leader_znode(core, then, node.as_ref()),
             (Step::Count(then), Outcome::Got(counter)) => {
                 let found = counter.as_ref().map(|counter| Step::Look(then, counter.version));
                 self.step = found.unwrap_or(Step::Seek(then));
             }
             (Step::Look(then, count), Outcome::Got(node)) => {
-                self.looked_at_place(core, then, count, node.as_ref())
+                self.looked_at_leader_znode(core, then, count, node.as_ref())
             }
             (Step::Drop(_, _, then), Outcome::Ok | Outcome::Missing | Outcome::Stale) => {
                 self.step = Step::Seek(then);
@@ -264,14 +264,14 @@ impl Contest {
         };
     }
 
-    fn sought_place(&mut self, core: &mut Core, then: Then, node: Option<&Node>) {
-        core.see_place(0, node);
+    fn sought_leader_znode(&mut self, core: &mut Core, then: Then, node: Option<&Node>) {
+        core.see_leader_znode(0, node);
         // Another session's is never deleted, not even that of a former process of this member.
         match node {
             Some(node) if self.owns(core, node) => self.step = Step::Count(then),
             Some(_) if then == Then::Stand => {
                 self.unanswered = false;
-                let text = match core.reading.view.place(0).record() {
+                let text = match core.reading.view.leader(0).record() {
                     Some(current) => format!("waits for {} to let go", current.member),
                     None => "waits for whoever holds the place to let go".to_owned(),
                 };
@@ -283,8 +283,8 @@ impl Contest {
     }
 
     /// The place was this session's a moment ago.
-    fn looked_at_place(&mut self, core: &mut Core, then: Then, count: i32, node: Option<&Node>) {
-        core.see_place(0, node);
+    fn looked_at_leader_znode(&mut self, core: &mut Core, then: Then, count: i32, node: Option<&Node>) {
+        core.see_leader_znode(0, node);
         let path = core.config.paths.place(0);
         match node.filter(|n| self.owns(core, n)) {
             Some(node) if then == Then::Stand && self.unanswered => {
