@@ -28,7 +28,7 @@ pub(in crate::engine) enum By {
     /// It steps in and has not committed yet: for the leader with this ballot, named for the slot in this
     /// term, that vanished.
     Succession { term: u64, gone: Ballot },
-    /// Its own znode is the leader znode: nobody is before it.
+    /// Its own znode is the leader znode: no candidate is before it.
     Contest,
 }
 
@@ -38,7 +38,7 @@ impl Mandate {
         Some(Self { nomination: nomination(elected, slot)?, ballot, by: By::Decision })
     }
 
-    /// In the place of the one who is named for `slot`, and who has vanished.
+    /// To follow the member that is named for `slot`, and that has vanished.
     pub(in crate::engine) fn succession(elected: &Elected, slot: usize, ballot: Ballot) -> Option<Self> {
         let gone = elected.named(slot)?;
         let nomination = Nomination {
@@ -79,7 +79,7 @@ impl Core {
     /// one who is named for it seen there in this very term.
     ///
     /// Where several leaders vanish at once, one member can be first in line for each
-    /// of them. It takes the lowest slot; once that is committed it stands in no line
+    /// of them. It takes the lowest slot; once that is committed it is in no line
     /// any more, and the second in line is the first for the next slot.
     fn lost_slot(&self, elected: &Elected, ballot: &Ballot) -> Option<usize> {
         let unix_ms = self.now.unix_ms;
@@ -134,7 +134,7 @@ impl Core {
     }
 
     /// Whether all that a mandate, or a release, rests on was read since the connection was lost. The lease can be back before,
-    /// and the ensemble can be a copy in which somebody else is named, or holds the leader znode.
+    /// and the ensemble can be a copy in which another member is named, or holds the leader znode.
     pub(in crate::engine) fn is_sure(&self, slot: usize) -> bool {
         let rereading = &self.reading.rereading;
         !rereading.doubts_decision() && !rereading.doubts_leader_znode(slot) && !self.own.seat.ranks_again

@@ -8,7 +8,7 @@
 //!   time           ──┘              poll_action() until None
 //! ```
 //!
-//! There is no clock, no randomness, no task and no lock in here: whoever runs
+//! There is no clock, no randomness, no task and no lock in here: the caller that runs
 //! the engine says what happened and when, and carries out what it asks for. So
 //! the code that runs in production is the code that a simulation runs.
 //!
@@ -220,7 +220,7 @@ impl Engine {
         self.core.work_until()
     }
 
-    /// Its ballot, once it stands in the election.
+    /// Its ballot, once it is in the election.
     pub fn ballot(&self) -> Option<Ballot> {
         self.course.ballot(&self.core)
     }
@@ -240,7 +240,7 @@ impl Engine {
         self.core.remembers()
     }
 
-    /// Who is in office as last read, by slot; at least as many as there are slots.
+    /// The leader znodes as last read, by slot; at least as many as there are slots.
     pub fn in_office(&self) -> impl Iterator<Item = Option<&Current>> {
         (0..self.core.slots_watched()).map(|slot| self.core.reading.view.leader(slot).record())
     }
@@ -270,13 +270,12 @@ impl Engine {
         self.core.out.skipped.as_ref()
     }
 
-    /// Whether this member only looks on: others lead, and it is neither named nor in any
-    /// line, nor does it decide. What it reads of the decision and of the leaders' places
-    /// moves nobody then, and may be read a moment later, several changes at once.
+    /// Whether this member is passive: other members lead, and it is neither named nor in a line, nor does it
+    /// decide. The decision and the leader znodes have no effect on it then, and may be read a moment later,
+    /// several changes at once.
     ///
-    /// Nothing rests on how old that is: a watch can lag for any other reason as well. Whoever
-    /// becomes concerned is to be told at once, by reading without delay as soon as this is
-    /// false.
+    /// Nothing rests on how old that is: a watch can lag for other reasons as well. Read without delay as soon as
+    /// this is false.
     pub fn is_passive(&self) -> bool {
         let core = &self.core;
         let seat = &core.own.seat;
@@ -284,7 +283,7 @@ impl Engine {
         else {
             return false;
         };
-        // While nobody is named, it may be anyone's turn.
+        // While no member is named, it may be any member's turn.
         let others = |slot| {
             elected.named(slot).is_some_and(|named| named.ballot != *ballot)
                 && elected.place_in_line(slot, ballot).is_none()
@@ -295,7 +294,7 @@ impl Engine {
             && !core.own.leaving.is_asked()
     }
 
-    /// Whether that is what tells who leads: the decision, or a leader's place.
+    /// Whether this shows who leads: the decision, or a leader znode.
     pub fn tells_who_leads(&self, watched: &Watched) -> bool {
         let paths = &self.core.config.paths;
         matches!(watched, Watched::Node(path) if *path == paths.elected() || paths.slot_of(path).is_some())
@@ -445,7 +444,7 @@ impl Engine {
         }
     }
 
-    /// Whoever may have to act soon keeps the lease warm: proving it takes a beat
+    /// A member that may have to act soon keeps the lease renewed: proving it takes a heartbeat
     /// and a tick, which a takeover would otherwise wait for.
     fn settle_lease(&mut self) {
         let core = &mut self.core;
@@ -456,7 +455,7 @@ impl Engine {
             }
             _ => false,
         };
-        // Where suspicion decides, nobody knows beforehand who acts.
+        // Where suspicion decides, it is not known beforehand who acts.
         let anyone = core.config.policy.may_suspect() && seat.ballot.is_some();
         let acts = core.own.duty.wants_lease || seat.is_lowest();
         let wants = acts || first_in_line || self.course.keeps_lease(core) || anyone;

@@ -2,7 +2,7 @@
 //!
 //! Each entry says which part of the engine waits for the outcome, and what for. A part that no longer
 //! needs an outcome [gives it up](Ops::give_up): the entry stays, since what was read still counts
-//! (see [`Rereading`](super::reading::rereading::Rereading)), but nobody acts on it.
+//! (see [`Rereading`](super::reading::rereading::Rereading)), but no part acts on it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -90,21 +90,21 @@ pub(in crate::engine) enum HistoryOp {
 
 /// A step that can't be taken back, so that what it rests on is read once more before it
 /// is taken. Each znode is watched by itself: an elector that was frozen, or cut off for a
-/// moment, can see a decision that another member made meanwhile before it sees the place
+/// moment, can see a decision that another member made meanwhile before it sees the leader znode
 /// or the members that this was made for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum IrreversibleStep {
     /// A request is refused.
     Refusal(String),
-    /// Whoever stands in this place is put out of office, while this decision stands.
+    /// The holder of this leader znode is removed, while this decision is in force.
     ForcedRemoval { slot: usize, decision: Option<i32>, place: Option<Meta> },
 }
 
-/// What is read once more before a grave step, in this order.
+/// What is read once more before an irreversible step, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum Check {
     Elected,
-    /// The place of this slot, and of all after it.
+    /// The leader znode of this slot, and of all after it.
     Place(usize),
     Members,
     /// Where a request is refused: an order that was given before it may be what allows it.

@@ -153,7 +153,7 @@ pub(super) struct HeldDuty {
 /// What this member wants of itself.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Wishes {
-    /// Why it does not stand, if it doesn't.
+    /// Why it has withdrawn, if it has.
     pub(super) withdrawn: Option<String>,
     /// Why it does not hand over as planned, if it doesn't.
     pub(super) holds: Option<String>,
@@ -179,7 +179,7 @@ pub(super) enum Leaving {
     No,
     /// It was asked to then, and hands over first what it leads.
     HandingOver(Time),
-    /// Without waiting for anybody.
+    /// Without waiting for a successor.
     AtOnce,
 }
 
@@ -204,7 +204,7 @@ pub(super) struct Reach {
 
 impl Reach {
     /// A round of probes has ended. It is judged here and not when time has passed
-    /// since: a process that was frozen has lost nobody, it has merely not asked.
+    /// since: a process that was frozen has lost no member, it has merely not asked.
     pub(super) fn told(&mut self, unanswered: &BTreeSet<Ballot>, policy: &Policy, now: Now) {
         self.failing.retain(|ballot, _| unanswered.contains(ballot));
         for ballot in unanswered {

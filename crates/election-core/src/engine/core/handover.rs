@@ -7,8 +7,8 @@
 //!   stops its work, lets go ─────────────────────────────────────▶ takes over
 //!   leaves
 //! ```
-//! So the work stands still only from its end here to its takeover there. Each wait has an end: whoever is asked to leave
-//! is gone in the end, with a successor or without.
+//! The job is down only from its end here to its takeover there. Each wait has a limit: a member that is asked to leave
+//! leaves in the end, with a successor or without.
 
 use std::time::Duration;
 

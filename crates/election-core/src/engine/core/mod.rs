@@ -36,15 +36,15 @@ pub(in crate::engine) struct Core {
     pub(in crate::engine) ended: bool,
 }
 
-/// The actions to be taken out, and what was said last: parts are level-triggered and say the same again and again.
+/// The actions to be taken out, and what was reported last: parts are level-triggered and report the same again and again.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Outbox {
     pub(in crate::engine) actions: VecDeque<Action>,
-    /// What the guard of the work was told last.
+    /// The deadline that the guard of the work got last.
     pub(in crate::engine) told_until: Option<Time>,
     pub(in crate::engine) keeps_lease: bool,
     pub(in crate::engine) watched: Vec<Watched>,
-    /// Who was told of last, by slot.
+    /// The leaders that were reported last, by slot.
     pub(in crate::engine) leaders: Vec<Option<Current>>,
     pub(in crate::engine) last_note: Option<(NoteKind, String)>,
     /// Why this member, as the elector, decides nothing.

@@ -31,7 +31,7 @@ impl Core {
         }
     }
 
-    /// The leader znode is another one from now on: what watches have told counts no more, nor what is being read.
+    /// The leader znode is another one from now on: earlier reports of watches and reads under way do not count.
     pub(in crate::engine) fn forget_rereading(&mut self) {
         self.reading.rereading = Default::default();
         self.ops.forget_reads();

@@ -79,7 +79,7 @@ impl Core {
         }
     }
 
-    /// How many places are watched: those of all slots that the decision has or is to
+    /// How many leader znodes are watched: those of all slots that the decision has or is to
     /// have, and the one that this member itself is not done with.
     pub(in crate::engine) fn slots_watched(&self) -> usize {
         if self.is_contest() {
@@ -123,7 +123,7 @@ impl Core {
     pub(in crate::engine) fn leader_znode_path(&self, slot: usize) -> String {
         match (&self.config.recipe, &self.own.seat.own) {
             (Recipe::Queue(_), Some(own)) => own.path.clone(),
-            // Nothing is held then, and nobody asks.
+            // Nothing is held then, and the path is not used.
             (Recipe::Queue(format), None) => format.parent(&self.config.paths),
             _ => self.config.paths.place(slot),
         }
@@ -147,7 +147,7 @@ impl Core {
         self.config.recipe.is_native()
     }
 
-    /// What the leader znode says.
+    /// The content of the leader znode.
     pub(in crate::engine) fn read_leader_record(&self, path: &str, node: Option<&Node>) -> Known<Current> {
         let Some(node) = node.filter(|_| self.is_contest()) else {
             return Known::read(path, node);

@@ -35,7 +35,7 @@ impl Core {
             OnPause::Stop => session.lease,
             OnPause::Keep { max_pause } => {
                 // Never less than the lease: a short pause must not end what goes on
-                // between two beats.
+                // between two heartbeats.
                 let lease = session.lease?;
                 let from = session.paused_since.unwrap_or(self.now.time);
                 Some(lease.max(from + max_pause.unwrap_or(FAR)))

@@ -1,4 +1,4 @@
-//! Standing in the election: the ballot, the member's record, and the ballot
+//! The membership in the election: the ballot, the member's record, and the ballot
 //! before one's own.
 //!
 //! The record under `nodes/<member>` is also what keeps two processes of one id
@@ -25,7 +25,7 @@ use crate::{
     time::Time,
 };
 
-/// How far a member is with standing in the election.
+/// How far a member is with joining the election.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Membership {
     step: Step,
@@ -44,7 +44,7 @@ pub(in crate::engine) struct Membership {
     reads_record: bool,
     /// When this member began to wait for another one of the same id.
     waiting_since: Option<Time>,
-    /// The timeout that this other session was granted, as far as its record says.
+    /// The timeout that this other session was granted, by its record.
     former_timeout: Duration,
     /// The session that its record was last written on.
     registered_as: Option<i64>,
@@ -56,14 +56,14 @@ enum Step {
     #[default]
     Idle,
     /// Looking for ballots that this very session has left behind: one whose
-    /// creation was answered by nobody, or one that was given up. A lowest ballot
-    /// that nobody stands for would leave the election without an elector.
+    /// creation was not answered, or one that was given up. A lowest ballot without a member
+    /// would leave the election without an elector.
     Sweep(Then),
     DropStray(String, Then),
     LookForNode,
     /// Another session's record is in the way; it may expire.
     AwaitNode,
-    /// The decision is read before the place: while that stands, nobody else's place
+    /// The decision is read before the leader znode: while that decision is in force, no other leader znode
     /// can be there in the version of the left-over one.
     ReadElected {
         leftover: Leftover,
@@ -246,7 +246,7 @@ impl Membership {
             Step::Standing | Step::Place => self.leave_seat(core, Step::DropNode),
             Step::DropNode | Step::Sweep(Then::Leave) | Step::DropStray(_, Then::Leave) => {}
             Step::Gone => return true,
-            // Not standing (any more, or yet). A record, and after a creation without an
+            // No ballot in the election (any more, or yet). A record, and after a creation without an
             // answer a ballot, may still be there, and the session may live on for other
             // elections.
             Step::LookForNode if self.drawn > 0 => {}
@@ -296,7 +296,7 @@ impl Membership {
                 core.own.seat = Seat { ballot: Some(ballot), ..Seat::default() };
                 self.step = Step::Place;
             }
-            // Nobody knows which ballot, if any: away with it before another is drawn.
+            // It is not known which ballot was drawn, if any: it is removed before another is drawn.
             (Step::DrawBallot, Outcome::Unknown(why)) => {
                 self.step = Step::Sweep(Then::LookForNode);
                 self.later(core, why);
@@ -313,7 +313,7 @@ impl Membership {
                 }
             }
             (Step::Standing, Outcome::Changed { version, .. }) => {
-                // A watch may have been quicker, and have told of what came after it already.
+                // A watch may have been quicker, and have reported what came after it already.
                 if let (Some((_, known)), Some(written)) = (&self.stands, self.written.take())
                     && known < version
                 {
@@ -332,7 +332,7 @@ impl Membership {
                 self.saw(core, leader, &path, node.as_ref());
             }
             (Step::Standing, Outcome::Missing) => self.ballot_lost(core, leader, "the own record is gone"),
-            // Somebody else wrote it, or a lost reply, or the ensemble went back to an older copy.
+            // Another program wrote it, or the reply was lost, or the ensemble went back to an older copy.
             (Step::Standing, Outcome::Stale | Outcome::Unknown(_)) => {
                 self.reads_record = true;
                 self.later(core, "the own record could not be written");
@@ -394,7 +394,7 @@ impl Membership {
         };
         // It may have been granted more than this one.
         let granted = core.granted().max(self.former_timeout);
-        // Its work has ended before it says that its part is over.
+        // Its work has ended before it ends.
         if !core.own.duty.is_idle() {
             return;
         }
@@ -478,7 +478,7 @@ impl Membership {
         };
     }
 
-    /// Stands with a new ballot, once nothing is held under the old one.
+    /// Rejoins with a new ballot, once nothing is held under the old one.
     fn ballot_lost(&mut self, core: &mut Core, leader: &mut Leader, why: &str) {
         core.note(Level::Warn, NoteKind::Registration, format!("{why}; standing anew"));
         leader.end(core, StopReason::BallotLost);
@@ -487,7 +487,7 @@ impl Membership {
         self.drawn = drawn;
     }
 
-    /// What a watch says of the own record, the own ballot, or the one before.
+    /// A watch has read the own record, the own ballot, or the one before.
     pub(in crate::engine) fn saw(
         &mut self,
         core: &mut Core,
@@ -504,7 +504,7 @@ impl Membership {
         let Some(ballot) = &seat.ballot else { return };
         let is = |ballot: &Ballot| path == core.config.paths.ballot(ballot);
         match node {
-            // Gone, or somebody else's: the ballot alone makes no member.
+            // Gone, or another session's: the ballot alone makes no member.
             None if is_record => self.ballot_lost(core, leader, "the own record is gone"),
             Some(node) if is_record && node.owner != core.session_id() => {
                 self.ballot_lost(core, leader, "the own record is another's");
@@ -567,7 +567,7 @@ impl Membership {
         }
     }
 
-    /// The record says something else than what is there.
+    /// The write that brings the own record up to date, if it differs from what is there.
     fn outdated_node(&mut self, core: &mut Core) -> Option<Request> {
         let ballot = core.own.seat.ballot.clone()?;
         let data = self.node_data(core, &ballot)?;

@@ -19,7 +19,7 @@ use crate::{ids::Ballot, time::Time};
 /// What this member does under its recipe.
 #[derive(Clone, Debug, Hash)]
 pub(in crate::engine) enum Course {
-    /// It stands in the election with a ballot, and decides while that is the lowest.
+    /// It is a member of the election with a ballot, and decides while that is the lowest.
     Elector(Membership, Option<Elector>),
     /// A znode alone settles who leads.
     Contest(Contest),
@@ -82,7 +82,7 @@ impl Course {
         }
     }
 
-    /// What a watch says of a znode of this member's own, or of the one before it.
+    /// A watch has read a znode of this member's own, or of the one before it.
     pub(in crate::engine) fn saw(
         &mut self,
         core: &mut Core,

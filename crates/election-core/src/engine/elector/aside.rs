@@ -47,7 +47,7 @@ impl Question<'_> {
         aside
     }
 
-    /// The slot other than `slot` that `ballot` is named for, or holds the place of.
+    /// The slot other than `slot` that `ballot` is named for, or whose leader znode it holds.
     pub(in crate::engine) fn slot_taken_by(&self, ballot: &Ballot, slot: Option<usize>) -> Option<usize> {
         let elected = self.elected?;
         let holders = self.holders.iter().enumerate().filter(|(_, holder)| **holder == Some(ballot));

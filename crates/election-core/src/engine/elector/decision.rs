@@ -111,7 +111,7 @@ impl Question<'_> {
         Ok(self.with_lines(next).into())
     }
 
-    /// Takes the place from a leader that won't let go: nobody is named, and the
+    /// Takes the leader znode from a leader that does not release it: no member is named, and the
     /// leader's ballot is excluded.
     pub(in crate::engine) fn vacate(&self, holder: &Named, ordered: Ordered<'_>) -> Elected {
         let mut exclusions = self.living_exclusions();
@@ -123,7 +123,7 @@ impl Question<'_> {
     }
 
     /// Names another one than `holder`, whom enough members have lost: at once if the
-    /// place is free, else by vacating it first. Not if that would leave nobody.
+    /// leader znode is free, else by vacating it first. Not if that would leave no leader.
     pub(in crate::engine) fn depose(
         &self,
         holder: &Named,
@@ -166,7 +166,7 @@ impl Question<'_> {
         self.with_lines(elected)
     }
 
-    /// Names the successor that has taken the place already, in the words that it would have used.
+    /// Names the successor that has created the leader znode already, with the sentence that it would have used.
     pub(in crate::engine) fn confirm(&self, successor: &Named) -> Elected {
         let record = self.standing().find(|candidate| candidate.ballot == successor.ballot);
         let remark = record.and_then(|record| self.strategy.remark(&record.attributes, Cause::LeaderLost));
@@ -203,7 +203,7 @@ impl Question<'_> {
         ranking
     }
 
-    /// Names this candidate of such a ranking, against whose incumbent somebody's word stands.
+    /// Names this candidate of such a ranking, where an order forbids the incumbent to lead.
     pub(in crate::engine) fn obey(&self, what: &str, chosen: &Ranked) -> Decided {
         let sentence = format!("{what}: {}", leads(chosen));
         let exclusions = self.living_exclusions();
@@ -233,14 +233,14 @@ impl Question<'_> {
     /// Who is to be left out because an operator moves leadership away from it.
     fn leaving(&self, ordered: Ordered<'_>) -> Option<Ballot> {
         ordered?;
-        // Who holds the place, not who is named: the one who is named may still be
+        // The holder of the leader znode, not the member that is named: that one may still be
         // waiting for it, and is then as good a target as anyone.
         let holder = self.holders.get(self.slot).copied().flatten();
         holder.or_else(|| self.elected?.named(self.slot).map(|n| &n.ballot)).cloned()
     }
 
     /// Who may be asked to lead `slot`, or a new one: a member has one slot at most, and
-    /// lets go of the place of one before it gets another.
+    /// releases the leader znode of one before it gets another.
     fn candidates(&self, slot: Option<usize>, leaving: Option<&Ballot>) -> Vec<MemberRecord> {
         let elsewhere =
             |ballot: &Ballot| self.rules.keep(Rule::OneSlot) && self.slot_taken_by(ballot, slot).is_some();
@@ -401,7 +401,7 @@ impl Question<'_> {
     }
 }
 
-/// The cause that a request stands for.
+/// The cause of a decision that carries such a request out.
 pub(in crate::engine) const fn cause_of(kind: RequestKind) -> Cause {
     match kind {
         RequestKind::Switchover => Cause::Switchover,

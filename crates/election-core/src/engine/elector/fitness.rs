@@ -1,4 +1,4 @@
-//! Whether whoever is named is fit to lead on: what it says of itself, what is said of its
+//! Whether the member that is named is fit to lead on: its own report, the reports on its
 //! site, and that it is there at all.
 
 use super::{
@@ -11,7 +11,7 @@ use crate::engine::io::Reason;
 use crate::record::{Cause, Health, MemberRecord, Named};
 
 impl Facts<'_> {
-    /// What the one who is named says of itself.
+    /// What the member that is named reports of itself.
     pub(in crate::engine) fn judged(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         let Some(member) = self.members.iter().find(|m| self.rules.same(named, &m.member, &m.ballot)) else {
             if self.is_spoiled(named) {
@@ -62,7 +62,7 @@ impl Facts<'_> {
             Err(Undecided::Held(hold)) => (self.hold(hold, watchdog).ends(), None),
             _ => (self.wake_at_exclusions_end(watchdog), None),
         };
-        // Somebody unwell is better than nobody.
+        // An unhealthy leader is better than none.
         match self.in_phase(at, named, watchdog) {
             Verdict::Wait(wait) => {
                 let sentence = format!("{what}, and nobody else may lead now; {}", wait.sentence);
@@ -82,7 +82,7 @@ impl Facts<'_> {
         if let Some((current, _)) = at.current {
             let holder = self.members.iter().find(|m| m.ballot == current.ballot);
             // A successor that has not committed yet is named, not fought. Its place is of the term that it is about to
-            // write; one of an earlier term is a former leader's, who may be in line as well and has not let go yet.
+            // write; one of an earlier term is a former leader's, who may be in line as well and has not released it yet.
             let succeeds = |h: &&MemberRecord| {
                 current.term > at.term && at.elected.place_in_line(at.slot, &h.ballot).is_some()
             };

@@ -1,4 +1,4 @@
-//! How soon takeovers that nobody ordered follow each other: a pause while the job fails on one member after another, and
+//! How soon takeovers that were not ordered follow each other: a pause while the job fails on one member after another, and
 //! a hold after too many takeovers within a window. Both grow, and end by themselves: what is broken may be a dependency
 //! that comes back.
 
@@ -24,7 +24,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// No hold and no pause is longer.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// For so long a move for a standing order counts against the limit on those.
+/// For how long a move for a standing order counts against the limit on those.
 const OBEYED_WITHIN: Duration = Duration::from_secs(600);
 
 /// How soon one who was named because another one resigned can be followed if it resigns as well.
@@ -153,7 +153,7 @@ pub(in crate::engine) fn check_limit(
     let until_ms = match cause {
         // Nothing is missing, so nothing is tried.
         Cause::BetterCandidate => oldest.saturating_add(window),
-        // None at all is an operator's word.
+        // A limit of none is an operator's order.
         _ if allowed == 0 => u64::MAX,
         // A clock that is ahead makes no hold longer.
         _ => {
@@ -205,7 +205,7 @@ pub fn held_until(policy: &Policy, elected: &Elected, unix_ms: u64) -> Option<u6
     (0..elected.slots.len()).filter_map(until).max()
 }
 
-/// Whether a decision counts against the limit on takeovers: those that nobody ordered.
+/// Whether a decision counts against the limit on takeovers: those that were not ordered.
 /// Moves to a better candidate count, for it is they that flap.
 pub(in crate::engine) const fn counts(cause: Cause) -> bool {
     !matches!(

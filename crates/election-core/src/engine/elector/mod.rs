@@ -234,7 +234,7 @@ impl Elector {
         }
     }
 
-    /// One reading of those before a grave step. What differs from the view goes into it,
+    /// One reading before an irreversible step. What differs from the view goes into it,
     /// and the next pass may find that there is no reason for the step.
     fn checked(
         &mut self,
@@ -271,7 +271,7 @@ impl Elector {
                         perform(core, request, ElectorOp::Check(step, Check::Control));
                     }
                     IrreversibleStep::ForcedRemoval { .. } if same => self.checked = Some(step),
-                    // The watch is about to tell.
+                    // The watch is about to report it.
                     _ => later(core, "the membership has changed and is being read"),
                 }
             }

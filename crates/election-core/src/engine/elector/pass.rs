@@ -1,8 +1,7 @@
 //! The elector's pass: from everything it has read to the one thing to do next.
 //!
 //! Level-triggered. Each pass looks at the whole state and compares the outcome
-//! with what stands in `leader/elected`, never with who happens to be in office:
-//! the one who is named may have died meanwhile. Whatever a pass writes is a
+//! with `leader/elected`, never with the leader znodes:
 //! compare-and-set, so that a stale elector loses the race and looks again.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -51,7 +50,7 @@ pub(in crate::engine) struct Facts<'a> {
     pub(in crate::engine) policy: &'a Policy,
     pub(in crate::engine) strategy: &'a dyn Strategy,
     pub(in crate::engine) elected: Option<(&'a Elected, Meta)>,
-    /// The leaders' places, by slot.
+    /// The leader znodes, by slot.
     pub(in crate::engine) places: Vec<&'a Known<Current>>,
     /// Who holds them.
     pub(in crate::engine) holders: Vec<Option<&'a Ballot>>,
@@ -66,11 +65,11 @@ pub(in crate::engine) struct Facts<'a> {
     pub(in crate::engine) rules: Rules,
     /// What this member remembers; nothing for who only wants to know why.
     pub(in crate::engine) memory: Option<&'a Memory>,
-    /// For who only wants to know why: what is asked is noted down, and no line is kept.
+    /// Only for `explain`: what is asked is recorded, and no line is brought up to date.
     pub(in crate::engine) trace: Option<&'a DecisionTrace>,
 }
 
-/// The slot that is looked at, and the decision that it stands in.
+/// The slot that is looked at, and the decision that it is part of.
 #[derive(Clone, Copy)]
 pub(in crate::engine) struct At<'a> {
     pub(in crate::engine) slot: usize,
@@ -189,7 +188,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Who holds the place of `slot`.
+    /// Who holds the leader znode of `slot`.
     pub(in crate::engine) fn current(&self, slot: usize) -> Option<(&'a Current, Meta)> {
         match self.places.get(slot)? {
             Known::Present(current, meta) => Some((current, *meta)),
@@ -199,7 +198,7 @@ impl<'a> Facts<'a> {
 
     // ---- the states of the decision ----
 
-    /// Nobody has ever been named.
+    /// No member has ever been named.
     pub(in crate::engine) fn first(&self, watchdog: &mut Watchdog) -> Verdict {
         if let Some(Known::Unreadable(error, _)) =
             self.places.iter().find(|p| matches!(p, Known::Unreadable(..)))
@@ -211,7 +210,7 @@ impl<'a> Facts<'a> {
         }
         let noticed = watchdog.noticed(0, 0, "startup", self.now);
         let began = watchdog.first_pass(self.now);
-        // What an operator asks for waits for nobody else to join.
+        // An operator's request does not wait for other members to join.
         if let Some((asked, place)) = self.next_request() {
             return Verdict::Act(self.carry_out(asked, place, watchdog));
         }
@@ -223,7 +222,7 @@ impl<'a> Facts<'a> {
         self.at_startup(question, "the first decision", began, decide, None, watchdog)
     }
 
-    /// Decides when somebody better may be about to join: waits a little for that, once.
+    /// Decides when a better candidate may be about to join: waits a little for that, once.
     fn at_startup<'q>(
         &'q self,
         question: Question<'q>,
@@ -249,7 +248,7 @@ impl<'a> Facts<'a> {
         self.write(decide(), meta, watchdog)
     }
 
-    /// Nobody was left, and some are back: it is begun as at first, by those who led last before all others.
+    /// All members had left, and some are back: decides as at first, those who led last before all others.
     pub(in crate::engine) fn begin_again(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
         let noticed = watchdog.noticed(at.slot, at.term, "all-left", self.now);
         let began = watchdog.first_pass(self.now);
@@ -288,7 +287,7 @@ impl<'a> Facts<'a> {
         self.write(decided, Some(at.meta), watchdog)
     }
 
-    /// The place has been, or is being, taken from a leader by force.
+    /// The leader znode has been, or is being, taken from a leader by force.
     fn vacated(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
         let noticed = watchdog.noticed(at.slot, at.term, "vacated", self.now);
         if let Some((current, place)) = at.current {
@@ -309,7 +308,7 @@ impl<'a> Facts<'a> {
         let question = self.question(at.slot, noticed);
         let decided = question.decide(given.cause, "the place was vacated", None, ordered);
         let decided = match (decided, ordered) {
-            // The target vanished after the place was taken: somebody must lead.
+            // The target vanished after the leader znode was taken: a member must lead.
             (Err(Undecided::TargetUnfit(_)), Some((which, request))) => {
                 let anyone = Request { to: Target::Any, ..request.clone() };
                 question.decide(given.cause, "the target has left meanwhile", None, Some((which, &anyone)))
@@ -322,7 +321,7 @@ impl<'a> Facts<'a> {
     fn named(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         if self.control.mode == Mode::Manual {
             let sentence = "the mode is manual: only what an operator asks for is carried out";
-            // No line stands in this mode, so that nobody steps in either.
+            // There is no line in this mode, so that no successor steps in either.
             let wait = self.unless_manual(
                 quiet(Reason::Manual, sentence),
                 |auto, watchdog| auto.named(at, named, watchdog),
@@ -335,7 +334,7 @@ impl<'a> Facts<'a> {
 
     // ---- helpers ----
 
-    /// Nobody is named before an operator asks for it.
+    /// No member is named before an operator asks for it.
     fn until_asked(
         &self,
         otherwise: impl FnOnce(&Facts<'_>, &mut Watchdog) -> Verdict,
@@ -381,7 +380,7 @@ impl<'a> Facts<'a> {
         self.members.first().is_some_and(|lowest| lowest.member != *self.me)
     }
 
-    /// Whether the record of `named` stands, and can't be read.
+    /// Whether the record of `named` is there, and can't be read.
     pub(in crate::engine) fn is_spoiled(&self, named: &Named) -> bool {
         let name = format!("/nodes/{}", named.member);
         self.unreadable.iter().any(|error| error.path.ends_with(&name))
@@ -439,7 +438,7 @@ impl<'a> Facts<'a> {
         loud(hold.reason, hold.sentence).until(until)
     }
 
-    /// Wakes when the first exclusion ends, and says when that is.
+    /// Wakes when the first exclusion ends; returns when that is.
     pub(in crate::engine) fn wake_at_exclusions_end(&self, watchdog: &mut Watchdog) -> Option<Time> {
         let exclusions = self.elected.iter().flat_map(|(e, _)| &e.exclusions);
         let living = exclusions.filter(|e| e.holds_at(self.now.unix_ms));
@@ -478,7 +477,7 @@ impl<'a> Facts<'a> {
 }
 
 /// Of what is to be done for each slot, the one thing to do now: a decision before the
-/// refreshing of a line, the lowest slot first. What only waits is told of all slots.
+/// refreshing of a line, the lowest slot first. Waits are reported for all slots.
 fn most_urgent(elected: &Elected, verdicts: Vec<Verdict>) -> Verdict {
     let urgency = |act: &Act| match act {
         Act::Write(next, _) if next.term == elected.term => 1,

@@ -24,7 +24,7 @@ use crate::{
 const MINUTE_MS: u64 = 60_000;
 
 impl Facts<'_> {
-    /// The one who is named is there, and takes its way into office.
+    /// The member that is named is there, and acquires leadership.
     pub(in crate::engine) fn in_phase(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         match at.current {
             None => self.acquiring(at, named, watchdog),
@@ -39,7 +39,7 @@ impl Facts<'_> {
         }
     }
 
-    /// The place is free, and the one who is named has not created it.
+    /// The leader znode is free, and the member that is named has not created it.
     fn acquiring(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         let limit = self.policy.acquire_timeout;
         let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Acquire), Some(limit), self.now);
@@ -51,7 +51,7 @@ impl Facts<'_> {
         self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog)
     }
 
-    /// Somebody else is still in office.
+    /// Another member still holds the leader znode.
     fn releasing(&self, at: At<'_>, named: &Named, current: &Current, watchdog: &mut Watchdog) -> Verdict {
         let limit = self.policy.release_timeout;
         let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Release), Some(limit), self.now);
@@ -173,7 +173,7 @@ impl Facts<'_> {
         blockers
     }
 
-    /// What is said of it while the one that is better does not lead yet; nothing if it may.
+    /// The log line while the better one does not lead yet; none if it may.
     fn what_is_said(
         &self,
         current: &Current,
@@ -230,14 +230,14 @@ impl Facts<'_> {
         self.question(at.slot, noticed_at_ms).decide(Cause::BetterCandidate, &what, None, None)
     }
 
-    /// When whoever leads would be followed by one that is better, in milliseconds since the Unix
+    /// When a better candidate would follow the leader, in milliseconds since the Unix
     /// epoch, if it stays the better one: to another site within a window only.
     fn moves_at(&self, named: &Named, better: &Named, wait: Duration) -> u64 {
         let ready = self.now.unix_ms.saturating_add(ms(wait));
         if better.site == named.site { ready } else { self.policy.failback_windows.open_from(ready) }
     }
 
-    /// An operator's word that leadership may move to this site in this term.
+    /// An operator's confirmation that leadership may move to this site in this term.
     fn confirmed(&self, term: u64, site: &SiteId) -> Option<&Confirmed> {
         self.control.confirmed.iter().find(|confirmed| confirmed.term == term && confirmed.site == *site)
     }
@@ -253,10 +253,9 @@ impl Facts<'_> {
         )
     }
 
-    /// An operator or the configuration says that whoever leads is not to. It hands over to
-    /// the best who may lead, and there is nothing to wait for: what was said does not waver,
-    /// and whoever follows is not refused by the same ranking, so nothing moves back. Unless the
-    /// orders change all the time: such moves have a limit of their own.
+    /// By an order or the configuration the leader is not to lead. It hands over to the best candidate at
+    /// once: an order does not waver, and the next leader is not refused by the same ranking, so nothing moves
+    /// back. Where the orders change all the time, such moves have a limit of their own.
     fn obeying(
         &self,
         at: At<'_>,

@@ -26,14 +26,14 @@ pub(in crate::engine) struct Question<'a> {
     pub(in crate::engine) above: Option<Remembered>,
     /// Which slot it is about.
     pub(in crate::engine) slot: usize,
-    /// Who holds the leaders' places, by slot.
+    /// Who holds the leader znodes, by slot.
     pub(in crate::engine) holders: &'a [Option<&'a Ballot>],
     pub(in crate::engine) rules: Rules,
-    /// Where what is asked is noted down, for who wants to know why.
+    /// Where what is asked is recorded, for `explain`.
     pub(in crate::engine) trace: Option<&'a DecisionTrace>,
 }
 
-/// Why nobody is named.
+/// Why no member is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Undecided {
     /// No member may lead.
@@ -42,7 +42,7 @@ pub(in crate::engine) enum Undecided {
     TargetUnfit(String),
     /// No member may lead, and none would be named now: it is on hold.
     Held(Hold),
-    /// Somebody better may be about to join.
+    /// A better candidate may be about to join.
     WorthWaiting(String),
 }
 
@@ -72,7 +72,7 @@ impl From<Elected> for Decided {
 pub(in crate::engine) type Ordered<'a> = Option<(&'a RequestRef, &'a Request)>;
 
 impl Question<'_> {
-    /// The place is being vacated: naming the next belongs to the takeover that began
+    /// The leader znode is being vacated: naming the next belongs to the takeover that began
     /// with that, so it is neither limited nor counted again.
     pub(in crate::engine) fn is_vacated(&self) -> bool {
         self.elected.is_some_and(|e| is_vacated(e, self.slot))
@@ -92,7 +92,7 @@ impl Question<'_> {
         self.members.iter().filter(|m| m.withdrawn.is_none() && !m.leaving)
     }
 
-    /// Who does not stand, and why.
+    /// Members that are no candidates, and why.
     pub(in crate::engine) fn withdrawn(&self) -> impl Iterator<Item = Refused> {
         self.members.iter().filter_map(|m| {
             let reason = match &m.withdrawn {

@@ -106,7 +106,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Why whoever has this ballot does not hand over as planned, if it doesn't.
+    /// Why the member with this ballot does not hand over as planned, if it doesn't.
     pub(in crate::engine) fn holds(&self, ballot: &Ballot) -> Option<&str> {
         self.members.iter().find(|m| m.ballot == *ballot)?.holds.as_deref()
     }
@@ -124,7 +124,7 @@ impl Facts<'_> {
         slot_of(request, self.elected.map(|(e, _)| e), &offices)
     }
 
-    /// The creation of the latest request that was decided, as the decision says it or, where there is
+    /// The creation of the latest request that was decided, by the decision or, where there is
     /// none, as members remember it. One that is later than what is read now was counted before the
     /// ensemble's transactions began anew.
     pub(in crate::engine) fn decided_up_to(&self) -> Option<i64> {
@@ -246,7 +246,7 @@ impl Facts<'_> {
     }
 }
 
-/// Why the standing orders forbid that any request is carried out, if they do.
+/// Why the standing orders forbid all requests, if they do.
 pub(in crate::engine) fn forbidden(control: &Control) -> Option<String> {
     (control.mode == Mode::Observe).then(|| {
         "the mode is observe: nothing is carried out; `dr-worker mode auto` (or `manual`) ends that"

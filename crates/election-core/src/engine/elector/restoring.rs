@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Facts<'_> {
-    /// The latest that anybody remembers.
+    /// The latest that any member remembers.
     fn remembered(&self) -> Option<Remembered> {
         let members = self.members.iter().filter_map(|member| member.remembers);
         let own = self.memory.and_then(Memory::remembered);
@@ -42,7 +42,7 @@ impl Facts<'_> {
         self.remembered().into_iter().chain(places).reduce(Remembered::or_newer)
     }
 
-    /// The next decision, where the one that stands is older than what somebody remembers.
+    /// The next decision, where the present one is older than what a member remembers.
     pub(in crate::engine) fn caught_up(&self, elected: &Elected, meta: Meta) -> Option<Elected> {
         let remembered = self.remembered().filter(|r| r.is_newer_than(elected, meta.mzxid))?;
         let sentence = format!(

@@ -1,11 +1,11 @@
 //! Sites as a whole: which have failed, and which have failed too often to be gone back to.
 //!
-//! A site has failed when an operator says so, or when most of its living members that know say so of
-//! it: then nobody is named there, and a leader there makes room. Not where all sites say so, for that has
-//! a cause that they share; nor where an operator says that it has not. A site whose members are
+//! A site has failed when an operator declares it, or when most of its living members that know report
+//! it: then no member is named there, and a leader there hands over. A site has not failed where all sites report
+//! a failure, which has a common cause, nor where an operator overrules its members. A site whose members are
 //! all gone has failed as well, which only matters afterwards: each failure is remembered in the
-//! decision, and a site that has failed too often within a window is not gone back to while
-//! somebody may lead elsewhere, until an operator says that it may be.
+//! decision, and leadership does not go back to a site that has failed too often within a window while a
+//! member may lead elsewhere, until an operator acknowledges it.
 
 use std::collections::BTreeMap;
 
@@ -23,9 +23,9 @@ use crate::{
     time::is_within,
 };
 
-/// Which sites have failed, and why: by an operator's word, or by that of most of their own
+/// Which sites have failed, and why: as declared by an operator, or as reported by most of their own
 /// living members that know. What fails in every site is none's fault: then there is nowhere better to be. Nor has a
-/// site failed whose members say so against an operator's word ([`SiteFailure::overruled`]).
+/// site failed whose members report it where an operator has overruled them ([`SiteFailure::overruled`]).
 pub fn failed_sites(
     members: &[MemberRecord],
     control: &Control,
@@ -57,7 +57,7 @@ pub fn failed_sites(
     failed.into_iter().map(|(site, why)| SiteTrouble { site, why }).collect()
 }
 
-/// Of which sites their own living members say that they have failed, and why.
+/// Which sites have failed by the reports of their own living members, and why.
 pub fn unwell_sites(members: &[MemberRecord]) -> Vec<SiteTrouble> {
     let unwell = by_site(members).into_iter().filter_map(|(site, members)| match Word::of(&members) {
         Word::Unwell(why) => Some(SiteTrouble { site: site.clone(), why }),
@@ -66,10 +66,10 @@ pub fn unwell_sites(members: &[MemberRecord]) -> Vec<SiteTrouble> {
     unwell.collect()
 }
 
-/// What the living members of a site say of it.
+/// What the living members of a site report of it.
 enum Word {
     Well,
-    /// Most of those that know say that it has failed.
+    /// Most of those that know report that it has failed.
     Unwell(String),
     /// None has a check.
     NobodyLooks,
@@ -101,7 +101,7 @@ impl Word {
         }
     }
 
-    /// Whether leadership could be better off there, as far as anybody knows: where nobody has a check none is wanted.
+    /// Whether leadership could be better off there, as far as is known: without a check in the whole site none is wanted.
     fn is_refuge(&self) -> bool {
         matches!(self, Self::Well | Self::NobodyLooks)
     }
@@ -140,7 +140,7 @@ impl Question<'_> {
         failed_sites(self.members, self.control, self.elected)
     }
 
-    /// The site that a forced failover is to move to though its own members say that it has failed, and who asked: an
+    /// The site that a forced failover is to move to though its own members report it as failed, and who asked: an
     /// operator who forces leadership there knows better.
     pub(in crate::engine) fn overruled(&self, ordered: Ordered<'_>) -> Option<(SiteId, String)> {
         let (_, request) = ordered.filter(|(_, request)| request.force)?;
@@ -168,7 +168,7 @@ impl Question<'_> {
 }
 
 impl Facts<'_> {
-    /// Why the site of whoever is named has failed, if it has.
+    /// Why the site has failed, if it has.
     pub(in crate::engine) fn site_failed(&self, site: &SiteId) -> Option<String> {
         failed_sites(self.members, self.control, self.elected.map(|(e, _)| e))
             .into_iter()
@@ -177,7 +177,7 @@ impl Facts<'_> {
     }
 
     /// The decision with what is to be remembered of sites, if that is news. It waits until
-    /// nothing else is to be done: what it says is about later decisions.
+    /// nothing else is to be done: it is about later decisions.
     pub(in crate::engine) fn remember_sites(
         &self,
         elected: &Elected,
@@ -247,8 +247,8 @@ impl Facts<'_> {
     }
 }
 
-/// These failures, where an operator says of this site that it has not failed: until its members agree, what they say is
-/// not heeded. The same where they say nothing against it.
+/// These failures, where an operator overrules the members of this site: until they agree, their reports do not
+/// count. Unchanged where they report nothing.
 pub(in crate::engine) fn overrule(
     mut failures: Vec<SiteFailure>,
     members: &[MemberRecord],
@@ -274,7 +274,7 @@ pub(in crate::engine) fn overrule(
     failures
 }
 
-/// The decision where an operator says of a site that it has not failed, against its own members; `None` if they say nothing
+/// The decision where an operator overrules the members of this site; `None` if they report nothing
 /// of the kind. It stays the same term.
 pub fn overrule_site(
     elected: &Elected,

@@ -61,7 +61,7 @@ impl Question<'_> {
 }
 
 /// Commits a succession: what a successor writes before it acts. `remark` is what its strategy
-/// has to say of it.
+/// reports of it.
 pub(in crate::engine) fn succeed(
     elected: &Elected,
     slot: usize,
@@ -100,8 +100,8 @@ pub(in crate::engine) fn succeed(
     next.bounded()
 }
 
-/// Why a successor leads: the same words whether it commits itself or the elector finds that it has
-/// taken the place and confirms it, for which of the two comes first is a matter of milliseconds.
+/// Why a successor leads: the same sentence whether it commits itself or the elector finds its
+/// leader znode and confirms it, since which of the two comes first is a matter of milliseconds.
 pub(in crate::engine) fn sentence(gone: Option<&Named>, successor: &Named, remark: Option<String>) -> String {
     let whom = gone.map_or("the leader".to_owned(), |n| n.member.to_string());
     let remark = remark.map_or_else(String::new, |remark| format!(" ({remark})"));

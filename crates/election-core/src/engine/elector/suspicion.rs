@@ -1,15 +1,15 @@
-//! Faster than the session timeout, where that is safe: members say whom they can't
-//! reach, and a leader that enough of them have lost is put out of office.
+//! Faster than the session timeout, where that is safe: members report whom they can't
+//! reach, and a leader that enough of them have lost is replaced.
 //!
 //! What the others see proves nothing about a leader: it may be alive, hold its
 //! session, and act. So this is for jobs whose resource refuses old tokens, and off
-//! unless [`Policy::fenced`] and [`Policy::fast_failover`] say so.
+//! unless [`Policy::fenced`] and [`Policy::fast_failover`] are set.
 //!
 //! - A **witness** is a member other than the suspect. It publishes in its own record
 //!   whom it has not reached for `suspect_after`; nothing is written while nothing
 //!   changes, and no loss that is shorter.
 //! - A suspect is **deposed** if a majority of its witnesses have lost it, two at
-//!   least, and they stand in more than one site where members stand in more than one:
+//!   least, and they are in more than one site where members are in more than one:
 //!   a single witness may have lost its own network, and so may a single site.
 //! - The elector may be lost with the leader. So a member that has lost the ballot
 //!   before its own looks at the membership, too, and **acts for the elector** while
@@ -57,7 +57,7 @@ pub(in crate::engine) fn witnesses<'a>(
 }
 
 impl Facts<'_> {
-    /// Puts whoever is in office, or on its way there, out of it if it is suspected.
+    /// Removes the holder of the leader znode, or the member that is named, if it is suspected.
     /// `otherwise` is the verdict without suspicion.
     pub(in crate::engine) fn suspicion(
         &self,

@@ -20,7 +20,7 @@ pub(in crate::engine) enum Act {
     Write(Box<Elected>, Option<i32>),
     /// The same, and with it the request that it begins: both or none.
     Begin(Box<Elected>, Option<i32>, Begun),
-    /// The same for this slot, and it puts someone out of office who does not know it yet.
+    /// The same for this slot, and it removes a leader that does not know it yet.
     Depose(usize, Box<Elected>, Option<i32>),
     /// Delete the leader znode of this slot in this version: it belongs to an excluded ballot.
     /// Only while the decision has that version.
@@ -37,9 +37,9 @@ pub(in crate::engine) enum Act {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Wait {
     pub(in crate::engine) reason: Reason,
-    /// What is said of it.
+    /// The log line.
     pub(in crate::engine) sentence: String,
-    /// Whether somebody should look.
+    /// Whether an operator should look.
     pub(in crate::engine) loud: bool,
     /// All that is in the way; nothing where all is as it should be.
     pub(in crate::engine) blockers: Vec<Blocker>,
@@ -82,7 +82,7 @@ impl Wait {
         self
     }
 
-    /// When the reason that is said goes by itself.
+    /// When the reason of the log line ends by itself.
     pub(in crate::engine) fn ends(&self) -> Option<Time> {
         self.blockers.iter().find(|blocker| blocker.reason == self.reason)?.until
     }
@@ -111,7 +111,7 @@ pub(in crate::engine) fn quiet(reason: Reason, sentence: impl Into<String>) -> W
     Wait::new(reason, sentence.into(), false)
 }
 
-/// Somebody should look.
+/// An operator should look.
 pub(in crate::engine) fn loud(reason: Reason, sentence: impl Into<String>) -> Wait {
     Wait::new(reason, sentence.into(), true)
 }

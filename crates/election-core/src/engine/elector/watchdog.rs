@@ -2,7 +2,7 @@
 //!
 //! The published algorithm has one timer for a whole takeover, which excludes the
 //! new leader for the old one's fault. Here each phase has its own, and the new
-//! leader's runs only while the place is free or its own.
+//! leader's runs only while the leader znode is free or its own.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::{
 /// What an elector is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) enum Phase {
-    /// The old leader holds the place.
+    /// The old leader holds the leader znode.
     Release,
-    /// The place is free, and the one who is named has not created it.
+    /// The leader znode is free, and the member that is named has not created it.
     Acquire,
     /// The one who is named holds it in PROGRESS.
     Takeover,
@@ -62,7 +62,7 @@ pub(in crate::engine) struct Watchdog {
 #[derive(Clone, Debug, Default, Hash)]
 struct Memory {
     phase: Option<Current>,
-    /// By the wall clock, for it is only told.
+    /// By the wall clock, for it is only reported.
     trigger: Since<(u64, &'static str), u64>,
     better: Since<(u64, Ballot), Time>,
 }
@@ -145,7 +145,7 @@ impl Watchdog {
         self.slot(slot).trigger.note((term, what), now.unix_ms)
     }
 
-    /// Somebody else is better; how long that has been so.
+    /// Another member is better; returns for how long.
     pub(in crate::engine) fn better(
         &mut self,
         slot: usize,
@@ -157,7 +157,7 @@ impl Watchdog {
         now.time.since(since)
     }
 
-    /// Nobody else is better.
+    /// No other member is better.
     pub(in crate::engine) fn nobody_better(&mut self, slot: usize) {
         self.slot(slot).better = Since(None);
     }

@@ -132,7 +132,7 @@ impl Leader {
         let version = core.rules.version(meta.version);
         match next.encode(&path) {
             Ok(data) => {
-                // Later than what the leader znode says, if another slot was decided meanwhile.
+                // Later than the term in the leader znode, if another slot was decided meanwhile.
                 mandate.nomination.term = next.term;
                 acquiring.written = Some((Box::new(next), version));
                 let request = core.as_candidate(Request::Set { path, data, version });
@@ -166,7 +166,7 @@ impl Leader {
         let is_other = known.is_none_or(|m| m.czxid != place.czxid);
         // In a contest it is the same znode when it has been made anew, so it is only written anew, once it is entered.
         if mandate.by != By::Contest {
-            // Spoiled by somebody's hand: it is made anew.
+            // Its record was spoiled from outside: it is made anew.
             let spoiled = self.is_spoiled_in(core, &place, &mandate.ballot, mandate.nomination.term);
             // Preparing may take long, or have no end: is it still there?
             let gone = core.is_sure(self.slot) && is_other && *self.own_leader_znode(core) != Known::Unread;
@@ -316,7 +316,7 @@ impl Leader {
             (AcquireStep::Committing(place), Outcome::Changed { version, mzxid }) => {
                 return self.committed(core, place, *version, *mzxid);
             }
-            // Lost the race, or an unknown outcome: what does the decision say?
+            // Lost the race, or an unknown outcome: the decision is read.
             (AcquireStep::Committing(place), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
                 acquiring.written.take_if(|_| *outcome != Outcome::Stale);
                 AcquireStep::Rereading(place)
@@ -338,7 +338,7 @@ impl Leader {
         self.advance(core);
     }
 
-    /// The leader znode was read after a lost reply, or for a watch had told something else: how it goes on.
+    /// The leader znode was read after a lost reply, or since a watch had reported another one: the next step.
     fn looked(&mut self, core: &mut Core, node: Option<&Node>) -> Result<AcquireStep, StopReason> {
         core.see_leader_znode(self.slot, node);
         if core.is_contest() {
@@ -393,7 +393,7 @@ impl Leader {
         Place { czxid, version, term, free_ms, created_ms }
     }
 
-    /// What was just written is known before a watch tells it.
+    /// What was just written is known before a watch reports it.
     fn know_own_leader_znode(&self, core: &mut Core, czxid: i64, version: i32, mzxid: i64) {
         let State::Acquiring(acquiring) = &self.state else { return };
         if let Some(data) = self.leader_record(core, &acquiring.mandate, Status::Progress, None) {

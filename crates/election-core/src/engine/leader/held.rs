@@ -43,7 +43,7 @@ impl Leader {
         self.repair_leader_znode(core);
     }
 
-    /// Why somebody else is to lead by now.
+    /// Why another member is to lead by now.
     fn is_moved(&self, core: &Core, held: &Held) -> Option<StopReason> {
         let mandate = &held.mandate;
         let orphaned = core.session_epoch() != Some(held.epoch);
@@ -110,8 +110,7 @@ impl Leader {
         }
     }
 
-    /// Writes the own record anew if somebody's hand has spoiled it: nobody could
-    /// decide anything while it can't be read.
+    /// Writes the own record anew if it was spoiled from outside: the elector can't decide anything while it can't be read.
     fn repair_leader_znode(&mut self, core: &mut Core) {
         let (State::TakingOver(held) | State::Leading(held)) = &self.state else { return };
         if core.ops.leader_has(LeaderOp::Repair) {
@@ -129,8 +128,8 @@ impl Leader {
         }
     }
 
-    /// Whether the own leader znode says something else than it should, because of a slip
-    /// of somebody's hand, or a late write of a leader that was put out by force;
+    /// Whether the own leader znode has another content than it should, by a mistake of an administrator
+    /// or by a late write of a leader that was removed by force;
     /// and in which version.
     pub(super) fn is_spoiled_in(
         &self,
@@ -141,7 +140,7 @@ impl Leader {
     ) -> Option<i32> {
         let (spoiled, meta) = match self.own_leader_znode(core) {
             Known::Unreadable(_, meta) => (true, meta),
-            // It says nothing but a name, and that in somebody else's format.
+            // It holds nothing but a name, and that in a foreign format.
             Known::Present(..) if !core.announces() => return None,
             Known::Present(current, meta) => (current.ballot != *ballot || current.term != term, meta),
             Known::Unread | Known::Absent => return None,
@@ -208,7 +207,7 @@ impl Leader {
             return self.stop(core, StopReason::PlaceLost);
         }
         // Stale or unknown: it may have been written. The leader znode is read, and READY
-        // written again on top of whatever version stands.
+        // written again over whatever version is there.
         self.announce_later = true;
         core.retry(Part::Leader);
     }

@@ -1,5 +1,5 @@
 //! The leader's side: from being named, or being next in line, through PROGRESS
-//! and READY, to having let go.
+//! and READY, to the release.
 //!
 //! ```text
 //!             named, or first in line and the leader vanished
@@ -9,8 +9,8 @@
 //!      └──────────────── Releasing ◀───── Stopping ◀── moved away · lease near its end · place
 //!                                                       gone · session over · failed · leaving
 //! ```
-//! Whatever was begun is stopped, and confirmed to be stopped, before the place
-//! is let go: work never outlives its leadership.
+//! Whatever was begun is stopped, and confirmed to be stopped, before the leader znode
+//! is deleted: work never outlives its leadership.
 
 mod acquire;
 mod held;
@@ -35,8 +35,8 @@ pub(in crate::engine) use state::{Stage, State};
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Leader {
     state: State,
-    /// The slot that the state is about: a member has one at a time, and lets go of its
-    /// leader znode before it turns to another.
+    /// The slot that the state is about: a member has one at a time, and releases its leader znode
+    /// before it turns to another.
     slot: usize,
     /// The application serves; READY is still to be written.
     announce_later: bool,
@@ -207,7 +207,7 @@ impl Leader {
         core.reading.view.leader(self.slot)
     }
 
-    /// What the own leader znode is to say; nothing where it is too large, which is tried again.
+    /// The content of the own leader znode; none where it is too large, which is retried.
     fn leader_record(
         &self,
         core: &mut Core,
@@ -251,7 +251,7 @@ impl Leader {
         }
     }
 
-    /// Says in the own record that leadership is given up.
+    /// Reports in the own record that leadership is given up.
     pub(in crate::engine) fn record_giving_up(&self, core: &mut Core, cause: Cause, reason: &str) {
         let term = match &self.state {
             State::Acquiring(acquiring) => acquiring.mandate.nomination.term,

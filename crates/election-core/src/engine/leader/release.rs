@@ -53,7 +53,7 @@ impl Leader {
         }
     }
 
-    /// A stop that is under way has no time left: somebody else may lead.
+    /// A stop that is under way becomes urgent: another member may lead.
     pub(super) fn hasten(&mut self, core: &mut Core, reason: StopReason) {
         if let State::Stopping(stopping) = &mut self.state
             && !stopping.reason.is_urgent()
@@ -64,7 +64,7 @@ impl Leader {
         }
     }
 
-    /// A stop that was begun at leisure has no leisure left once the lease is not
+    /// A stop that is under way becomes urgent once the lease is not
     /// renewed any more. The leader znode stays this member's to delete.
     pub(in crate::engine) fn hasten_at_lease_end(&mut self, core: &mut Core) {
         let due = core.lease_ends_first().is_some_and(|until| core.now.time + core.stop_budget() >= until);
@@ -84,7 +84,7 @@ impl Leader {
         self.let_go(core, epoch, hold, term);
     }
 
-    /// Says that it won't take over in this term.
+    /// Reports that it won't take over in this term.
     pub(super) fn refuse(&self, core: &mut Core, term: u64, reason: String) {
         let at_ms = core.now.unix_ms;
         core.own.gave_up = Some(GaveUp { term, cause: Cause::Resigned, reason, at_ms });
@@ -123,7 +123,7 @@ impl Leader {
     }
 
     /// The version of the decision as it is known, if the own leader znode of term `term` can't
-    /// have been taken by force up to that: it takes a term that names nobody.
+    /// have been taken by force up to that: force begins with a term that names no leader.
     fn decision_that_took_nothing(&self, core: &Core, term: u64) -> Option<i32> {
         let Known::Present(elected, meta) = &core.reading.view.elected else { return None };
         let slot = self.slot;
@@ -193,7 +193,7 @@ impl Leader {
         match (release.step, outcome) {
             (ReleaseStep::Delete { .. }, Outcome::Ok | Outcome::Missing) => {
                 core.note(Level::Info, NoteKind::Office, "has let go of leadership".to_owned());
-                // A watch may have been quicker, and tell of the next one already.
+                // A watch may have been quicker, and have reported the next one already.
                 if self.own_leader_znode(core).meta().is_some_and(|m| m.owner == session) {
                     core.see_leader_znode(self.slot, None);
                 }

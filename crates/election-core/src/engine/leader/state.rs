@@ -53,11 +53,11 @@ pub(super) enum AcquireStep {
     Creating,
     /// After a lost reply: is it there, and whose?
     Looking,
-    /// It is held. Does the decision still say so, read on this session?
+    /// It is held. Is the decision, read on this session, still the same?
     Rereading(Place),
     /// A successor makes it the decision before it acts.
     Committing(Place),
-    /// It is held, and says another term than the decision, since another slot was
+    /// It is held, and has another term than the decision, since another slot was
     /// decided while this member stepped in: it is written anew.
     Restating(Place),
     /// Held and entitled.
@@ -69,7 +69,7 @@ pub(super) enum AcquireStep {
 pub(in crate::engine) struct Place {
     pub(super) czxid: i64,
     pub(super) version: i32,
-    /// The term that it says.
+    /// The term in its record.
     pub(super) term: u64,
     /// When it was seen to be free, and when it was created, in milliseconds since
     /// the Unix epoch.
@@ -84,7 +84,7 @@ pub(in crate::engine) struct Held {
     pub(in crate::engine) fencing_token: u64,
     pub(super) place: Place,
     pub(in crate::engine) epoch: Epoch,
-    /// A watch says that the leader znode is not this one any more; it is read once more.
+    /// A watch reports that the leader znode is not this one any more; it is read once more.
     pub(super) doubted: bool,
     /// When it became READY, in milliseconds since the Unix epoch.
     pub(super) ready_ms: Option<u64>,

@@ -1,5 +1,5 @@
-//! What a member wants of itself: to give leadership up, now or by a deadline, not to
-//! stand at all, not to hand over just now.
+//! What a member wants of itself: to resign, now or by a deadline, to be no candidate,
+//! to block planned moves.
 //!
 //! However leadership ends, the work ends first, and is released after it: a wish is
 //! carried out like any other reason to stop.
@@ -48,7 +48,7 @@ impl Leader {
         }
     }
 
-    /// One who does not stand and is named all the same says so, so that the elector
+    /// A member that has withdrawn and is named all the same reports it, so that the elector
     /// need not wait for it in vain.
     pub(in crate::engine) fn refuse_while_withdrawn(&self, core: &mut Core) {
         let (Some(reason), Some(ballot)) = (&core.own.wishes.withdrawn, &core.own.seat.ballot) else {

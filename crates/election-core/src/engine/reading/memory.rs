@@ -3,7 +3,7 @@
 //!
 //! Terms and tokens never go back: a resource that refuses older tokens would refuse every later
 //! leader. So each member keeps the latest decision and the newest token that it has seen. While the
-//! decision that it reads is missing or older, it says so in its record, and the elector goes by the
+//! decision that it reads is missing or older, it reports it in its record, and the elector goes by the
 //! latest memory of all:
 //! - A decision that is missing is written again as it was remembered, so that no leader is
 //!   disturbed; where only its number is known, the first decision is above that.
@@ -18,7 +18,7 @@ use crate::{
     record::{Elected, Remembered},
 };
 
-/// What was seen, and may stand nowhere any more.
+/// What was seen, and may not be in ZooKeeper any more.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Memory {
     /// The latest decision, once the view has it no more, and the transaction that wrote it.
@@ -73,7 +73,7 @@ impl Memory {
         self.token = self.token.max(token.unwrap_or(0));
     }
 
-    /// What is remembered that stands nowhere any more, as far as this member knows.
+    /// What is remembered and not in ZooKeeper any more, as far as this member knows.
     pub(in crate::engine) fn remembered(&self) -> Option<Remembered> {
         let (elected, mzxid) = self.decision.as_ref()?;
         Some(Remembered {

@@ -48,7 +48,7 @@ impl Reading {
 
     // ---- who was seen to lead ----
 
-    /// Keeps the memory of who was seen in office, after the view has changed.
+    /// Keeps the memory of which leaders were seen, after the view has changed.
     pub(in crate::engine) fn remember_tenures(&mut self, slots: usize, unix_ms: u64) {
         self.tenures.resize_with(slots, Tenure::default);
         let elected = self.view.elected.record();
@@ -64,7 +64,7 @@ impl Reading {
         self.tenures.iter_mut().for_each(Tenure::forget);
     }
 
-    /// Whether the one who is named for `slot` was seen in office in this very term,
+    /// Whether the member that is named for `slot` was seen as its leader in this very term,
     /// and its place has become free since.
     pub(in crate::engine) fn has_vanished(&self, elected: &Elected, slot: usize, rules: Rules) -> bool {
         let has_vanished = |named: &Named| {

@@ -1,10 +1,10 @@
-//! Reading the decision and the leaders' places once more where nothing else would.
+//! Reading the decision and the leader znodes once more where nothing else would.
 //!
-//! A watch tells each value that differs from the one it told before. What this
+//! A watch reports each value that differs from the one it reported before. What this
 //! member reads itself, or knows from its own writes, can be a value that no watch
-//! ever tells: a place that was created and is gone again before the watch came to
+//! ever reports: a leader znode that was created and is gone again before the watch came to
 //! read it. Nothing would then correct the view. So what differs from the watch's
-//! last word is read again, until both agree.
+//! last report is read again, until both agree.
 //!
 //! While the connection was lost, the ensemble can have been restored from an older copy: no reading
 //! of a znode is then ever as new as what is known of it, and the watch may tell nothing, for servers compare with
@@ -30,7 +30,7 @@ use crate::{
 /// How long a watch may lag before the znode is read without it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the watches have told, and where the view differs.
+/// What the watches have reported, and where the view differs.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Rereading {
     decision: Told,
@@ -40,8 +40,8 @@ pub(in crate::engine) struct Rereading {
 
 #[derive(Clone, Debug, Default, Hash)]
 struct Told {
-    /// Creation and last change of what the watch told last; `None` before its
-    /// first word.
+    /// Creation and last change of what the watch reported last; `None` before its
+    /// first report.
     told: Option<Option<(i64, i64)>>,
     due: Option<Time>,
     /// It was not read since the connection was lost.
@@ -106,7 +106,7 @@ impl Rereading {
         self.decision.doubted
     }
 
-    /// Whether the place of `slot` may be another one by now.
+    /// Whether the leader znode of `slot` may be another one by now.
     pub(in crate::engine) fn doubts_leader_znode(&self, slot: usize) -> bool {
         self.places.get(slot).is_some_and(|told| told.doubted)
     }
@@ -130,7 +130,7 @@ impl Rereading {
         }
     }
 
-    /// The places from this slot on are not watched any more.
+    /// The leader znodes from this slot on are not watched any more.
     pub(in crate::engine) fn forget(&mut self, from: usize) {
         self.places.truncate(from);
     }

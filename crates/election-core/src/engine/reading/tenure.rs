@@ -1,24 +1,24 @@
-//! The memory of who was seen in office, for each slot.
+//! The memory of which leaders were seen, for each slot.
 //!
 //! Without it, 'gone' looks like 'named, and not there yet'. It goes by the term in
 //! which the slot was decided, so that a decision about another slot leaves it alone.
 
 use crate::{engine::znode::Known, ids::Ballot, record::Current};
 
-/// What this member has seen of the place of one slot.
+/// What this member has seen of the leader znode of one slot.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Tenure {
-    /// The term and ballot that this member itself has seen in office. A new holder,
+    /// The term and ballot that this member itself has seen in the leader znode. A new holder,
     /// another term or a new session clears it.
     seen: Option<(u64, Ballot)>,
     /// The term and ballot whose place was seen to have become free.
     vanished: Option<(u64, Ballot)>,
-    /// When the place was seen to be free, in milliseconds since the Unix epoch.
+    /// When the leader znode was seen to be free, in milliseconds since the Unix epoch.
     free_since_ms: Option<u64>,
 }
 
 impl Tenure {
-    /// Looks at the place once more, after the view has changed. `stands` is the term
+    /// Looks at the leader znode once more, after the view has changed. `stands` is the term
     /// of the slot, and who is named for it.
     pub(super) fn look(
         &mut self,
@@ -41,7 +41,7 @@ impl Tenure {
                 }
                 self.free_since_ms.get_or_insert(unix_ms);
             }
-            // Somebody holds it, and nobody knows who.
+            // It is held, and its holder is not known.
             (Known::Unreadable(..), _) => *self = Self::default(),
             _ => {}
         }
@@ -53,7 +53,7 @@ impl Tenure {
         (self.seen, self.vanished) = (None, None);
     }
 
-    /// Whether this one was seen in office in this term, and its leader znode has become free since.
+    /// Whether this leader was seen in this term, and its leader znode has become free since.
     pub(super) fn has_vanished(&self, term: u64, ballot: &Ballot) -> bool {
         self.vanished.as_ref().is_some_and(|(t, b)| *t == term && b == ballot)
     }

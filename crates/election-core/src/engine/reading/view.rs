@@ -45,7 +45,7 @@ impl Stamp {
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct View {
     pub(in crate::engine) elected: Known<Elected>,
-    /// The leaders' places, by slot.
+    /// The leader znodes, by slot.
     leaders: Vec<Known<Current>>,
     pub(in crate::engine) control: Known<Control>,
     /// Lowest ballot first. Only the elector's.
@@ -71,17 +71,17 @@ pub(in crate::engine) struct View {
 }
 
 impl View {
-    /// The place of the leader of `slot`.
+    /// The leader znode of `slot`.
     pub(in crate::engine) fn leader(&self, slot: usize) -> &Known<Current> {
         self.leaders.get(slot).unwrap_or(&Known::Unread)
     }
 
-    /// All places that were read.
+    /// All leader znodes that were read.
     pub(in crate::engine) fn leaders(&self) -> impl Iterator<Item = (usize, &Known<Current>)> {
         self.leaders.iter().enumerate()
     }
 
-    /// The place was read, and `seen` is what was made of it.
+    /// The leader znode was read, and `seen` is what was made of it.
     pub(in crate::engine) fn see_leader_znode(
         &mut self,
         slot: usize,
@@ -104,7 +104,7 @@ impl View {
         }
     }
 
-    /// Forgets the places of slots that there are not any more: nobody watches them.
+    /// Forgets the leader znodes of slots that there are not any more: they are not watched.
     pub(in crate::engine) fn forget_leader_znodes(&mut self, from: usize) {
         self.leaders.truncate(from);
     }

@@ -13,18 +13,18 @@ pub enum Recipe {
     /// The member with the lowest ballot asks the strategy, and writes the decision.
     /// The only recipe with policies, a line of succession and operators' requests.
     Elector(Arc<dyn Strategy>),
-    /// Everyone stands in a queue of ephemeral sequential znodes; the first one leads,
+    /// Each candidate has an ephemeral sequential znode in a queue; the first one leads,
     /// and everyone else watches the one before. No herd: one znode's end wakes one
     /// member.
     Queue(QueueFormat),
-    /// There is one ephemeral znode, and whoever creates it leads. Everyone else
+    /// There is one ephemeral znode, and the candidate that creates it leads. Each other one
     /// watches it, and all try at once when it goes: for a few members.
     Single,
 }
 
 /// How the znodes of a queue are named, and what they hold.
 ///
-/// In a format of somebody else the path of the election (`<root>/<election>`) is
+/// In a foreign format the path of the election (`<root>/<election>`) is
 /// the queue itself, with nothing of ours beside it: neither READY nor a history is
 /// written there. The promise of one leader at a time holds among members of this
 /// crate; the others lead by their own rules, and theirs know no lease.
@@ -50,7 +50,7 @@ pub enum Leftovers {
     Wait,
     /// Remove it: whoever set this has proof that no such process lives, nor any
     /// of its work (a lock that both held). In the recipe `single` it is waited for all the
-    /// same, for there its place can't be told from the next leader's.
+    /// same, since its leader znode can't be told from the next leader's.
     Remove,
 }
 

@@ -1,5 +1,5 @@
 //! The names of a queue's znodes, and who is before whom: each format's own rule,
-//! for all who stand in one queue must agree.
+//! since all candidates in one queue must agree.
 
 use super::QueueFormat;
 use crate::{ids::Ballot, paths::Paths};
@@ -17,7 +17,7 @@ impl Ballot {
 }
 
 impl QueueFormat {
-    /// The znode whose children stand in the queue.
+    /// The znode whose children are the queue.
     pub(crate) fn parent(self, paths: &Paths) -> String {
         match self {
             Self::Native => paths.queue(),
@@ -54,7 +54,7 @@ impl QueueFormat {
         }
     }
 
-    /// Those of `names` who stand in the queue, the first one first.
+    /// Those of `names` that are in the queue, the first one first.
     pub(crate) fn order(self, names: &[String]) -> Vec<&str> {
         let names = names.iter().map(String::as_str);
         match self {

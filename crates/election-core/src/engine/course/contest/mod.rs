@@ -1,4 +1,4 @@
-//! Recipes without an elector: a znode alone settles who leads.
+//! Recipes without an elector: a znode alone decides who leads.
 //!
 //! ```text
 //!   what was read ──┐                      ┌──▶ znode operations, watches
@@ -7,37 +7,35 @@
 //!                           └──────── let go ──────┘
 //! ```
 //!
-//! The contest stands for this member until a znode of its own is the place of the
-//! leader: in the queue once nobody is before it, in the single recipe once it has
-//! been created. It hands that place to the [leader's side](crate::engine::leader) as a claim that is
-//! held already, and from then on everything is as it is under an elector: prepare,
-//! take over, READY, the lease and its end, stopping, and deleting the place after
-//! that. When the office stands idle again, the contest begins anew, with another
-//! znode.
+//! The contest is this member's candidacy until a znode of its own is the leader znode: in the queue once no
+//! candidate is before it, in the single recipe once it has been created. It hands that znode to the
+//! [leader's side](crate::engine::leader) as a mandate. From then on everything is as it is under an elector:
+//! prepare, take over, READY, the lease and its end, stopping, and deleting the leader znode after
+//! that. When the leader's side is idle again, the contest begins anew with another znode.
 //!
-//! **The fencing token is the place's czxid.** Single: each leadership is one creation of
+//! **The fencing token is the czxid of the leader znode.** Single: each leadership is one creation of
 //! the znode, and creations are numbered by czxid. Queue: numbers are given out in the
-//! order of creation, and only the first one leads. So when one leader follows
-//! another, its znode was either behind the former one's already, or created after
-//! that: created later either way. A member that stands again does so with a new
-//! znode, behind everyone; and a parent that was deleted and made again, which
-//! begins at number 0, had no child then, so all znodes after it were created later
+//! order of creation, and only the first one leads. When one leader follows another, its znode was either
+//! behind the former one already, or created after that: it was created later in both cases. A member that
+//! rejoins does so with a new znode, behind all others. A parent that was deleted and made again, which
+//! begins at number 0, had no child then, so all its znodes were created later
 //! than all before. Not covered: 2^31 znodes in one queue (the counter wraps),
-//! znodes that somebody makes by hand, and an ensemble restored from a copy. There is
+//! znodes that are made by hand, and an ensemble restored from a copy. There is
 //! no decision to count terms, so the token is also the term.
 //!
-//! **Versions begin at 0 in every life of a znode**, so the place of the single recipe is
-//! counted: each creation sets the parent, in one transaction, and whoever deletes a place
-//! does so only while the parent has the version that the creation gave it. So a deletion
-//! that comes late, or is tried again, never hits the place of the next leader.
+//!
+//! **Versions begin at 0 in every life of a znode**, so the creations of the leader znode of the single recipe are
+//! counted: each creation sets the parent, in one transaction, and a deletion is applied
+//! only while the parent has the version that the creation gave it. So a deletion
+//! that comes late, or is retried, never removes the next leader's znode.
 //!
 //! **A znode without a member behind it would block everyone** as long as its session
 //! lives. So a creation without an answer is looked for, by the guid in its name or
 //! as this session's, and adopted; and whatever else of this session is found is deleted, before
 //! another one is made and before this member is gone.
 //!
-//! Nobody oversees a leader here, so it watches itself: a takeover that lasts too long
-//! is given up, and after a failure it stands again only after a pause, which doubles
+//! No elector oversees a leader here, so it oversees itself: a takeover that takes too long
+//! is given up, and after a failure the member rejoins only after a pause, which doubles
 //! with each failure in a row.
 
 mod oversight;
@@ -63,7 +61,7 @@ use crate::{
 /// The first pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How far this member is with standing for a place.
+/// How far this member's candidacy is.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Contest {
     step: Step,
@@ -71,7 +69,7 @@ pub(in crate::engine) struct Contest {
     attempts: u32,
     /// The last of them was not answered: if it is found, it is this member's.
     unanswered: bool,
-    /// Queue: the path of the one before, and what it said of itself.
+    /// Queue: the path of the one before, and the content of its record.
     before: Option<Before>,
     /// The one before has gone: who is before it now?
     look_again: bool,
@@ -82,7 +80,7 @@ pub(in crate::engine) struct Contest {
     /// Since when the application is at this.
     stage: Option<(Stage, Time)>,
     serving_since: Option<Time>,
-    /// Somebody else was seen to lead, or to stand before this one.
+    /// Another member was seen to lead, or to be before this one.
     has_waited: bool,
     previous: Option<Previous>,
 }
@@ -105,31 +103,31 @@ enum Step {
     ListLeftovers,
     LookAtLeftover(Vec<String>),
     DropLeftover(String, Vec<String>),
-    /// Looking for znodes of this very session that nobody stands for.
+    /// Looking for znodes of this very session that belong to no candidacy.
     Seek(Then),
     /// Found under the guid of a creation that was not answered.
     Adopt(String),
-    /// Single: the place is this session's. Which creation is it? Read before the place is once
+    /// Single: the leader znode is this session's. Which creation is it? Read before the leader znode is once
     /// more: if that one is newer, the count is too low, and nothing is deleted by it.
     Count(Then),
     Look(Then, i32),
-    /// With its version and its count, if it is the place.
+    /// With its version and its count, if it is the leader znode.
     Drop(String, Option<(i32, i32)>, Then),
     Create,
     /// Queue: who is before this one?
     Rank,
-    /// Somebody else is before this one.
+    /// Another candidate is before this one.
     Waiting,
-    /// Nobody is before this one; the office may still be busy with what was.
+    /// No candidate is before this one; the leader's side may still be busy with the former leadership.
     First,
-    /// The office has it.
+    /// The leader's side has it.
     InOffice,
-    /// Not standing for a while.
+    /// No candidate for a while.
     Pausing,
     Gone,
 }
 
-/// What follows once nothing is left that nobody stands for.
+/// What follows once no znode is left that belongs to no candidacy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Then {
     Stand,
@@ -149,14 +147,14 @@ impl Contest {
         matches!(self.step, Step::Idle | Step::Gone)
     }
 
-    /// Whether nothing of this session can stand yet.
+    /// Whether no znode of this session can be there yet.
     fn is_preparing(&self) -> bool {
         matches!(self.step, Step::ListLeftovers | Step::LookAtLeftover(_) | Step::DropLeftover(..))
     }
 }
 
 impl Contest {
-    /// A session has begun: this member stands, with nothing of a former one.
+    /// A session has begun: this member becomes a candidate, with nothing of a former session.
     pub(in crate::engine) fn begin(&mut self, core: &mut Core) {
         let first = match (core.config.leftovers, core.queue_format()) {
             (Leftovers::Remove, Some(_)) => Step::ListLeftovers,
@@ -170,7 +168,7 @@ impl Contest {
         }
     }
 
-    /// The connection was lost, and is back: with an older copy of the ensemble those may be back who stood before
+    /// The connection was lost, and is back: with an older copy of the ensemble candidates may be back that were before
     /// this one in the queue.
     pub(in crate::engine) fn session_resumed(&mut self, core: &mut Core) {
         if core.queue_format().is_none() {
@@ -199,7 +197,7 @@ impl Contest {
         [stand, stage].into_iter().flatten().min()
     }
 
-    /// The own znode's name, once this member stands; in the single recipe, where the
+    /// The name of the own znode, once this member is a candidate; in the single recipe, where the
     /// place has no name of its own, one made from its session.
     pub(in crate::engine) fn ballot(&self, core: &Core) -> Option<Ballot> {
         match (&self.step, &core.own.seat.own) {
@@ -220,8 +218,8 @@ impl Contest {
         )
     }
 
-    /// Whether this member may have to lead soon. Where nobody can tell, it may: proving
-    /// a lease takes a beat and a tick, which a takeover would otherwise wait for.
+    /// Whether this member may have to lead soon. Where that is not known, it may: proving
+    /// a lease takes a heartbeat and a tick, which a takeover would otherwise wait for.
     pub(in crate::engine) fn keeps_lease(&self, core: &Core) -> bool {
         match self.step {
             Step::Idle | Step::Gone | Step::Pausing => false,
@@ -247,7 +245,7 @@ impl Contest {
         watched
     }
 
-    /// What a watch says of the own znode or of the one before.
+    /// A watch has read the own znode or the one before.
     pub(in crate::engine) fn saw(
         &mut self,
         core: &mut Core,
@@ -295,7 +293,7 @@ impl Contest {
         }
     }
 
-    /// Stands with a new znode.
+    /// Rejoins with a new znode.
     fn own_lost(&mut self, core: &mut Core, why: &str) {
         core.note(Level::Warn, NoteKind::Registration, format!("{why}; standing anew"));
         core.own.seat.own = None;

@@ -1,5 +1,5 @@
 //! Between the contest and the leader's side: handing over the own znode, overseeing the one
-//! who leads, and what follows once it has let go.
+//! who leads, and what follows once it has released leadership.
 
 use super::{Contest, FIRST_PAUSE, Step, Then};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Contest {
-    /// Nobody is before this one: it may lead.
+    /// No candidate is before this one: it may lead.
     pub(super) fn hand_over(&mut self, core: &mut Core, leader: &mut Leader) {
         let Some(own) = core.own.seat.own.clone() else { return };
         let Some(ballot) = core.ballot_at(&own.path, own.node.owner) else { return };
@@ -35,12 +35,12 @@ impl Contest {
             sentence,
             previous: self.previous.take(),
         };
-        // What a watch may have told of it before does not count as its word on this.
+        // An earlier report of a watch does not count for this znode.
         core.see_leader_znode(0, Some(&own.node));
         leader.claim(core, Mandate { nomination, ballot, by: By::Contest });
     }
 
-    /// Nobody oversees a leader here but itself.
+    /// The leader oversees itself.
     pub(super) fn oversee(&mut self, core: &mut Core, leader: &mut Leader) {
         let stage = leader.state().stage();
         if stage != self.stage.map(|(stage, _)| stage) {
@@ -92,7 +92,7 @@ impl Contest {
         }
     }
 
-    /// The leader znode has been let go.
+    /// The leader znode has been released.
     pub(super) fn released(&mut self, core: &mut Core) {
         let served = self.serving_since.take().map(|since| core.now.time.since(since));
         core.own.seat.own = None;

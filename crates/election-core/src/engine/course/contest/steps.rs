@@ -1,4 +1,4 @@
-//! Standing for a place: one step at a time, each with what follows from its outcome.
+//! The candidacy: one step at a time, each with what follows from its outcome.
 
 use super::{
     super::line::{Line, Rank},
@@ -207,7 +207,7 @@ impl Contest {
                 );
             }
             (Step::Create, Outcome::Exists) => self.step = Step::Seek(Then::Stand),
-            // Nobody knows whether it stands.
+            // Whether it was created is unknown.
             (Step::Create, Outcome::Unknown(why)) => {
                 self.step = Step::Seek(Then::Stand);
                 later(core, why);
@@ -282,7 +282,7 @@ impl Contest {
         }
     }
 
-    /// The place was this session's a moment ago.
+    /// The leader znode was this session's a moment ago.
     fn looked_at_leader_znode(&mut self, core: &mut Core, then: Then, count: i32, node: Option<&Node>) {
         core.see_leader_znode(0, node);
         let path = core.config.paths.place(0);
