@@ -42,12 +42,7 @@ const BY_RELEASE: [(&str, &str, &str); 8] = [
 
 /// The others: what they look at is done on the client's side of the protocol, whose server's side those above cover;
 /// `namespaces` goes on for minutes with what `partition` does once.
-const ON_ANY: [(&str, &str); 7] = [
-    ("contestant", "protocol"),
-    (
-        "dr-worker",
-        "cli_explain cli_standing_orders cli_with_zookeeper daemon_jobs descriptors failed_sites log_blocked",
-    ),
+const ON_ANY: [(&str, &str); 5] = [
     (
         "e2e",
         "bad_configuration balance deployment duplicates election explain fast_failover frozen health latency measure operator \

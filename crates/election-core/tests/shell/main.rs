@@ -1,4 +1,4 @@
-//! The shell over a real ensemble of three servers, with either driver.
+//! The shell over an ensemble of three servers, with either driver.
 //!
 //! Members live in this process, each with a session of its own, so that a member
 //! can be cut off or dropped while the others go on.
