@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     }
     let choice = &runs[0].choice;
     let packages = choice.packages();
-    if packages.as_ref().is_none_or(|packages| packages.contains("election-core")) {
+    if packages.as_ref().is_none_or(|packages| packages.contains("election-tests")) {
         packages::offer_contenders().await;
     }
     let starts_programs = |packages: &BTreeSet<&str>| packages.contains("e2e");
