@@ -42,7 +42,7 @@ pub(crate) enum Chore {
     Ensemble(EnsembleChore),
     /// Run a benchmark, or all of them.
     Bench(BenchArgs),
-    /// Print what it takes to build zk-session: how many crates it is made of.
+    /// Print what it takes to build the libraries: how many crates each is made of.
     BuildFigures(BuildFiguresArgs),
     /// Check the election engine in every order of events, with a bounded number of
     /// faults, and print how many states that took.
@@ -92,8 +92,7 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BuildFiguresArgs {
-    /// Build it in release, from nothing in an empty directory, and print the seconds that
-    /// takes, too.
+    /// Build each, from nothing in an empty directory, and print the seconds that takes.
     #[arg(long)]
     pub(crate) build: bool,
 }

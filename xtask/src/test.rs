@@ -1,5 +1,6 @@
 //! `cargo xtask test`.
 
+mod bare;
 mod filter;
 mod full;
 mod starts;
@@ -99,6 +100,18 @@ cargo-nextest is not installed: `cargo test` runs the programs of tests one afte
 twice as long, and a test that hangs is not ended. `cargo install --locked cargo-nextest` builds it; \
 https://nexte.st/docs/installation has it built.";
 
+/// Tests at a time: most of them wait for a server.
+const THREADS_PER_CORE: usize = 4;
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Whether its tests keep several processes at work.
+fn is_busy(program: &Target) -> bool {
+    program.package == "e2e" || program.name.starts_with("job_")
+}
+
 /// How many tests there are in these programs.
 fn listed(programs: &[Program]) -> anyhow::Result<u64> {
     let mut command = cargo(["test", "--quiet", "--workspace", "--all-features"]);
@@ -197,6 +210,9 @@ impl<'a> Run<'a> {
         if std::io::stderr().is_terminal() {
             command.args(["--color", "always"]);
         }
+        // Tests on embedded servers mostly wait; .config/nextest.toml says which need more than one of these.
+        let threads = cores() * if self.on_apache { 1 } else { THREADS_PER_CORE };
+        command.args(["--test-threads", &threads.to_string()]);
         if self.full {
             command.args(["--run-ignored", "all"]);
         }
@@ -209,16 +225,38 @@ impl<'a> Run<'a> {
         Ok((Totals { skipped, ..totals }, success))
     }
 
+    /// For `cargo test`, and in how many threads.
+    fn cargo_test_arguments(&self) -> Vec<(Vec<String>, usize)> {
+        if !self.choice.is_everything() {
+            return self.choice.cargo_test_arguments().into_iter().map(|args| (args, cores())).collect();
+        }
+        let (busy, waiting): (Vec<&Target>, Vec<&Target>) =
+            self.targets.iter().filter(|target| target.is_test()).partition(|target| is_busy(target));
+        let programs = |targets: &[&Target]| {
+            let names: BTreeSet<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+            names.into_iter().flat_map(|name| ["--test".to_owned(), name.to_owned()]).collect::<Vec<_>>()
+        };
+        let with = |first: &[&str], programs: Vec<String>| {
+            let first = ["--workspace"].iter().chain(first).map(ToString::to_string);
+            first.chain(programs).collect::<Vec<_>>()
+        };
+        vec![
+            (with(&["--lib", "--bins", "--examples"], programs(&waiting)), 2 * cores()),
+            (with(&[], programs(&busy)), cores()),
+            (with(&["--doc"], Vec::new()), cores()),
+        ]
+    }
+
     async fn plain(&self, command: impl Fn(&[&str]) -> Command) -> anyhow::Result<(Totals, bool)> {
         let mut all = (Totals::default(), true);
-        for mut args in self.choice.cargo_test_arguments() {
+        for (mut args, threads) in self.cargo_test_arguments() {
             if self.full {
                 let separated = args.iter().any(|arg| arg == "--");
                 args.extend((!separated).then(|| "--".to_owned()));
                 args.push("--include-ignored".to_owned());
             }
             let mut command = command(&["test", "--all-features", "--no-fail-fast"]);
-            command.args(args);
+            command.args(args).env("RUST_TEST_THREADS", threads.to_string());
             let (totals, success) = counted(&mut command, Stream::Stdout, Totals::add_libtest_line).await?;
             all = (all.0 + totals, all.1 && success);
         }

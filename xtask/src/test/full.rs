@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use super::bare;
 use crate::cargo::{self, cargo};
 
 /// How much of the same the tests do, unless these variables are set already.
@@ -38,6 +39,7 @@ pub(super) async fn checks() -> anyhow::Result<Vec<String>> {
     {
         complaints.push("cargo deny found something, see above".to_owned());
     }
+    complaints.extend(bare::check().await?);
     Ok(complaints)
 }
 
