@@ -1,4 +1,4 @@
-//! Each test runs with both of the clients that zk-session can use.
+//! Each test exists for both of the clients that zk-session can use.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ impl fmt::Display for Driver {
 }
 
 /// Makes two tests of each `async fn name(driver: Driver)`: `native::name` and
-/// `zookeeper_async::name`.
+/// `zookeeper_async::name`. The latter is a double: it runs by `cargo xtask test --full`.
 #[macro_export]
 macro_rules! with_both_drivers {
     ($($name:ident),+ $(,)?) => {
@@ -33,6 +33,7 @@ macro_rules! with_both_drivers {
         }
         mod zookeeper_async {
             $(#[tokio::test]
+            #[ignore = "double: the other driver; cargo xtask test --full"]
             async fn $name() {
                 super::$name($crate::Driver::ZookeeperAsync).await;
             })+

@@ -10,10 +10,29 @@ use nix::sys::time::TimeValLike as _;
 
 use crate::cargo::{self, cargo};
 
-const PACKAGE: &str = "zk-session";
+/// Those that a program of somebody else's depends on.
+const PACKAGES: [&str; 3] = ["zk-session", "election-core", "strategies"];
 
 pub(crate) async fn run(build: bool) -> anyhow::Result<ExitCode> {
-    let mut tree = cargo(["tree", "--locked", "-p", PACKAGE, "-e", "normal", "--prefix", "none"]);
+    // What must be downloaded is no part of a build.
+    if build && !cargo::run(&mut cargo(["fetch", "--locked"])).await?.success() {
+        bail!("cargo could not fetch the dependencies");
+    }
+    for package in PACKAGES {
+        println!("{package}: {} crates", crates(package)?);
+        if build {
+            for profile in ["dev", "release"] {
+                let (elapsed, processor) = clean_build(package, profile).await?;
+                println!("{package}: {profile}: {elapsed:.0} s, {processor:.0} s of processor time");
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How many are compiled for it with its default features, itself and build scripts' included.
+fn crates(package: &str) -> anyhow::Result<usize> {
+    let mut tree = cargo(["tree", "--locked", "-p", package, "-e", "normal,build", "--prefix", "none"]);
     let output = tree.output().context("cannot start cargo")?;
     if !output.status.success() {
         bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
@@ -21,28 +40,19 @@ pub(crate) async fn run(build: bool) -> anyhow::Result<ExitCode> {
     let tree = String::from_utf8_lossy(&output.stdout);
     // One that was already named is marked at each further place.
     let crates: BTreeSet<&str> = tree.lines().map(|line| line.trim_end_matches(" (*)")).collect();
-    println!("crates in a build of {PACKAGE}, itself included: {}", crates.len());
-    if build {
-        let (elapsed, processor) = clean_build().await?;
-        println!("clean release build of {PACKAGE}: {elapsed:.1} s, {processor:.1} s of processor time");
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(crates.len())
 }
 
 /// Seconds by the clock, which depend on what else the machine does, and of the processors, which hardly do.
-async fn clean_build() -> anyhow::Result<(f64, f64)> {
-    // What must be downloaded is no part of the build.
-    if !cargo::run(&mut cargo(["fetch", "--locked"])).await?.success() {
-        bail!("cargo could not fetch the dependencies");
-    }
+async fn clean_build(package: &str, profile: &str) -> anyhow::Result<(f64, f64)> {
     let target = tempfile::tempdir().context("cannot make a temporary directory")?;
-    let mut build = cargo(["build", "--release", "--locked", "-p", PACKAGE, "--target-dir"]);
+    let mut build = cargo(["build", "--profile", profile, "--locked", "-p", package, "--target-dir"]);
     build.arg(target.path());
     let (begun, before) = (Instant::now(), processor_time()?);
     let status = cargo::run(&mut build).await?;
     let figures = (begun.elapsed().as_secs_f64(), processor_time()? - before);
     if !status.success() {
-        bail!("cargo could not build {PACKAGE}: {status}");
+        bail!("cargo could not build {package}: {status}");
     }
     Ok(figures)
 }

@@ -18,14 +18,17 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Chore {
-    /// Run every test, those against a real ensemble and the doctests included.
+    /// Run the tests: of every kind, those on a real ensemble and the doctests included.
+    ///
+    /// A test that exists for several drivers or servers runs with one of each, unless
+    /// --full is given; tests/README.md lists those doubles, and what each can find.
     ///
     /// Installs Debian's ZooKeeper and a Java runtime first if neither they nor
     /// ZOOKEEPER_HOME are there. A release that is asked for is that of ZOOKEEPER_HOME or
     /// of Debian's packages on this machine; or else Debian's, which is fetched into the
     /// target directory and installed nowhere. Uses cargo-nextest if it is installed, else
-    /// `cargo test`. The last line gives the totals; skipped are those marked to be
-    /// ignored. A test that can't find what it needs fails where CI=true.
+    /// `cargo test`. The last line gives the totals; skipped are those that only --full
+    /// runs. A test that can't find what it needs fails where CI=true.
     Test(TestArgs),
     /// Show the main job: two sites, two workers each, a job that fails over.
     ///
@@ -39,7 +42,7 @@ pub(crate) enum Chore {
     Ensemble(EnsembleChore),
     /// Run a benchmark, or all of them.
     Bench(BenchArgs),
-    /// Print what it takes to build zk-session: how many crates it is made of.
+    /// Print what it takes to build the libraries: how many crates each is made of.
     BuildFigures(BuildFiguresArgs),
     /// Check the election engine in every order of events, with a bounded number of
     /// faults, and print how many states that took.
@@ -55,10 +58,12 @@ pub(crate) struct TestArgs {
     /// a filter, those that fit it.
     #[arg(long, value_name = "RELEASE")]
     pub(crate) zookeeper: Option<Release>,
-    /// All tests, and then, on each other release of ZooKeeper and with the default
-    /// driver, those whose outcome can depend on it: xtask/src/test/starts.rs names them.
-    #[arg(long, conflicts_with_all = ["zookeeper", "filter"])]
-    pub(crate) each_release: bool,
+    /// The ignored tests too: each driver, each kind of server, more seeds and cuts. Without a
+    /// filter also each other release of ZooKeeper for what can depend on it
+    /// (xtask/src/test/starts.rs), each feature of zk-session alone, cargo-deny if it is
+    /// installed, and .ci/run on a bare Debian. Takes some hours.
+    #[arg(long)]
+    pub(crate) full: bool,
     /// Part of a test's name, a package, or a file such as
     /// crates/zk-testkit/tests/proxy.rs; several widen the choice.
     pub(crate) filter: Vec<String>,
@@ -87,8 +92,7 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BuildFiguresArgs {
-    /// Build it in release, from nothing in an empty directory, and print the seconds that
-    /// takes, too.
+    /// Build each, from nothing in an empty directory, and print the seconds that takes.
     #[arg(long)]
     pub(crate) build: bool,
 }

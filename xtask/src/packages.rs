@@ -156,8 +156,11 @@ const APT_ROOT: [(&str, &str); 8] = [
     ("Dir::Cache", "."),
 ];
 
+/// Debian's release for a bare root.
+pub(crate) const SUITE: &str = "bookworm";
+
 /// This machine's mirror of Debian, if it has one.
-fn mirror() -> String {
+pub(crate) fn mirror() -> String {
     let sources = std::fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
     let named = sources.lines().find_map(|line| line.strip_prefix("URIs:")?.split_whitespace().next());
     named.unwrap_or("http://deb.debian.org/debian").to_owned()
@@ -204,6 +207,21 @@ pub(crate) async fn offer_contenders() {
     if let Err(error) = installed.await {
         eprintln!("tests with other implementations will be skipped: {error:#}");
     }
+}
+
+/// Installs a package for the sake of that program, if it can.
+pub(crate) async fn offer(package: &str, program: &str) -> bool {
+    let is_there = || Path::new(program).exists();
+    if !is_there() && Path::new("/usr/bin/apt-get").exists() {
+        let installed = async {
+            apt_get(&["update", "--quiet"]).await?;
+            apt_get(&["install", "--yes", "--quiet", "--no-install-recommends", package]).await
+        };
+        if let Err(error) = installed.await {
+            eprintln!("{error:#}");
+        }
+    }
+    is_there()
 }
 
 fn contenders_are_there() -> bool {

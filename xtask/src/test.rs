@@ -1,6 +1,8 @@
 //! `cargo xtask test`.
 
+mod bare;
 mod filter;
+mod full;
 mod starts;
 mod totals;
 
@@ -17,28 +19,30 @@ use tempfile::NamedTempFile;
 use crate::cargo::{self, Stream, Target, cargo};
 use crate::cli::TestArgs;
 use crate::packages::{self, Release};
-use filter::Choice;
+use filter::{Choice, Program};
 use totals::Totals;
 
 pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     let targets = cargo::targets()?;
     let choice = match args.zookeeper {
-        Some(_) if args.filter.is_empty() => Choice::on_servers(starts::all()),
+        Some(_) if args.filter.is_empty() => Choice::on_servers(starts::all(), args.full),
         _ => Choice::of(&args.filter, &targets),
     };
-    let mut runs = vec![Run::prepare(choice, args.zookeeper, &targets).await?];
-    if args.each_release {
+    let whole = choice.is_everything();
+    let mut runs = vec![Run::prepare(choice, args.zookeeper, args.full, &targets).await?];
+    if args.full && whole && args.zookeeper.is_none() {
+        let again = Choice::Programs(starts::on_either_server());
+        runs.push(Run { on_apache: true, ..Run::prepare(again, None, true, &targets).await? });
         let first = packages::ensure_zookeeper().await?;
         let others = Release::value_variants().iter().copied();
         for release in others.filter(|release| !first.version().is_some_and(|version| release.has(version))) {
-            runs.push(
-                Run::prepare(Choice::on_more_servers(starts::by_release()), Some(release), &targets).await?,
-            );
+            let on_servers = Choice::on_servers(starts::by_release(), false);
+            runs.push(Run::prepare(on_servers, Some(release), true, &targets).await?);
         }
     }
     let choice = &runs[0].choice;
     let packages = choice.packages();
-    if packages.as_ref().is_none_or(|packages| packages.contains("election-core")) {
+    if packages.as_ref().is_none_or(|packages| packages.contains("election-tests")) {
         packages::offer_contenders().await;
     }
     let starts_programs = |packages: &BTreeSet<&str>| packages.contains("e2e");
@@ -51,20 +55,33 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if !has_nextest() {
-        eprintln!("cargo-nextest is not installed; `cargo test` it is");
+        eprintln!("{WITHOUT_NEXTEST}");
     }
     let (mut totals, mut sound, mut complaints) = (Totals::default(), true, BTreeSet::new());
     for run in &runs {
         let (more, passed) = run.run().await?;
         complaints.extend(run.complaints()?);
-        if let (Some(release), true) = (run.release, runs.len() > 1) {
-            println!("on ZooKeeper {release}: {more}");
+        if runs.len() > 1 {
+            println!("{}: {more}", run.name());
         }
         sound &= passed && !more.is_empty();
         totals = totals + more;
     }
+    if args.full && whole {
+        complaints.extend(full::checks().await?);
+    }
     if totals.is_empty() {
-        eprintln!("no test fits {}", args.filter.join(" "));
+        let ignored = if args.full { "" } else { "; --full runs ignored tests too" };
+        eprintln!("no test fits {}{ignored}", args.filter.join(" "));
+    }
+    if whole && !args.full {
+        let left_out = starts::on_either_server();
+        totals.skipped += listed(&left_out)?;
+        println!(
+            "{} tests were left out: doubles, and what takes long; tests/README.md lists them, and \
+             `cargo xtask test --full` runs them",
+            totals.skipped
+        );
     }
     // Last, for a run of an hour lies above.
     for complaint in &complaints {
@@ -76,6 +93,35 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+const WITHOUT_NEXTEST: &str = "\
+cargo-nextest is not installed: `cargo test` runs the programs of tests one after the other, which takes about \
+twice as long, and a test that hangs is not ended. `cargo install --locked cargo-nextest` builds it; \
+https://nexte.st/docs/installation has it built.";
+
+/// Tests at a time: most of them wait for a server.
+const THREADS_PER_CORE: usize = 4;
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Whether its tests keep several processes at work.
+fn is_busy(program: &Target) -> bool {
+    program.package == "e2e" || program.name.starts_with("job_")
+}
+
+/// How many tests there are in these programs.
+fn listed(programs: &[Program]) -> anyhow::Result<u64> {
+    let mut command = cargo(["test", "--quiet", "--workspace", "--all-features"]);
+    command.args(programs.iter().flat_map(|program| ["--test", &program.name]));
+    let output = command.args(["--", "--list", "--format", "terse"]).output()?;
+    if !output.status.success() {
+        bail!("cannot list tests: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let lines = String::from_utf8_lossy(&output.stdout);
+    Ok(lines.lines().filter(|line| line.ends_with(": test")).count() as u64)
 }
 
 fn has_nextest() -> bool {
@@ -92,6 +138,10 @@ struct Run<'a> {
     choice: Choice,
     release: Option<Release>,
     home: Option<PathBuf>,
+    /// With the ignored tests: doubles, and what takes long.
+    full: bool,
+    /// What runs on either kind of server runs on Apache ZooKeeper.
+    on_apache: bool,
     targets: &'a [Target],
     /// Where its tests note which servers they start.
     starts: NamedTempFile,
@@ -101,13 +151,23 @@ impl<'a> Run<'a> {
     async fn prepare(
         choice: Choice,
         release: Option<Release>,
+        full: bool,
         targets: &'a [Target],
     ) -> anyhow::Result<Self> {
         let home = match release {
             Some(release) => Some(packages::ensure_release(release).await?),
             None => packages::ensure_zookeeper().await.map(|_| None)?,
         };
-        Ok(Self { choice, release, home, targets, starts: NamedTempFile::new()? })
+        let (full, on_apache) = (full || release.is_some(), release.is_some());
+        Ok(Self { choice, release, home, full, on_apache, targets, starts: NamedTempFile::new()? })
+    }
+
+    fn name(&self) -> String {
+        match (self.release, self.on_apache) {
+            (Some(release), _) => format!("on ZooKeeper {release}"),
+            (None, true) => "once more, on Apache ZooKeeper".to_owned(),
+            (None, false) => "all tests".to_owned(),
+        }
     }
 
     async fn run(&self) -> anyhow::Result<(Totals, bool)> {
@@ -115,6 +175,13 @@ impl<'a> Run<'a> {
             let mut command = cargo(args);
             command.env(starts::VARIABLE, self.starts.path());
             command.envs(self.home.as_ref().map(|home| ("ZOOKEEPER_HOME", home)));
+            if self.on_apache {
+                command.env("TEST_SERVERS", "apache");
+            }
+            if self.full {
+                let set = |name: &str| std::env::var_os(name).is_some();
+                command.envs(full::LONG.into_iter().filter(|(name, _)| !set(name)));
+            }
             command
         };
         let (mut totals, mut sound) =
@@ -143,6 +210,12 @@ impl<'a> Run<'a> {
         if std::io::stderr().is_terminal() {
             command.args(["--color", "always"]);
         }
+        // Tests on embedded servers mostly wait; .config/nextest.toml says which need more than one of these.
+        let threads = cores() * if self.on_apache { 1 } else { THREADS_PER_CORE };
+        command.args(["--test-threads", &threads.to_string()]);
+        if self.full {
+            command.args(["--run-ignored", "all"]);
+        }
         if let Some(expression) = self.choice.nextest_expression() {
             command.args(["--filterset", &expression]);
         }
@@ -152,11 +225,38 @@ impl<'a> Run<'a> {
         Ok((Totals { skipped, ..totals }, success))
     }
 
+    /// For `cargo test`, and in how many threads.
+    fn cargo_test_arguments(&self) -> Vec<(Vec<String>, usize)> {
+        if !self.choice.is_everything() {
+            return self.choice.cargo_test_arguments().into_iter().map(|args| (args, cores())).collect();
+        }
+        let (busy, waiting): (Vec<&Target>, Vec<&Target>) =
+            self.targets.iter().filter(|target| target.is_test()).partition(|target| is_busy(target));
+        let programs = |targets: &[&Target]| {
+            let names: BTreeSet<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+            names.into_iter().flat_map(|name| ["--test".to_owned(), name.to_owned()]).collect::<Vec<_>>()
+        };
+        let with = |first: &[&str], programs: Vec<String>| {
+            let first = ["--workspace"].iter().chain(first).map(ToString::to_string);
+            first.chain(programs).collect::<Vec<_>>()
+        };
+        vec![
+            (with(&["--lib", "--bins", "--examples"], programs(&waiting)), 2 * cores()),
+            (with(&[], programs(&busy)), cores()),
+            (with(&["--doc"], Vec::new()), cores()),
+        ]
+    }
+
     async fn plain(&self, command: impl Fn(&[&str]) -> Command) -> anyhow::Result<(Totals, bool)> {
         let mut all = (Totals::default(), true);
-        for args in self.choice.cargo_test_arguments() {
+        for (mut args, threads) in self.cargo_test_arguments() {
+            if self.full {
+                let separated = args.iter().any(|arg| arg == "--");
+                args.extend((!separated).then(|| "--".to_owned()));
+                args.push("--include-ignored".to_owned());
+            }
             let mut command = command(&["test", "--all-features", "--no-fail-fast"]);
-            command.args(args);
+            command.args(args).env("RUST_TEST_THREADS", threads.to_string());
             let (totals, success) = counted(&mut command, Stream::Stdout, Totals::add_libtest_line).await?;
             all = (all.0 + totals, all.1 && success);
         }

@@ -11,12 +11,12 @@ use std::{
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use support::{Running, dr_worker, set, until};
-use zk_testkit::Ensemble;
+use zk_testkit::TestServer;
 
 /// A worker whose job and hooks write what happens, each its own line.
 struct Stage {
     runtime: tokio::runtime::Runtime,
-    ensemble: Option<Ensemble>,
+    server: Option<TestServer>,
     dir: tempfile::TempDir,
 }
 
@@ -24,10 +24,8 @@ impl Stage {
     fn new() -> Self {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let tick = Duration::from_millis(500);
-        let ensemble = runtime
-            .block_on(Ensemble::builder().servers(1).tick_time(tick).start())
-            .expect("a ZooKeeper server");
-        Self { runtime, ensemble: Some(ensemble), dir: tempfile::tempdir().expect("a directory") }
+        let server = TestServer::builder().tick_time(tick).start_on_thread().expect("a server");
+        Self { runtime, server: Some(server), dir: tempfile::tempdir().expect("a directory") }
     }
 
     fn journal(&self) -> PathBuf {
@@ -46,7 +44,7 @@ impl Stage {
 
     fn worker(&self, settings: &[String]) -> Running {
         let mut command = dr_worker();
-        let connect = self.ensemble.as_ref().expect("it runs").connect_string();
+        let connect = self.server.as_ref().expect("it runs").connect_string();
         set(
             &mut command,
             &[
@@ -79,7 +77,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         let _inside = self.runtime.enter();
-        drop(self.ensemble.take());
+        drop(self.server.take());
     }
 }
 

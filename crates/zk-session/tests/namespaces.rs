@@ -20,8 +20,8 @@ use zk_session::{
 use zk_testkit::{Builder, Ensemble, Mode, Network};
 
 /// Runs, each with a cut of its own, and in it four sessions of either driver: three keep a lease, by beats, and just made
-/// or re-attached; one goes by what a server answers alone.
-const CUTS: usize = 20;
+/// or re-attached; one goes by what a server answers alone. `CUTS` sets another number.
+const CUTS: usize = 3;
 /// Of the servers. The sessions' timeout is ten of them, and a server that is cut off goes on for fifty.
 const TICK: Duration = Duration::from_millis(200);
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -219,13 +219,18 @@ async fn ensemble(settings: Builder) -> Option<(Ensemble, [usize; SERVERS])> {
     Some((ensemble, servers))
 }
 
-/// Cuts the followers off in turn until [`CUTS`] runs have shown what answers of that kind are worth.
+fn cuts() -> usize {
+    std::env::var("CUTS").map_or(CUTS, |cuts| cuts.parse().expect("CUTS is a number"))
+}
+
+/// Cuts the followers off in turn until that many runs have shown what answers of that kind are worth.
 async fn cut_off(ensemble: &Ensemble, [one, two, leader]: [usize; SERVERS], alone: Alone) {
     let observer = common::builder(DriverKind::default(), ensemble.server(leader).address()).tick_time(TICK);
     let observer = observer.connect().await.unwrap();
+    let cuts = cuts();
     let (mut shown, mut run) = (0, 0);
-    while shown < CUTS {
-        assert!(run < CUTS + 5, "of {run} runs {shown} showed sessions that expired in time");
+    while shown < cuts {
+        assert!(run < cuts + 5, "of {run} runs {shown} showed sessions that expired in time");
         shown += usize::from(one_cut(ensemble, [one, two][run % 2], &observer, alone, run).await);
         run += 1;
     }
@@ -262,9 +267,10 @@ async fn a_lease_is_over_by_its_margin_where_the_session_moves_to_a_server_that_
     let observer = connect(DriverKind::default(), ensemble.server(leader).address()).await;
     let seed = common::seed();
     let mut random = fastrand::Rng::with_seed(seed);
+    let cuts = cuts();
     let (mut judged, mut run) = (0, 0);
-    while run < CUTS || judged < CUTS * DriverKind::ALL.len() {
-        assert!(run < 4 * CUTS, "of {run} runs only {judged} sessions moved and expired");
+    while run < cuts || judged < cuts * DriverKind::ALL.len() {
+        assert!(run < 4 * cuts, "of {run} runs only {judged} sessions moved and expired");
         let (from, to) = [(one, two), (two, one)][run % 2];
         let mut leases = Vec::new();
         for (n, driver) in DriverKind::ALL.into_iter().cycle().take(4 * DriverKind::ALL.len()).enumerate() {

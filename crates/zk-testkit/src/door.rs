@@ -1,7 +1,8 @@
 //! A port that is listened on, or merely kept.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::OwnedFd;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -17,9 +18,9 @@ pub(crate) struct Door {
 #[derive(Debug)]
 enum State {
     Open(TcpListener),
-    /// Bound without listening: who connects is refused, and nobody is given it as a free port.
+    /// The same socket, bound and not listening: a connection is refused, and the port stays ours.
     Shut(TcpSocket),
-    /// Neither worked: refused as well, but somebody else could take the port.
+    /// An error in between: connections are refused, and another program can take the port.
     Lost,
 }
 
@@ -44,32 +45,36 @@ impl Door {
 
     /// Shuts it, or opens it again.
     pub(crate) fn turn(&mut self, shut: bool) -> io::Result<()> {
-        let turned = match std::mem::replace(&mut self.state, State::Lost) {
-            State::Open(listener) if shut => {
-                // First: two sockets can't hold the port while one listens.
-                drop(listener);
-                bind(self.address).map(State::Shut)
+        self.state = match std::mem::replace(&mut self.state, State::Lost) {
+            State::Open(listener) if shut => State::Shut(stop_listening(listener)?),
+            State::Shut(socket) if !shut => {
+                // The port's earlier connections may still exist.
+                socket.set_reuseaddr(true)?;
+                State::Open(socket.listen(BACKLOG)?)
             }
-            State::Shut(socket) if !shut => socket.listen(BACKLOG).map(State::Open),
-            State::Lost if !shut => listen(self.address).map(State::Open),
-            state => Ok(state),
+            State::Lost if !shut => State::Open(listen(self.address)?),
+            state => state,
         };
-        let listen_again = || listen(self.address).map_or(State::Lost, State::Open);
-        let (state, result) =
-            turned.map_or_else(|error| (listen_again(), Err(error)), |state| (state, Ok(())));
-        self.state = state;
-        result
+        Ok(())
     }
 }
 
-fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // The port's earlier connections may still exist.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
+/// The socket is never closed, so that no other program can bind its port before it listens again: while it listens the
+/// kernel refuses every other bind, and after that every other one since this socket shares its address with nobody.
+fn stop_listening(listener: TcpListener) -> io::Result<TcpSocket> {
+    let stream = std::net::TcpStream::from(OwnedFd::from(listener.into_std()?));
+    let same = stream.try_clone()?;
+    let socket = TcpSocket::from_std_stream(stream);
+    // Before it stops listening, or somebody could bind in between.
+    socket.set_reuseaddr(false)?;
+    same.shutdown(Shutdown::Read)?;
     Ok(socket)
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    bind(address)?.listen(BACKLOG)
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // The port's earlier connections may still exist.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }

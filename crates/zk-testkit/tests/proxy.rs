@@ -130,6 +130,39 @@ async fn refused_connections_come_back_on_the_same_port() {
     before.ping().await.unwrap();
 }
 
+/// A proxy that let go of its port could find it taken, now and then.
+#[tokio::test]
+async fn nobody_else_gets_its_port_while_it_refuses() {
+    let proxy = proxy().await;
+    for _ in 0..100 {
+        proxy.refuse(true).await.unwrap();
+        let error = TcpListener::bind(proxy.addr()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        proxy.refuse(false).await.unwrap();
+        let _ = TcpStream::connect(proxy.addr()).await.unwrap();
+    }
+}
+
+/// As above, by somebody who tries all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_else_gets_its_port_while_it_turns() {
+    let proxy = proxy().await;
+    let address = proxy.addr();
+    let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let over = std::sync::Arc::clone(&done);
+    let thief = std::thread::spawn(move || {
+        while !over.load(std::sync::atomic::Ordering::Relaxed) {
+            assert!(std::net::TcpListener::bind(address).is_err(), "it was free for a moment");
+        }
+    });
+    for _ in 0..500 {
+        proxy.refuse(true).await.unwrap();
+        proxy.refuse(false).await.unwrap();
+    }
+    done.store(true, std::sync::atomic::Ordering::Relaxed);
+    thief.join().unwrap();
+}
+
 #[tokio::test]
 async fn a_black_hole_delays_and_loses_nothing() {
     let proxy = proxy().await;

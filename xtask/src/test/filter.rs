@@ -8,7 +8,7 @@ use crate::cargo::{self, Target};
 /// In the names of tests that run on the embedded server.
 const EMBEDDED: &str = "_in_process::";
 /// In those of tests with that driver. What servers do differently reaches it through the same code as the other one.
-const OTHER_DRIVER: &str = "zookeeper_async::";
+const OTHER_DRIVER: &str = "zookeeper_async";
 
 /// The tests that were asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(crate) enum Choice {
     Filters(Vec<Wanted>),
     /// Of these programs what runs on Apache's servers, without tests of such names.
     OnServers { programs: Vec<Program>, without: &'static [&'static str] },
+    /// All of these programs.
+    Programs(Vec<Program>),
 }
 
 /// A program of a package's `tests` directory.
@@ -43,13 +45,10 @@ impl Choice {
         Self::Filters(filters.iter().map(|filter| Wanted::of(filter, targets)).collect())
     }
 
-    pub(crate) fn on_servers(programs: Vec<Program>) -> Self {
-        Self::OnServers { programs, without: &[EMBEDDED] }
-    }
-
-    /// Once more on other servers.
-    pub(crate) fn on_more_servers(programs: Vec<Program>) -> Self {
-        Self::OnServers { programs, without: &[EMBEDDED, OTHER_DRIVER] }
+    /// On Apache's servers, with both drivers or with the default one.
+    pub(crate) fn on_servers(programs: Vec<Program>, both_drivers: bool) -> Self {
+        let without: &[&str] = if both_drivers { &[EMBEDDED] } else { &[EMBEDDED, OTHER_DRIVER] };
+        Self::OnServers { programs, without }
     }
 
     pub(crate) fn is_everything(&self) -> bool {
@@ -71,6 +70,7 @@ impl Choice {
         match self {
             Self::Filters(filters) if filters.is_empty() => None,
             Self::Filters(filters) => Some(any(filters.iter().map(Wanted::nextest_term))),
+            Self::Programs(programs) => Some(any(programs.iter().map(Program::nextest_term))),
             Self::OnServers { programs, without } => {
                 let without: String = without.iter().map(|name| format!(" - test({name})")).collect();
                 Some(format!("({}){without}", any(programs.iter().map(Program::nextest_term))))
@@ -83,6 +83,10 @@ impl Choice {
         match self {
             Self::Filters(filters) if filters.is_empty() => vec![vec!["--workspace".to_owned()]],
             Self::Filters(filters) => filters.iter().map(Wanted::cargo_test_arguments).collect(),
+            Self::Programs(programs) => {
+                let chosen = programs.iter().flat_map(|program| ["--test", &program.name]);
+                vec![["--workspace"].into_iter().chain(chosen).map(str::to_owned).collect()]
+            }
             Self::OnServers { programs, without } => {
                 // By name alone: a program of that name in another package runs as well.
                 let names: BTreeSet<&str> = programs.iter().map(|program| program.name.as_str()).collect();
@@ -246,7 +250,7 @@ mod tests {
     fn what_runs_on_servers_is_built_with_everything_else() {
         let program =
             |package: &str, name: &str| Program { package: package.to_owned(), name: name.to_owned() };
-        let choice = Choice::on_servers(vec![program("kit", "proxy"), program("e2e", "failover")]);
+        let choice = Choice::on_servers(vec![program("kit", "proxy"), program("e2e", "failover")], true);
         assert_eq!(choice.packages(), None);
         assert_eq!(
             choice.nextest_expression().unwrap_or_default(),
@@ -254,10 +258,10 @@ mod tests {
         );
         let args = ["--workspace", "--test", "failover", "--test", "proxy", "--", "--skip", "_in_process::"];
         assert_eq!(choice.cargo_test_arguments(), [args]);
-        let choice = Choice::on_more_servers(vec![program("kit", "proxy")]);
+        let choice = Choice::on_servers(vec![program("kit", "proxy")], false);
         assert_eq!(
             choice.nextest_expression().unwrap_or_default(),
-            "((package(=kit) & binary(=proxy))) - test(_in_process::) - test(zookeeper_async::)"
+            "((package(=kit) & binary(=proxy))) - test(_in_process::) - test(zookeeper_async)"
         );
     }
 

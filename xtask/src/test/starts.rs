@@ -42,19 +42,13 @@ const BY_RELEASE: [(&str, &str, &str); 8] = [
 
 /// The others: what they look at is done on the client's side of the protocol, whose server's side those above cover;
 /// `namespaces` goes on for minutes with what `partition` does once.
-const ON_ANY: [(&str, &str); 7] = [
-    ("contestant", "protocol"),
-    (
-        "dr-worker",
-        "cli_explain cli_standing_orders cli_with_zookeeper daemon_jobs descriptors failed_sites log_blocked",
-    ),
+const ON_ANY: [(&str, &str); 5] = [
     (
         "e2e",
         "bad_configuration balance deployment duplicates election explain fast_failover frozen health latency measure operator \
          other_jobs outages own_stage processes recipes slots spoiled_znodes weeks",
     ),
-    // What stops and restores servers does so with real ones in the latter too.
-    ("election-core", "others shell shell_in_process"),
+    ("election-tests", "others shell"),
     ("session-bench", "small"),
     (
         "zk-session",
@@ -66,6 +60,13 @@ const ON_ANY: [(&str, &str); 7] = [
 
 pub(crate) fn by_release() -> Vec<Program> {
     programs(BY_RELEASE.into_iter().map(|(_, package, names)| (package, names)))
+}
+
+/// Those that run on the embedded server, and on Apache's by `TEST_SERVERS=apache`.
+const ON_EITHER: [(&str, &str); 1] = [("election-tests", "others shell")];
+
+pub(crate) fn on_either_server() -> Vec<Program> {
+    programs(ON_EITHER.into_iter())
 }
 
 pub(crate) fn all() -> Vec<Program> {

@@ -5,18 +5,16 @@ use std::{process::Command, sync::LazyLock, time::Duration};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use zk_session::Session;
-use zk_testkit::Ensemble;
+use zk_testkit::TestServer;
 
 use super::{Outcome, Running, dr_worker, set};
 
 const TICK: Duration = Duration::from_millis(500);
 
-/// One server for all tests of this process; it ends with the process.
-static SHARED: LazyLock<(Runtime, Ensemble)> = LazyLock::new(|| {
-    let runtime = Runtime::new().expect("a runtime");
-    let ensemble =
-        runtime.block_on(Ensemble::builder().servers(1).tick_time(TICK).start()).expect("a ZooKeeper server");
-    (runtime, ensemble)
+/// One embedded server for all tests of this process; it ends with the process.
+static SHARED: LazyLock<(Runtime, TestServer)> = LazyLock::new(|| {
+    let server = TestServer::builder().tick_time(TICK).start_on_thread().expect("a server");
+    (Runtime::new().expect("a runtime"), server)
 });
 
 /// A root of its own on the server, and workers with a directory of their own.

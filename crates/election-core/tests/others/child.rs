@@ -139,7 +139,7 @@ pub(crate) fn compile_curator(dir: &Path) -> Option<String> {
         missing("Curator's jars are not in /usr/share/java", "libcurator-recipes-java")?;
     }
     let class_path = format!("{}:{}", dir.display(), jars.join(":"));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/others/Contender.java");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/others/Contender.java");
     let compiled = Command::new("javac").args(["-cp", &class_path, "-d"]).arg(dir).arg(source).output();
     match compiled {
         Err(error) => missing(&format!("javac: {error}"), "default-jdk-headless").map(|()| String::new()),

@@ -24,11 +24,15 @@ const SOON: Duration = Duration::from_secs(40);
 
 const TICK: Duration = Duration::from_millis(500);
 
-/// Which server these tests run on: there are two programs of them.
-const SERVERS: ServerKind = match env!("CARGO_CRATE_NAME").as_bytes() {
-    b"others_in_process" => ServerKind::InProcess,
-    _ => ServerKind::Apache,
-};
+/// Which servers these tests run on: the embedded server, or Apache ZooKeeper by `TEST_SERVERS=apache`, as `cargo xtask
+/// test --full` runs them once more.
+fn server_kind() -> ServerKind {
+    match std::env::var("TEST_SERVERS").as_deref() {
+        Ok("apache") => ServerKind::Apache,
+        Ok(other) => panic!("TEST_SERVERS={other}: only apache is known"),
+        Err(_) => ServerKind::InProcess,
+    }
+}
 
 /// The root, and the name, whose path is the queue in the formats of others.
 const ELECTION: (&str, &str) = ("/theirs", "election");
@@ -51,7 +55,7 @@ enum Contender {
 impl Stand {
     fn new(format: QueueFormat) -> Self {
         let runtime = Runtime::new().unwrap();
-        let server = runtime.block_on(Servers::start(SERVERS, 1, TICK)).expect("a server starts");
+        let server = runtime.block_on(Servers::start(server_kind(), 1, TICK)).expect("a server starts");
         let observer = connect(&runtime, &server.connect_string());
         Self { runtime, server, observer, dir: tempfile::tempdir().unwrap(), format }
     }
@@ -85,7 +89,7 @@ impl Stand {
     }
 
     fn kazoo(&self, python: &str) -> Contender {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/others/contender.py");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/others/contender.py");
         let mut command = Command::new(python);
         command.arg(script).arg(self.server.connect_string()).args([&self.path(), "kazoo"]);
         command.arg(self.lock_file()).arg(self.format.as_str());

@@ -121,6 +121,7 @@ async fn a_lost_host_is_replaced_before_its_session_ends_with_native() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "double: the other driver; cargo xtask test --full"]
 async fn a_lost_host_is_replaced_before_its_session_ends_with_zookeeper_async() {
     a_lost_host(&World::start_fast(DriverKind::ZookeeperAsync).await).await;
 }
@@ -131,6 +132,7 @@ async fn an_unseen_leader_makes_room_with_native() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "double: the other driver; cargo xtask test --full"]
 async fn an_unseen_leader_makes_room_with_zookeeper_async() {
     an_unseen_leader(&World::start_fast(DriverKind::ZookeeperAsync).await).await;
 }

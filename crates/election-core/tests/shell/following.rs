@@ -241,6 +241,7 @@ async fn a_follower_is_told_of_each_leader_with_native() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "double: the other driver; cargo xtask test --full"]
 async fn a_follower_is_told_of_each_leader_with_zookeeper_async() {
     each_leader_is_told(&World::start(DriverKind::ZookeeperAsync).await).await;
 }
@@ -251,6 +252,7 @@ async fn a_follower_is_told_of_all_slots_with_native() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "double: the other driver; cargo xtask test --full"]
 async fn a_follower_is_told_of_all_slots_with_zookeeper_async() {
     all_slots_are_told(&World::with_slots(DriverKind::ZookeeperAsync, 2).await).await;
 }
@@ -261,6 +263,7 @@ async fn a_follower_survives_its_session_with_native() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "double: the other driver; cargo xtask test --full"]
 async fn a_follower_survives_its_session_with_zookeeper_async() {
     a_lost_session(&World::start(DriverKind::ZookeeperAsync).await).await;
 }
@@ -271,6 +274,7 @@ async fn a_follower_works_over_dead_servers_with_native() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "double: the other driver; cargo xtask test --full"]
 async fn a_follower_works_over_dead_servers_with_zookeeper_async() {
     dead_servers(DriverKind::ZookeeperAsync).await;
 }
@@ -286,6 +290,7 @@ async fn a_follower_is_told_of_the_first_in_a_queue_with_native() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "double: the other driver; cargo xtask test --full"]
 async fn a_follower_is_told_of_the_first_in_a_queue_with_zookeeper_async() {
     queue(DriverKind::ZookeeperAsync).await;
 }

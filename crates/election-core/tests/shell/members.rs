@@ -66,11 +66,15 @@ pub(crate) struct World {
     stints: Stints,
 }
 
-/// Which servers these tests run on: there are two programs of them.
-const SERVERS: ServerKind = match env!("CARGO_CRATE_NAME").as_bytes() {
-    b"shell_in_process" => ServerKind::InProcess,
-    _ => ServerKind::Apache,
-};
+/// Which servers these tests run on: the embedded server, or Apache ZooKeeper by `TEST_SERVERS=apache`, as `cargo xtask
+/// test --full` runs them once more.
+fn server_kind() -> ServerKind {
+    match std::env::var("TEST_SERVERS").as_deref() {
+        Ok("apache") => ServerKind::Apache,
+        Ok(other) => panic!("TEST_SERVERS={other}: only apache is known"),
+        Err(_) => ServerKind::InProcess,
+    }
+}
 
 /// The same servers for all tests of this process at a time, ended with the last of them.
 /// Those in this process are on a thread of their own, for they outlive the test that
@@ -81,8 +85,8 @@ async fn servers() -> Arc<Servers> {
     if let Some(running) = shared.upgrade() {
         return running;
     }
-    let started = match SERVERS {
-        ServerKind::Apache => Servers::start(SERVERS, 3, TICK).await,
+    let started = match server_kind() {
+        ServerKind::Apache => Servers::start(ServerKind::Apache, 3, TICK).await,
         ServerKind::InProcess => {
             let builder = TestServer::builder().servers(3).tick_time(TICK);
             builder.start_on_thread().map(Servers::InProcess)

@@ -28,6 +28,7 @@ macro_rules! over_both_recipes {
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            #[ignore = "double: the other driver; cargo xtask test --full"]
             async fn queue_zookeeper_async() {
                 let recipe = Recipe::Queue(QueueFormat::Native);
                 check(&World::with_recipe(DriverKind::ZookeeperAsync, recipe).await).await;
@@ -39,6 +40,7 @@ macro_rules! over_both_recipes {
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            #[ignore = "double: the other driver; cargo xtask test --full"]
             async fn single_zookeeper_async() {
                 check(&World::with_recipe(DriverKind::ZookeeperAsync, Recipe::Single).await).await;
             }

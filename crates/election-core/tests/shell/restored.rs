@@ -202,6 +202,7 @@ async fn tokens_go_on_after_an_ensemble_was_restored_with_native() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "double: the other driver; cargo xtask test --full"]
 async fn tokens_go_on_after_an_ensemble_was_restored_with_zookeeper_async() {
     a_restored_ensemble(DriverKind::ZookeeperAsync).await;
 }

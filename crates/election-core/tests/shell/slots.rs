@@ -150,6 +150,7 @@ mod zookeeper_async {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "double: the other driver; cargo xtask test --full"]
     async fn a_lost_leaders_slot_is_filled_and_the_others_are_not_disturbed() {
         a_lost_leaders_slot_is_filled(DriverKind::ZookeeperAsync).await;
     }

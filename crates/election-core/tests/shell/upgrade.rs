@@ -58,6 +58,7 @@ async fn a_fleet_is_upgraded_one_by_one_with_native() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "double: the other driver; cargo xtask test --full"]
 async fn a_fleet_is_upgraded_one_by_one_with_zookeeper_async() {
     upgrade(&World::start(DriverKind::ZookeeperAsync).await).await;
 }

@@ -176,10 +176,14 @@ fn recorded_frames_without_their_end_or_with_other_lengths() {
     }
 }
 
-/// Writes the recorded frames as the first corpus of the fuzzers.
+/// `FUZZ_CORPUS=write cargo test -p zk-proto --test codec fuzz_corpus -- --ignored` writes the recorded frames as the
+/// first corpus of the fuzzers.
 #[test]
 #[ignore = "it writes files for the fuzzers, and tests nothing"]
 fn fuzz_corpus() {
+    if std::env::var("FUZZ_CORPUS").as_deref() != Ok("write") {
+        return;
+    }
     let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
     let mut number = 0;
     let mut write = |target: &str, parts: &[&[u8]]| {

@@ -243,34 +243,52 @@ impl std::io::Write for Captured {
     }
 }
 
-/// Each test for each driver that is compiled in, on Apache ZooKeeper.
+/// Each test for each driver that is compiled in, on Apache ZooKeeper. Those for the other driver are doubles: they run
+/// by `cargo xtask test --full`.
 #[macro_export]
 macro_rules! for_each_driver {
     ($($name:ident),+ $(,)?) => {
         $crate::tests_on!(native, Native, Apache, $($name),+);
         #[cfg(feature = "zookeeper-async")]
-        $crate::tests_on!(zookeeper_async, ZookeeperAsync, Apache, $($name),+);
+        $crate::tests_on!(
+            zookeeper_async, ZookeeperAsync, Apache,
+            $(#[ignore = "double: the other driver; cargo xtask test --full"] $name),+
+        );
     };
 }
 
-/// Each test for each driver, on Apache ZooKeeper and on the server in this process. For tests whose only servers are
-/// those of [`Bed`] or [`Three`](three::Three). What stands after a semicolon runs on Apache ZooKeeper alone.
+/// Each test for each driver, on Apache ZooKeeper and on the embedded server. For tests whose only servers are those of
+/// [`Bed`] or [`Three`](three::Three). The tests after a semicolon run on Apache ZooKeeper alone. All but those of the
+/// native driver on the embedded server, or after the semicolon, are doubles: they run by `cargo xtask test --full`.
 #[macro_export]
 macro_rules! on_each_server {
     ($($name:ident),+ $(; $($real:ident),+)? $(,)?) => {
-        $crate::for_each_driver!($($name,)+ $($($real,)+)?);
         $crate::tests_on!(native_in_process, Native, InProcess, $($name),+);
+        $crate::tests_on!(
+            native, Native, Apache,
+            $(#[ignore = "double: the other server; cargo xtask test --full"] $name,)+ $($($real),+)?
+        );
         #[cfg(feature = "zookeeper-async")]
-        $crate::tests_on!(zookeeper_async_in_process, ZookeeperAsync, InProcess, $($name),+);
+        $crate::tests_on!(
+            zookeeper_async, ZookeeperAsync, Apache,
+            $(#[ignore = "double: the other driver; cargo xtask test --full"] $name,)+
+            $($(#[ignore = "double: the other driver; cargo xtask test --full"] $real),+)?
+        );
+        #[cfg(feature = "zookeeper-async")]
+        $crate::tests_on!(
+            zookeeper_async_in_process, ZookeeperAsync, InProcess,
+            $(#[ignore = "double: the other driver; cargo xtask test --full"] $name),+
+        );
     };
 }
 
 /// Each test for one driver and one kind of servers, in a module of that name.
 #[macro_export]
 macro_rules! tests_on {
-    ($module:ident, $driver:ident, $servers:ident, $($name:ident),+) => {
+    ($module:ident, $driver:ident, $servers:ident, $($(#[$attribute:meta])* $name:ident),+ $(,)?) => {
         mod $module {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            $($(#[$attribute])*
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
                 $crate::common::log();
                 let test = super::$name(zk_session::DriverKind::$driver);

@@ -12,7 +12,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use zk_testkit::Ensemble;
+use zk_testkit::TestServer;
 
 /// Far more than anything here takes.
 const SOON: Duration = Duration::from_secs(30);
@@ -22,23 +22,16 @@ const TICK: Duration = Duration::from_millis(500);
 /// The session timeout of the contestants, in milliseconds.
 const SESSION: &str = "4000";
 
-/// One server, and the runtime that it was started on.
-pub(crate) struct Server {
-    ensemble: Ensemble,
-    _runtime: tokio::runtime::Runtime,
-}
+/// One embedded server.
+pub(crate) struct Server(TestServer);
 
 impl Server {
     pub(crate) fn start() -> Self {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let ensemble = runtime
-            .block_on(Ensemble::builder().servers(1).tick_time(TICK).start())
-            .expect("a server starts");
-        Self { ensemble, _runtime: runtime }
+        Self(TestServer::builder().tick_time(TICK).start_on_thread().expect("a server starts"))
     }
 
     pub(crate) fn connect(&self) -> String {
-        self.ensemble.connect_string()
+        self.0.connect_string()
     }
 }
 

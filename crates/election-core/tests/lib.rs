@@ -1,0 +1,1 @@
+//! Nothing: the programs `shell` and `others` are what this package is for.
