@@ -14,13 +14,13 @@ use crate::{config::Sources, error::Error, wall::unix_ms};
 /// `ack`
 #[derive(Debug, clap::Args)]
 pub(super) struct AckArguments {
-    /// End a hold: takeovers, moves for standing orders, the pauses of a job that keeps failing. So without any of these.
+    /// Lift the hold [default].
     #[arg(long)]
     hold: bool,
-    /// Forget which members have failed, and how often.
+    /// Clear the failures of members.
     #[arg(long)]
     failures: bool,
-    /// Forget which sites have failed or lost their leaders: leadership may go back there at once.
+    /// Clear the failures of sites: leadership may go back there at once.
     #[arg(long)]
     sites: bool,
     #[command(flatten)]

@@ -18,10 +18,10 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub(super) struct ConfirmArguments {
-    /// To which site leadership may move.
+    /// Site that leadership may move to.
     #[arg(value_name = "SITE", group = "what")]
     site: Option<SiteId>,
-    /// Take the word back.
+    /// Withdraw the confirmation.
     #[arg(long, group = "what")]
     clear: bool,
     #[command(flatten)]

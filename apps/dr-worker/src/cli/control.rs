@@ -27,7 +27,7 @@ use crate::{
 /// What every standing order takes.
 #[derive(Debug, clap::Args)]
 pub(super) struct JobArguments {
-    /// For which job; for all by default.
+    /// Job [default: all].
     #[arg(long, value_name = "JOB")]
     pub(super) job: Option<String>,
 }
@@ -35,12 +35,12 @@ pub(super) struct JobArguments {
 /// `drain` and `undrain`
 #[derive(Debug, clap::Args)]
 pub(super) struct SiteArguments {
-    /// Which site.
+    /// Site.
     #[arg(value_name = "SITE")]
     site: SiteId,
     #[command(flatten)]
     jobs: JobArguments,
-    /// Even if nobody has heard of the site.
+    /// Accept a site that is not configured and has no member.
     #[arg(long)]
     force: bool,
 }
@@ -49,18 +49,18 @@ pub(super) struct SiteArguments {
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub(super) struct PreferArguments {
-    /// The site that goes before all others.
+    /// Site that goes before all others.
     #[arg(value_name = "SITE", group = "what")]
     site: Option<SiteId>,
-    /// All sites, the most preferred first, in place of policy.sites.
+    /// All sites, the most preferred first, instead of policy.sites.
     #[arg(long, value_name = "SITE,SITE..", value_delimiter = ',', group = "what")]
     order: Vec<SiteId>,
-    /// Back to the configured order.
+    /// Restore the configured order.
     #[arg(long, group = "what")]
     clear: bool,
     #[command(flatten)]
     jobs: JobArguments,
-    /// Even if nobody has heard of a site.
+    /// Accept sites that are not configured and have no member.
     #[arg(long, conflicts_with = "clear")]
     force: bool,
 }
@@ -68,7 +68,7 @@ pub(super) struct PreferArguments {
 /// `mode`
 #[derive(Debug, clap::Args)]
 pub(super) struct ModeArguments {
-    /// Which.
+    /// Mode.
     #[arg(value_enum)]
     mode: Word,
     #[command(flatten)]
@@ -77,11 +77,11 @@ pub(super) struct ModeArguments {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Word {
-    /// The elector decides on its own.
+    /// The elector decides.
     Auto,
-    /// Only what an operator asks for is carried out.
+    /// Only requests of operators are carried out.
     Manual,
-    /// Nothing is carried out; it is only said what would be.
+    /// Nothing is carried out; decisions are only explained.
     Observe,
 }
 
@@ -118,7 +118,7 @@ pub(super) async fn undrain(arguments: &SiteArguments, sources: &Sources, how: O
 pub(super) struct FailSiteArguments {
     #[command(flatten)]
     at: SiteArguments,
-    /// Why, for the records.
+    /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

@@ -29,11 +29,10 @@ const SHOWS: [&str; 3] = [
 
 #[derive(Debug, Args)]
 pub(super) struct DevArguments {
-    /// Where the server listens, on 127.0.0.1; a free port by default.
+    /// Port of the server on 127.0.0.1 [default: a free one].
     #[arg(long, value_name = "P")]
     port: Option<u16>,
-    /// The program to run as the job `dev`, and its arguments; by default one that says
-    /// every two seconds that it leads.
+    /// Program and arguments of the job `dev` [default: one that prints a line every two seconds].
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

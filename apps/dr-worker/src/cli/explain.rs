@@ -22,7 +22,7 @@ use crate::{
 /// `explain`
 #[derive(Debug, clap::Args)]
 pub(super) struct ExplainArguments {
-    /// Of which job; of all by default.
+    /// Job [default: all].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
 }

@@ -9,10 +9,10 @@ use crate::{config::Sources, error::Error, view::GhostRow};
 /// `remove-ghosts`
 #[derive(Debug, clap::Args)]
 pub(super) struct RemoveGhostsArguments {
-    /// Of which job; of all by default.
+    /// Job [default: all].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
-    /// Remove them; otherwise they are shown.
+    /// Remove them.
     #[arg(long)]
     yes: bool,
 }

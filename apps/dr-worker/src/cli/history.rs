@@ -8,7 +8,7 @@ use crate::{config::Sources, error::Error, view::History};
 /// `history`
 #[derive(Debug, clap::Args)]
 pub(super) struct HistoryArguments {
-    /// Of which job; the only one by default.
+    /// Job [default: the only one].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
 }

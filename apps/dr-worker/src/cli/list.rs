@@ -29,10 +29,10 @@ const LOOK: Duration = Duration::from_millis(500);
 /// `list`
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArguments {
-    /// Of which job; of all by default.
+    /// Job [default: all].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
-    /// Go on, and show every change.
+    /// Keep running, and print each change.
     #[arg(long)]
     watch: bool,
 }

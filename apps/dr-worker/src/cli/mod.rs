@@ -47,7 +47,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 carried out and failed; 64 bad usage; 69 ZooKeeper not reachable in \
                           time; 70 internal error; 75 not now, try again; 78 bad configuration.";
 
-/// Runs a program on exactly one node across two sites, and fails over.
+/// Run a program on exactly one node across two sites, with failover.
 #[derive(Debug, Parser)]
 #[command(name = NAME, version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 struct Arguments {
@@ -59,22 +59,21 @@ struct Arguments {
 
 #[derive(Debug, Args)]
 struct Global {
-    /// A TOML file, or a directory whose *.toml are read in the order of their names. May be
-    /// given again: later ones win. Default: /etc/dr-worker, if there is one in it.
+    /// TOML file, or directory of *.toml files; repeatable, later ones override [default: /etc/dr-worker].
     #[arg(long = "config", value_name = "PATH", global = true)]
     paths: Vec<PathBuf>,
-    /// A setting, such as zookeeper.root=/dr. Wins over files and environment.
+    /// Setting that overrides files and environment, such as zookeeper.root=/dr; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE", global = true)]
     sets: Vec<String>,
-    /// How results are printed.
+    /// Format of results.
     #[arg(long, value_enum, default_value_t = Output::Pretty, global = true)]
     output: Output,
-    /// What to log: a level, or levels by target, such as info,zk_session=debug.
+    /// Log level, or levels by target: info,zk_session=debug.
     #[arg(long = "log", value_name = "LEVELS", env = "DR_LOG", value_parser = logging::parse, global = true)]
     levels: Option<Targets>,
 }
 
-/// How results are printed.
+/// Format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// For people.
@@ -85,64 +84,66 @@ pub(crate) enum Output {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Take part in the elections of the configured jobs, and run those that this node leads.
+    /// Run the worker: join the elections of its jobs, and run the jobs that it leads.
     Run,
-    /// Show who takes part, who leads, who is next and why.
+    /// Show members, leaders, successors and the last decision.
     #[command(visible_alias = "status")]
     List(list::ListArguments),
-    /// Move leadership as planned: the leader cooperates, the target must be fit.
+    /// Move leadership to another member; the leader must be alive and the target fit.
     Switchover(request::SwitchoverArguments),
-    /// Move leadership whether or not a leader or an elector lives.
+    /// Move leadership even if the leader or the elector is down.
     Failover(request::FailoverArguments),
-    /// Withdraw a request that is not begun yet. Exit code 1 if it was begun or has ended, with its outcome.
+    /// Cancel a request that has not been started.
+    ///
+    /// Exit code 1 if it was started or has ended; its outcome is printed.
     Cancel(request::CancelArguments),
-    /// Close a site: nobody leads from it, and who does hands over at once.
+    /// Close a site: its leaders hand over, and no member there is elected.
     Drain(control::SiteArguments),
-    /// Open a drained site again.
+    /// Reopen a drained site.
     Undrain(control::SiteArguments),
-    /// Say that a site has failed: nobody leads from it, and whoever does makes room as after a
-    /// failure. What it does not let go of is taken by `failover --force` alone.
+    /// Mark a site as failed: its leaders are replaced as after a failure.
+    ///
+    /// A leader there that does not stop is replaced only by `failover --force`.
     FailSite(control::FailSiteArguments),
-    /// Say that it has not, or not any more.
+    /// Clear a site's failed mark.
     UnfailSite(control::SiteArguments),
-    /// Say which site should lead, or in which order the sites should, whatever is configured.
+    /// Override the configured order of sites.
     Prefer(control::PreferArguments),
-    /// Say whether the elector decides on its own: auto; manual: only what an operator asks for;
-    /// observe: nothing, it is only said what would be.
+    /// Set the mode: auto, manual (operators decide) or observe (no changes).
     Mode(control::ModeArguments),
-    /// Maintenance: the mode manual, until `resume`.
+    /// Start maintenance: mode manual until `resume`.
     Pause(control::JobArguments),
-    /// End a pause: back to the mode that it found.
+    /// End maintenance: restore the mode from before `pause`.
     Resume(control::JobArguments),
-    /// Call off that leadership moves by itself to somebody better, such as back to the preferred
-    /// site, until the next change of leader.
+    /// Suspend automatic moves until the next leader change.
     Stay(stay::StayArguments),
-    /// Confirm a move to another site that the elector proposes, where the policy says confirm = "cross-site". It is
-    /// made when the policy allows it, such as within the next of failback_windows.
+    /// Confirm a proposed move to another site (policy.confirm = "cross-site").
+    ///
+    /// The move is made when the policy allows it, for example in the next of failback_windows.
     Confirm(confirm::ConfirmArguments),
-    /// Say that you have looked at what went wrong: ends a hold after too many takeovers. What is remembered of members
-    /// and of sites stays, unless --failures or --sites says so.
+    /// Acknowledge failures: lift the hold; clear the history on request.
     Ack(ack::AckArguments),
-    /// Show who led when, why it changed, and how long each phase took.
+    /// Show past leaderships: cause, term, and the duration of each phase.
     History(history::HistoryArguments),
-    /// Show why leadership is where it is: every candidate with its rank or with what put it out, what
-    /// would be decided, and what stands in the way.
+    /// Explain who leads, who would, and what blocks a change.
     Explain(explain::ExplainArguments),
-    /// Show who would lead without a site or a member, or with other settings (--set policy.K=V).
+    /// Show who would lead without a site or member, or with other settings.
     Simulate(simulate::SimulateArguments),
-    /// Make every fencing token from now on newer than one, after the ensemble was restored from
-    /// a copy: zxids, and the tokens made from them, go back then.
+    /// Raise all future fencing tokens above a value, after a restore of the ensemble.
+    ///
+    /// Tokens are made from transaction ids, which go back when the ensemble is restored from a copy.
     RaiseToken(tokens::RaiseTokenArguments),
-    /// Remove the znodes of dead sessions that no living member owns. Without --yes, only show them.
+    /// Remove znodes of dead sessions; only show them without --yes.
     RemoveGhosts(ghosts::RemoveGhostsArguments),
-    /// Start a stand-in for ZooKeeper and one worker in this process, for a first look. Not for
-    /// production: the server keeps nothing, and ends with the worker.
+    /// Try it: run a worker and an embedded ZooKeeper server in this process.
+    ///
+    /// Not for production: the server stores nothing, and ends with the worker.
     #[cfg(feature = "dev")]
     Dev(dev::DevArguments),
-    /// Look at the configuration.
+    /// Check or show the configuration.
     #[command(subcommand)]
     Config(ConfigVerb),
-    /// Print a shell's completions.
+    /// Print shell completions.
     Completions {
         /// The shell.
         #[arg(value_enum)]
@@ -152,9 +153,9 @@ enum Verb {
 
 #[derive(Debug, Subcommand)]
 enum ConfigVerb {
-    /// Say everything that is wrong with it. Exit code 0 if nothing is, 78 if something is.
+    /// Print all errors; exit code 78 if there are any.
     Check,
-    /// Print every effective value and where it came from.
+    /// Print each effective value with its source.
     Show,
 }
 

@@ -36,31 +36,31 @@ const WITHDRAWAL: Duration = Duration::from_secs(5);
 /// What both kinds of move take.
 #[derive(Debug, clap::Args)]
 pub(super) struct Move {
-    /// Of which job; the only one by default.
+    /// Job [default: the only one].
     #[arg(long, value_name = "JOB")]
     pub(super) job: Option<String>,
-    /// Who should lead; the best other member by default.
+    /// Member that should lead [default: the best other one].
     #[arg(long, value_name = "MEMBER", conflicts_with = "to_site")]
     to: Option<MemberId>,
-    /// Where it should be led from.
+    /// Site that should lead.
     #[arg(long, value_name = "SITE")]
     to_site: Option<SiteId>,
-    /// Which leader is to be replaced, where there are several.
+    /// Leader to replace, where there are several.
     #[arg(long, value_name = "MEMBER", conflicts_with = "slot")]
     from: Option<MemberId>,
-    /// The leader of which slot is to be replaced, counted from 0.
+    /// Slot whose leader to replace, counted from 0.
     #[arg(long, value_name = "SLOT")]
     slot: Option<usize>,
-    /// Name also who would lead with a loss, whom the stage `limit` of the policy puts out.
+    /// Accept a loss: elect also a member that the stage `limit` excludes.
     #[arg(long)]
     accept_loss: bool,
-    /// Why, for the records.
+    /// Reason, for the records.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Wait until the new leader is ready, or it is certain that there will be none.
+    /// Wait until the new leader is ready or the request has failed.
     #[arg(long)]
     pub(super) wait: bool,
-    /// How long to wait [default: as long as the policy gives all phases of a move].
+    /// How long to wait [default: the sum of the policy's timeouts of a move].
     #[arg(long, value_name = "DURATION", requires = "wait", value_parser = humantime::parse_duration)]
     pub(super) timeout: Option<Duration>,
 }
@@ -77,8 +77,9 @@ pub(super) struct SwitchoverArguments {
 pub(super) struct FailoverArguments {
     #[command(flatten)]
     wanted: Move,
-    /// Take leadership from a leader that won't let go. Two may act for a moment, so what the job
-    /// writes to must check fencing tokens.
+    /// Replace a leader that does not stop; two may act for a moment.
+    ///
+    /// The job's resource must check fencing tokens.
     #[arg(long)]
     force: bool,
 }
@@ -86,10 +87,10 @@ pub(super) struct FailoverArguments {
 /// `cancel`
 #[derive(Debug, clap::Args)]
 pub(super) struct CancelArguments {
-    /// Which request, as `switchover`, `failover` or `list` name it: r-0000000000.
+    /// Request id, as printed by `switchover`, `failover` and `list`: r-0000000000.
     #[arg(value_name = "ID", value_parser = request_id)]
     id: String,
-    /// Of which job; the only one by default.
+    /// Job [default: the only one].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
 }

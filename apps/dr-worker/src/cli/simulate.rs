@@ -19,13 +19,13 @@ use crate::{
 /// `simulate`
 #[derive(Debug, clap::Args)]
 pub(super) struct SimulateArguments {
-    /// Of which job; of all by default.
+    /// Job [default: all].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
-    /// As if nobody of this site were left. May be given again.
+    /// Site that is lost; repeatable.
     #[arg(long, value_name = "SITE")]
     without_site: Vec<SiteId>,
-    /// As if this member were gone. May be given again.
+    /// Member that is lost; repeatable.
     #[arg(long, value_name = "MEMBER")]
     without: Vec<MemberId>,
 }

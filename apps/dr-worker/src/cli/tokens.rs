@@ -13,10 +13,10 @@ use crate::{config::Sources, error::Error};
 /// `raise-token`
 #[derive(Debug, clap::Args)]
 pub(super) struct RaiseTokenArguments {
-    /// The newest token that what the job writes to has seen.
+    /// Newest token that the job's resource has seen.
     #[arg(long, value_name = "TOKEN")]
     above: u64,
-    /// Of which job; all that there are by default, for a copy of the ensemble is one of all.
+    /// Job [default: all].
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
 }
