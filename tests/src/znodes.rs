@@ -54,6 +54,21 @@ impl Znodes {
         serde_json::from_slice(&data).unwrap_or_else(|error| panic!("{}: {error}", self.path(path)))
     }
 
+    /// The decision of a job with one slot: the record's fields and, beside them, those of the slot and of what
+    /// was decided of it.
+    ///
+    /// # Panics
+    /// If it is not there, or is no decision.
+    pub async fn decision(&self, job: &str) -> Value {
+        let mut record = self.json(&format!("{job}/leader/elected")).await;
+        let mut slot = record["slots"][0].take();
+        for part in [slot["given"].take(), slot] {
+            let Value::Object(fields) = part else { panic!("no decision of one slot: {record:#}") };
+            record.as_object_mut().expect("a record").extend(fields);
+        }
+        record
+    }
+
     /// The session that an ephemeral znode under the root belongs to, 0 if it is a persistent one.
     ///
     /// # Panics

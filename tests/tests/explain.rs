@@ -28,7 +28,7 @@ async fn a_site_that_is_lost_is_followed_as_simulated(driver: Driver) {
     cluster.site("east").for_each(|worker| worker.kill());
     let second = cluster.successor_of(&first, MOVED_WITHIN).await;
     assert_eq!(slot["would_lead"]["member"], second.member.as_str(), "{told:#}");
-    let elected = cluster.znodes().await.json("orders/leader/elected").await;
+    let elected = cluster.znodes().await.decision("orders").await;
     assert_eq!(slot["decisions"][0]["cause"], elected["cause"], "{elected:#}");
     wait_for("the sentence in the history", SOON, async || {
         let history = cluster.operator().json(&["history"]).await;
@@ -74,7 +74,7 @@ async fn a_quiet_time_is_explained_and_kept(driver: Driver) {
     assert!(obstacles.iter().all(|o| o["until_ms"].is_u64()), "it goes by itself: {promised:#}");
     let third = cluster.leader_is("east-1 again", MOVED_WITHIN, |leader| leader.token > second.token).await;
     assert_eq!(third.member, "east-1");
-    let elected = cluster.znodes().await.json("orders/leader/elected").await;
+    let elected = cluster.znodes().await.decision("orders").await;
     assert_eq!(elected["cause"], promised["proposal"]["cause"], "{elected:#}");
     assert_eq!(elected["sentence"], promised["proposal"]["sentence"], "the very sentence");
     // Not before what the records say had to pass.

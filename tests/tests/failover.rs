@@ -124,7 +124,7 @@ async fn a_wall_clock_that_is_a_day_ahead_holds_nothing_up(driver: Driver) {
     cluster.worker("east-1").set_env(ahead);
     cluster.worker("east-1").start();
     let mut leader = cluster.first_leader().await;
-    let elected = cluster.znodes().await.json(&format!("{JOB}/leader/elected")).await;
+    let elected = cluster.znodes().await.decision(JOB).await;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let decided = Duration::from_millis(elected["decided_at_ms"].as_u64().unwrap());
     assert!(decided > now + Duration::from_secs((DAY / 2).into()), "its clock is not ahead: {elected:#}");
@@ -199,7 +199,7 @@ async fn leadership_stays_when_the_preferred_site_returns(driver: Driver) {
     // The elector has seen the member that came back once it stands in the line of succession. Its pass
     // over all members is the one that would have moved leadership.
     wait_for("east-1 in the line of succession", SOON, async || {
-        let elected = cluster.znodes().await.json("orders/leader/elected").await;
+        let elected = cluster.znodes().await.decision("orders").await;
         assert_eq!(elected["term"], second.term, "leadership has moved again: {elected:#}");
         let line = elected["succession"].as_array().cloned().unwrap_or_default();
         if line.iter().any(|named| named["member"] == "east-1") { Ok(()) } else { Err(elected.to_string()) }

@@ -51,7 +51,7 @@ async fn a_lost_worker_is_replaced_before_its_session_ends(driver: Driver) {
         "the session of {} had ended, so this was no fast failover",
         first.member
     );
-    let elected = cluster.znodes().await.json("orders/leader/elected").await;
+    let elected = cluster.znodes().await.decision("orders").await;
     assert_eq!(elected["cause"], "suspected", "{elected:#}");
     assert!(second.token > first.token);
     assert_eq!(second.site, "west");
@@ -69,7 +69,7 @@ async fn where_the_job_is_not_fenced_the_session_ends_first(driver: Driver) {
     all_stand(&mut cluster).await;
     cluster.worker(&first.member).kill();
     let second = cluster.successor_of(&first, MOVED_WITHIN).await;
-    let elected = cluster.znodes().await.json("orders/leader/elected").await;
+    let elected = cluster.znodes().await.decision("orders").await;
     assert_eq!(elected["cause"], "leader-lost", "{elected:#}");
     assert!(second.token > first.token);
     cluster.journal().assert_one_at_a_time();
@@ -105,7 +105,7 @@ async fn the_late_writes_of_a_host_that_was_cut_off_are_refused(driver: Driver) 
     println!("{driver}: {} leads {:?} after the cut", second.member, BootTime::now().duration_since(lost));
     let node = format!("orders/nodes/{}", first.member);
     assert!(cluster.znodes().await.get(&node).await.is_some(), "the session of {} had ended", first.member);
-    let elected = cluster.znodes().await.json("orders/leader/elected").await;
+    let elected = cluster.znodes().await.decision("orders").await;
     assert_eq!(elected["cause"], "suspected", "{elected:#}");
 
     // The store is still within reach of the old job, which knows of nothing.

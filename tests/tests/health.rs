@@ -68,7 +68,7 @@ async fn a_job_that_stops_answering_is_started_again_and_then_moved() {
     assert_eq!(cluster.journal().acting(first.token).unwrap().mains.len(), 2);
     let listed = cluster.operator().done(&["list"]).await.stdout;
     assert!(listed.contains(words), "{listed}");
-    let elected = cluster.znodes().await.json("orders/leader/elected").await;
+    let elected = cluster.znodes().await.decision("orders").await;
     let excluded = elected["exclusions"][0].clone();
     assert_eq!(excluded["member"], first.member, "{elected:#}");
     assert!(excluded["reason"].as_str().unwrap().contains(words), "{excluded}");
@@ -111,7 +111,7 @@ async fn a_member_that_is_not_fit_makes_room_and_is_not_elected() {
     mark("east-2");
     let second = cluster.successor_of(&first, SOON).await;
     assert_eq!(second.member, "west-1");
-    let elected = cluster.znodes().await.json("orders/leader/elected").await;
+    let elected = cluster.znodes().await.decision("orders").await;
     assert_eq!(elected["cause"], "unhealthy", "{elected:#}");
     assert!(elected["sentence"].as_str().unwrap().contains(why), "{elected:#}");
     assert!(cluster.operator().done(&["history"]).await.stdout.contains(why));

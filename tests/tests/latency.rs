@@ -90,7 +90,7 @@ async fn the_nearest_leads_and_noise_moves_nobody() {
     near_to_all(&cluster, "c-1");
     let second = led_by(&mut cluster, "c-1").await;
     assert!(second.token > first.token);
-    let elected = cluster.znodes().await.json("orders/leader/elected").await;
+    let elected = cluster.znodes().await.decision("orders").await;
     assert_eq!(elected["cause"], "better-candidate", "{elected:#}");
     let sentence = elected["sentence"].as_str().unwrap();
     assert!(sentence.contains("to a majority"), "{sentence}");

@@ -25,7 +25,7 @@ fn setup(files: &tempfile::TempDir) -> Setup {
 
 async fn line_is(cluster: &Cluster, line: &[&str]) {
     wait_for(&format!("the line {line:?}"), SOON, async || {
-        let elected = cluster.znodes().await.json("orders/leader/elected").await;
+        let elected = cluster.znodes().await.decision("orders").await;
         let succession = elected["succession"].as_array().cloned().unwrap_or_default();
         let names: Vec<_> = succession.iter().filter_map(|named| named["member"].as_str()).collect();
         if names == line { Ok(()) } else { Err(format!("{elected:#}")) }
@@ -58,7 +58,7 @@ async fn who_lags_behind_does_not_lead_unless_an_operator_accepts_the_loss() {
     cluster.worker("east-1").kill();
     let second = cluster.successor_of(&first, SOON).await;
     assert_eq!(second.member, "west-2");
-    let elected = cluster.znodes().await.json("orders/leader/elected").await;
+    let elected = cluster.znodes().await.decision("orders").await;
     let sentence = elected["sentence"].as_str().unwrap();
     assert!(sentence.contains("lag 3 of at most 10"), "{sentence}");
 

@@ -36,7 +36,7 @@ async fn causes(cluster: &Cluster) -> Vec<String> {
 
 /// How long the present leader had been the better one, by its decision.
 async fn was_better_for(cluster: &Cluster) -> String {
-    let sentence = cluster.znodes().await.json("orders/leader/elected").await["sentence"].to_string();
+    let sentence = cluster.znodes().await.decision("orders").await["sentence"].to_string();
     let (_, rest) = sentence.split_once("has been better for ").unwrap_or_else(|| panic!("{sentence}"));
     rest.split(':').next().unwrap_or_default().to_owned()
 }
@@ -155,7 +155,7 @@ async fn the_primary_site_comes_back_with_stale_data_and_waits_until_it_has_caug
 
     say("east-1", 20);
     let third = led_by(&mut cluster, "east-1", &second).await;
-    let sentence = cluster.znodes().await.json("orders/leader/elected").await["sentence"].to_string();
+    let sentence = cluster.znodes().await.decision("orders").await["sentence"].to_string();
     assert!(sentence.contains("lag 20 of at most 1000"), "{sentence}");
     assert!(third.token > second.token);
     cluster.journal().assert_one_at_a_time();
