@@ -72,9 +72,20 @@ fn stop_listening(listener: TcpListener) -> io::Result<TcpSocket> {
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = bind(address)?;
+    if address.port() != 0 {
+        return socket.listen(BACKLOG);
+    }
+    // A socket that stops listening keeps its port only if it was bound to that one by its number.
+    let by_number = bind(socket.local_addr()?)?;
+    drop(socket);
+    by_number.listen(BACKLOG)
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // The port's earlier connections may still exist.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    Ok(socket)
 }
