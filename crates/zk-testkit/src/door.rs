@@ -47,11 +47,7 @@ impl Door {
     pub(crate) fn turn(&mut self, shut: bool) -> io::Result<()> {
         self.state = match std::mem::replace(&mut self.state, State::Lost) {
             State::Open(listener) if shut => State::Shut(stop_listening(listener)?),
-            State::Shut(socket) if !shut => {
-                // The port's earlier connections may still exist.
-                socket.set_reuseaddr(true)?;
-                State::Open(socket.listen(BACKLOG)?)
-            }
+            State::Shut(socket) if !shut => State::Open(socket.listen(BACKLOG)?),
             State::Lost if !shut => State::Open(listen(self.address)?),
             state => state,
         };
@@ -60,7 +56,8 @@ impl Door {
 }
 
 /// The socket is never closed, so that no other program can bind its port before it listens again: while it listens the
-/// kernel refuses every other bind, and after that every other one since this socket shares its address with nobody.
+/// kernel refuses every other bind, and after that every other one since this socket shares its address with none but
+/// those that share their port as well (`SO_REUSEPORT`): its own earlier connections.
 fn stop_listening(listener: TcpListener) -> io::Result<TcpSocket> {
     let stream = std::net::TcpStream::from(OwnedFd::from(listener.into_std()?));
     let same = stream.try_clone()?;
@@ -84,8 +81,9 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // The port's earlier connections may still exist.
+    // The port's earlier connections may still exist: those of others, and this socket's own when it listens again.
     socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
     socket.bind(address)?;
     Ok(socket)
 }
