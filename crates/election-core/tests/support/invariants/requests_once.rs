@@ -31,16 +31,26 @@ impl Requests {
         Self { decided, ended, ..Self::default() }
     }
 
-    /// A decision stands.
-    pub(crate) fn decision(&mut self, elected: &Elected) -> Verdict {
+    /// A decision that was in the copy: it begins nothing.
+    pub(crate) fn found(&mut self, elected: &Elected) {
         self.several |= elected.slots.len() > 1;
-        // A decision that is written again as it was remembered carries what was decided of each slot.
-        let before = elected.slots.iter().map(|slot| &slot.given).filter(|given| given.term < elected.term);
-        for given in before {
+        self.carried(elected, |_| true);
+    }
+
+    /// Notes what was decided of the slots in those terms.
+    fn carried(&mut self, elected: &Elected, which_terms: impl Fn(u64) -> bool) {
+        for given in elected.slots.iter().map(|slot| &slot.given).filter(|given| which_terms(given.term)) {
             if let Some(which) = &given.request {
                 self.decided.entry(which.clone()).or_default().insert(given.term);
             }
         }
+    }
+
+    /// A decision was written.
+    pub(crate) fn decision(&mut self, elected: &Elected) -> Verdict {
+        self.several |= elected.slots.len() > 1;
+        // A decision that is written again as it was remembered carries what was decided of each slot.
+        self.carried(elected, |term| term < elected.term);
         let Some(which) = elected.latest().and_then(|given| given.request.as_ref()) else {
             return Ok(());
         };

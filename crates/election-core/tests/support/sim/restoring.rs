@@ -121,8 +121,7 @@ impl Sim {
         self.checks.never_back.restored(term);
         self.probing.restored(term);
         if let Some(elected) = restored {
-            let verdict = self.checks.requests.decision(&elected);
-            self.require(verdict);
+            self.checks.requests.found(&elected);
         }
         self.newest = (0, 0);
         self.lost = Some(lost);
