@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use election_core::{MemberId, engine::Skipped, shell::Snapshot};
+use election_core::{MemberId, Skipped, operator::Snapshot};
 use serde_json::Value;
 
 /// How long there is to answer.

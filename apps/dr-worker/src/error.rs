@@ -3,8 +3,8 @@
 use std::fmt;
 
 use election_core::{
+    operator::{OperatorError, ReadError},
     record::RecordError,
-    shell::{ReadError, operator::OperatorError},
 };
 use zk_session::{ConnectError, OpError};
 

@@ -6,7 +6,7 @@
 //!                                               └──▶ Account: who led when, minutes without a leader, moves
 //! ```
 //!
-//! Nothing here decides who leads: that is done by [`election_core::engine::Engine`], one for each worker, over the
+//! Nothing here decides who leads: that is done by [`election_core::internals::Engine`], one for each worker, over the
 //! ensemble in memory that the engine's own tests run on. The world adds what the engine asks for: sessions that
 //! expire, jobs that take their time and fail, hosts that go and come back.
 //!

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dr_worker::config::{Config, Sources};
-use election_core::{SiteId, engine::Policy, strategy::Strategy};
+use election_core::{Policy, SiteId, strategy::Strategy};
 
 /// What is configured beside the policy. As the policy, it is the same for all workers here.
 const REST: [&str; 5] = [

@@ -18,9 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use election_core::{
-    engine::{Policy, Profile, Recipe, TakeoverLimit},
-    paths::Paths,
-    shell::{Election, ElectionConfig, Failure, Handler, Leadership, StopOrder},
+    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, Profile, Recipe, StopOrder,
+    TakeoverLimit,
     strategy::{Ranked, Ranking, Round, Strategy},
 };
 use zk_session::{BootTime, CreateMode, DriverKind, Session};
@@ -214,8 +213,8 @@ impl Party {
 
 async fn until(
     election: &Election,
-    mut condition: impl FnMut(&election_core::shell::ElectionStatus) -> bool,
-) -> election_core::shell::ElectionStatus {
+    mut condition: impl FnMut(&election_core::ElectionStatus) -> bool,
+) -> election_core::ElectionStatus {
     let mut status = election.status();
     let found = tokio::time::timeout(PATIENCE, status.wait_for(|status| condition(status))).await;
     found.expect("in time").expect("the election goes on").clone()

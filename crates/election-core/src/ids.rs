@@ -5,18 +5,18 @@ use std::{borrow::Borrow, cmp::Ordering, fmt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// The longest name of a member or a site, in bytes.
-pub const MAX_NAME: usize = 128;
+pub(crate) const MAX_NAME: usize = 128;
 
 /// Why a name was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {name:?} is not usable: {why}")]
-pub struct BadName {
+pub struct InvalidName {
     kind: &'static str,
     name: String,
     why: &'static str,
 }
 
-fn check(kind: &'static str, name: &str) -> Result<(), BadName> {
+fn check(kind: &'static str, name: &str) -> Result<(), InvalidName> {
     let why = if name.is_empty() {
         "it is empty"
     } else if name.len() > MAX_NAME {
@@ -30,7 +30,7 @@ fn check(kind: &'static str, name: &str) -> Result<(), BadName> {
     } else {
         return Ok(());
     };
-    Err(BadName { kind, name: name.to_owned(), why })
+    Err(InvalidName { kind, name: name.to_owned(), why })
 }
 
 macro_rules! name {
@@ -44,7 +44,7 @@ macro_rules! name {
             ///
             /// # Errors
             /// When it is empty, too long, or contains a character that doesn't fit.
-            pub fn new(name: impl Into<String>) -> Result<Self, BadName> {
+            pub fn new(name: impl Into<String>) -> Result<Self, InvalidName> {
                 let name = name.into();
                 check($kind, &name)?;
                 Ok(Self(name))
@@ -75,9 +75,9 @@ macro_rules! name {
         }
 
         impl std::str::FromStr for $name {
-            type Err = BadName;
+            type Err = InvalidName;
 
-            fn from_str(name: &str) -> Result<Self, BadName> {
+            fn from_str(name: &str) -> Result<Self, InvalidName> {
                 Self::new(name)
             }
         }
@@ -118,11 +118,11 @@ impl Ballot {
     ///
     /// # Errors
     /// When the name doesn't end in the digits that ZooKeeper appends.
-    pub fn new(name: impl Into<String>) -> Result<Self, BadName> {
+    pub fn new(name: impl Into<String>) -> Result<Self, InvalidName> {
         let name = name.into();
         check("the ballot", &name)?;
         if Self::sequence_of(&name).is_none() {
-            return Err(BadName {
+            return Err(InvalidName {
                 kind: "the ballot",
                 name,
                 why: "it doesn't end in the ten digits of a sequential znode, from 0 to 2147483647, after something that is no digit",

@@ -1,20 +1,24 @@
-// Its example needs the shell.
-#![cfg_attr(feature = "shell", doc = include_str!("../README.md"))]
-#![cfg_attr(not(feature = "shell"), doc = "Leader election as a deterministic engine.")]
+// Its example needs the runtime.
+#![cfg_attr(feature = "runtime", doc = include_str!("../README.md"))]
+#![cfg_attr(not(feature = "runtime"), doc = "Leader election as a deterministic engine.")]
 #![forbid(unsafe_code)]
 
 pub mod calendar;
-pub mod engine;
-pub mod ids;
-pub mod paths;
+mod engine;
+pub mod explain;
+mod ids;
+pub mod internals;
+#[cfg(feature = "runtime")]
+pub mod operator;
+mod paths;
 pub mod record;
-#[cfg(feature = "shell")]
-pub mod shell;
+#[cfg(feature = "runtime")]
+mod runtime;
 pub mod strategy;
-pub mod time;
+mod time;
 
 /// What is said of this crate elsewhere, for its snippets to be compiled.
-#[cfg(all(doctest, feature = "shell"))]
+#[cfg(all(doctest, feature = "runtime"))]
 mod guides {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
@@ -24,5 +28,15 @@ mod guides {
     struct FromKazoo;
 }
 
-pub use ids::{Ballot, MemberId, SiteId};
-pub use time::{Now, Time};
+pub use engine::{
+    Confirm, Leftovers, Nomination, OnPause, Policy, Profile, QueueFormat, Reason, Recipe, Role,
+    SiteFailureLimit, Skipped, StopReason, TakeoverLimit, fencing_token,
+};
+pub use ids::{Ballot, InvalidName, MemberId, SiteId};
+pub use paths::Paths;
+pub use record::Health;
+#[cfg(feature = "runtime")]
+pub use runtime::{
+    AttributesTooLong, Election, ElectionConfig, ElectionStatus, Ended, Failure, Handler, Leader,
+    LeaderChange, Leaders, Leadership, MAX_ATTRIBUTES, StopBudgetTooLong, StopOrder, SwitchoverBlock,
+};

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+pub use crate::time::in_words;
 use crate::{
     ids::{Ballot, SiteId},
     record::{Cause, Control, Exclusion, Failure, MemberRecord, Named, Previous},

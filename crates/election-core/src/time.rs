@@ -39,10 +39,10 @@ pub fn in_words(span: Duration) -> String {
     }
 }
 
-/// A moment on the shell's steady clock, as the time since an origin that only
+/// A moment on the runtime's steady clock, as the time since an origin that only
 /// has to stay the same while the process lives.
 ///
-/// The tokio shell feeds `CLOCK_BOOTTIME`, a simulation its virtual clock.
+/// The runtime feeds `CLOCK_BOOTTIME`, a simulation its virtual clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Time(Duration);
 

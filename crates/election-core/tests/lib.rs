@@ -1,1 +1,1 @@
-//! Nothing: the programs `shell` and `others` are what this package is for.
+//! Nothing: the programs `runtime` and `others` are what this package is for.

@@ -50,7 +50,7 @@ pub enum OnLeaderFailure {
 }
 
 /// Where leadership moves by itself to a member that is better, while the leader is fit. After how long is
-/// the engine's to decide (`election_core::engine::Policy::better_after`), not the strategy's.
+/// the engine's to decide (`election_core::Policy::better_after`), not the strategy's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AutoMoves {

@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::Context as _;
 use election_core::{
-    engine::{Policy, Profile, QueueFormat, Recipe, TakeoverLimit},
-    shell::{Election, ElectionConfig, Failure, Handler, Leadership, StopOrder},
+    Election, ElectionConfig, Failure, Handler, Leadership, Policy, Profile, QueueFormat, Recipe, StopOrder,
+    TakeoverLimit,
 };
 use strategies::{AutoMoves, OnLeaderFailure, SitePolicy, Spread};
 use tokio::task::JoinHandle;

@@ -48,7 +48,7 @@ const ON_ANY: [(&str, &str); 5] = [
         "bad_configuration balance deployment duplicates election explain fast_failover frozen health latency measure operator \
          other_jobs outages own_stage processes recipes slots spoiled_znodes weeks",
     ),
-    ("election-tests", "others shell"),
+    ("election-tests", "others runtime"),
     ("session-bench", "small"),
     (
         "zk-session",
@@ -63,7 +63,7 @@ pub(crate) fn by_release() -> Vec<Program> {
 }
 
 /// Those that run on the embedded server, and on Apache's by `TEST_SERVERS=apache`.
-const ON_EITHER: [(&str, &str); 1] = [("election-tests", "others shell")];
+const ON_EITHER: [(&str, &str); 1] = [("election-tests", "others runtime")];
 
 pub(crate) fn on_either_server() -> Vec<Program> {
     programs(ON_EITHER.into_iter())

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use election_core::{
-    engine::{Forgotten, held_until},
-    shell::orders::{self, Acknowledged},
+    explain::held_until,
+    operator::{
+        Forgotten,
+        orders::{self, Acknowledged},
+    },
 };
 use serde_json::json;
 

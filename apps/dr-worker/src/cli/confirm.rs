@@ -1,6 +1,6 @@
 //! `confirm`.
 
-use election_core::{SiteId, record::Confirmed, shell::orders};
+use election_core::{SiteId, operator::orders, record::Confirmed};
 use serde_json::json;
 
 use super::{

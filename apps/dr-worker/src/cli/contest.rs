@@ -1,9 +1,9 @@
 //! `switchover` and `failover` where no elector decides.
 
 use election_core::{
-    paths::Paths,
+    Paths,
+    operator::{self, Layout},
     record::{Current, Request, RequestKind, Status, Target},
-    shell::{Layout, operator},
 };
 use serde_json::json;
 use zk_session::BootTime;

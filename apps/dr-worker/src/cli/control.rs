@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use clap::ValueEnum;
 use election_core::{
     SiteId,
-    record::{Control, FailedSite, Mode},
-    shell::{
+    operator::{
         Snapshot,
         orders::{self, Ordered},
     },
+    record::{Control, FailedSite, Mode},
 };
 use serde_json::json;
 

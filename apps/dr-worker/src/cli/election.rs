@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use election_core::{paths::Paths, shell::Observer};
+use election_core::{Paths, operator::Observer};
 use zk_session::{Incarnation, Session};
 
 use crate::{

@@ -1,8 +1,8 @@
 //! `explain`: why leadership is where it is.
 
 use election_core::{
+    operator::{ReadError, Snapshot},
     record::{Cause, Mode, Status},
-    shell::{ReadError, Snapshot},
 };
 use owo_colors::OwoColorize as _;
 

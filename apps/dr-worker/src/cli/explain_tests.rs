@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use election_core::{
-    engine::{Policy, Reason, Skipped},
+    Policy, Reason, Skipped,
+    operator::{Decision, Office, Snapshot},
     record::Elected,
-    shell::{Decision, Office, Snapshot},
     strategy::Strategy,
 };
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! `remove-ghosts`.
 
-use election_core::shell::{Ghost, Problem, operator::remove_ghost};
+use election_core::operator::{Ghost, Problem, remove_ghost};
 use serde_json::json;
 
 use super::{Output, election::Operator, output};

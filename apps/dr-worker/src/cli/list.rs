@@ -4,9 +4,9 @@ use std::{
 };
 
 use election_core::{
-    engine::{Reason, Skipped},
+    Reason, Skipped,
+    operator::ReadError,
     record::{Outgoing, Status, Target},
-    shell::ReadError,
 };
 use owo_colors::OwoColorize as _;
 

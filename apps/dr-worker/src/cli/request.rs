@@ -7,14 +7,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use election_core::{
-    MemberId, SiteId,
-    paths::Paths,
+    MemberId, Paths, SiteId,
+    operator::{self, Layout, OperatorError, Snapshot, Withdrawal},
     record::{Current, FiledRequest, Outgoing, Request, RequestKind, RequestState, Status, Target},
-    shell::{
-        Layout, Snapshot,
-        operator::{self, OperatorError, Withdrawal},
-    },
-    time::in_words,
+    strategy::in_words,
 };
 use serde_json::json;
 use zk_session::BootTime;

@@ -1,6 +1,6 @@
 //! `stay`.
 
-use election_core::shell::orders;
+use election_core::operator::orders;
 use serde_json::json;
 
 use super::{

@@ -1,6 +1,6 @@
 //! `raise-token`.
 
-use election_core::shell::operator::{self, Raised};
+use election_core::operator::{self, Raised};
 use serde_json::json;
 
 use super::{

@@ -82,7 +82,7 @@ impl JobConfig {
     }
 
     pub(super) fn read(name: &str, section: &mut Section<'_>, policy: &PolicyConfig) -> Option<Self> {
-        if let Err(wrong) = election_core::paths::Paths::new("/x", name) {
+        if let Err(wrong) = election_core::Paths::new("/x", name) {
             section.problem_here(wrong);
         }
         let recipe = section.or("recipe", Recipe::Elector);

@@ -24,7 +24,7 @@ mod zookeeper;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use election_core::engine::Policy;
+use election_core::Policy;
 
 use strategies::{Registry, stages::Share};
 

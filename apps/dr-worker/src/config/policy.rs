@@ -1,11 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use election_core::{
-    SiteId,
-    calendar::Windows,
-    engine::{Policy, SiteFailureLimit},
-    record::MAX_SLOTS,
-    strategy::Strategy,
+    Policy, SiteFailureLimit, SiteId, calendar::Windows, record::MAX_SLOTS, strategy::Strategy,
 };
 use strategies::{
     PolicySpec, Rules,
@@ -253,8 +249,8 @@ impl PolicyConfig {
         Policy {
             slots: self.slots as usize,
             on_pause: match self.on_pause {
-                OnPause::Stop => election_core::engine::OnPause::Stop,
-                OnPause::Keep => election_core::engine::OnPause::Keep { max_pause: None },
+                OnPause::Stop => election_core::OnPause::Stop,
+                OnPause::Keep => election_core::OnPause::Keep { max_pause: None },
             },
             stop_budget: Some(stop_budget),
             takeover_timeout: self.takeover_timeout,
@@ -269,15 +265,15 @@ impl PolicyConfig {
             },
             min_tenure: self.min_tenure,
             startup_wait: self.startup_wait,
-            max_takeovers: election_core::engine::TakeoverLimit {
+            max_takeovers: election_core::TakeoverLimit {
                 count: self.max_takeovers.count,
                 within: self.max_takeovers.within,
             },
             better_after: self.failback_after,
             failback_windows: self.failback_windows.clone(),
             confirm: match self.confirm {
-                Confirm::Never => election_core::engine::Confirm::Never,
-                Confirm::CrossSite => election_core::engine::Confirm::CrossSite,
+                Confirm::Never => election_core::Confirm::Never,
+                Confirm::CrossSite => election_core::Confirm::CrossSite,
             },
             fenced,
             fast_failover: self.fast_failover,

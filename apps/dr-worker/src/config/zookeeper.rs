@@ -95,7 +95,7 @@ impl ZooKeeperConfig {
             section.problem("connect", wrong);
         }
         let root = section.or("root", "/dr".to_owned());
-        if let Err(wrong) = election_core::paths::Paths::new(&root, "x") {
+        if let Err(wrong) = election_core::Paths::new(&root, "x") {
             section.problem("root", wrong);
         }
         // Below 1.5 s a session cannot be kept over one lost packet's repetition.

@@ -8,9 +8,8 @@ use axum::{
     response::Response,
 };
 use election_core::{
-    engine::Skipped,
-    paths::Paths,
-    shell::{Observer, ReadError, Snapshot},
+    Paths, Skipped,
+    operator::{Observer, ReadError, Snapshot},
 };
 
 use super::{

@@ -7,7 +7,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use election_core::{MemberId, SiteId, shell::Snapshot};
+use election_core::{MemberId, SiteId, operator::Snapshot};
 
 use super::{
     answer::{answer, refuse},

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use election_core::{
-    engine::Skipped,
+    Skipped,
     record::{Cause, Health},
 };
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge};

@@ -7,7 +7,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use election_core::{engine::Role, shell::ElectionStatus};
+use election_core::{ElectionStatus, Role};
 use serde::Deserialize;
 use serde_json::json;
 use zk_session::{BootTime, SessionState};

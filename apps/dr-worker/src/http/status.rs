@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use election_core::{MemberId, SiteId, engine::Skipped};
+use election_core::{MemberId, SiteId, Skipped};
 use serde::Serialize;
 use zk_session::{BootTime, SessionState};
 

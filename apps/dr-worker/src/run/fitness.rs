@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use election_core::{record::Health, shell::Election};
+use election_core::{Election, record::Health};
 use tokio::time::{Instant, sleep_until};
 
 use super::slot::JobSlot;

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use election_core::{
-    engine::Nomination,
-    record::Current,
-    shell::{Failure, Handler, Leadership, StopOrder},
-};
+use election_core::{Failure, Handler, Leadership, Nomination, StopOrder, record::Current};
 
 use super::slot::JobSlot;
 use crate::job::{Deadline, HookName, JobEnv, ProcessState};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use election_core::shell::Election;
+use election_core::Election;
 use metrics::{counter, gauge};
 use tokio::time::{Instant, sleep_until};
 

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use election_core::shell::Election;
+use election_core::Election;
 
 /// One election's share of what is measured. Only a change is published, for each is a write.
 #[derive(Debug)]

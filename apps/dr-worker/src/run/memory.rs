@@ -9,9 +9,8 @@ use std::{
 };
 
 use election_core::{
-    Ballot,
+    Ballot, ElectionStatus,
     record::{MemberRecord, Record as _},
-    shell::ElectionStatus,
 };
 use tokio::sync::watch;
 

@@ -27,10 +27,8 @@ mod worker;
 use std::{process, sync::Arc, time::Duration};
 
 use election_core::{
-    engine::{Leftovers, Profile, QueueFormat, Recipe},
-    paths::Paths,
+    Election, ElectionConfig, Ended, Leftovers, Paths, Profile, QueueFormat, Recipe, operator::Observer,
     record::Health,
-    shell::{Election, ElectionConfig, Ended, Observer},
 };
 use strategies::spec::Needs;
 use tokio::{net::TcpListener, task::JoinSet};

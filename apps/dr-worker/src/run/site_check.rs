@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use election_core::{record::Health, shell::Election};
+use election_core::{Election, record::Health};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{

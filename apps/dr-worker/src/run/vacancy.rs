@@ -6,8 +6,8 @@ use std::{
 };
 
 use election_core::{
+    Election, ElectionStatus,
     record::{Current, Status},
-    shell::{Election, ElectionStatus},
 };
 use zk_session::{BootTime, Session, SessionState};
 

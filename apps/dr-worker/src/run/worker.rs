@@ -1,6 +1,6 @@
 use std::sync::{Arc, OnceLock};
 
-use election_core::shell::Election;
+use election_core::Election;
 use zk_session::Session;
 
 use super::{slot::JobSlot, vacancy::Vacancy};

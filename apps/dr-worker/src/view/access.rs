@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use election_core::{paths::Paths, shell::ReadError};
+use election_core::{Paths, operator::ReadError};
 use zk_session::{AclEntry, Incarnation, OpError, permission};
 
 use super::ProblemRow;

@@ -1,15 +1,14 @@
 use std::{collections::BTreeMap, fmt};
 
 use election_core::{
-    Ballot, MemberId, SiteId,
-    engine::{Skipped, failed_sites, unwell_sites},
-    paths::Paths,
+    Ballot, MemberId, Paths, SiteId, Skipped,
+    explain::{failed_sites, unwell_sites},
+    operator::{Layout, Snapshot},
     record::{
         Cause, Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord,
         Mode, Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Slot, Status,
         Target,
     },
-    shell::{Layout, Snapshot},
     strategy::SiteTrouble,
 };
 use serde::{Serialize, Serializer};

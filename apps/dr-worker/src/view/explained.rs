@@ -1,8 +1,8 @@
 use election_core::{
-    Ballot, MemberId, SiteId,
-    engine::{Bound, Explanation, Obstacle, Policy, Proposal, Reason, Skipped, SlotExplanation},
+    Ballot, MemberId, Policy, Reason, SiteId, Skipped,
+    explain::{Bound, Explanation, Obstacle, Proposal, SlotExplanation},
+    operator::{Layout, Snapshot},
     record::{Cause, Mode, Named, Status},
-    shell::{Layout, Snapshot},
     strategy::{Decider, Ranked, Ranking, Refused, Strategy},
 };
 use serde::Serialize;
@@ -158,7 +158,8 @@ impl Explained {
     ) -> Self {
         match snapshot.layout {
             Layout::Elector => {
-                let explanation = election_core::engine::explain(&snapshot.seen(), policy, strategy, unix_ms);
+                let explanation =
+                    election_core::explain::explain(&snapshot.seen(), policy, strategy, unix_ms);
                 Self::of(election, snapshot, explanation)
             }
             layout => Self::contest(election, snapshot, layout, unix_ms),

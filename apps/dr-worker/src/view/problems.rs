@@ -1,9 +1,8 @@
 use std::fmt;
 
 use election_core::{
-    MemberId,
-    paths::Paths,
-    shell::{Ghost, Layout, Observer, OldDecision, Problem, ReadError, Snapshot},
+    MemberId, Paths,
+    operator::{Ghost, Layout, Observer, OldDecision, Problem, ReadError, Snapshot},
 };
 use serde::Serialize;
 

@@ -1,10 +1,11 @@
 use std::collections::BTreeSet;
 
 use election_core::{
-    MemberId, SiteId,
-    engine::{self, Played, Policy, Prospect},
+    MemberId, Policy, SiteId,
+    explain::simulate,
+    explain::{Played, Prospect},
+    operator::{Layout, Snapshot},
     record::{Cause, MemberRecord},
-    shell::{Layout, Snapshot},
     strategy::Strategy,
 };
 use serde::Serialize;
@@ -163,7 +164,7 @@ impl Simulated {
             );
         }
         let gone = |member: &MemberRecord| what_if.is_gone(member);
-        let simulation = engine::simulate(&snapshot.seen(), gone, now, then, unix_ms);
+        let simulation = simulate(&snapshot.seen(), gone, now, then, unix_ms);
         let found = Explained::of(election, snapshot, simulation.then);
         let mut questions = found.slots.into_iter();
         let slots: Vec<_> = simulation

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::{
     MemberId, SiteId,
-    engine::{Engine, Epoch, OpId, Watched},
+    internals::{Engine, Epoch, OpId, Watched},
 };
 
 use super::job::{Job, Phase};

@@ -1,8 +1,8 @@
 //! The job of a member: it takes its time, and fails where it is to.
 
 use election_core::{
-    Time,
-    engine::{AppEvent, Event, Grant, StopReason},
+    StopReason,
+    internals::{AppEvent, Event, Grant, Time},
     record::Cause,
 };
 
@@ -219,5 +219,5 @@ fn brief(reason: &StopReason) -> String {
 
 /// A span for people.
 pub(crate) fn words(span: Millis) -> String {
-    election_core::time::in_words(std::time::Duration::from_millis(span))
+    election_core::strategy::in_words(std::time::Duration::from_millis(span))
 }

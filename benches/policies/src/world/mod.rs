@@ -14,12 +14,9 @@ mod network;
 use std::collections::BTreeMap;
 
 use election_core::{
-    MemberId, Now, SiteId, Time,
-    engine::{
-        Action, Config, EndReason, Engine, Event, Forgotten, Leftovers, NoteKind, Profile, Reason, Recipe,
-        acknowledge,
-    },
-    paths::Paths,
+    Leftovers, MemberId, Paths, Profile, Reason, Recipe, SiteId,
+    internals::{Action, Config, EndReason, Engine, Event, NoteKind, Now, Time, acknowledge},
+    operator::Forgotten,
     record::{Elected, Health, Outgoing, Record as _, Request, RequestKind, RequestState, Target, VERSION},
 };
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use election_core::{
-    Time,
-    engine::{Epoch, Event, OpId, Outcome, Request, Watched},
+    internals::{Epoch, Event, OpId, Outcome, Request, Time, Watched},
     record::{self, Record as _, RequestState},
 };
 

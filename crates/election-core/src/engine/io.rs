@@ -340,7 +340,7 @@ pub enum Request {
     },
 }
 
-/// Something to watch, durably: the shell reads it at once and after every gap.
+/// Something to watch, durably: the runtime reads it at once and after every gap.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Watched {
     /// One znode: [`Event::Seen`].

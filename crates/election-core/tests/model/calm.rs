@@ -14,7 +14,7 @@ use std::{
 };
 
 use election_core::{
-    engine::Node,
+    internals::Node,
     record::{Record, Request},
 };
 

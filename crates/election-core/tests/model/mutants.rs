@@ -4,7 +4,7 @@
 //! what it is for, and the reason says what. Those are looked for in the same way, so
 //! that a rule which becomes the first line is noticed.
 
-use election_core::engine::Rule;
+use election_core::internals::Rule;
 
 use crate::{
     election::{Election, SURVIVORS},

@@ -1,7 +1,7 @@
 //! A path through the states in words.
 
 use election_core::{
-    engine::{Outcome, Request, Watched},
+    internals::{Outcome, Request, Watched},
     record::{Current, Elected, Record},
 };
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use election_core::{
-    Ballot, Time,
-    engine::{Engine, Epoch, Event, OpId, Outcome, Request, Watched},
+    Ballot,
+    internals::{Engine, Epoch, Event, OpId, Outcome, Request, Time, Watched},
 };
 
 use crate::server::Tree;

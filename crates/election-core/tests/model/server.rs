@@ -3,10 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use election_core::{
-    Time,
-    engine::{Node, Outcome, Request},
-};
+use election_core::internals::{Node, Outcome, Request, Time};
 
 use crate::canon::FIRST_ZXID;
 

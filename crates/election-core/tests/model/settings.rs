@@ -2,14 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-pub(crate) use election_core::engine::Leftovers;
+pub(crate) use election_core::Leftovers;
 use election_core::{
-    MemberId, SiteId,
+    Confirm, MemberId, OnPause, Paths, Policy, Profile, QueueFormat, Recipe, SiteFailureLimit, SiteId,
+    TakeoverLimit,
     calendar::Windows,
-    engine::{
-        Config, Confirm, OnPause, Policy, Profile, QueueFormat, Recipe, Rule, SiteFailureLimit, TakeoverLimit,
-    },
-    paths::Paths,
+    internals::{Config, Rule},
     record::{RequestKind, Target},
 };
 

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use election_core::{
-    engine::{Event, Node, Outcome, Request, Role, Watched},
+    Role,
+    internals::{Event, Node, Outcome, Request, Watched},
     record::{MemberRecord, Outgoing, Record, Request as Ordered, RequestState, Status, VERSION},
 };
 

@@ -8,10 +8,9 @@ use std::{
 };
 
 use election_core::{
-    Ballot, Now, SiteId, Time,
-    engine::{
-        Action, AppEvent, Engine, Event, Node, OpId, Outcome, Request, StopReason, Watched, fencing_token,
-        raise_tokens,
+    Ballot, SiteId, StopReason, fencing_token,
+    internals::{
+        Action, AppEvent, Engine, Event, Node, Now, OpId, Outcome, Request, Time, Watched, raise_tokens,
     },
     record::{Cause, Contender, Current, Elected, Record, Request as Ordered, RequestRef},
 };

@@ -12,7 +12,7 @@ mod ours;
 use std::{path::PathBuf, process::Command, time::Duration};
 
 use child::{Other, compile_curator, python, wait_for};
-use election_core::engine::QueueFormat;
+use election_core::QueueFormat;
 use ours::Ours;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

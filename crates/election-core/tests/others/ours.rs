@@ -9,8 +9,7 @@ use std::{
 };
 
 use election_core::{
-    engine::{Profile, QueueFormat, Recipe},
-    shell::{Election, ElectionConfig, Failure, Handler, Leadership, StopOrder},
+    Election, ElectionConfig, Failure, Handler, Leadership, Profile, QueueFormat, Recipe, StopOrder,
 };
 use tokio::runtime::Runtime;
 use zk_session::Session;

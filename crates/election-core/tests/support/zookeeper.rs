@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use election_core::engine::{Node, Outcome, Request};
+use election_core::internals::{Node, Outcome, Request};
 
 /// Milliseconds of true time.
 pub(crate) type Millis = u64;

@@ -9,7 +9,7 @@ use crate::{
 ///
 /// By the member's id, so that whoever is restarted after a failure is not at once as good
 /// as others. How long failures are remembered is the engine's to decide
-/// (`election_core::engine::Policy::penalty_window`).
+/// (`election_core::Policy::penalty_window`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FewerFailures;
 

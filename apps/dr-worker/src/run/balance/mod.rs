@@ -15,14 +15,10 @@ mod survey;
 use std::{collections::BTreeMap, sync::Arc};
 
 use election_core::{
-    MemberId,
-    engine::{Policy, Profile, QueueFormat, Recipe},
-    paths::Paths,
+    Election, ElectionConfig, Ended, Failure, Handler, Leadership, MemberId, Paths, Policy, Profile,
+    QueueFormat, Recipe, StopOrder,
+    operator::{self, Observer, Snapshot},
     record::{Outgoing, RequestKind, RequestRef, RequestState, Target},
-    shell::{
-        Election, ElectionConfig, Ended, Failure, Handler, Leadership, Observer, Snapshot, StopOrder,
-        operator,
-    },
 };
 use metrics::counter;
 use strategies::{FairShare, Rules, fair_share::Move};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::{
     Ballot, MemberId,
-    engine::{barred_sites, failed_sites},
+    explain::{barred_sites, failed_sites},
+    operator::{Layout, Snapshot},
     record::{Cause, Elected, MemberRecord, Mode, Status},
-    shell::{Layout, Snapshot},
     strategy::{Round, Trouble},
 };
 use strategies::{

@@ -14,7 +14,7 @@ mod targets;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use election_core::{MemberId, paths::Paths, shell::Election};
+use election_core::{Election, MemberId, Paths};
 use strategies::spec::Needs;
 use zk_session::Session;
 

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::{Ballot, MemberId, paths::Paths, shell::Observer};
+use election_core::{Ballot, MemberId, Paths, operator::Observer};
 use tokio::{
     sync::watch,
     task::JoinSet,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::{MemberId, record::RoundTrips, shell::Election};
+use election_core::{Election, MemberId, record::RoundTrips};
 use metrics::{counter, gauge};
 use strategies::meter::{Meter, Publishing};
 use tokio::time::Instant;

@@ -4,7 +4,7 @@
 //! down a second time.
 
 use election_core::{
-    engine::Confirm,
+    Confirm,
     record::{Cause, Control, Elected},
 };
 

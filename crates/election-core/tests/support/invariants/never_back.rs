@@ -2,7 +2,8 @@
 //! or nobody else is left: to go back and fail once more costs two moves.
 
 use election_core::{
-    engine::{Policy, barred_sites},
+    Policy,
+    explain::barred_sites,
     record::{Cause, Elected},
 };
 

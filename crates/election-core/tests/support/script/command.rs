@@ -8,12 +8,10 @@ use std::{
 };
 
 use election_core::{
-    MemberId, SiteId,
+    Confirm, Leftovers, MemberId, OnPause, Profile, QueueFormat, Recipe, SiteId, TakeoverLimit,
     calendar::Windows,
-    engine::{
-        self, AppEvent, Config, Confirm, Engine, Event, Forgotten, Leftovers, OnPause, Profile, QueueFormat,
-        Recipe, TakeoverLimit, Wish, fencing_token,
-    },
+    fencing_token,
+    internals::{self, AppEvent, Config, Engine, Event, Forgotten, Wish},
     record::{
         Confirmed, Control, Elected, FailedSite, Health, MemberRecord, Mode, Outgoing, Record,
         Request as Order, RequestKind, RequestState, Target, VERSION,
@@ -419,7 +417,7 @@ impl Stage {
         let path = self.paths.elected();
         let node = self.zk.get(&path).ok_or("nothing is decided")?;
         let elected = Elected::decode(&path, &node.data).map_err(|e| e.to_string())?;
-        let (next, _) = engine::acknowledge(&elected, what).ok_or("nothing to acknowledge")?;
+        let (next, _) = internals::acknowledge(&elected, what).ok_or("nothing to acknowledge")?;
         let data = next.encode(&path).map_err(|e| e.to_string())?;
         self.admin(|zk, now| zk.set(now, &path, data, None))
     }
@@ -501,7 +499,7 @@ impl Stage {
         let base = elected.as_ref().map_or(0, |e| e.token_base);
         let in_office = self.zk.get(&self.paths.place(0)).map(|node| fencing_token(node.czxid, base));
         let unix_ms = UNIX_MS + self.now_ms;
-        let raised = engine::raise_tokens(elected.as_ref(), in_office, above, "ann", unix_ms);
+        let raised = internals::raise_tokens(elected.as_ref(), in_office, above, "ann", unix_ms);
         match raised.map_err(|e| e.to_string())? {
             Some(next) => {
                 let data = next.encode(&path).map_err(|e| e.to_string())?;

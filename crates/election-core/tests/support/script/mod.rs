@@ -12,9 +12,8 @@ use std::{
 };
 
 use election_core::{
-    Now, SiteId, Time,
-    engine::{Action, Engine, Event, OpId, Outcome, Policy, Recipe, Request, Watched},
-    paths::Paths,
+    Paths, Policy, Recipe, SiteId,
+    internals::{Action, Engine, Event, Now, OpId, Outcome, Request, Time, Watched},
 };
 
 use crate::{

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use election_core::{
-    engine::{Outcome, Recipe, Request},
+    Recipe,
+    internals::{Outcome, Request},
     record::{
         Contender, Current, Elected, Health, HistoryEntry, MemberRecord, Record, Request as Order,
         RequestState,

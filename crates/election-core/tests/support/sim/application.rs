@@ -1,8 +1,8 @@
 //! What jobs and their guards do, and what they may not.
 
 use election_core::{
-    Time,
-    engine::{AppEvent, Event, Grant, StopReason},
+    StopReason,
+    internals::{AppEvent, Event, Grant, Time},
 };
 
 use super::{

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use election_core::{
-    Ballot,
+    Ballot, QueueFormat, Recipe, Role,
     calendar::Windows,
-    engine::{QueueFormat, Recipe, Role},
     record::{Current, Elected, MemberRecord, Record, Request, RequestRef, Status},
 };
 

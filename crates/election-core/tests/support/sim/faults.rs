@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use election_core::{
-    engine::{Event, Wish},
+    internals::{Event, Wish},
     record::{Control, Health, RequestKind, RoundTrips},
 };
 

@@ -7,8 +7,8 @@ use std::{
 };
 
 use election_core::{
-    MemberId, Now, SiteId, Time,
-    engine::{Engine, Epoch, OpId, Policy, Watched},
+    MemberId, Policy, SiteId,
+    internals::{Engine, Epoch, Now, OpId, Time, Watched},
     record::RequestRef,
 };
 

@@ -1,6 +1,6 @@
 //! The application of a member: what a worker runs once it is told to lead.
 
-use election_core::{Ballot, Time};
+use election_core::{Ballot, internals::Time};
 
 /// How far the application is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

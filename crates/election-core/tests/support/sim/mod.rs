@@ -22,9 +22,8 @@ mod written;
 use std::collections::{BTreeMap, VecDeque};
 
 use election_core::{
-    MemberId,
-    engine::{Action, Config, EndReason, Engine, Event, Policy, Profile, Watched},
-    paths::Paths,
+    MemberId, Paths, Policy, Profile,
+    internals::{Action, Config, EndReason, Engine, Event, Watched},
 };
 use fastrand::Rng;
 
@@ -592,5 +591,5 @@ fn new_host(number: usize, settings: &Settings, rng: &mut Rng) -> Host {
 
 /// Whether a member of these settings may lead on through a pause.
 fn keeps(settings: &Settings) -> bool {
-    !matches!(settings.policy.on_pause, election_core::engine::OnPause::Stop)
+    !matches!(settings.policy.on_pause, election_core::OnPause::Stop)
 }

@@ -1,10 +1,7 @@
 //! Between a worker and the ensemble: connections, operations, beats, watches,
 //! sessions and their ends.
 
-use election_core::{
-    Time,
-    engine::{Epoch, Event, OpId, Outcome, Request, Watched},
-};
+use election_core::internals::{Epoch, Event, OpId, Outcome, Request, Time, Watched};
 
 use super::{
     Due, Sim, ToWorker,

@@ -2,7 +2,8 @@
 //! and hands that slip.
 
 use election_core::{
-    engine::{self, ForceStep, Recipe, force_step},
+    Recipe, explain, fencing_token,
+    internals::{self, ForceStep, force_step},
     record::{
         Confirmed, Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode, Outgoing, Record,
         Request, RequestKind, RequestRef, RequestState, Target, VERSION,
@@ -229,10 +230,10 @@ impl Sim {
                     return;
                 };
                 let decision = match decision_version {
-                    Some(version) => engine::Request::Set { path, data, version },
-                    None => engine::Request::Create { path, data, ephemeral: false },
+                    Some(version) => internals::Request::Set { path, data, version },
+                    None => internals::Request::Create { path, data, ephemeral: false },
                 };
-                let both = engine::Request::Together {
+                let both = internals::Request::Together {
                     request: Box::new(decision),
                     path: request_path,
                     data: begun,
@@ -260,7 +261,7 @@ impl Sim {
             ForceStep::Vacate { slot, version } => {
                 let (path, unchanged) = (self.paths.place(slot), self.paths.elected());
                 let unchanged_version = decision_version.unwrap_or(-1);
-                let request = engine::Request::DeleteWhile { path, version, unchanged, unchanged_version };
+                let request = internals::Request::DeleteWhile { path, version, unchanged, unchanged_version };
 
                 let applied = self.zk.apply(self.now, 0, 0, &request);
                 self.commit(&applied);
@@ -318,10 +319,10 @@ impl Sim {
             return false;
         }
         let base = read.as_ref().map_or(0, |(e, _)| e.token_base);
-        let in_office = self.zk.get(&self.paths.place(0)).map(|n| engine::fencing_token(n.czxid, base));
+        let in_office = self.zk.get(&self.paths.place(0)).map(|n| fencing_token(n.czxid, base));
         let above = self.resource.newest() + beyond;
         let elected = read.as_ref().map(|(e, _)| e);
-        let raised = engine::raise_tokens(elected, in_office, above, "operator", self.unix_ms());
+        let raised = internals::raise_tokens(elected, in_office, above, "operator", self.unix_ms());
         let Ok(Some(next)) = raised else { return raised.is_ok() };
         if read.is_none() {
             let made = self.zk.make_parents(self.now, &path);
@@ -338,8 +339,8 @@ impl Sim {
     pub(super) fn acknowledge(&mut self) {
         let path = self.paths.elected();
         let Some((elected, _)) = self.read::<Elected>(&path) else { return };
-        let Some((next, _)) = engine::acknowledge(&elected, engine::Forgotten::ALL) else { return };
-        let held = engine::held_until(&self.settings.policy, &elected, self.unix_ms());
+        let Some((next, _)) = internals::acknowledge(&elected, internals::Forgotten::ALL) else { return };
+        let held = explain::held_until(&self.settings.policy, &elected, self.unix_ms());
         self.summary.acknowledged += u64::from(held.is_some());
         let Ok(data) = next.encode(&path) else { return };
         self.trace.line(self.now, || format!("    operator: acknowledges, held until {held:?}"));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use election_core::{
     Ballot,
-    engine::{Event, Node},
+    internals::{Event, Node},
     record::{Cause, Current, Elected, MemberRecord, Record},
 };
 

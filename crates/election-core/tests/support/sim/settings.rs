@@ -3,10 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use election_core::{
-    SiteId,
-    calendar::Windows,
-    engine::{Confirm, Leftovers, OnPause, Policy, QueueFormat, Recipe, SiteFailureLimit, TakeoverLimit},
-    record::MAX_SLOTS,
+    Confirm, Leftovers, OnPause, Policy, QueueFormat, Recipe, SiteFailureLimit, SiteId, TakeoverLimit,
+    calendar::Windows, record::MAX_SLOTS,
 };
 use fastrand::Rng;
 

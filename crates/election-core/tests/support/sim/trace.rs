@@ -2,7 +2,7 @@
 
 use election_core::{
     MemberId,
-    engine::{Action, Event, Request},
+    internals::{Action, Event, Request},
     record::{Elected, Named},
 };
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use election_core::engine::{Epoch, Event, Watched};
+use election_core::internals::{Epoch, Event, Watched};
 
 use super::{
     Due, Sim, ToWorker,

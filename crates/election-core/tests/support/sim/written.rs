@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use election_core::{
-    engine::{self, Event},
+    internals::{self, Event},
     record::{Cause, Current, Elected, Record, Request, RequestRef},
 };
 
@@ -28,11 +28,11 @@ impl Sim {
     }
 
     /// Whether a process may begin the request that it asks to be begun.
-    pub(super) fn check_begun(&mut self, host: usize, asked: &engine::Request) {
-        let engine::Request::While { request: asked, .. } = asked else { return };
-        let engine::Request::Together { request: decision, path, data, .. } = &**asked else { return };
-        let (engine::Request::Set { data: decision, .. } | engine::Request::Create { data: decision, .. }) =
-            &**decision
+    pub(super) fn check_begun(&mut self, host: usize, asked: &internals::Request) {
+        let internals::Request::While { request: asked, .. } = asked else { return };
+        let internals::Request::Together { request: decision, path, data, .. } = &**asked else { return };
+        let (internals::Request::Set { data: decision, .. }
+        | internals::Request::Create { data: decision, .. }) = &**decision
         else {
             return;
         };

@@ -1,11 +1,9 @@
 use std::time::Duration;
 
 use election_core::{
-    Ballot, SiteId,
-    engine::Policy,
-    paths::Paths,
+    Ballot, Paths, Policy, SiteId,
+    operator::{self, Decision, Office},
     record::{Control, Current, FiledRequest, Outgoing, Record as _, RequestKind, RequestRef, Slot, Target},
-    shell::{Decision, Office, operator},
 };
 use serde_json::json;
 use strategies::{FairShare, SitePolicy};

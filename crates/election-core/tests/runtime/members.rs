@@ -10,13 +10,10 @@ use std::{
 };
 
 use election_core::{
-    engine::{Leftovers, Nomination, Policy, Profile, Recipe, TakeoverLimit},
-    paths::Paths,
+    Election, ElectionConfig, ElectionStatus, Failure, Handler, Leadership, Leftovers, Nomination, Paths,
+    Policy, Profile, Recipe, StopOrder, TakeoverLimit,
+    operator::{self, Observer, Problem, ReadError, Snapshot},
     record::{FiledRequest, Health, Outgoing, Request, RequestKind, Target},
-    shell::{
-        Election, ElectionConfig, ElectionStatus, Failure, Handler, Leadership, Observer, Problem, ReadError,
-        Snapshot, StopOrder, operator,
-    },
     strategy::{Ground, Ranked, Ranking, Refused, Round, Strategy},
 };
 use tokio::sync::watch;

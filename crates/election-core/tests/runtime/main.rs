@@ -21,10 +21,9 @@ mod upgrade;
 use std::{collections::BTreeMap, time::Duration};
 
 use election_core::{
-    engine::{Profile, Role},
-    paths::Paths,
+    Ended, MAX_ATTRIBUTES, Paths, Profile, Role,
+    operator::{self, Observer},
     record::{Cause, Health, RequestKind, RequestState, RoundTrips, Target},
-    shell::{Ended, MAX_ATTRIBUTES, Observer, operator},
 };
 use members::{Fate, World, wait_for};
 use zk_session::{BootTime, DriverKind};

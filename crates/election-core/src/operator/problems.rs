@@ -1,14 +1,15 @@
 //! What is wrong with an election that its members can't, or don't yet, mend.
 
 use super::{
-    contests::Layout,
     ghosts::{self, Ghost},
-    observer::{Decision, Observer, ReadError, Snapshot},
+    layout::Layout,
+    observer::{Decision, Observer, Snapshot},
 };
 use crate::{
     ids::MemberId,
     paths::Paths,
     record::{HistoryEntry, Remembered},
+    runtime::ReadError,
 };
 
 /// What is wrong with an election. See [`Observer::problems`].
@@ -16,14 +17,14 @@ use crate::{
 #[non_exhaustive]
 pub enum Problem {
     /// A znode whose session is over, in the way of an elector, a leader or a member.
-    /// [`remove_ghost`](super::operator::remove_ghost) removes it.
+    /// [`remove_ghost`](super::remove_ghost) removes it.
     Ghost(Ghost),
     /// The decision has been deleted, or replaced by an older one. The elector writes it anew, above
     /// what members have seen, by itself.
     OldDecision(OldDecision),
     /// A leader's fencing token is older than one that was given before, so a resource that has seen
     /// that one refuses the leader. Where there is an elector,
-    /// [`raise_tokens`](super::operator::raise_tokens) mends it.
+    /// [`raise_tokens`](super::raise_tokens) mends it.
     LowToken {
         /// Which leader's.
         slot: usize,

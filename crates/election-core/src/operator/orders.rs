@@ -4,16 +4,16 @@
 use zk_session::{CreateMode, Session};
 
 use super::{
-    contests::Layout,
-    observer::{Observer, ReadError},
-    operator::{OperatorError, TRIES, is_worth_another_look, too_many_races},
-    unix_ms,
+    error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
+    layout::Layout,
+    observer::Observer,
 };
 use crate::{
     engine::{self, Forgotten, Released},
     ids::SiteId,
     paths::Paths,
     record::{Control, Elected, Record as _},
+    runtime::{ReadError, unix_ms},
 };
 
 /// Standing orders before and after a change.

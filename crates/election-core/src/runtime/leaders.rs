@@ -15,7 +15,7 @@ use zk_session::{
     sleep_until,
 };
 
-use super::{first::First, observer::ReadError};
+use super::{first::First, operations::ReadError};
 use crate::{
     engine::fencing_token,
     ids::{Ballot, MemberId, SiteId},

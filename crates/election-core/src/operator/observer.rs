@@ -2,7 +2,7 @@
 
 use zk_session::{Incarnation, OpError};
 
-use super::{contests::Layout, operations::tree};
+use super::layout::Layout;
 use crate::{
     engine::{Node, Seen, fencing_token, slot_of},
     ids::{Ballot, MemberId},
@@ -11,6 +11,7 @@ use crate::{
         Control, Current, Elected, FiledRequest, HistoryEntry, MAX_SLOTS, MemberRecord, Record, RecordError,
         Request, RequestRef,
     },
+    runtime::{ReadError, operations::tree},
 };
 
 /// An election as it was read at one moment; several reads, so no transaction.
@@ -103,20 +104,6 @@ impl Snapshot {
         let base = self.decided().map_or(0, |elected| elected.token_base);
         Some(office.record.fencing_token.unwrap_or_else(|| fencing_token(office.czxid, base)))
     }
-}
-
-/// Why an election could not be read.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum ReadError {
-    /// ZooKeeper did not answer as it should.
-    #[error(transparent)]
-    Session(#[from] OpError),
-    /// There is no such election.
-    #[error("there is no election at {0}")]
-    NoElection(String),
-    /// A record can't be used.
-    #[error(transparent)]
-    Record(#[from] RecordError),
 }
 
 /// Reads elections over a session.
@@ -250,7 +237,7 @@ impl Observer {
     }
 
     pub(super) async fn read(&self, path: &str) -> Result<Option<Node>, OpError> {
-        Ok(self.session.get(path).await?.map(super::operations::to_node))
+        Ok(self.session.get(path).await?.map(crate::runtime::operations::to_node))
     }
 }
 

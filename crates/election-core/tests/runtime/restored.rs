@@ -8,13 +8,9 @@ use std::{
 };
 
 use election_core::{
-    engine::{Policy, Profile, Recipe},
-    paths::Paths,
+    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, Profile, Recipe, StopOrder,
+    operator::{self, Raised},
     record::Cause,
-    shell::{
-        Election, ElectionConfig, Failure, Handler, Leadership, StopOrder,
-        operator::{self, Raised},
-    },
 };
 use zk_session::{CreateMode, DriverKind, Session};
 use zk_testkit::Ensemble;

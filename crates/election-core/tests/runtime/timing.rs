@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use election_core::{
-    engine::{Policy, Profile},
-    paths::Paths,
-    shell::Ended,
-};
+use election_core::{Ended, Paths, Policy, Profile};
 use zk_session::{BootTime, DriverKind, Session};
 
 use super::{

@@ -3,39 +3,16 @@
 use zk_session::OpError;
 
 use super::{
-    observer::{Observer, Office, ReadError, Snapshot},
-    operations::to_node,
+    layout::Layout,
+    observer::{Observer, Office, Snapshot},
 };
 use crate::{
     engine::{Node, QueueFormat},
     ids::Ballot,
     paths::Paths,
     record::{Contender, Current, Health, MemberRecord, Record as _, VERSION},
+    runtime::{ReadError, operations::to_node},
 };
-
-/// By which recipe an election is held, as its znodes show it: the members are told by
-/// their configuration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Layout {
-    /// The lowest ballot decides.
-    #[default]
-    Elector,
-    /// The first in the queue leads.
-    Queue,
-    /// Whoever has created the only znode leads; those who wait have none.
-    Single,
-}
-
-impl Layout {
-    /// The recipe's word in configuration and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Elector => "elector",
-            Self::Queue => "queue",
-            Self::Single => "single",
-        }
-    }
-}
 
 impl Observer {
     /// By which recipe somebody stands in the election now; `None` if nobody does.

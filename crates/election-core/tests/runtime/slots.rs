@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use election_core::{
-    engine::Role,
+    Role, operator,
     record::{Health, Outgoing, RequestKind, RequestState, Target},
-    shell::operator,
 };
 use zk_session::{BootTime, DriverKind};
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use election_core::{Ballot, engine::Role, record::Cause, shell::Election};
+use election_core::{Ballot, Election, Role, record::Cause};
 use zk_session::{BootTime, DriverKind};
 
 use super::{

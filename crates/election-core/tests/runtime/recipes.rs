@@ -1,10 +1,6 @@
 //! The recipes without an elector, over the same ensemble, with either driver.
 
-use election_core::{
-    engine::{QueueFormat, Recipe, Role},
-    record::Health,
-    shell::Ended,
-};
+use election_core::{Ended, QueueFormat, Recipe, Role, record::Health};
 use zk_session::DriverKind;
 
 use super::{

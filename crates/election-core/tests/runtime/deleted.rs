@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use election_core::{
-    engine::{QueueFormat, Recipe},
+    Ended, LeaderChange, Leaders, QueueFormat, Recipe,
+    operator::{self, Observer, Problem},
     record::{RequestKind, RequestState, Target},
-    shell::{Ended, LeaderChange, Leaders, Observer, Problem, operator},
 };
 use zk_session::{BootTime, DriverKind};
 
@@ -174,8 +174,7 @@ async fn a_deleted_decision_disturbs_nobody() {
     wait_for("west-1 is next in line", SOON, || west.is_next()).await;
     wait_for("east-1 leads", SOON, || east.leads()).await;
     let base = 1_000_000_000_000;
-    let raised =
-        election_core::shell::operator::raise_tokens(world.operator(), world.paths(), base, "the test");
+    let raised = election_core::operator::raise_tokens(world.operator(), world.paths(), base, "the test");
     raised.await.unwrap();
     wait_for("its token is above the base", SOON, || {
         east.leads() && east.status().fencing_token.is_some_and(|token| token > BASE)

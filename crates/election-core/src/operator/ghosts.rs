@@ -10,14 +10,13 @@ use std::{collections::BTreeSet, time::Duration};
 use zk_session::{Session, SessionId};
 
 use super::{
-    observer::{Observer, ReadError, Snapshot},
-    operations::delete_while,
-    operator::OperatorError,
-    unix_ms,
+    error::OperatorError,
+    observer::{Observer, Snapshot},
 };
 use crate::{
     ids::{Ballot, MemberId},
     paths::Paths,
+    runtime::{ReadError, operations::delete_while, unix_ms},
     time::is_within,
 };
 

@@ -10,10 +10,9 @@ use std::{
 };
 
 use election_core::{
-    engine::{Nomination, Profile, Recipe, StopReason},
-    paths::Paths,
+    Election, ElectionConfig, Ended, Failure, Handler, Leadership, Nomination, Paths, Profile, Recipe,
+    StopOrder, StopReason,
     record::{Current, RequestKind, RequestState, Target},
-    shell::{Election, ElectionConfig, Ended, Failure, Handler, Leadership, StopOrder},
 };
 use zk_session::{BootTime, DriverKind, Session};
 

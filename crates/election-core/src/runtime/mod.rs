@@ -1,4 +1,4 @@
-//! The tokio shell: runs the engine on a `zk-session`, and an application under it.
+//! The tokio side: runs the engine on a `zk-session`, and an application under it.
 //!
 //! One task per election owns the engine. Session states, leases, what durable
 //! watches read, outcomes of operations and the application's answers all arrive
@@ -6,32 +6,26 @@
 //! So nothing that the application or ZooKeeper does can keep the engine from
 //! hearing of the next thing.
 
-mod contests;
 mod election;
 mod first;
-mod ghosts;
+
 mod handler;
 mod leaders;
-mod observer;
-mod operations;
-pub mod operator;
-pub mod orders;
-mod problems;
+
+pub(crate) mod operations;
+
 mod runner;
 mod status;
 mod turn;
 mod watches;
 mod work;
 
-pub use contests::Layout;
 pub use election::{
     AttributesTooLong, Election, ElectionConfig, Ended, MAX_ATTRIBUTES, StopBudgetTooLong, SwitchoverBlock,
 };
-pub use ghosts::Ghost;
 pub use handler::{Failure, Handler, Leadership, StopOrder};
 pub use leaders::{Leader, LeaderChange, Leaders};
-pub use observer::{Decision, Observer, Office, ReadError, Snapshot};
-pub use problems::{OldDecision, Problem};
+pub use operations::ReadError;
 pub use status::ElectionStatus;
 
 use zk_session::BootTime;

@@ -3,8 +3,8 @@
 
 use election_core::{
     Ballot,
+    operator::{self, Problem},
     record::{Current, MemberRecord, Record as _, Status},
-    shell::{Problem, operator},
 };
 use zk_session::{CreateMode, DriverKind, Incarnation, Recovery};
 

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use futures_util::future::try_join_all;
 use zk_session::{CreateMode, Created, Incarnation, MultiOp, MultiResult, OpError, Recovery};
 
-use crate::engine::{Node, Outcome, Request};
+use crate::{
+    engine::{Node, Outcome, Request},
+    record::RecordError,
+};
 
 /// Performs one operation on one session.
 pub(super) async fn perform(session: &Incarnation, request: Request) -> Outcome {
@@ -139,7 +142,7 @@ async fn create_counted(
 }
 
 /// Deletes `path` in this version while `unchanged` has that one.
-pub(super) async fn delete_while(
+pub(crate) async fn delete_while(
     session: &Incarnation,
     path: &str,
     version: i32,
@@ -157,7 +160,7 @@ pub(super) async fn delete_while(
 
 /// Writes a decision over the one that has this version, or as the first, and with it the request that it
 /// begins: none of both if either has changed.
-pub(super) async fn begin(
+pub(crate) async fn begin(
     session: &Incarnation,
     decision: (&str, Vec<u8>, Option<i32>),
     asked: (&str, Vec<u8>, i32),
@@ -176,7 +179,7 @@ fn created(created: Created) -> Outcome {
     Outcome::Created { path: created.path, czxid: created.stat.czxid }
 }
 
-pub(super) fn to_node(node: zk_session::Node) -> Node {
+pub(crate) fn to_node(node: zk_session::Node) -> Node {
     let stat = node.stat;
     Node {
         data: node.data,
@@ -190,7 +193,7 @@ pub(super) fn to_node(node: zk_session::Node) -> Node {
 }
 
 /// The children of a znode with their data; those that vanish meanwhile are left out.
-pub(super) async fn tree(session: &Incarnation, parent: &str) -> Result<BTreeMap<String, Node>, OpError> {
+pub(crate) async fn tree(session: &Incarnation, parent: &str) -> Result<BTreeMap<String, Node>, OpError> {
     let names = session.children(parent).await?.map(|c| c.names).unwrap_or_default();
     // Together, for one after the other takes a round trip each.
     let nodes = try_join_all(names.into_iter().map(async |name| {
@@ -202,4 +205,18 @@ pub(super) async fn tree(session: &Incarnation, parent: &str) -> Result<BTreeMap
 
 fn mode(ephemeral: bool) -> CreateMode {
     if ephemeral { CreateMode::Ephemeral } else { CreateMode::Persistent }
+}
+
+/// Why an election could not be read.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// ZooKeeper did not answer as it should.
+    #[error(transparent)]
+    Session(#[from] OpError),
+    /// There is no such election.
+    #[error("there is no election at {0}")]
+    NoElection(String),
+    /// A record can't be used.
+    #[error(transparent)]
+    Record(#[from] RecordError),
 }

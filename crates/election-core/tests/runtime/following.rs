@@ -6,10 +6,8 @@ use std::{
 };
 
 use election_core::{
-    engine::{QueueFormat, Recipe},
-    paths::Paths,
+    Leader, LeaderChange, Leaders, Paths, QueueFormat, Recipe,
     record::{RequestKind, RequestState, Target},
-    shell::{Leader, LeaderChange, Leaders},
 };
 use zk_session::{DriverKind, Session};
 use zk_testkit::{Ensemble, Proxy};

@@ -1,0 +1,14 @@
+//! Internals: the engine without I/O, for programs that run it themselves, such as a simulation.
+//!
+//! **Not covered by semantic versioning.** An application needs none of it.
+
+#[cfg(feature = "mutants")]
+pub use crate::engine::Rule;
+pub use crate::{
+    engine::{
+        Action, AppEvent, Config, EndReason, Engine, Epoch, Event, ForceStep, Forgotten, Grant, Level,
+        MAX_TOKEN_BASE, NoSuchToken, Node, Note, NoteKind, OpId, Outcome, Released, Request, Watched, Wish,
+        acknowledge, force_step, not_now, overrule_site, raise_tokens, slot_of,
+    },
+    time::{Now, Time},
+};

@@ -1,0 +1,222 @@
+//! What an operator does without an elector: force a failover, take the leader znode away, raise the tokens.
+
+use zk_session::{BootTime, CreateMode, OpError, Session};
+
+use super::{
+    contests::place_of,
+    error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
+    layout::Layout,
+    observer::Observer,
+};
+use crate::{
+    engine::{ForceStep, Policy, fencing_token, force_step},
+    paths::Paths,
+    record::{Current, Elected, FiledRequest, MAX_SLOTS, Record, Request},
+    runtime::{
+        operations::{begin, delete_while},
+        unix_ms,
+    },
+    strategy::Strategy,
+    time::in_words,
+};
+
+/// Carries out a forced failover itself, up to naming the next leader: for when no
+/// elector does. An elector that does the same at the same time does no harm, for
+/// each step is a compare-and-set. Nothing is begun after `until`, or once the request was withdrawn.
+///
+/// # Errors
+/// When it can't be done, or ZooKeeper doesn't answer.
+pub async fn force(
+    session: &Session,
+    paths: &Paths,
+    filed: &FiledRequest,
+    policy: &Policy,
+    strategy: &dyn Strategy,
+    until: BootTime,
+) -> Result<(), OperatorError> {
+    let mut seen = None;
+    let request_path = paths.request(&filed.which.name);
+    for _ in 0..TRIES {
+        let incarnation = session.active().await?;
+        let observer = Observer::new(incarnation.clone());
+        let node = observer.read(&request_path).await?.filter(|node| node.czxid == filed.which.czxid);
+        let Some(node) = node else {
+            return Err(OperatorError::Refused(format!("the request {request_path} is not there any more")));
+        };
+        let request = Request::decode(&request_path, &node.data)?;
+        let filed = &FiledRequest { which: filed.which.clone(), request };
+        let snapshot = observer.snapshot(paths).await?;
+        let unusable = snapshot
+            .unreadable
+            .iter()
+            .find(|e| e.path == paths.elected() || paths.slot_of(&e.path).is_some());
+        if let Some(error) = unusable {
+            return Err(error.clone().into());
+        }
+        let offices: Vec<_> =
+            snapshot.offices.iter().map(|o| o.as_ref().map(|o| (&o.record, o.version))).collect();
+        let step = force_step(
+            filed,
+            &filed.request.by,
+            unix_ms(),
+            policy,
+            strategy,
+            &snapshot.members,
+            snapshot.newest_zxid,
+            &snapshot.control,
+            snapshot.decided(),
+            &offices,
+            seen,
+        );
+        seen = seen.max(snapshot.decided().and_then(|elected| elected.last_request));
+        let outcome = match step {
+            ForceStep::Named => return Ok(()),
+            ForceStep::Refused(why) => return Err(OperatorError::Refused(why)),
+            ForceStep::Begin(..) if BootTime::now() >= until => {
+                let valid_for = in_words(filed.request.valid_for());
+                return Err(OperatorError::NotNow(format!("it was not begun within {valid_for}")));
+            }
+            ForceStep::Begin(elected, request) => {
+                let path = paths.elected();
+                let over = snapshot.elected.as_ref().map(|before| before.version);
+                if over.is_none() {
+                    incarnation.create_parents(&path).await?;
+                }
+                let decision = (path.as_str(), elected.encode(&path)?, over);
+                let asked = (request_path.as_str(), request.encode(&request_path)?, node.version);
+                begin(&incarnation, decision, asked).await
+            }
+            ForceStep::Write(elected) => {
+                let path = paths.elected();
+                let data = elected.encode(&path)?;
+                seen = seen.max(elected.last_request);
+                match &snapshot.elected {
+                    Some(before) => incarnation.set(&path, data, Some(before.version)).await.map(drop),
+                    None => {
+                        incarnation.create_parents(&path).await?;
+                        incarnation.create(&path, data, CreateMode::Persistent).await.map(drop)
+                    }
+                }
+            }
+            ForceStep::Vacate { slot, version } => {
+                let decision = snapshot.elected.as_ref().map_or(0, |decision| decision.version);
+                delete_while(&incarnation, &paths.place(slot), version, &paths.elected(), decision).await
+            }
+        };
+        match outcome {
+            Ok(()) => {}
+            Err(error) if is_worth_another_look(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::task::yield_now().await;
+    }
+    Err(too_many_races())
+}
+
+/// Takes the place from whoever leads an election without an elector, and from nobody who has
+/// come after it; what follows is the recipe's. Until the old leader has noticed, two may act, and
+/// the resource must refuse the older.
+///
+/// # Errors
+/// When there is an elector, whom to [`ask`]; when nobody leads; when ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// Not cancel safe: whether the place was taken is not known then.
+pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, OperatorError> {
+    for _ in 0..TRIES {
+        let incarnation = session.active().await?;
+        // Before the place: if that is created anew meanwhile, the count is too low, and nothing is deleted.
+        let counter = incarnation.get(&paths.leader()).await?.map_or(0, |counter| counter.stat.version);
+        let snapshot = Observer::new(incarnation.clone()).snapshot(paths).await?;
+        if snapshot.layout == Layout::Elector {
+            return Err(OperatorError::Refused("an elector decides here, and is to be asked".to_owned()));
+        }
+        let Some(office) = snapshot.offices.into_iter().next().flatten() else {
+            return Err(OperatorError::Refused("nobody leads".to_owned()));
+        };
+        let path = place_of(paths, snapshot.layout, &office.record.ballot);
+        let deleted = match snapshot.layout {
+            Layout::Single => {
+                delete_while(&incarnation, &path, office.version, &paths.leader(), counter).await
+            }
+            _ => incarnation.delete(&path, Some(office.version)).await,
+        };
+        match deleted {
+            Ok(()) => return Ok(office.record),
+            // It has just become READY, or has gone by itself.
+            Err(OpError::BadVersion { .. } | OpError::NoNode { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(too_many_races())
+}
+
+/// How the base of the tokens was raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raised {
+    /// By this term, in which whoever was named takes its office up anew.
+    InTerm(u64),
+    /// Every later token is above that already.
+    Already,
+}
+
+/// Makes every leadership from now on have a token above `above`: for after the ensemble
+/// was restored from a copy, where zxids go back, and the tokens with them. Ask the
+/// resource for the newest token that it has seen. Works while nobody takes part, and
+/// before anybody ever has.
+///
+/// # Errors
+/// When no resource can have seen such a token, when there is no elector in this
+/// election, when the decision can't be read, or ZooKeeper doesn't answer.
+///
+/// # Cancel safety
+/// May have been carried out or not; doing it again does no harm.
+pub async fn raise_tokens(
+    session: &Session,
+    paths: &Paths,
+    above: u64,
+    by: &str,
+) -> Result<Raised, OperatorError> {
+    let path = paths.elected();
+    for _ in 0..TRIES {
+        let incarnation = session.active().await?;
+        incarnation.barrier().await?;
+        let observer = Observer::new(incarnation.clone());
+        if let Some(Layout::Queue | Layout::Single) = observer.layout(paths).await? {
+            let why = "nobody decides in this election, so no base can stand in a decision: its tokens are the czxids";
+            return Err(OperatorError::Refused(why.to_owned()));
+        }
+        let (mut elected, mut version) = (None, None);
+        if let Some(node) = observer.read(&path).await? {
+            elected = Some(Elected::decode(&path, &node.data)?);
+            version = Some(node.version);
+        }
+        let base = elected.as_ref().map_or(0, |e| e.token_base);
+        // What can't be read has a token all the same, but whose is not known.
+        let slots = elected.as_ref().map_or(1, |e| e.slots.len()).clamp(1, MAX_SLOTS);
+        let mut tokens = Vec::new();
+        for place in (0..slots).map(|slot| paths.place(slot)) {
+            let node = observer.read(&place).await?;
+            let current = node.filter(|node| Current::decode(&place, &node.data).is_ok());
+            tokens.push(current.map(|node| fencing_token(node.czxid, base)));
+        }
+        let token = tokens.into_iter().min().flatten();
+        let raised = crate::engine::raise_tokens(elected.as_ref(), token, above, by, unix_ms())?;
+        let Some(next) = raised else { return Ok(Raised::Already) };
+        let data = next.encode(&path)?;
+        let written = match version {
+            Some(version) => incarnation.set(&path, data, Some(version)).await.map(drop),
+            None => {
+                incarnation.create_parents(&path).await?;
+                incarnation.create(&path, data, CreateMode::Persistent).await.map(drop)
+            }
+        };
+        match written {
+            Ok(()) => return Ok(Raised::InTerm(next.term)),
+            Err(error) if is_worth_another_look(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::task::yield_now().await;
+    }
+    Err(too_many_races())
+}

@@ -1,0 +1,24 @@
+//! What an operator does with elections from outside: read them, ask, give standing orders, and force.
+
+mod contests;
+mod error;
+mod force;
+mod ghosts;
+mod layout;
+mod observer;
+pub mod orders;
+mod problems;
+mod requests;
+
+pub use error::OperatorError;
+pub use force::{Raised, force, raise_tokens, vacate};
+pub use ghosts::{Ghost, remove_ghost};
+pub use layout::Layout;
+pub use observer::{Decision, Observer, Office, Snapshot};
+pub use problems::{OldDecision, Problem};
+pub use requests::{ELECTOR_PATIENCE, Withdrawal, ask, cancel, follow, new_request, request};
+
+pub use crate::{
+    engine::{Forgotten, Released},
+    runtime::ReadError,
+};

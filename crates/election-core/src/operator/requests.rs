@@ -1,0 +1,194 @@
+//! Requests of operators: ask, wait for the outcome, withdraw.
+
+use std::time::Duration;
+
+use zk_session::{BootTime, CreateMode, Recovery, Session, sleep_until};
+
+use super::{
+    error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
+    observer::Observer,
+};
+use crate::{
+    engine::not_now,
+    paths::Paths,
+    record::{
+        Elected, FiledRequest, Outgoing, Record, Request, RequestKind, RequestRef, RequestState, Target,
+        VERSION,
+    },
+    runtime::{ReadError, unix_ms},
+};
+
+/// A request that is pending, valid for [`Request::USUAL_VALIDITY`].
+pub fn new_request(
+    kind: RequestKind,
+    from: Outgoing,
+    to: Target,
+    force: bool,
+    reason: Option<String>,
+    by: String,
+) -> Request {
+    Request {
+        v: VERSION,
+        id: uuid::Uuid::new_v4().to_string(),
+        kind,
+        from,
+        to,
+        force,
+        accept_loss: false,
+        reason,
+        by,
+        created_ms: unix_ms(),
+        valid_for_ms: 0,
+        state: RequestState::Pending,
+    }
+    .with_validity(Request::USUAL_VALIDITY)
+}
+
+/// Puts a request where the elector finds it.
+///
+/// # Errors
+/// When ZooKeeper doesn't answer, or there is no such election; [`OperatorError::NotNow`] when the mode forbids what
+/// is asked for, or another request about the same leader is open.
+pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<FiledRequest, OperatorError> {
+    let incarnation = session.active().await?;
+    let observer = Observer::new(incarnation.clone());
+    if observer.read(&paths.election()).await?.is_none() {
+        return Err(ReadError::NoElection(paths.base().to_owned()).into());
+    }
+    // This server may not have heard yet of an order that was just given.
+    incarnation.barrier().await?;
+    let seen = observer.snapshot(paths).await?;
+    let offices: Vec<_> = seen.offices.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
+    let hindered = not_now(&request, &seen.control, seen.decided(), &offices, &seen.members, &seen.requests);
+    if let Some(why) = hindered {
+        return Err(OperatorError::NotNow(why));
+    }
+    let prefix = paths.request_prefix();
+    let data = request.encode(&prefix)?;
+    // The request's id makes the data unique, so a lost reply makes no second one.
+    incarnation.create_parents(&prefix).await?;
+    let created =
+        incarnation.create_sequential(&prefix, data, CreateMode::Persistent, Recovery::Data).await?;
+    let name = created.path.rsplit('/').next().unwrap_or_default().to_owned();
+    Ok(FiledRequest { which: RequestRef { czxid: created.stat.czxid, name }, request })
+}
+
+/// Waits until a request has ended, or until `deadline`; the request as it stands
+/// then. `progress` hears of each change.
+///
+/// # Errors
+/// When the request can't be read or is not there any more.
+///
+/// # Cancel safety
+/// Cancel safe: the request goes on.
+pub async fn follow(
+    session: &Session,
+    paths: &Paths,
+    which: &RequestRef,
+    deadline: BootTime,
+    mut progress: impl FnMut(&Request),
+) -> Result<Option<Request>, OperatorError> {
+    let path = paths.request(&which.name);
+    let mut watch = session.watch_data(path.clone());
+    let mut last: Option<Request> = None;
+    loop {
+        let seen = tokio::select! {
+            seen = watch.next() => seen?,
+            () = sleep_until(deadline) => return Ok(last),
+        };
+        // Another one can have its name, once `requests` was deleted.
+        let Some(node) = seen.value.filter(|node| node.stat.czxid == which.czxid) else {
+            return Err(OperatorError::Refused(format!("the request {path} is not there any more")));
+        };
+        let request = Request::decode(&path, &node.data)?;
+        if last.as_ref() != Some(&request) {
+            progress(&request);
+        }
+        let done = request.state.is_final();
+        last = Some(request);
+        if done {
+            return Ok(last);
+        }
+    }
+}
+
+/// The request that has this name now.
+///
+/// # Errors
+/// When ZooKeeper doesn't answer, the request can't be read, or there is none.
+pub async fn request(session: &Session, paths: &Paths, name: &str) -> Result<FiledRequest, OperatorError> {
+    let incarnation = session.active().await?;
+    // It may have been made a moment ago, over another server.
+    incarnation.barrier().await?;
+    let path = paths.request(name);
+    let Some(node) = Observer::new(incarnation).read(&path).await? else {
+        return Err(OperatorError::Refused(format!("there is no request {path}")));
+    };
+    let which = RequestRef { czxid: node.czxid, name: name.to_owned() };
+    Ok(FiledRequest { which, request: Request::decode(&path, &node.data)? })
+}
+
+/// What became of a request that was to be withdrawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// It will never be begun.
+    Withdrawn(Request),
+    /// It had begun or ended before, as its state says.
+    TooLate(Request),
+}
+
+/// Withdraws a request, by compare-and-set on it, while it is pending. The decision that begins a request is written
+/// in one transaction with it, so a request is either begun or withdrawn. `why` is for the records:
+/// who withdraws it, and the reason.
+///
+/// # Errors
+/// When ZooKeeper doesn't answer, or the request can't be read or is not there any more.
+///
+/// # Cancel safety
+/// May have been carried out or not; doing it again does no harm.
+pub async fn cancel(
+    session: &Session,
+    paths: &Paths,
+    which: &RequestRef,
+    why: &str,
+) -> Result<Withdrawal, OperatorError> {
+    let path = paths.request(&which.name);
+    let mut written: Option<RequestState> = None;
+    for _ in 0..TRIES {
+        let incarnation = session.active().await?;
+        incarnation.barrier().await?;
+        let observer = Observer::new(incarnation.clone());
+        let node = observer.read(&path).await?.filter(|node| node.czxid == which.czxid);
+        let Some(node) = node else {
+            return Err(OperatorError::Refused(format!("the request {path} is not there any more")));
+        };
+        let request = Request::decode(&path, &node.data)?;
+        if request.state != RequestState::Pending {
+            // A lost reply.
+            let own = written.as_ref() == Some(&request.state);
+            return Ok(if own { Withdrawal::Withdrawn(request) } else { Withdrawal::TooLate(request) });
+        }
+        // An elector of an earlier release writes the decision alone, and the request after it.
+        if let Some(decision) = observer.read(&paths.elected()).await? {
+            let elected = Elected::decode(&paths.elected(), &decision.data)?;
+            if let Some(slot) = elected.slot_for(which) {
+                let state = RequestState::Accepted { term: elected.term_of(slot) };
+                return Ok(Withdrawal::TooLate(Request { state, ..request }));
+            }
+        }
+        let state = RequestState::Cancelled { reason: why.to_owned(), at_ms: unix_ms() };
+        let request = Request { state: state.clone(), ..request };
+        written = Some(state);
+        match incarnation.set(&path, request.encode(&path)?, Some(node.version)).await {
+            Ok(_) => return Ok(Withdrawal::Withdrawn(request)),
+            Err(error) if is_worth_another_look(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::task::yield_now().await;
+    }
+    Err(too_many_races())
+}
+
+/// How long an operator's request may wait for an elector before it is said that
+/// none seems to be there.
+pub const ELECTOR_PATIENCE: Duration = Duration::from_secs(15);
