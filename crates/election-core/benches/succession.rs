@@ -14,12 +14,10 @@
 //! A run counts only if the decision says that it came about in the way that is measured.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use election_core::{
-    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, Profile, Recipe, StopOrder,
-    TakeoverLimit,
+    Election, ElectionConfig, Failure, Handler, Leadership, Policy, StopOrder, TakeoverLimit,
     strategy::{Ranked, Ranking, Round, Strategy},
 };
 use zk_session::{BootTime, CreateMode, DriverKind, Session};
@@ -140,21 +138,13 @@ impl Party {
         let mut members = Vec::new();
         for member in MEMBERS {
             let session = session(connect, driver).await;
-            let config = ElectionConfig {
-                paths: Paths::new("/bench", name).expect("paths"),
-                policy: Policy {
-                    stop_budget: Some(Duration::from_millis(500)),
-                    max_takeovers: TakeoverLimit { count: 1000, within: Duration::from_secs(60) },
-                    ..Policy::default()
-                },
-                ..ElectionConfig::new(
-                    "/bench",
-                    name,
-                    Profile::new(member.parse().expect("an id"), "east".parse().expect("a site")),
-                    Recipe::Elector(Arc::new(Preferred)),
-                )
+            let policy = Policy::default().with(|policy| {
+                policy.stop_budget = Some(Duration::from_millis(500));
+                policy.max_takeovers = TakeoverLimit { count: 1000, within: Duration::from_secs(60) };
+            });
+            let config = ElectionConfig::elector(&format!("/bench/{name}"), member, Preferred)
                 .expect("a configuration")
-            };
+                .policy(policy);
             let election = Election::join(session.clone(), config, Instantly);
             // One after the other, so that the first one has the lowest ballot.
             until(&election, |status| status.ballot.is_some()).await;

@@ -271,7 +271,7 @@ impl World {
         if target.engine.is_some() || !target.powered {
             return;
         }
-        let mut member = Profile::new(target.member.clone(), target.site.clone());
+        let mut member = Profile::new(target.member.clone()).in_site(target.site.clone());
         member.attributes = target.measured.clone();
         let config = Config {
             paths: self.paths.clone(),
