@@ -123,7 +123,7 @@ pub enum RunError<E> {
     #[error("the work of the leader failed: {0}")]
     Failed(E),
     /// This member's part in the election is over.
-    #[error("{0}")]
+    #[error(transparent)]
     Ended(Ended),
 }
 

@@ -62,6 +62,8 @@ pub enum Ended {
     EnginePanicked,
 }
 
+impl std::error::Error for Ended {}
+
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
