@@ -157,7 +157,8 @@ pub(crate) fn target_directory() -> anyhow::Result<PathBuf> {
     metadata()?["target_directory"].as_str().map(PathBuf::from).context("cargo metadata: no target directory")
 }
 
-fn metadata() -> anyhow::Result<Value> {
+/// What `cargo metadata` reports of the packages of the workspace, without a look at any registry.
+pub(crate) fn metadata() -> anyhow::Result<Value> {
     let output =
         cargo(["metadata", "--no-deps", "--format-version", "1"]).output().context("cannot start cargo")?;
     if !output.status.success() {

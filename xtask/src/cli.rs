@@ -1,12 +1,10 @@
 //! What can be asked for.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::packages::Release;
-use crate::{bench, build_figures, demo, ensemble, model, test};
 
 /// The chores of this workspace.
 #[derive(Debug, Parser)]
@@ -44,6 +42,8 @@ pub(crate) enum Chore {
     Bench(BenchArgs),
     /// Print what it takes to build the libraries: how many crates each is made of.
     BuildFigures(BuildFiguresArgs),
+    /// Print the size of each crate as a Markdown table: lines, public items, the largest files, files in circles.
+    Figures(FiguresArgs),
     /// Check the election engine in every order of events, with a bounded number of
     /// faults, and print how many states that took.
     ///
@@ -95,6 +95,13 @@ pub(crate) struct BuildFiguresArgs {
     /// Build each, from nothing in an empty directory, and print the seconds that takes.
     #[arg(long)]
     pub(crate) build: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FiguresArgs {
+    /// Print each circle of modules and folders, and the lines of code that are its edges.
+    #[arg(long)]
+    pub(crate) circles: bool,
 }
 
 #[derive(Debug, Args)]
@@ -156,21 +163,6 @@ pub(crate) struct EnsembleDown {
     /// Remove the data and the logs too.
     #[arg(long)]
     pub(crate) wipe: bool,
-}
-
-impl Chore {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        match self {
-            Self::Test(args) => test::run(&args).await,
-            Self::Demo(args) => demo::run(&args).await,
-            Self::Ensemble(EnsembleChore::Up(up)) => ensemble::up(&up).await,
-            Self::Ensemble(EnsembleChore::Down(down)) => ensemble::down(&down),
-            Self::Ensemble(EnsembleChore::Status(at)) => ensemble::status(&at).await,
-            Self::Bench(args) => bench::run(args.name.as_deref(), &args.args).await,
-            Self::BuildFigures(args) => build_figures::run(args.build).await,
-            Self::Model(args) => model::run(&args).await,
-        }
-    }
 }
 
 #[cfg(test)]
