@@ -9,8 +9,8 @@ use zk_testkit::{Builder, Ensemble};
 /// The servers' tick: short, so that short sessions are granted.
 pub const TICK: Duration = Duration::from_millis(500);
 
-/// Three servers that all tests of this process share, each under a root of its own. For tests that leave
-/// the servers alone.
+/// Three servers that all tests of this process share, each under its own root. For tests that do not disturb the
+/// servers.
 ///
 /// # Panics
 /// If they don't start.

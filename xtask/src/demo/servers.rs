@@ -1,4 +1,4 @@
-//! The ZooKeeper that the demo stands on.
+//! The ZooKeeper servers of the demo.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use zk_testkit::{Ensemble, TestServer};
 use super::narrator::Narrator;
 use crate::packages;
 
-/// Three, so that the workers are given what they would be given in production.
+/// Three, as in production.
 const SERVERS: usize = 3;
-/// ZooKeeper's tick here: short, so that short sessions are granted.
+/// ZooKeeper's tick: short, so that it grants short sessions.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
-/// Ends with the value.
+/// Dropping it ends the servers.
 #[derive(Debug)]
 pub(crate) enum Servers {
-    /// In this process, with nothing to install. On a thread of its own: the demo waits
-    /// for processes that still need it.
+    /// An embedded server, without an installation. It has its own thread, because the demo waits for processes that still
+    /// need it.
     InProcess(TestServer),
     /// Apache ZooKeeper.
     Real(Box<Ensemble>),
@@ -27,7 +27,7 @@ impl Servers {
         if !real {
             let server = TestServer::builder().servers(SERVERS).tick_time(TICK).start_on_thread()?;
             narrator.say(format!(
-                "a stand-in for ZooKeeper, in this process, serves at {}; `cargo xtask demo --real` takes Apache's",
+                "an embedded ZooKeeper server runs at {}; `cargo xtask demo --real` uses Apache ZooKeeper",
                 server.connect_string()
             ));
             return Ok(Self::InProcess(server));
@@ -39,7 +39,7 @@ impl Servers {
             .leader()
             .await
             .map_or_else(String::new, |leader| format!("; server {} leads their quorum", leader + 1));
-        narrator.say(format!("they serve at {}{leader}", ensemble.connect_string()));
+        narrator.say(format!("they run at {}{leader}", ensemble.connect_string()));
         Ok(Self::Real(Box::new(ensemble)))
     }
 
