@@ -19,9 +19,9 @@ use crate::node::{Epoch, SessionId};
 use crate::state::{Deadline, InactiveReason};
 use crate::time::{BootTime, sleep_until};
 
-/// How many requests of operations are under way at one time. A server answers a session's requests in order, so a beat
-/// waits for all that were sent before it: with tens of thousands of them, for longer than a lease lasts. The session's
-/// own beats and probes need no place. More would not be faster: a server is busy with far fewer.
+/// How many requests of operations are under way at one time. A server answers a session's requests in order, so a
+/// heartbeat waits for all that were sent before it: with tens of thousands of them, for longer than a lease lasts. The
+/// session's own heartbeats and probes need no place. More would not be faster: a server is busy with far fewer.
 pub(crate) const PLACES: usize = 512;
 
 /// One ZooKeeper session: what is done through this value is done on that session, or not at all.
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     fault: Mutex<Option<InactiveReason>>,
     /// Whether operations may be sent: the session's state is active.
     pub(crate) open: watch::Sender<bool>,
-    pub(crate) tethers: watch::Sender<usize>,
+    pub(crate) pins: watch::Sender<usize>,
     /// For the requests of operations: as many as may be under way at one time.
     pub(crate) places: Arc<Semaphore>,
     watches: Mutex<HashMap<WatchId, Waiter>>,
@@ -86,7 +86,7 @@ impl Incarnation {
             over: CancellationToken::new(),
             fault: Mutex::new(None),
             open: watch::Sender::new(true),
-            tethers: watch::Sender::new(0),
+            pins: watch::Sender::new(0),
             places: Arc::new(Semaphore::new(PLACES)),
             watches: Mutex::new(HashMap::new()),
             next_watch: AtomicU64::new(1),
@@ -123,7 +123,7 @@ impl Incarnation {
         self.inner.timing.session_timeout
     }
 
-    /// How often it beats, and how long its leases last: by what was granted, and by
+    /// How often it sends heartbeats, and how long its leases last: by what was granted, and by
     /// [`SessionBuilder::tick_time`](crate::SessionBuilder::tick_time).
     pub fn lease_timing(&self) -> LeaseTiming {
         self.inner.timing
@@ -317,19 +317,19 @@ impl<T> Drop for Armed<T> {
     }
 }
 
-/// While a tether of a session lives, no new session is made after that one ends.
+/// While a pin of a session lives, no new session is made after that one ends.
 ///
 /// It is for whoever acts in the name of a session: without it a process could act in the name of an ended session and
 /// stand for election in the name of a new one at the same time. Hold it until the work done in the session's name has
 /// certainly stopped, then drop it.
 #[derive(Debug)]
-pub struct Tether {
+pub struct SessionPin {
     incarnation: Incarnation,
 }
 
-impl Tether {
+impl SessionPin {
     pub(crate) fn new(incarnation: &Incarnation) -> Self {
-        incarnation.inner.tethers.send_modify(|count| *count += 1);
+        incarnation.inner.pins.send_modify(|count| *count += 1);
         Self { incarnation: incarnation.clone() }
     }
 
@@ -344,15 +344,15 @@ impl Tether {
     }
 }
 
-impl Clone for Tether {
+impl Clone for SessionPin {
     fn clone(&self) -> Self {
         Self::new(&self.incarnation)
     }
 }
 
-impl Drop for Tether {
+impl Drop for SessionPin {
     fn drop(&mut self) {
-        self.incarnation.inner.tethers.send_modify(|count| *count = count.saturating_sub(1));
+        self.incarnation.inner.pins.send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 

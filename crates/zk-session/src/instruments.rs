@@ -33,15 +33,15 @@ pub const REQUEST_SECONDS_BUCKETS: [f64; 12] =
 
 /// Describes this crate's metrics to the recorder that is installed. Call it once, after installing the recorder.
 ///
-/// The round trips of the session itself are among `zk_session_request_seconds` as the operations `beat` (a quorum round
-/// trip, four in a session timeout while a lease is kept) and `probe` (a read, three in a session timeout where nothing
-/// else is asked for): how long ZooKeeper takes is known even where nothing is done.
+/// The round trips of the session itself are among `zk_session_request_seconds` as the operations `heartbeat` (a quorum
+/// round trip, four in a session timeout while a lease is kept) and `probe` (a read, three in a session timeout where
+/// nothing else is asked for): how long ZooKeeper takes is known even where nothing is done.
 pub fn describe_metrics() {
     describe_counter!(REQUESTS, Unit::Count, "Operations on ZooKeeper by kind and outcome, retries included");
     describe_histogram!(
         REQUEST_SECONDS,
         Unit::Seconds,
-        "Time that an operation on ZooKeeper took, retries included; the ops beat and probe are single round trips"
+        "Time that an operation on ZooKeeper took, retries included; the ops heartbeat and probe are single round trips"
     );
     describe_counter!(RECONNECTS, Unit::Count, "Times that a session was paused and became active again");
     describe_counter!(EXPIRATIONS, Unit::Count, "Sessions that ended otherwise than by being closed");

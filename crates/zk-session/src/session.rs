@@ -15,7 +15,7 @@ use crate::error::{Closed, ConnectError, OpError};
 use crate::establish::establish;
 use crate::held::HeldEphemeral;
 use crate::hosts::ConnectString;
-use crate::incarnation::{Incarnation, Tether};
+use crate::incarnation::{Incarnation, SessionPin};
 use crate::lasting::ChangeWatch;
 use crate::lease::Lease;
 use crate::multi::{MultiOp, MultiResult};
@@ -71,15 +71,15 @@ setters! { SessionBuilder:
 
     /// Adds credentials, as ZooKeeper's `addauth scheme secret` does, to every session. May be called several times.
     ///
-    /// A server that does not know the scheme, or refuses the secret, makes [`connect`](Self::connect) fail at once. The
-    /// scheme `digest` (`user:password`) has no list of users on the server: it takes anything there, and a wrong
+    /// A server that does not know the scheme, or refuses the secret, makes [`connect`](Self::connect) fail at once.
+    /// The scheme `digest` (`user:password`) has no list of users on the server: it takes anything there, and a wrong
     /// password is noticed as [`OpError::NoAuth`] where a znode's access list asks for the right one.
     auth(scheme: impl Into<String>, secret: impl Into<Secret>) { settings.auth.push(Auth { scheme: scheme.into(), secret: secret.into() }) }
 
     /// Speaks TLS with the servers. Needs the feature `tls`; [`ConnectError::Unsupported`] otherwise.
     ///
-    /// A certificate that either side does not accept makes [`connect`](Self::connect) fail at once. The cryptography is
-    /// ring's, whatever provider the process has installed.
+    /// A certificate that either side does not accept makes [`connect`](Self::connect) fail at once. The cryptography
+    /// is ring's, whatever provider the process has installed.
     tls(options: TlsOptions) { settings.tls = Some(options) }
 
     /// Authenticates each connection by SASL DIGEST-MD5. Needs the feature `sasl`; [`ConnectError::Unsupported`]
@@ -94,16 +94,16 @@ setters! { SessionBuilder:
 
     /// The most bytes that a request may have: the servers' `jute.maxbuffer`, 1,048,575 by default.
     ///
-    /// A longer one is refused as [`OpError::Invalid`] before it is sent, for a server closes the connection over it, with
-    /// everything that is under way there.
+    /// A longer one is refused as [`OpError::Invalid`] before it is sent, for a server closes the connection over it,
+    /// with everything that is under way there.
     max_request(bytes: usize) { settings.max_request = bytes }
 
     /// How long an operation may take, waiting for a connection and repetitions included: the session timeout by
     /// default.
     operation_timeout(timeout: Duration) { settings.operation_timeout = Some(timeout) }
 
-    /// Goes on with a session that another process has handed over, or has left behind when it died: the first session is
-    /// that one. The timeout that was granted to it stays, whatever [`session_timeout`](Self::session_timeout) says;
+    /// Goes on with a session that another process has handed over, or has left behind when it died: the first session
+    /// is that one. The timeout that was granted to it stays, whatever [`session_timeout`](Self::session_timeout) says;
     /// sessions that are made later ask for that.
     ///
     /// Whoever still has the session elsewhere loses its connection. A process can't know what the other one had under
@@ -155,7 +155,7 @@ pub enum CloseOutcome {
 /// A session with ZooKeeper that is made anew when it ends. Cheap to clone; all clones are the same session.
 ///
 /// Its methods are of three kinds: those that *look* (`state`, `incarnation`, `subscribe`) answer at once; those that
-/// *hold* (`tether`, `keep_lease`, `watch_*`, `hold_ephemeral`) give a value that works until it is dropped; and the
+/// *hold* (`pin`, `keep_lease`, `watch_*`, `hold_ephemeral`) give a value that works until it is dropped; and the
 /// *operations* act on the session of the moment, as [`Incarnation`]'s do. Take an [`Incarnation`] where several
 /// operations must happen on the same session or not at all.
 #[derive(Clone)]
@@ -197,15 +197,16 @@ impl Session {
         self.shared.active().await
     }
 
-    /// Ties the process to the living session: while the tether lives, no new session is made after that one has ended.
+    /// Ties the process to the living session: while the pin lives, no new session is made after that one has ended.
     /// `None` between sessions.
-    pub fn tether(&self) -> Option<Tether> {
-        // Under the lock that the end of a session needs: no tether can appear once a new session may be made.
+    pub fn pin(&self) -> Option<SessionPin> {
+        // Under the lock that the end of a session needs: no pin can appear once a new session may be made.
         let living = self.shared.incarnation.borrow();
-        living.as_ref().filter(|living| !living.is_over()).map(Tether::new)
+        living.as_ref().filter(|living| !living.is_over()).map(SessionPin::new)
     }
 
-    /// Makes the session beat, in this session and the following ones, as long as the keeper or a clone of it lives.
+    /// Makes the session send heartbeats, in this session and the following ones, as long as the keeper or a clone of
+    /// it lives.
     pub fn keep_lease(&self) -> LeaseKeeper {
         LeaseKeeper::new(&self.shared)
     }
@@ -244,8 +245,8 @@ impl Session {
         ChangeWatch::new(Arc::clone(&self.shared), path.into(), WatchMode::Recursive)
     }
 
-    /// Replaces the servers to choose from, as `host:port,host:port`. The root of all paths stays. A session whose server
-    /// is no longer among them moves to one that is.
+    /// Replaces the servers to choose from, as `host:port,host:port`. The root of all paths stays. A session whose
+    /// server is no longer among them moves to one that is.
     ///
     /// # Errors
     /// [`ConnectError::InvalidConnectString`], also where a root is given and is another one.
@@ -301,7 +302,8 @@ impl Session {
 /// Operations of the session of the moment, each as the one of the same name there.
 macro_rules! delegate {
     ($($name:ident($($argument:ident: $type:ty),*) -> $output:ty, at $path:expr;)*) => {
-        /// Operations on the session of the moment; each waits for it to be active no longer than the operation timeout.
+        /// Operations on the session of the moment; each waits for it to be active no longer than the operation
+        /// timeout.
         impl Session {
             $(
                 #[doc = concat!("As [`Incarnation::", stringify!($name), "`].")]
@@ -352,7 +354,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Makes the session beat while it, or a clone of it, lives: four quorum round trips in a session timeout.
+/// Makes the session send heartbeats while it, or a clone of it, lives: four quorum round trips in a session timeout.
 #[derive(Debug)]
 pub struct LeaseKeeper {
     shared: Arc<Shared>,
@@ -364,8 +366,8 @@ impl LeaseKeeper {
         Self { shared: Arc::clone(shared) }
     }
 
-    /// The lease of the moment: `None` until a pair of beats has proved one, and after the session has ended. It may
-    /// have run out: compare it with the clock.
+    /// The lease of the moment: `None` until a pair of heartbeats has proved one, and after the session has ended. It
+    /// may have run out: compare it with the clock.
     pub fn lease(&self) -> Option<Lease> {
         let lease = (*self.shared.lease.borrow())?;
         self.shared.living().filter(|living| living.epoch() == lease.epoch).map(|_| lease)

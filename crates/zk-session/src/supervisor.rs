@@ -17,7 +17,7 @@ use crate::error::{ConnectError, NoLease};
 use crate::establish::{Made, establish};
 use crate::incarnation::Incarnation;
 use crate::instruments;
-use crate::lease::{Beat, Lease, LeaseHistory, clock_interval, lease_margin, probe_interval};
+use crate::lease::{Heartbeat, Lease, LeaseHistory, clock_interval, lease_margin, probe_interval};
 use crate::node::Epoch;
 use crate::session::CloseOutcome;
 use crate::shared::Shared;
@@ -85,9 +85,9 @@ impl Supervisor {
         self.publish();
 
         let leases = incarnation.leases();
-        let mut heart = Heart::new(&incarnation, alive);
+        let mut heartbeats = Heartbeats::new(&incarnation, alive);
         let mut keepers = self.shared.keepers.subscribe();
-        heart.set_wanted(*keepers.borrow_and_update() > 0, BootTime::now());
+        heartbeats.set_wanted(*keepers.borrow_and_update() > 0, BootTime::now());
         loop {
             let now = BootTime::now();
             self.tell(&incarnation, now, Event::Tick);
@@ -99,20 +99,21 @@ impl Supervisor {
                 instruments::expiration();
                 return None;
             }
-            self.publish_lease(&incarnation, &mut heart, leases);
-            heart.begin_if_due(&incarnation, now, self.machine.state().is_active());
-            let wake = self.machine.deadline().map_or(heart.wake(), |deadline| deadline.min(heart.wake()));
+            self.publish_lease(&incarnation, &mut heartbeats, leases);
+            heartbeats.begin_if_due(&incarnation, now, self.machine.state().is_active());
+            let wake =
+                self.machine.deadline().map_or(heartbeats.wake(), |deadline| deadline.min(heartbeats.wake()));
             let event = tokio::select! {
                 biased;
                 deadline = self.shared.closing() => return Some(self.close(&incarnation, deadline).await),
-                event = events.recv() => self.on_driver_event(&incarnation, &mut heart, event),
-                answer = heart.answer() => self.on_heartbeat(&incarnation, &mut heart, answer),
+                event = events.recv() => self.on_driver_event(&incarnation, &mut heartbeats, event),
+                answer = heartbeats.answer() => self.on_heartbeat(&incarnation, &mut heartbeats, answer),
                 _ = keepers.changed() => {
                     let wanted = *keepers.borrow_and_update() > 0;
                     if !wanted {
                         self.shared.lease.send_replace(None);
                     }
-                    heart.set_wanted(wanted, BootTime::now());
+                    heartbeats.set_wanted(wanted, BootTime::now());
                     if let (true, Err(no_lease)) = (wanted, leases) {
                         error!(session = %incarnation.session_id(), %no_lease, "a lease is asked for in vain");
                     }
@@ -145,7 +146,7 @@ impl Supervisor {
     fn on_driver_event(
         &mut self,
         incarnation: &Incarnation,
-        heart: &mut Heart,
+        heartbeats: &mut Heartbeats,
         event: Option<DriverEvent>,
     ) -> Event {
         match event {
@@ -161,7 +162,7 @@ impl Supervisor {
             }
             Some(DriverEvent::Resumed) => {
                 debug!(session = %incarnation.session_id(), "connection to ZooKeeper is back");
-                heart.restart(BootTime::now());
+                heartbeats.restart(BootTime::now());
                 Event::Resumed
             }
             Some(DriverEvent::Ended(reason)) => Event::Ended(reason),
@@ -172,7 +173,12 @@ impl Supervisor {
         }
     }
 
-    fn on_heartbeat(&mut self, incarnation: &Incarnation, heart: &mut Heart, answer: Answer) -> Event {
+    fn on_heartbeat(
+        &mut self,
+        incarnation: &Incarnation,
+        heartbeats: &mut Heartbeats,
+        answer: Answer,
+    ) -> Event {
         let now = BootTime::now();
         let Answer { sent: moment, attached, moved, quorum, result } = answer;
         let sent = moment.boot;
@@ -182,15 +188,15 @@ impl Supervisor {
             Err(DriverError::Ambiguous(_)) => "unknown",
             Err(DriverError::NotSent(_)) => "unavailable",
         };
-        instruments::request(if quorum { "beat" } else { "probe" }, outcome, now.duration_since(sent));
+        instruments::request(if quorum { "heartbeat" } else { "probe" }, outcome, now.duration_since(sent));
         match result {
             Ok(()) => {
                 incarnation.inner.contact(sent);
                 if incarnation.is_over() {
                     return Event::Tick;
                 }
-                let beat = Beat { sent: moment, acknowledged: now, attached, moved };
-                heart.answered(beat, quorum);
+                let heartbeat = Heartbeat { sent: moment, acknowledged: now, attached, moved };
+                heartbeats.answered(heartbeat, quorum);
                 Event::Contact { sent, answered: now }
             }
             Err(error) => {
@@ -201,7 +207,7 @@ impl Supervisor {
                     }
                     _ => debug!(session = %incarnation.session_id(), %error, "heartbeat failed"),
                 }
-                heart.failed(now);
+                heartbeats.failed(now);
                 self.heard = format!("a heartbeat failed: {error}");
                 Event::Silent
             }
@@ -209,8 +215,13 @@ impl Supervisor {
     }
 
     /// Until when the session is known to be alive, if somebody wants to know and there is news.
-    fn publish_lease(&self, incarnation: &Incarnation, heart: &mut Heart, leases: Result<(), NoLease>) {
-        let (Some(valid_until), Ok(())) = (heart.lease(Moment::now()), leases) else { return };
+    fn publish_lease(
+        &self,
+        incarnation: &Incarnation,
+        heartbeats: &mut Heartbeats,
+        leases: Result<(), NoLease>,
+    ) {
+        let (Some(valid_until), Ok(())) = (heartbeats.lease(Moment::now()), leases) else { return };
         let lease = Lease { epoch: incarnation.epoch(), valid_until };
         // The hardware's clock and the system's part by a few microseconds all the time, which the margin covers.
         let slack = lease_margin(incarnation.granted_timeout()) / 10;
@@ -228,12 +239,12 @@ impl Supervisor {
     /// closed.
     async fn next_session(&mut self, old: &Incarnation) -> Option<Made> {
         let epoch = Epoch(old.epoch().0 + 1);
-        let mut tethers = old.inner.tethers.subscribe();
-        let bound = *tethers.borrow_and_update();
+        let mut pins = old.inner.pins.subscribe();
+        let bound = *pins.borrow_and_update();
         if bound > 0 {
-            info!(epoch = %old.epoch(), tethers = bound, "no new ZooKeeper session before the work of the old one has stopped");
+            info!(epoch = %old.epoch(), pins = bound, "no new ZooKeeper session before the work of the old one has stopped");
             tokio::select! {
-                _ = tethers.wait_for(|count| *count == 0) => {}
+                _ = pins.wait_for(|count| *count == 0) => {}
                 _ = self.shared.closing() => return None,
             }
         }
@@ -312,7 +323,7 @@ impl Supervisor {
 /// The answer to a heartbeat.
 struct Answer {
     sent: Moment,
-    /// As in [`Beat`].
+    /// As in [`Heartbeat`].
     attached: Moment,
     moved: bool,
     /// Whether it went through the ensemble's log.
@@ -320,9 +331,9 @@ struct Answer {
     result: Result<(), DriverError>,
 }
 
-/// Decides when to send what, one at a time. A *beat* is a quorum round trip, sent while somebody keeps a lease and
-/// while the session is paused. A *probe* is a read, sent in idle times only to find out whether anybody is there.
-struct Heart {
+/// Decides when to send what, one at a time. A *heartbeat* is a quorum round trip, sent while somebody keeps a lease
+/// and while the session is paused. A *probe* is a read, sent in idle times only to find out whether anybody is there.
+struct Heartbeats {
     granted: Duration,
     wanted: bool,
     history: LeaseHistory,
@@ -332,7 +343,7 @@ struct Heart {
     compared: BootTime,
 }
 
-impl Heart {
+impl Heartbeats {
     fn new(incarnation: &Incarnation, alive: Moment) -> Self {
         let granted = incarnation.granted_timeout();
         let (last_sent, _) = incarnation.inner.last_contact();
@@ -370,8 +381,8 @@ impl Heart {
 
     fn wake(&self) -> BootTime {
         let never = BootTime::from_duration(Duration::MAX);
-        let beat = if self.under_way.is_some() { never } else { self.next };
-        beat.min(if self.wanted { self.compared + clock_interval(self.granted) } else { never })
+        let heartbeat = if self.under_way.is_some() { never } else { self.next };
+        heartbeat.min(if self.wanted { self.compared + clock_interval(self.granted) } else { never })
     }
 
     fn begin_if_due(&mut self, incarnation: &Incarnation, now: BootTime, active: bool) {
@@ -420,13 +431,13 @@ impl Heart {
     }
 
     /// A heartbeat was answered.
-    fn answered(&mut self, beat: Beat, quorum: bool) {
-        let (sent, now) = (beat.sent.boot, beat.acknowledged);
+    fn answered(&mut self, heartbeat: Heartbeat, quorum: bool) {
+        let (sent, now) = (heartbeat.sent.boot, heartbeat.acknowledged);
         if quorum {
-            self.history.acknowledged(beat);
+            self.history.acknowledged(heartbeat);
         }
         self.next = match self.wanted {
-            true => self.history.next_beat(sent, Moment::now()).max(now),
+            true => self.history.next_heartbeat(sent, Moment::now()).max(now),
             false => sent + probe_interval(self.granted),
         };
     }

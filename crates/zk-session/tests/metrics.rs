@@ -151,16 +151,16 @@ fn histogram_over(driver: DriverKind) {
             };
             // Nothing is done: it asks now and then by itself.
             eventually("a probe", async || count("probe") > 0).await;
-            assert_eq!(count("beat"), 0);
+            assert_eq!(count("heartbeat"), 0);
             let keeper = session.keep_lease();
-            eventually("beats", async || count("beat") > 2).await;
+            eventually("heartbeats", async || count("heartbeat") > 2).await;
             drop(keeper);
             session.close(PATIENCE).await;
         });
     });
     let text = rendered.render();
     assert!(text.contains("# TYPE zk_session_request_seconds histogram"), "{text}");
-    for op in ["get", "probe", "beat"] {
+    for op in ["get", "probe", "heartbeat"] {
         for bucket in REQUEST_SECONDS_BUCKETS {
             let line = format!("zk_session_request_seconds_bucket{{op=\"{op}\",le=\"{bucket}\"}} ");
             assert!(text.contains(&line), "{line} in {text}");

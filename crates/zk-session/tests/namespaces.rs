@@ -1,5 +1,6 @@
-//! The real faults: three servers on three networks, and the one that the clients are connected to is cut off, silently,
-//! from the others while it goes on talking to its clients, or from the clients while it goes on talking to the others.
+//! The real faults: three servers on three networks, and the one that the clients are connected to is cut off,
+//! silently, from the others while it goes on talking to its clients, or from the clients while it goes on talking to
+//! the others.
 //!
 //! Needs root, `ip` and `iptables`. Where they are missing the test says so and passes; with `CI=true` it fails.
 
@@ -19,8 +20,8 @@ use zk_session::{
 };
 use zk_testkit::{Builder, Ensemble, Mode, Network};
 
-/// Runs, each with a cut of its own, and in it four sessions of either driver: three keep a lease, by beats, and just made
-/// or re-attached; one goes by what a server answers alone. `CUTS` sets another number.
+/// Runs, each with a cut of its own, and in it four sessions of either driver: three keep a lease, by heartbeats, and
+/// just made or re-attached; one goes by what a server answers alone. `CUTS` sets another number.
 const CUTS: usize = 3;
 /// Of the servers. The sessions' timeout is ten of them, and a server that is cut off goes on for fifty.
 const TICK: Duration = Duration::from_millis(200);
@@ -132,7 +133,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
         let expiry = self::expiry(observer, &path).await;
         let keeper = session.keep_lease();
         wait_for(&mut keeper.subscribe(), "a lease", Option::is_some).await;
-        leases.push((format!("{driver}, kept by beats"), last_lease(&session), expiry));
+        leases.push((format!("{driver}, kept by heartbeats"), last_lease(&session), expiry));
         sessions.push(session);
 
         let session = connect(driver, address).await;
@@ -142,7 +143,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
         deceived.push((driver, answers(&session, path, alone), expiry));
         sessions.push(session);
     }
-    // What proves these is their creation or their re-attachment: beats need a tick.
+    // What proves these is their creation or their re-attachment: heartbeats need a tick.
     for (driver, ticket, expiry) in handed_over {
         let session = builder(driver, address).resume(ticket).connect().await.unwrap();
         leases.push((format!("{driver}, re-attached"), last_lease(&session), expiry));
@@ -245,7 +246,8 @@ async fn a_lease_is_over_by_its_margin_before_the_ensemble_expires_the_session()
 
 /// On servers that check access lists early, one that is cut off refuses deletions where the access list of the parent
 /// forbids them, and asks nobody. Each run shows such refusals on a session that has expired, so a refusal is no
-/// acknowledgement of a beat; and that leases end in time all the same, for beats are answered by a quorum there, too.
+/// acknowledgement of a heartbeat; and that leases end in time all the same, for heartbeats are answered by a quorum
+/// there, too.
 #[tokio::test]
 async fn a_lease_is_over_by_its_margin_where_a_server_refuses_deletions_by_itself() {
     let _alone = ALONE.lock().await;
