@@ -18,7 +18,7 @@ use zk_session::{
     BootTime, CreateMode, DriverKind, Incarnation, OpError, Session, SessionBuilder, SessionState,
     lease_margin,
 };
-use zk_testkit::{Builder, Ensemble, Mode, Network};
+use zk_testkit::{Ensemble, EnsembleBuilder, Mode, Network};
 
 /// Runs, each with a cut of its own, and in it four sessions of either driver: three keep a lease, by heartbeats, and
 /// just made or re-attached; one goes by what a server answers alone. `CUTS` sets another number.
@@ -161,7 +161,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
         sessions.push(session);
     }
     let started = BootTime::now();
-    ensemble.isolate(follower).unwrap();
+    ensemble.faults().isolate(follower).unwrap();
     for (which, lease, expiry) in leases {
         let (end, expired) =
             (soon("the end", lease).await.unwrap(), soon("the expiry", expiry).await.unwrap());
@@ -193,7 +193,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
             told.duration_since(expired)
         );
     }
-    ensemble.rejoin(follower).unwrap();
+    ensemble.faults().rejoin(follower).unwrap();
     println!("run {run}: cut off for {:?}", BootTime::now().duration_since(started));
     for session in sessions {
         session.close(Duration::from_millis(500)).await;
@@ -206,7 +206,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
 }
 
 /// Three servers that serve, those that follow first and the leader last. `None` on a machine that can't do it.
-async fn ensemble(settings: Builder) -> Option<(Ensemble, [usize; SERVERS])> {
+async fn ensemble(settings: EnsembleBuilder) -> Option<(Ensemble, [usize; SERVERS])> {
     if !Network::available_or_skip() {
         return None;
     }
@@ -288,7 +288,7 @@ async fn a_lease_is_over_by_its_margin_where_the_session_moves_to_a_server_that_
         // A move begins within 100 ms, and takes a few.
         tokio::time::sleep(Duration::from_millis(random.u64(0..200))).await;
         let started = BootTime::now();
-        ensemble.isolate(to).unwrap();
+        ensemble.faults().isolate(to).unwrap();
         // Those that have not moved stay, for the server that they are to move to serves nobody.
         tokio::time::sleep(TIMEOUT + 6 * TICK).await;
         for (driver, lease, expiry, session) in leases {
@@ -310,7 +310,7 @@ async fn a_lease_is_over_by_its_margin_where_the_session_moves_to_a_server_that_
             }
             session.close(Duration::from_millis(500)).await;
         }
-        ensemble.rejoin(to).unwrap();
+        ensemble.faults().rejoin(to).unwrap();
         connect(DriverKind::default(), ensemble.server(to).address())
             .await
             .close(Duration::from_secs(5))
@@ -374,7 +374,7 @@ async fn a_link_whose_packets_are_dropped_is_left_in_time() {
     for moved in moves.collect::<Vec<_>>() {
         moved.await.unwrap();
     }
-    ensemble.rejoin(cut).unwrap();
+    ensemble.faults().rejoin(cut).unwrap();
     for (.., session, _) in sessions {
         session.close(Duration::from_millis(500)).await;
     }

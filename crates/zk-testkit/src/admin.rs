@@ -28,7 +28,7 @@ pub enum Mode {
     /// An observer.
     Observer,
     /// Without a quorum, and serving reads all the same:
-    /// [`Builder::read_only_mode`](crate::Builder::read_only_mode).
+    /// [`EnsembleBuilder::read_only_mode`](crate::EnsembleBuilder::read_only_mode).
     ReadOnly,
 }
 

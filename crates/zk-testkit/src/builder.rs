@@ -53,7 +53,7 @@ const LOGBACK: &str = r#"<configuration>
 /// program, and ZooKeeper's version, with tabs between them.
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Builder {
+pub struct EnsembleBuilder {
     servers: usize,
     tick_time: Duration,
     init_limit: u32,
@@ -88,7 +88,7 @@ macro_rules! setters {
 }
 pub(crate) use setters;
 
-setters! { Builder:
+setters! { EnsembleBuilder:
 
     /// How many servers; 1 stands alone. Default 3.
     servers(servers: usize) { servers = servers }
@@ -180,7 +180,7 @@ setters! { Builder:
     start_within(within: Duration) { start_within = within }
 }
 
-impl Builder {
+impl EnsembleBuilder {
     pub(crate) fn new() -> Self {
         Self {
             servers: 3,

@@ -8,12 +8,12 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::admin::{self, Mode};
-use crate::builder::Builder;
+use crate::builder::EnsembleBuilder;
 use crate::links::Links;
 use crate::ports::PortReservation;
 use crate::server::{Launch, Server};
 use crate::warden::Warden;
-use crate::{Error, Host, Network};
+use crate::{EnsembleFaults, Error, Network};
 
 /// How often a server is asked while something is awaited.
 const ASK_AGAIN: Duration = Duration::from_millis(25);
@@ -27,7 +27,7 @@ const KILLED_WITHIN: Duration = Duration::from_secs(10);
 /// Dropping it ends every server by its pid (SIGKILL, some milliseconds) and
 /// removes the files, on panic too; if this process is killed instead, a helper
 /// process does the same within about a second. Only an ensemble that was built
-/// [`detached`](Builder::detached) stays.
+/// [`detached`](EnsembleBuilder::detached) stays.
 ///
 /// All methods take `&self`, so tests may share one ensemble in a static.
 /// Methods that take an index panic if there is no such server, as a slice does.
@@ -47,7 +47,7 @@ pub struct Ensemble {
 }
 
 impl Ensemble {
-    /// Starts that many servers with the defaults of [`Builder`] and waits until
+    /// Starts that many servers with the defaults of [`EnsembleBuilder`] and waits until
     /// each of them serves.
     ///
     /// # Errors
@@ -61,11 +61,11 @@ impl Ensemble {
     }
 
     /// Everything that can be chosen.
-    pub fn builder() -> Builder {
-        Builder::new()
+    pub fn builder() -> EnsembleBuilder {
+        EnsembleBuilder::new()
     }
 
-    /// Takes over an ensemble that was started [`detached`](Builder::detached),
+    /// Takes over an ensemble that was started [`detached`](EnsembleBuilder::detached),
     /// by its directory. Dropping the value leaves the servers alone; see
     /// [`end`](Self::end).
     ///
@@ -73,7 +73,7 @@ impl Ensemble {
     /// [`Error::NoEnsemble`] if the directory holds none; the errors of
     /// [`Installation::find`](crate::Installation::find).
     pub fn attach(dir: impl AsRef<Path>) -> Result<Self, Error> {
-        Builder::new().attach(dir.as_ref())
+        EnsembleBuilder::new().attach(dir.as_ref())
     }
 
     pub(crate) fn leave_running(&mut self) {
@@ -196,78 +196,14 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Freezes a server by SIGSTOP: its connections stay open, nothing is answered. It stands still
-    /// when this returns, which blocks for as long as the machine needs for that, commonly less than
-    /// a millisecond.
-    ///
-    /// # Errors
-    /// [`Error::NotRunning`]; [`Error::Io`] if it does not stand still within 10 s.
-    pub fn pause(&self, index: usize) -> Result<(), Error> {
-        self.server(index).freeze()
-    }
-
-    /// Lets a frozen server go on, by SIGCONT.
-    ///
-    /// # Errors
-    /// [`Error::NotRunning`].
-    pub fn resume(&self, index: usize) -> Result<(), Error> {
-        self.server(index).signal(Signal::SIGCONT)
-    }
-
-    /// Cuts a server off from the other servers, and not from its clients: those of a
-    /// follower go on being answered, from ever older data, until `syncLimit` ticks have
-    /// passed, while the others expire their sessions after the session timeout.
-    /// Nothing is closed or refused; bytes just don't arrive.
-    ///
-    /// With [`breakable_links`](Builder::breakable_links) the ensemble's leader should not be
-    /// isolated but [paused](Self::pause): the notices by which servers elect a leader still
-    /// pass, so the others might choose the isolated one again and again, and nobody would
-    /// serve. [In namespaces](Builder::in_namespaces) nothing passes, and the others replace
-    /// it after `syncLimit` ticks.
-    ///
-    /// # Errors
-    /// [`Error::Settings`] unless built with one of them; [`Error::NoNamespaces`] if
-    /// `iptables` refuses.
-    pub fn isolate(&self, index: usize) -> Result<(), Error> {
-        if let Some(host) = self.server(index).host() {
-            let others = self.servers.iter().filter_map(Server::host).map(Host::ip);
-            return host.cut_from(&others.filter(|ip| *ip != host.ip()).collect::<Vec<_>>());
-        }
-        self.links(index)?.isolate(index, true);
-        Ok(())
-    }
-
-    /// Pulls a server's cable: it is cut off from the other servers and from all clients. It
-    /// runs on, and nobody can ask it anything.
-    ///
-    /// # Errors
-    /// [`Error::Settings`] unless built [`in_namespaces`](Builder::in_namespaces);
-    /// [`Error::NoNamespaces`] if `iptables` refuses.
-    pub fn unplug(&self, index: usize) -> Result<(), Error> {
-        self.server(index).host().ok_or_else(|| not_built_for("in_namespaces", "unplugged"))?.unplug()
-    }
-
-    /// Ends [`isolate`](Self::isolate) and [`unplug`](Self::unplug), and in namespaces any
-    /// other cut made at that server's [`host`](Server::host). The server needs some seconds to
-    /// find its leader again; see [`wait_serving`](Self::wait_serving).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn rejoin(&self, index: usize) -> Result<(), Error> {
-        if let Some(host) = self.server(index).host() {
-            return host.heal();
-        }
-        self.links(index)?.isolate(index, false);
-        Ok(())
-    }
-
-    fn links(&self, index: usize) -> Result<&Links, Error> {
-        let _there_is_one = self.server(index);
-        self.links.as_ref().ok_or_else(|| not_built_for("in_namespaces or with breakable_links", "isolated"))
+    /// Fault injection: servers that freeze, and servers that are cut off.
+    #[must_use]
+    pub fn faults(&self) -> EnsembleFaults<'_> {
+        EnsembleFaults { ensemble: self }
     }
 
     /// The network that the servers are on, for more hosts on it, if the ensemble was built
-    /// [`in_namespaces`](Builder::in_namespaces).
+    /// [`in_namespaces`](EnsembleBuilder::in_namespaces).
     #[must_use]
     pub fn network(&self) -> Option<&Network> {
         self.network.as_ref()
@@ -378,10 +314,6 @@ impl Ensemble {
     pub(crate) fn spawn_all(&self) -> Result<(), Error> {
         self.servers.iter().try_for_each(|server| server.spawn(&self.launch))
     }
-}
-
-fn not_built_for(settings: &str, what: &str) -> Error {
-    Error::Settings(format!("only an ensemble that is built {settings} can have a server {what}"))
 }
 
 impl Drop for Ensemble {

@@ -74,7 +74,7 @@ impl Server {
     }
 
     /// The host that it runs on, if the ensemble was built
-    /// [`in_namespaces`](crate::Builder::in_namespaces).
+    /// [`in_namespaces`](crate::EnsembleBuilder::in_namespaces).
     #[must_use]
     pub fn host(&self) -> Option<&Host> {
         self.host.as_ref()

@@ -17,7 +17,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(500);
 pub(crate) enum Servers {
     /// In this process, with nothing to install. On a thread of its own: the demo waits
     /// for processes that still need it.
-    InProcess(TestServer),
+    Embedded(TestServer),
     /// Apache ZooKeeper.
     Real(Box<Ensemble>),
 }
@@ -27,10 +27,10 @@ impl Servers {
         if !real {
             let server = TestServer::builder().servers(SERVERS).tick_time(TICK).start_on_thread()?;
             narrator.say(format!(
-                "a stand-in for ZooKeeper, in this process, serves at {}; `cargo xtask demo --real` takes Apache's",
+                "an embedded ZooKeeper server serves at {}; `cargo xtask demo --real` starts Apache ZooKeeper",
                 server.connect_string()
             ));
-            return Ok(Self::InProcess(server));
+            return Ok(Self::Embedded(server));
         }
         packages::ensure_zookeeper().await?;
         narrator.say("starting three ZooKeeper servers on this machine");
@@ -45,7 +45,7 @@ impl Servers {
 
     pub(crate) fn connect_string(&self) -> String {
         match self {
-            Self::InProcess(server) => server.connect_string(),
+            Self::Embedded(server) => server.connect_string(),
             Self::Real(ensemble) => ensemble.connect_string(),
         }
     }

@@ -16,7 +16,7 @@ use crate::error::Context as _;
 
 /// Settings of a [`TestServer`].
 ///
-/// The defaults are those of [`Builder`](crate::Builder), the one for real servers:
+/// The defaults are those of [`EnsembleBuilder`](crate::EnsembleBuilder), the one for real servers:
 /// ticks of 500 ms, so sessions from 1 s to 10 s (2 to 20 ticks), a sync limit of 10
 /// ticks; and otherwise those of Apache ZooKeeper, with one exception:
 /// znodes with a [time to live](Self::ttl_nodes) are enabled.

@@ -25,7 +25,7 @@ const OWN: u8 = 254;
 ///
 /// Packets between them can be dropped without a word, which no process on loopback can do
 /// to another: see [`Host`]. Servers are put on hosts by
-/// [`Builder::in_namespaces`](crate::Builder::in_namespaces); [`host`](Self::host) makes
+/// [`EnsembleBuilder::in_namespaces`](crate::EnsembleBuilder::in_namespaces); [`host`](Self::host) makes
 /// more of them, for the programs under test.
 ///
 /// It needs root (in a container the capabilities `NET_ADMIN` and `SYS_ADMIN`) and the
