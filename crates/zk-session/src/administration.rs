@@ -4,11 +4,11 @@
 use zk_proto::{AclEntry as Wire, ErrorCode, Id, Reply, Request};
 
 use crate::acl::{AccessList, AclEntry};
-use crate::attempts::{Attempts, Write, of_kind};
+use crate::attempts::{Write, of_kind};
 use crate::error::OpError;
 use crate::incarnation::Incarnation;
 use crate::node::{Children, Node, Stat};
-use crate::operations::{any_without, observe};
+use crate::operations::any_without;
 use crate::path::check;
 
 /// One read of a group for [`Incarnation::multi_read`].
@@ -74,12 +74,12 @@ impl Incarnation {
     /// later ones.
     ///
     /// # Errors
-    /// As for [`get`](Self::get).
+    /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn exists(&self, path: &str) -> Result<Option<Stat>, OpError> {
-        observe("exists", async {
+        self.observe("exists", async {
             let (absolute, mut attempts) = self.begin(path)?;
             attempts.exists(&absolute).await
         })
@@ -91,7 +91,7 @@ impl Incarnation {
     /// does not know it yet answers it, too. [`barrier`](Self::barrier) is one.
     ///
     /// # Errors
-    /// As for [`get`](Self::get).
+    /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -103,7 +103,7 @@ impl Incarnation {
     /// The access list of a znode. Who may not change it sees it without the hashes of passwords.
     ///
     /// # Errors
-    /// [`OpError::NoNode`], and those of [`get`](Self::get).
+    /// [`OpError::NoNode`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -120,7 +120,7 @@ impl Incarnation {
     ///
     /// # Errors
     /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Invalid`] for an entry that the servers do not accept,
-    /// [`OpError::Unknown`], and those of [`get`](Self::get).
+    /// [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
@@ -130,7 +130,7 @@ impl Incarnation {
         entries: &[AclEntry],
         version: Option<i32>,
     ) -> Result<Stat, OpError> {
-        observe("set_acl", async {
+        self.observe("set_acl", async {
             let (absolute, mut attempts) = self.begin(path)?;
             let request = Request::SetAcl {
                 path: absolute.as_str().into(),
@@ -162,8 +162,8 @@ impl Incarnation {
     /// The paths of this session's ephemerals that begin with `prefix` (servers from 3.6 on).
     ///
     /// # Errors
-    /// As for [`get`](Self::get); [`OpError::Invalid`] from servers that do not know the request, which cost the session
-    /// its connection besides.
+    /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`]. Servers that do not
+    /// know the request answer [`OpError::Invalid`], and close the connection.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -179,7 +179,8 @@ impl Incarnation {
     /// How many znodes there are below one, at any depth (servers from 3.6 on).
     ///
     /// # Errors
-    /// [`OpError::NoNode`], and those of [`ephemerals`](Self::ephemerals).
+    /// [`OpError::NoNode`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
+    /// Servers that do not know the request answer [`OpError::Invalid`], and close the connection.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -191,7 +192,8 @@ impl Incarnation {
     /// Whom the servers take this session for: its address, and what its credentials have proved (servers from 3.7 on).
     ///
     /// # Errors
-    /// As for [`ephemerals`](Self::ephemerals).
+    /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`]. Servers that do not
+    /// know the request answer [`OpError::Invalid`], and close the connection.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -203,7 +205,9 @@ impl Incarnation {
     /// Several reads by one request, of one moment (servers from 3.6 on). A znode that does not exist is no error.
     ///
     /// # Errors
-    /// With the path of the read that was refused, and those of [`ephemerals`](Self::ephemerals).
+    /// With the path of the read that was refused: [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`],
+    /// [`OpError::SessionOver`]. Servers that do not know the request answer [`OpError::Invalid`], and close the
+    /// connection.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -212,7 +216,7 @@ impl Incarnation {
         reads: impl IntoIterator<Item = ReadOp>,
     ) -> Result<Vec<ReadResult>, OpError> {
         let reads: Vec<ReadOp> = reads.into_iter().collect();
-        observe("multi_read", async {
+        self.observe("multi_read", async {
             let Some(first) = reads.first() else { return Ok(Vec::new()) };
             reads.iter().try_for_each(|read| check(read.path()))?;
             let parts = reads.iter().map(|read| {
@@ -225,7 +229,7 @@ impl Incarnation {
                 }
             });
             let request = Request::MultiRead(parts.collect());
-            let mut attempts = Attempts::new(&self.inner, first.path());
+            let mut attempts = self.attempts(first.path());
             let replies = match attempts.read(&request).await? {
                 Ok(Reply::Multi(replies)) if replies.len() == reads.len() => replies,
                 Ok(other) => return Err(attempts.unexpected(other)),
@@ -256,13 +260,13 @@ impl Incarnation {
     /// It is sent once: what becomes of it after a lost answer the configuration tells.
     ///
     /// # Errors
-    /// [`OpError::Invalid`] where it is not allowed or makes no sense, [`OpError::BadVersion`], [`OpError::NoAuth`],
-    /// [`OpError::Unknown`], and those of [`get`](Self::get).
+    /// [`OpError::Invalid`] also where it is not allowed or makes no sense, [`OpError::BadVersion`],
+    /// [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown.
     pub async fn reconfig(&self, change: &Reconfiguration) -> Result<Node, OpError> {
-        observe("reconfig", async {
+        self.observe("reconfig", async {
             let text = |text: &'_ Option<String>| text.clone().map(Into::into);
             let request = Request::Reconfig {
                 joining: text(&change.joining),
@@ -270,7 +274,7 @@ impl Incarnation {
                 members: text(&change.members),
                 version: change.version.unwrap_or(-1),
             };
-            let mut attempts = Attempts::new(&self.inner, "/zookeeper/config");
+            let mut attempts = self.attempts("/zookeeper/config");
             match attempts.write(&request).await? {
                 Write::Done(reply) => attempts.node(reply),
                 Write::Refused(code) => Err(attempts.refused(code)),
@@ -288,7 +292,7 @@ impl Incarnation {
         request: impl FnOnce(std::borrow::Cow<'static, str>) -> Request<'static>,
         take: impl FnOnce(Reply) -> Result<T, Reply>,
     ) -> Result<T, OpError> {
-        observe(op, async {
+        self.observe(op, async {
             let (absolute, mut attempts) = self.begin(path)?;
             match attempts.read(&request(absolute.into())).await? {
                 Ok(reply) => take(reply).map_err(|reply| attempts.unexpected(reply)),

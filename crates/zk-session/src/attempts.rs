@@ -65,25 +65,26 @@ impl Incarnation {
     /// An operation on a path, and the path as the server knows it.
     pub(crate) fn begin<'a>(&'a self, path: &'a str) -> Result<(String, Attempts<'a>), OpError> {
         path::check(path)?;
-        Ok((self.inner.absolute(path), Attempts::new(&self.inner, path)))
+        Ok((self.inner.absolute(path), self.attempts(path)))
     }
-}
 
-impl<'a> Attempts<'a> {
-    pub(crate) fn new(inner: &'a Arc<Inner>, path: &'a str) -> Self {
+    /// An operation that names `path` in its errors.
+    pub(crate) fn attempts<'a>(&'a self, path: &'a str) -> Attempts<'a> {
         let started = BootTime::now();
-        Self {
-            inner,
+        Attempts {
+            inner: &self.inner,
             path,
             started,
-            deadline: started + inner.settings.operation_timeout(),
+            deadline: self.bound.deadline(started, &self.inner.settings),
             backoff: BACKOFF,
             in_doubt: false,
             seen: 0,
             last: "ZooKeeper is not connected".into(),
         }
     }
+}
 
+impl Attempts<'_> {
     pub(crate) fn in_doubt(&self) -> bool {
         self.in_doubt
     }
@@ -102,7 +103,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// As [`read`](Self::read), with a request that arms a watch.
+    /// Sends a request that changes nothing and arms a watch, until it is answered.
     pub(crate) async fn read_and_watch<T>(
         &mut self,
         request: &Request<'_>,
@@ -334,7 +335,13 @@ impl<'a> Attempts<'a> {
                 return Err(self.over());
             }
             if self.inner.is_open() {
-                return Ok(());
+                if BootTime::now() < self.deadline {
+                    return Ok(());
+                }
+                if !self.in_doubt {
+                    self.last = "its time had passed before it was sent".into();
+                }
+                return Err(self.out_of_time());
             }
             let mut open = self.inner.open.subscribe();
             if *open.borrow_and_update() {

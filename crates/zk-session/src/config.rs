@@ -11,6 +11,7 @@ use crate::acl::Acl;
 use crate::driver::Auth;
 use crate::error::ConnectError;
 use crate::hosts::ConnectString;
+use crate::instruments::Instruments;
 use crate::secret::Secret;
 
 /// What carries a session. The crate's documentation says what tells them apart.
@@ -92,6 +93,8 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<TlsOptions>,
     pub(crate) sasl: Option<SaslDigest>,
     pub(crate) max_request: usize,
+    /// By the name of the session.
+    pub(crate) instruments: Instruments,
 }
 
 impl Settings {
@@ -108,6 +111,7 @@ impl Settings {
             tls: None,
             sasl: None,
             max_request: Limits::default().request,
+            instruments: Instruments::new("default".to_owned()),
         }
     }
 

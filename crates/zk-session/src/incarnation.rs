@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -35,6 +37,37 @@ pub(crate) const PLACES: usize = 512;
 #[derive(Clone)]
 pub struct Incarnation {
     pub(crate) inner: Arc<Inner>,
+    pub(crate) bound: Bound,
+}
+
+/// By when the operations of a handle must have ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Bound {
+    /// The operation timeout of the session.
+    #[default]
+    Default,
+    /// Each operation within this time.
+    Within(Duration),
+    /// At this moment: of an operation that has begun.
+    By(BootTime),
+}
+
+impl Bound {
+    pub(crate) fn deadline(self, started: BootTime, settings: &Settings) -> BootTime {
+        match self {
+            Self::Default => started + settings.operation_timeout(),
+            Self::Within(timeout) => started + timeout,
+            Self::By(deadline) => deadline,
+        }
+    }
+
+    /// The bound for the steps of an operation that has several and begins now.
+    pub(crate) fn of_steps(self) -> Self {
+        match self {
+            Self::Within(timeout) => Self::By(BootTime::now() + timeout),
+            other => other,
+        }
+    }
 }
 
 pub(crate) struct Inner {
@@ -91,7 +124,20 @@ impl Incarnation {
             watches: Mutex::new(HashMap::new()),
             next_watch: AtomicU64::new(1),
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), bound: Bound::Default }
+    }
+
+    /// The same session, with another timeout for each operation that is called on the returned handle. By default it is
+    /// the operation timeout of the session
+    /// ([`SessionBuilder::operation_timeout`](crate::SessionBuilder::operation_timeout)).
+    ///
+    /// The timeout covers the whole operation: waiting for the connection, repetitions, and the reads that find out the
+    /// outcome of a write; of [`delete_recursive`](Self::delete_recursive) the whole tree. When it has passed, a write that
+    /// was sent and whose outcome is not known fails with [`OpError::Unknown`](crate::OpError::Unknown); any other operation
+    /// fails with [`OpError::Unavailable`](crate::OpError::Unavailable), without effect.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { inner: Arc::clone(&self.inner), bound: Bound::Within(timeout) }
     }
 
     /// Which of this process's sessions it is.
@@ -228,8 +274,13 @@ impl Inner {
         self.over.cancel();
         self.open.send_replace(false);
         self.driver.abort();
-        // Whoever waits for a watch wakes up by the loss of its sender.
-        lock(&self.watches).clear();
+        // A watch that fires once wakes up by the loss of its sender.
+        let watches = std::mem::take(&mut *lock(&self.watches));
+        for waiter in watches.into_values() {
+            if let Waiter::Lasting(queue) = waiter {
+                queue.wake();
+            }
+        }
     }
 
     pub(crate) fn end_reason(&self) -> Option<InactiveReason> {
@@ -293,19 +344,10 @@ pub(crate) struct Armed<T> {
 pub(crate) type ArmedOnce = Armed<oneshot::Receiver<WatchKind>>;
 
 impl ArmedOnce {
-    /// Returns when the watch has fired, or when its session is over. Cancel safe; not to be called again after it has
-    /// returned.
-    pub(crate) async fn fired(&mut self) {
-        tokio::select! {
-            _ = &mut self.news => {}
-            () = self.inner.over.cancelled() => {}
-        }
-    }
-}
-
-impl<T> fmt::Debug for Armed<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.id.fmt(f)
+    /// Ready when the watch has fired, or when its session is over, which drops the sender. Not to be called again after
+    /// that.
+    pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.news).poll(cx).map(drop)
     }
 }
 

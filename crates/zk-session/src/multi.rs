@@ -6,7 +6,7 @@ use crate::attempts::{Attempts, Write};
 use crate::error::OpError;
 use crate::incarnation::Incarnation;
 use crate::node::{CreateMode, Node, Stat};
-use crate::operations::{any_without, observe};
+use crate::operations::any_without;
 use crate::path::check;
 
 /// One operation of a group for [`Incarnation::multi`]. Each sees what those before it have done.
@@ -136,7 +136,7 @@ impl Incarnation {
     /// Dropping the future leaves the outcome unknown.
     pub async fn multi(&self, ops: impl IntoIterator<Item = MultiOp>) -> Result<Vec<MultiResult>, OpError> {
         let ops: Vec<MultiOp> = ops.into_iter().collect();
-        observe("multi", self.multi_unobserved(&ops)).await
+        self.observe("multi", self.multi_unobserved(&ops)).await
     }
 
     async fn multi_unobserved(&self, ops: &[MultiOp]) -> Result<Vec<MultiResult>, OpError> {
@@ -148,7 +148,7 @@ impl Incarnation {
         let parts = ops.iter().zip(&paths).map(|(op, path)| self.part(op, path));
         let request = Request::Multi(parts.collect());
         // Errors that concern no single operation name the first.
-        let mut attempts = Attempts::new(&self.inner, first.path());
+        let mut attempts = self.attempts(first.path());
         loop {
             match attempts.write(&request).await? {
                 Write::Done(Reply::Multi(replies)) if replies.len() == ops.len() => {

@@ -7,7 +7,6 @@ use zk_proto::{Create, ErrorCode, Reply, Request};
 use crate::attempts::{Attempts, Write, of_kind};
 use crate::error::{OpError, owned_by};
 use crate::incarnation::Incarnation;
-use crate::instruments;
 use crate::node::{Children, CreateMode, Created, Node, Stat};
 use crate::path::{self, check};
 use crate::time::BootTime;
@@ -39,7 +38,7 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn get(&self, path: &str) -> Result<Option<Node>, OpError> {
-        observe("get", async {
+        self.observe("get", async {
             let (absolute, mut attempts) = self.begin(path)?;
             attempts.get(&absolute).await
         })
@@ -49,30 +48,30 @@ impl Incarnation {
     /// Reads the names of a znode's children, `None` if the znode does not exist.
     ///
     /// # Errors
-    /// As for [`get`](Self::get).
+    /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn children(&self, path: &str) -> Result<Option<Children>, OpError> {
-        observe("children", async {
+        self.observe("children", async {
             let (absolute, mut attempts) = self.begin(path)?;
             attempts.children(&absolute).await
         })
         .await
     }
 
-    /// Creates a znode with the access list of the session ([`SessionBuilder::acl`](crate::SessionBuilder::acl)). Its parent
-    /// must exist.
+    /// Creates a znode with the access list of the session ([`SessionBuilder::acl`](crate::SessionBuilder::acl)). Its
+    /// parent must exist.
     ///
     /// After a lost answer, a new ephemeral that this session owns counts as the one created here; a new persistent znode
     /// counts if it has the same data and was never changed, so put something unique into the data where it matters who
-    /// created it. Of any other new znode the outcome is unknown: it may be the one created here, with other data by now, or
-    /// have come after that one was deleted. Where none stands there it is created: a second time, if others have deleted the
-    /// first one meanwhile.
+    /// created it. Of any other new znode the outcome is unknown: it may be the one created here, with other data by now,
+    /// or have come after that one was deleted. Where none stands there it is created: a second time, if others have
+    /// deleted the first one meanwhile.
     ///
     /// # Errors
     /// [`OpError::NodeExists`] with the owner, [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`], and
-    /// those of [`get`](Self::get).
+    /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
@@ -83,7 +82,7 @@ impl Incarnation {
         mode: CreateMode,
     ) -> Result<Created, OpError> {
         let data = data.as_ref();
-        observe("create", async {
+        self.observe("create", async {
             let (absolute, mut attempts) = self.begin(path)?;
             let create = Request::Create(self.to_create(&absolute, data, mode));
             loop {
@@ -107,11 +106,12 @@ impl Incarnation {
     /// deleted meanwhile is not found.
     ///
     /// # Errors
-    /// As for [`create`](Self::create), without `NodeExists`.
+    /// [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`],
+    /// [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
-    /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it. A znode
-    /// that was created nevertheless is to be found by what `recovery` goes by.
+    /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it. A
+    /// znode that was created nevertheless is to be found by what `recovery` goes by.
     pub async fn create_sequential(
         &self,
         prefix: &str,
@@ -120,11 +120,11 @@ impl Incarnation {
         recovery: Recovery,
     ) -> Result<Created, OpError> {
         let data = data.as_ref();
-        observe("create_sequential", async {
+        self.observe("create_sequential", async {
             // A number is appended, so a prefix may end with a slash.
             check(&format!("{prefix}0"))?;
             let absolute = self.inner.absolute(prefix);
-            let mut attempts = Attempts::new(&self.inner, prefix);
+            let mut attempts = self.attempts(prefix);
             let invalid =
                 |reason: &str| OpError::Invalid { path: prefix.to_owned(), reason: reason.to_owned() };
             if recovery == Recovery::Name && prefix.ends_with('/') {
@@ -153,12 +153,12 @@ impl Incarnation {
     /// Creates the persistent znodes above `path`, each that is missing, with no data. `path` itself is not created.
     ///
     /// # Errors
-    /// As for [`create`](Self::create), without `NodeExists` and `NoNode`.
+    /// [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Dropped before it has answered, it leaves some of the znodes created, or all; calling it again goes on.
     pub async fn create_parents(&self, path: &str) -> Result<(), OpError> {
-        observe("create_parents", async {
+        self.observe("create_parents", async {
             let (absolute, mut attempts) = self.begin(path)?;
             // From the inside out: mostly the nearest parent is there, and then that is all.
             let ancestors: Vec<&str> = zk_proto::ancestors(&absolute).filter(|above| *above != "/").collect();
@@ -191,7 +191,8 @@ impl Incarnation {
     /// then be applied twice, over what somebody else wrote in between.
     ///
     /// # Errors
-    /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`], and those of [`get`](Self::get).
+    /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`],
+    /// [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
@@ -202,7 +203,7 @@ impl Incarnation {
         version: Option<i32>,
     ) -> Result<Stat, OpError> {
         let data = data.as_ref();
-        observe("set", async {
+        self.observe("set", async {
             let (absolute, mut attempts) = self.begin(path)?;
             let set = Request::SetData {
                 path: absolute.as_str().into(),
@@ -234,13 +235,13 @@ impl Incarnation {
     /// others may have deleted it.
     ///
     /// # Errors
-    /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::NotEmpty`], [`OpError::Unknown`], and those of
-    /// [`get`](Self::get).
+    /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::NotEmpty`], [`OpError::Unknown`], [`OpError::NoAuth`],
+    /// [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
     pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), OpError> {
-        observe("delete", async {
+        self.observe("delete", async {
             let (absolute, mut attempts) = self.begin(path)?;
             // Servers from 3.9 on tell only those who may read it.
             let meant = match attempts.exists(&absolute).await {
@@ -285,12 +286,25 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn barrier(&self) -> Result<Duration, OpError> {
-        observe("barrier", async {
+        self.observe("barrier", async {
             let started = BootTime::now();
-            Attempts::new(&self.inner, "/").barrier().await?;
+            self.attempts("/").barrier().await?;
             Ok(BootTime::now().duration_since(started))
         })
         .await
+    }
+
+    /// Does an operation, and counts it.
+    pub(crate) async fn observe<T>(
+        &self,
+        op: &'static str,
+        operation: impl Future<Output = Result<T, OpError>>,
+    ) -> Result<T, OpError> {
+        let started = BootTime::now();
+        let result = operation.await;
+        let outcome = result.as_ref().map_or_else(OpError::outcome, |_| "ok");
+        self.inner.settings.instruments.request(op, outcome, BootTime::now().duration_since(started));
+        result
     }
 
     pub(crate) fn to_create<'a>(&self, absolute: &'a str, data: &'a [u8], mode: CreateMode) -> Create<'a> {
@@ -392,17 +406,6 @@ fn is_numbered(candidate: &str, prefix: &str) -> bool {
 /// As the protocol has it: -1 is any version.
 pub(crate) fn any_without(version: Option<i32>) -> i32 {
     version.unwrap_or(-1)
-}
-
-pub(crate) async fn observe<T>(
-    op: &'static str,
-    operation: impl Future<Output = Result<T, OpError>>,
-) -> Result<T, OpError> {
-    let started = BootTime::now();
-    let result = operation.await;
-    let outcome = result.as_ref().map_or_else(OpError::outcome, |_| "ok");
-    instruments::request(op, outcome, BootTime::now().duration_since(started));
-    result
 }
 
 #[cfg(test)]

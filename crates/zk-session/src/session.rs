@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tracing::Instrument as _;
 use zk_proto::{Purpose, Ticket, WatchMode};
 
 use crate::acl::{AccessList, Acl, AclEntry, Id};
@@ -15,7 +16,8 @@ use crate::error::{Closed, ConnectError, OpError};
 use crate::establish::establish;
 use crate::held::HeldEphemeral;
 use crate::hosts::ConnectString;
-use crate::incarnation::{Incarnation, SessionPin};
+use crate::incarnation::{Bound, Incarnation, SessionPin};
+use crate::instruments::Instruments;
 use crate::lasting::ChangeWatch;
 use crate::lease::Lease;
 use crate::multi::{MultiOp, MultiResult};
@@ -53,6 +55,12 @@ macro_rules! setters {
 }
 
 setters! { SessionBuilder:
+
+    /// The name of the session in logs and metrics, `default` by default. Give each session of a process its own.
+    ///
+    /// It is the field `name` of the `tracing` span `zookeeper_session`, in which the session logs, and the label `session`
+    /// of its metrics.
+    name(name: impl Into<String>) { settings.instruments = Instruments::new(name.into()) }
 
     /// The session timeout to ask for, 10 s by default. The server may grant another one:
     /// [`Incarnation::granted_timeout`].
@@ -98,8 +106,9 @@ setters! { SessionBuilder:
     /// with everything that is under way there.
     max_request(bytes: usize) { settings.max_request = bytes }
 
-    /// How long an operation may take, waiting for a connection and repetitions included: the session timeout by
-    /// default.
+    /// How long an operation may take, waiting for a connection and repetitions included: by default the
+    /// [`session_timeout`](Self::session_timeout) that is asked for. An operation of a [`Session`] first waits up to the
+    /// same time for an active session. [`Session::with_timeout`] sets another timeout for single operations.
     operation_timeout(timeout: Duration) { settings.operation_timeout = Some(timeout) }
 
     /// Goes on with a session that another process has handed over, or has left behind when it died: the first session
@@ -128,10 +137,13 @@ impl SessionBuilder {
         let shared = Arc::new(Shared::new(settings)?);
         let deadline = BootTime::now() + shared.settings.connect_timeout;
         let purpose = resumed.map_or(Purpose::New(shared.settings.session_timeout), Purpose::Resume);
-        let first = establish(&shared, purpose, Epoch(1), deadline).await?;
+        let establishing = establish(&shared, purpose, Epoch(1), deadline);
+        let first = establishing.instrument(shared.span.clone()).await?;
         // Before anything else is waited for: dropped from here on, it is closed as any session that nobody holds.
-        let session = Session { _last_handle: Arc::new(LastHandle(Arc::clone(&shared))), shared };
-        session.shared.tasks.spawn(supervisor::run(Arc::clone(&session.shared), first));
+        let last_handle = Arc::new(LastHandle(Arc::clone(&shared)));
+        let session = Session { _last_handle: last_handle, bound: Bound::Default, shared };
+        let supervised = supervisor::run(Arc::clone(&session.shared), first);
+        session.shared.tasks.spawn(supervised.instrument(session.shared.span.clone()));
         // The supervisor's first act; should the session end at that very moment, it goes on making the next one.
         let _ = within(deadline, session.shared.active()).await;
         Ok(session)
@@ -161,6 +173,7 @@ pub enum CloseOutcome {
 #[derive(Clone)]
 pub struct Session {
     shared: Arc<Shared>,
+    bound: Bound,
     _last_handle: Arc<LastHandle>,
 }
 
@@ -171,7 +184,29 @@ impl Session {
         SessionBuilder { settings: Settings::new(connect.into()), resumed: None }
     }
 
-    /// The state of the moment.
+    /// A handle of the same session with another timeout for each operation that is called on it, to bound a single
+    /// operation:
+    ///
+    /// ```no_run
+    /// # async fn run(session: zk_session::Session) -> Result<(), zk_session::OpError> {
+    /// let node = session.with_timeout(std::time::Duration::from_secs(1)).get("/config").await?;
+    /// # drop(node);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The timeout covers the whole operation: waiting for an active session, repetitions, and the reads that find out the
+    /// outcome of a write; of [`delete_recursive`](Self::delete_recursive) the whole tree. When it has passed, a write that
+    /// was sent and whose outcome is not known fails with [`OpError::Unknown`]; any other operation fails with
+    /// [`OpError::Unavailable`], without effect. The timeout may be shorter or longer than the operation timeout. It
+    /// changes nothing but the operations of this handle and its clones: not the session, its watches or its held znodes,
+    /// nor an [`Incarnation`] that the handle returns.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { bound: Bound::Within(timeout), ..self.clone() }
+    }
+
+    /// The present state.
     pub fn state(&self) -> SessionState {
         self.shared.state.borrow().clone()
     }
@@ -299,53 +334,97 @@ impl Session {
     }
 }
 
-/// Operations of the session of the moment, each as the one of the same name there.
+/// Operations of the present session: what each does, its errors beside those of all, and the method of [`Incarnation`].
 macro_rules! delegate {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $output:ty, at $path:expr;)*) => {
-        /// Operations on the session of the moment; each waits for it to be active no longer than the operation
-        /// timeout.
+    ($(
+        $(#[$about:meta])*
+        $kind:ident $name:ident($($argument:ident: $type:ty),*) -> $output:ty, at $path:expr $(, or $errors:literal)?;
+    )*) => {
+        /// Operations on the present session. Each waits for it to be active no longer than the operation timeout, and is
+        /// then the operation of the same name of that [`Incarnation`], which has the details.
         impl Session {
             $(
-                #[doc = concat!("As [`Incarnation::", stringify!($name), "`].")]
+                $(#[$about])*
                 ///
                 /// # Errors
-                /// As there.
+                $(#[doc = concat!($errors, ".")]
+                ///
+                )?
+                /// [`OpError::Unavailable`] if there was no active session or no connection in time,
+                /// [`OpError::SessionOver`], [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
                 ///
                 /// # Cancel safety
-                /// As there.
+                #[doc = delegate!(@$kind)]
                 pub async fn $name(&self, $($argument: $type),*) -> Result<$output, OpError> {
-                    self.shared.current(stringify!($name), $path).await?.$name($($argument),*).await
+                    self.shared.current(stringify!($name), $path, self.bound).await?.$name($($argument),*).await
                 }
             )*
         }
     };
+    (@read) => { "Cancel safe." };
+    (@write) => {
+        "Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it."
+    };
+    (@steps) => { "Dropped before it has answered, some of it may have been done; calling it again continues." };
 }
 
 delegate! {
-    get(path: &str) -> Option<Node>, at path;
-    exists(path: &str) -> Option<Stat>, at path;
-    children(path: &str) -> Option<Children>, at path;
-    create(path: &str, data: impl AsRef<[u8]>, mode: CreateMode) -> Created, at path;
-    create_sequential(
+    /// Reads a znode, `None` if there is none. The server that answers may lag behind the others; after a
+    /// [`barrier`](Self::barrier) it is up to date.
+    read get(path: &str) -> Option<Node>, at path;
+    /// The metadata of a znode, `None` if there is none.
+    read exists(path: &str) -> Option<Stat>, at path;
+    /// Reads the names of a znode's children, `None` if the znode does not exist.
+    read children(path: &str) -> Option<Children>, at path;
+    /// Creates a znode with the access list of the session ([`SessionBuilder::acl`]). Its parent must exist.
+    write create(path: &str, data: impl AsRef<[u8]>, mode: CreateMode) -> Created, at path,
+        or "[`OpError::NodeExists`] with the owner, [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`]";
+    /// Creates a znode whose name is the last element of `prefix` and a number that grows with each one created under the
+    /// same parent. After a lost answer the znode is found again by `recovery`.
+    write create_sequential(
         prefix: &str,
         data: impl AsRef<[u8]>,
         mode: CreateMode,
         recovery: Recovery
-    ) -> Created, at prefix;
-    create_parents(path: &str) -> (), at path;
-    set(path: &str, data: impl AsRef<[u8]>, version: Option<i32>) -> Stat, at path;
-    delete(path: &str, version: Option<i32>) -> (), at path;
-    delete_recursive(path: &str) -> (), at path;
-    multi(ops: impl IntoIterator<Item = MultiOp>) -> Vec<MultiResult>, at "/";
-    multi_read(reads: impl IntoIterator<Item = ReadOp>) -> Vec<ReadResult>, at "/";
-    acl(path: &str) -> AccessList, at path;
-    set_acl(path: &str, entries: &[AclEntry], version: Option<i32>) -> Stat, at path;
-    ephemerals(prefix: &str) -> Vec<String>, at prefix;
-    count_below(path: &str) -> u32, at path;
-    whoami() -> Vec<Id>, at "/";
-    sync(path: &str) -> (), at path;
-    reconfig(change: &Reconfiguration) -> Node, at "/zookeeper/config";
-    barrier() -> Duration, at "/";
+    ) -> Created, at prefix, or "[`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`]";
+    /// Creates the persistent znodes above `path`, each that is missing, with no data. `path` itself is not created.
+    steps create_parents(path: &str) -> (), at path, or "[`OpError::Unknown`]";
+    /// Replaces the data of a znode; with `version`, only if the data still has that version.
+    write set(path: &str, data: impl AsRef<[u8]>, version: Option<i32>) -> Stat, at path,
+        or "[`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`]";
+    /// Deletes a znode without children; with `version`, only if its data still has that version.
+    write delete(path: &str, version: Option<i32>) -> (), at path,
+        or "[`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::NotEmpty`], [`OpError::Unknown`]";
+    /// Deletes a znode and everything below it, znode by znode. Each step is bounded by the operation timeout, a
+    /// [`timeout`](Self::with_timeout) of the caller bounds the whole.
+    steps delete_recursive(path: &str) -> (), at path,
+        or "[`OpError::NoNode`], [`OpError::NotEmpty`] if others create znodes as fast as these are deleted, [`OpError::Unknown`]";
+    /// Does all of the operations or none, in this order, as one change of ZooKeeper.
+    write multi(ops: impl IntoIterator<Item = MultiOp>) -> Vec<MultiResult>, at "/",
+        or "Of the operation that was refused, with its path: [`OpError::NodeExists`], [`OpError::NoNode`], \
+            [`OpError::BadVersion`], [`OpError::NotEmpty`]; [`OpError::Unknown`]";
+    /// Several reads by one request, of one moment (servers from 3.6 on). A znode that does not exist is no error.
+    read multi_read(reads: impl IntoIterator<Item = ReadOp>) -> Vec<ReadResult>, at "/";
+    /// The access list of a znode.
+    read acl(path: &str) -> AccessList, at path, or "[`OpError::NoNode`]";
+    /// Replaces the access list of a znode; with `version`, only if the list still has that version.
+    write set_acl(path: &str, entries: &[AclEntry], version: Option<i32>) -> Stat, at path,
+        or "[`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`]";
+    /// The paths of this session's ephemerals that begin with `prefix` (servers from 3.6 on).
+    read ephemerals(prefix: &str) -> Vec<String>, at prefix;
+    /// How many znodes there are below one, at any depth (servers from 3.6 on).
+    read count_below(path: &str) -> u32, at path, or "[`OpError::NoNode`]";
+    /// The identities that the servers have verified for this session (servers from 3.7 on).
+    read whoami() -> Vec<Id>, at "/";
+    /// Makes the server that answers catch up with the ensemble's leader. It is no quorum round trip;
+    /// [`barrier`](Self::barrier) is one.
+    read sync(path: &str) -> (), at path;
+    /// Changes the members of the ensemble, and returns the new configuration. It is sent once.
+    write reconfig(change: &Reconfiguration) -> Node, at "/zookeeper/config",
+        or "[`OpError::BadVersion`], [`OpError::Unknown`]";
+    /// A quorum round trip, and how long it took: when it returns, everything that was written before it was sent can be
+    /// read. It writes nothing.
+    read barrier() -> Duration, at "/";
 }
 
 impl fmt::Debug for Session {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
+use tracing::{Instrument as _, Span};
 
 use crate::config::Settings;
 use crate::error::{Closed, ConnectError, OpError};
-use crate::incarnation::{Incarnation, lock};
-use crate::instruments;
+use crate::incarnation::{Bound, Incarnation, lock};
 use crate::lease::Lease;
 use crate::resolve::Resolver;
 use crate::session::CloseOutcome;
@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Arc<Settings>,
     /// Of the connect string.
     pub(crate) chroot: String,
+    /// Of the session's logs.
+    pub(crate) span: Span,
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) state: watch::Sender<SessionState>,
     pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
@@ -46,7 +48,9 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Result<Self, ConnectError> {
         let connect = settings.check()?;
+        settings.instruments.register();
         Ok(Self {
+            span: settings.instruments.span(),
             resolver: Arc::new(Resolver::new(&connect.servers)),
             settings: Arc::new(settings),
             chroot: connect.chroot,
@@ -89,22 +93,32 @@ impl Shared {
     }
 
     /// The session to do an operation on. The lack of one is the operation's outcome, and counted as such.
-    pub(crate) async fn current(&self, op: &'static str, path: &str) -> Result<Incarnation, OpError> {
+    pub(crate) async fn current(
+        &self,
+        op: &'static str,
+        path: &str,
+        bound: Bound,
+    ) -> Result<Incarnation, OpError> {
         // Mostly there is one, and then nobody has to wait in line.
-        if let Some(ready) = self.ready() {
-            return Ok(ready);
+        if let Some(inner) = self.ready().map(|ready| ready.inner) {
+            return Ok(Incarnation { inner, bound });
         }
         let started = BootTime::now();
-        let found = self.find(path).await;
+        let found = self.find(path, bound.deadline(started, &self.settings)).await;
         if let Err(error) = &found {
-            instruments::request(op, error.outcome(), BootTime::now().duration_since(started));
+            self.settings.instruments.request(op, error.outcome(), BootTime::now().duration_since(started));
         }
-        found
+        // A timeout of the caller's covers this wait, too.
+        let bound = match bound {
+            Bound::Within(timeout) => Bound::By(started + timeout),
+            other => other,
+        };
+        found.map(|found| Incarnation { inner: found.inner, bound })
     }
 
-    async fn find(&self, path: &str) -> Result<Incarnation, OpError> {
-        let timeout = self.settings.operation_timeout();
-        let waiting = within(BootTime::now() + timeout, self.active());
+    async fn find(&self, path: &str, deadline: BootTime) -> Result<Incarnation, OpError> {
+        let started = BootTime::now();
+        let waiting = within(deadline, self.active());
         let found = tokio::select! {
             biased;
             found = waiting => found,
@@ -115,7 +129,7 @@ impl Shared {
             Some(Err(Closed)) => Err(OpError::SessionOver),
             None => Err(OpError::Unavailable {
                 path: path.to_owned(),
-                within: timeout,
+                within: BootTime::now().duration_since(started),
                 reason: match &*self.state.borrow() {
                     SessionState::Inactive { reason } => format!("there is no ZooKeeper session: {reason}"),
                     state => format!("the ZooKeeper session is {state}"),
@@ -144,7 +158,7 @@ impl Shared {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let closed = lock(&self.closed_to_tasks);
         if !*closed {
-            self.tasks.spawn_on(task, &self.runtime);
+            self.tasks.spawn_on(task.instrument(self.span.clone()), &self.runtime);
         }
     }
 

@@ -1,11 +1,12 @@
 //! Deleting a znode with everything below it.
 
+use std::sync::Arc;
+
 use zk_proto::{ErrorCode, Request};
 
-use crate::attempts::{Attempts, Write};
+use crate::attempts::Write;
 use crate::error::{OpError, UnknownCause};
 use crate::incarnation::Incarnation;
-use crate::operations::observe;
 use crate::path::{check, join};
 
 /// How often the children of one znode are deleted before somebody who keeps creating them has won.
@@ -28,24 +29,26 @@ impl Incarnation {
     /// be seen: between a look and a deletion nothing holds others off. A deletion whose answer was lost is repeated,
     /// and only while the same tree stands there.
     ///
-    /// Each step, not the whole, is bounded by the operation timeout.
+    /// Each step, not the whole, is bounded by the operation timeout. A timeout that was set by
+    /// [`with_timeout`](Self::with_timeout) bounds the whole.
     ///
     /// # Errors
     /// [`OpError::NoNode`] if there is nothing to begin with, [`OpError::NotEmpty`] if others create znodes as fast as
-    /// these are deleted, and those of [`delete`](Self::delete). With the cause [`UnknownCause::Partly`] some of the tree
-    /// is gone and some is left; calling it again goes on.
+    /// these are deleted, [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
+    /// With the cause [`UnknownCause::Partly`] some of the tree is gone and some is left; calling it again goes on.
     ///
     /// # Cancel safety
     /// Dropping the future leaves a part of the tree.
     pub async fn delete_recursive(&self, path: &str) -> Result<(), OpError> {
-        observe("delete_recursive", async {
+        self.observe("delete_recursive", async {
             check(path)?;
             if path == "/" {
                 let reason = "the root can't be deleted".to_owned();
                 return Err(OpError::Invalid { path: path.to_owned(), reason });
             }
             let mut deleted = 0;
-            self.delete_tree(path, &mut deleted).await.map_err(|error| match deleted {
+            let bounded = Self { inner: Arc::clone(&self.inner), bound: self.bound.of_steps() };
+            bounded.delete_tree(path, &mut deleted).await.map_err(|error| match deleted {
                 0 => error,
                 _ => OpError::Unknown {
                     path: path.to_owned(),
@@ -59,7 +62,7 @@ impl Incarnation {
     async fn delete_tree(&self, path: &str, deleted: &mut u64) -> Result<(), OpError> {
         let root = self.inner.absolute(path);
         // The server at hand may lag behind the others, and know nothing of the tree yet, or only of the one before.
-        Attempts::new(&self.inner, path).barrier().await?;
+        self.attempts(path).barrier().await?;
         let Some(meant) = self.life_of(path, &root).await? else {
             return Err(OpError::NoNode { path: path.to_owned() });
         };
@@ -79,7 +82,7 @@ impl Incarnation {
                 }
                 Step::HasChildren => {
                     let path = self.inner.relative(&at);
-                    let children = Attempts::new(&self.inner, &path).children(&at).await?.unwrap_or_default();
+                    let children = self.attempts(&path).children(&at).await?.unwrap_or_default();
                     ahead.extend(children.names.iter().map(|name| (join(&at, name), 0)));
                 }
             }
@@ -89,7 +92,7 @@ impl Incarnation {
 
     async fn delete_one(&self, at: &str, root: &str, meant: i64, deleted: &mut u64) -> Result<Step, OpError> {
         let path = self.inner.relative(at);
-        let mut attempts = Attempts::new(&self.inner, &path);
+        let mut attempts = self.attempts(&path);
         let delete = Request::Delete { path: at.into(), version: -1 };
         loop {
             match attempts.write(&delete).await? {
@@ -115,6 +118,6 @@ impl Incarnation {
 
     /// Which life of a znode this is, by its `czxid`; `None` if it does not exist.
     async fn life_of(&self, path: &str, absolute: &str) -> Result<Option<i64>, OpError> {
-        Ok(Attempts::new(&self.inner, path).exists(absolute).await?.map(|stat| stat.czxid))
+        Ok(self.attempts(path).exists(absolute).await?.map(|stat| stat.czxid))
     }
 }

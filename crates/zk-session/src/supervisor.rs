@@ -16,7 +16,6 @@ use crate::driver::{self, Along, BoxFuture, DriverError, DriverEvent, answered};
 use crate::error::{ConnectError, NoLease};
 use crate::establish::{Made, establish};
 use crate::incarnation::Incarnation;
-use crate::instruments;
 use crate::lease::{Heartbeat, Lease, LeaseHistory, clock_interval, lease_margin, probe_interval};
 use crate::node::Epoch;
 use crate::session::CloseOutcome;
@@ -75,7 +74,7 @@ impl Supervisor {
         }
         self.shared.incarnation.send_replace(Some(incarnation.clone()));
         info!(
-            session = %incarnation.session_id(), epoch = %incarnation.epoch(), granted = ?granted,
+            session_id = %incarnation.session_id(), epoch = %incarnation.epoch(), granted = ?granted,
             "ZooKeeper session made"
         );
         if granted != self.shared.settings.session_timeout {
@@ -96,7 +95,7 @@ impl Supervisor {
             }
             if self.machine.state().epoch().is_none() {
                 incarnation.inner.shut();
-                instruments::expiration();
+                self.shared.settings.instruments.expiration();
                 return None;
             }
             self.publish_lease(&incarnation, &mut heartbeats, leases);
@@ -115,7 +114,7 @@ impl Supervisor {
                     }
                     heartbeats.set_wanted(wanted, BootTime::now());
                     if let (true, Err(no_lease)) = (wanted, leases) {
-                        error!(session = %incarnation.session_id(), %no_lease, "a lease is asked for in vain");
+                        error!(session_id = %incarnation.session_id(), %no_lease, "a lease is asked for in vain");
                     }
                     Event::Tick
                 }
@@ -136,7 +135,7 @@ impl Supervisor {
             let state = self.machine.state().clone();
             incarnation.inner.set_open(state.is_active());
             if state.is_active() {
-                instruments::reconnect();
+                self.shared.settings.instruments.reconnect();
                 self.heard = "ZooKeeper answers again".to_owned();
             }
             self.publish();
@@ -156,12 +155,12 @@ impl Supervisor {
                 Event::Tick
             }
             Some(DriverEvent::Suspended { reason }) => {
-                info!(session = %incarnation.session_id(), %reason, "connection to ZooKeeper lost");
+                info!(session_id = %incarnation.session_id(), %reason, "connection to ZooKeeper lost");
                 self.heard = format!("the connection was lost: {reason}");
                 Event::Suspended
             }
             Some(DriverEvent::Resumed) => {
-                debug!(session = %incarnation.session_id(), "connection to ZooKeeper is back");
+                debug!(session_id = %incarnation.session_id(), "connection to ZooKeeper is back");
                 heartbeats.restart(BootTime::now());
                 Event::Resumed
             }
@@ -188,7 +187,8 @@ impl Supervisor {
             Err(DriverError::Ambiguous(_)) => "unknown",
             Err(DriverError::NotSent(_)) => "unavailable",
         };
-        instruments::request(if quorum { "heartbeat" } else { "probe" }, outcome, now.duration_since(sent));
+        let op = if quorum { "heartbeat" } else { "probe" };
+        self.shared.settings.instruments.request(op, outcome, now.duration_since(sent));
         match result {
             Ok(()) => {
                 incarnation.inner.contact(sent);
@@ -203,9 +203,9 @@ impl Supervisor {
                 match &error {
                     // It needs an operator.
                     DriverError::Invalid(_) => {
-                        warn!(session = %incarnation.session_id(), %error, "heartbeat refused");
+                        warn!(session_id = %incarnation.session_id(), %error, "heartbeat refused");
                     }
-                    _ => debug!(session = %incarnation.session_id(), %error, "heartbeat failed"),
+                    _ => debug!(session_id = %incarnation.session_id(), %error, "heartbeat failed"),
                 }
                 heartbeats.failed(now);
                 self.heard = format!("a heartbeat failed: {error}");
@@ -284,13 +284,13 @@ impl Supervisor {
         incarnation.inner.set_open(false);
         if self.shared.is_handed_over() {
             incarnation.inner.shut();
-            info!(session = %incarnation.session_id(), "ZooKeeper session handed over");
+            info!(session_id = %incarnation.session_id(), "ZooKeeper session handed over");
             return CloseOutcome::HandedOver;
         }
         let closing = incarnation.inner.driver.close(deadline);
         let outcome = crate::time::within(deadline, closing).await.unwrap_or(CloseOutcome::Unknown);
         incarnation.inner.shut();
-        info!(session = %incarnation.session_id(), ?outcome, "goodbye to ZooKeeper");
+        info!(session_id = %incarnation.session_id(), ?outcome, "goodbye to ZooKeeper");
         outcome
     }
 

@@ -3,11 +3,14 @@
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: u32 = 1024;
+/// On loopback a listening socket accepts at once.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(crate) struct Door {
@@ -25,8 +28,12 @@ enum State {
 }
 
 impl Door {
-    /// Listens. On port 0: on a free one.
+    /// Listens. On port 0: on a free one. A port on which another socket listens is in use, also where that one would share
+    /// it (`SO_REUSEPORT`).
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
+        if address.port() != 0 && std::net::TcpStream::connect_timeout(&address, ANSWERS_WITHIN).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
         let listener = listen(address)?;
         Ok(Self { address: listener.local_addr()?, state: State::Open(listener) })
     }

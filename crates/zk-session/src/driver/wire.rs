@@ -20,7 +20,7 @@ use bytes::BytesMut;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tracing::debug;
+use tracing::{Instrument as _, debug};
 use zk_proto::{
     Aftermath, Connection, Input, Limits, NotSent, Outcome, Output, Purpose, Reply, Request, Ticket, WatchId,
 };
@@ -83,7 +83,8 @@ pub(super) async fn connect(
         }),
         wake: Notify::new(),
     });
-    let task = tokio::spawn(Arc::clone(&core).keep(seeker, attached)).abort_handle();
+    let kept = Arc::clone(&core).keep(seeker, attached).in_current_span();
+    let task = tokio::spawn(kept).abort_handle();
     Ok((Wire { core, task }, receiver, sent))
 }
 
