@@ -15,12 +15,12 @@ use crate::path::check;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadOp {
-    /// As [`Incarnation::get`].
+    /// Data and metadata of a znode.
     Get {
         /// Of the znode.
         path: String,
     },
-    /// As [`Incarnation::children`], without the parent's metadata.
+    /// The names of a znode's children.
     Children {
         /// Of the znode.
         path: String,
@@ -28,12 +28,12 @@ pub enum ReadOp {
 }
 
 impl ReadOp {
-    /// A znode to be read.
+    /// Reads data and metadata of a znode.
     pub fn get(path: impl Into<String>) -> Self {
         Self::Get { path: path.into() }
     }
 
-    /// A znode whose children are to be named.
+    /// Reads the names of a znode's children.
     pub fn children(path: impl Into<String>) -> Self {
         Self::Children { path: path.into() }
     }
@@ -63,15 +63,15 @@ pub struct Reconfiguration {
     pub joining: Option<String>,
     /// Numbers of servers, separated by commas.
     pub leaving: Option<String>,
-    /// All servers, one a line, instead of the other two.
+    /// All servers, one per line, instead of the other two.
     pub members: Option<String>,
     /// Only if the configuration still has this version.
     pub version: Option<i64>,
 }
 
 impl Incarnation {
-    /// The metadata of a znode, `None` if there is none. It needs no permission on servers before 3.9, and that to read on
-    /// later ones.
+    /// The metadata of a znode, `None` if there is none. Servers before 3.9 require no permission for it, later ones the
+    /// permission to read.
     ///
     /// # Errors
     /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
@@ -86,9 +86,9 @@ impl Incarnation {
         .await
     }
 
-    /// Has the server at hand catch up with the ensemble's leader, so that what is read next is not older than what the
-    /// leader had when it was asked. It writes nothing and is no quorum round trip: a leader that has been deposed and
-    /// does not know it yet answers it, too. [`barrier`](Self::barrier) is one.
+    /// Makes the server of the connection catch up with the ensemble's leader: what is read next is not older than what the
+    /// leader had when it was asked. It writes nothing and is no quorum round trip: a deposed leader that has not noticed
+    /// it yet answers it, too. [`barrier`](Self::barrier) is a quorum round trip.
     ///
     /// # Errors
     /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
@@ -100,7 +100,7 @@ impl Incarnation {
         self.ask("sync", path, |path| Request::Sync { path }, take).await
     }
 
-    /// The access list of a znode. Who may not change it sees it without the hashes of passwords.
+    /// The access list of a znode. Clients that may not change it get it without the hashes of passwords.
     ///
     /// # Errors
     /// [`OpError::NoNode`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
@@ -115,8 +115,8 @@ impl Incarnation {
     /// Replaces the access list of a znode; with `version`, only if the list still has that version
     /// ([`Stat::aversion`](crate::Stat)).
     ///
-    /// After a lost answer it is repeated without a `version`; with one, the same list at the next version of the
-    /// same znode counts as written here, as for [`set`](Self::set).
+    /// After a lost answer it is repeated without a `version`. With one, the same list at the next version of the same
+    /// znode counts as written by this operation, as for [`set`](Self::set).
     ///
     /// # Errors
     /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Invalid`] for an entry that the servers do not accept,
@@ -142,7 +142,7 @@ impl Incarnation {
                     Write::Done(reply) => return attempts.stat(reply),
                     Write::Lost => {}
                     Write::Refused(ErrorCode::BAD_VERSION) if attempts.in_doubt() => {
-                        // With the same attempts: that it may not be read any more does not say that nothing was done.
+                        // With the same attempts: a refused read does not prove that nothing was written.
                         let request = Request::GetAcl { path: absolute.as_str().into() };
                         return match attempts.read(&request).await? {
                             Ok(Reply::Acl(now, stat)) => {
@@ -172,7 +172,7 @@ impl Incarnation {
         let take = |reply| of_kind!(reply, Reply::Names(paths) => paths);
         let mut paths = self.ask("ephemerals", prefix, request, take).await?;
         paths.sort_unstable();
-        // The servers compare the beginnings of paths, so there are some beside the root of the session.
+        // The servers compare prefixes of paths, so some may be outside of the chroot.
         Ok(paths.iter().filter_map(|absolute| self.inner.below_root(absolute)).collect())
     }
 
@@ -189,7 +189,8 @@ impl Incarnation {
         self.ask("count_below", path, |path| Request::GetAllChildrenNumber { path }, take).await
     }
 
-    /// Whom the servers take this session for: its address, and what its credentials have proved (servers from 3.7 on).
+    /// The identities that the servers have verified for this session: its address and those of its credentials (servers
+    /// from 3.7 on).
     ///
     /// # Errors
     /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`]. Servers that do not
@@ -254,13 +255,12 @@ impl Incarnation {
         .await
     }
 
-    /// Changes the members of the ensemble, and answers the new configuration. The servers allow it where
-    /// `reconfigEnabled` is set, to who may write `/zookeeper/config`.
-    ///
-    /// It is sent once: what becomes of it after a lost answer the configuration tells.
+    /// Changes the members of the ensemble, and returns the new configuration. The servers allow it if `reconfigEnabled` is
+    /// set, to clients that may write `/zookeeper/config`. It is sent once: after a lost answer, read the configuration to
+    /// find out the outcome.
     ///
     /// # Errors
-    /// [`OpError::Invalid`] also where it is not allowed or makes no sense, [`OpError::BadVersion`],
+    /// [`OpError::Invalid`] also if it is not allowed or inconsistent, [`OpError::BadVersion`],
     /// [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
