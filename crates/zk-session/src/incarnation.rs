@@ -1,4 +1,4 @@
-//! One ZooKeeper session, from its making to its end, and never another one.
+//! One ZooKeeper session, from its creation to its end, and never another one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,7 +23,8 @@ use crate::time::{BootTime, sleep_until};
 
 /// How many requests of operations are under way at one time. A server answers a session's requests in order, so a
 /// heartbeat waits for all that were sent before it: with tens of thousands of them, for longer than a lease lasts. The
-/// session's own heartbeats and probes need no place. More would not be faster: a server is busy with far fewer.
+/// session's own heartbeats and probes need no place. A higher limit would not be faster: far fewer requests keep a server
+/// busy.
 pub(crate) const PLACES: usize = 512;
 
 /// One ZooKeeper session: what is done through this value is done on that session, or not at all.
@@ -32,8 +33,8 @@ pub(crate) const PLACES: usize = 512;
 /// being sent, and [`Session::active`](crate::Session::active) gives the next one. The end is also found out from the
 /// local clock, so a process that was frozen past its session's timeout and wakes up sends nothing on it.
 ///
-/// The operations are documented at their definitions; all of them are bounded by the operation timeout and repeated
-/// within it, with checks that make the outcome known wherever it can be.
+/// All operations are bounded by a timeout, that of the session or of [`with_timeout`](Self::with_timeout), and are
+/// repeated within it, with checks that find out the outcome where that is possible.
 #[derive(Clone)]
 pub struct Incarnation {
     pub(crate) inner: Arc<Inner>,
@@ -92,7 +93,7 @@ pub(crate) struct Inner {
     next_watch: AtomicU64,
 }
 
-/// Who waits for a watch.
+/// What waits for a watch.
 enum Waiter {
     Once(oneshot::Sender<WatchKind>),
     Lasting(Arc<Queue>),
@@ -133,30 +134,31 @@ impl Incarnation {
     ///
     /// The timeout covers the whole operation: waiting for the connection, repetitions, and the reads that find out the
     /// outcome of a write; of [`delete_recursive`](Self::delete_recursive) the whole tree. When it has passed, a write that
-    /// was sent and whose outcome is not known fails with [`OpError::Unknown`](crate::OpError::Unknown); any other operation
-    /// fails with [`OpError::Unavailable`](crate::OpError::Unavailable), without effect.
+    /// was sent and whose outcome is not known fails with [`OpError::Unknown`](crate::OpError::Unknown); any other
+    /// operation fails with [`OpError::Unavailable`](crate::OpError::Unavailable), without effect.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { inner: Arc::clone(&self.inner), bound: Bound::Within(timeout) }
     }
 
-    /// Which of this process's sessions it is.
+    /// Its number among the sessions of this process.
     pub fn epoch(&self) -> Epoch {
         self.inner.epoch
     }
 
-    /// What takes the session to another process, as of this moment: see
-    /// [`SessionBuilder::resume`](crate::SessionBuilder::resume). Whoever has it can act as this session.
+    /// The ticket by which another process resumes this session, as of this moment: see
+    /// [`SessionBuilder::resume`](crate::SessionBuilder::resume). It allows any process to act as this session: keep it
+    /// secret.
     pub fn ticket(&self) -> Ticket {
         self.inner.driver.ticket()
     }
 
-    /// What ZooKeeper calls it: the owner of the ephemerals created here.
+    /// Its id in ZooKeeper: the owner of the ephemerals created on it.
     pub fn session_id(&self) -> SessionId {
         self.inner.session_id
     }
 
-    /// Whether leases can be given on it: not on servers of another make that end a session with its connection.
+    /// Whether leases can be given on it: not on servers that end a session with its connection, as ClickHouse Keeper does.
     ///
     /// # Errors
     /// [`NoLease`]: a [`LeaseKeeper`](crate::LeaseKeeper) gets none while this is the session.
@@ -175,7 +177,7 @@ impl Incarnation {
         self.inner.timing
     }
 
-    /// Whether it has ended, by what the server said or by the local clock. Once true it stays true.
+    /// Whether it has ended, by the server's answer or by the local clock. Once true it stays true.
     pub fn is_over(&self) -> bool {
         self.inner.is_over()
     }
@@ -228,11 +230,11 @@ impl Inner {
         self.below_root(absolute).unwrap_or_else(|| absolute.to_owned())
     }
 
-    /// The path as the caller knows it; `None` if it is not below the root of the session.
+    /// The path as the caller knows it; `None` if it is not below the chroot.
     pub(crate) fn below_root(&self, absolute: &str) -> Option<String> {
         match absolute.strip_prefix(self.chroot.as_str())? {
             "" => Some("/".to_owned()),
-            // The name of another znode may begin alike.
+            // Another znode's name may have the chroot as its prefix.
             path if path.starts_with('/') => Some(path.to_owned()),
             _ => None,
         }
@@ -263,13 +265,13 @@ impl Inner {
         lock(&self.deadline).contact(sent, BootTime::now());
     }
 
-    /// The session is over, and this side found out first. The first reason counts.
+    /// The session is over, by the local clock or for a fault found here. The first reason counts.
     pub(crate) fn end(&self, reason: InactiveReason) {
         lock(&self.fault).get_or_insert(reason);
         self.shut();
     }
 
-    /// The end: nothing more is sent, whatever waits here wakes up.
+    /// Ends the session here: nothing more is sent, and everything that waits on it wakes up.
     pub(crate) fn shut(&self) {
         self.over.cancel();
         self.open.send_replace(false);
@@ -323,7 +325,7 @@ impl Inner {
             Some(Waiter::Lasting(queue)) => queue.put(kind, absolute),
             Some(Waiter::Once(_)) => {
                 if let Some(Waiter::Once(sender)) = watches.remove(&id) {
-                    // The watch may be dropped at this very moment: then nobody wants to know.
+                    // The receiver may have been dropped with the watch.
                     let _ = sender.send(kind);
                 }
             }
@@ -335,7 +337,7 @@ impl Inner {
 /// A watch on the server, given up when this is dropped.
 pub(crate) struct Armed<T> {
     pub(crate) id: WatchId,
-    /// Where it is told what the watch has seen.
+    /// Where the events of the watch arrive.
     pub(crate) news: T,
     pub(crate) inner: Arc<Inner>,
 }
@@ -359,11 +361,11 @@ impl<T> Drop for Armed<T> {
     }
 }
 
-/// While a pin of a session lives, no new session is made after that one ends.
+/// While a pin of a session exists, no new session is made after that one ends. From
+/// [`Session::pin`](crate::Session::pin).
 ///
-/// It is for whoever acts in the name of a session: without it a process could act in the name of an ended session and
-/// stand for election in the name of a new one at the same time. Hold it until the work done in the session's name has
-/// certainly stopped, then drop it.
+/// Without it a process could act under two sessions: for example do work under an ended one and be a candidate under a new
+/// one. Hold the pin until the work under the session has certainly stopped, then drop it.
 #[derive(Debug)]
 pub struct SessionPin {
     incarnation: Incarnation,
@@ -375,12 +377,12 @@ impl SessionPin {
         Self { incarnation: incarnation.clone() }
     }
 
-    /// The session that it belongs to.
+    /// The epoch of the pinned session.
     pub fn epoch(&self) -> Epoch {
         self.incarnation.epoch()
     }
 
-    /// The session that it belongs to.
+    /// The pinned session.
     pub fn incarnation(&self) -> &Incarnation {
         &self.incarnation
     }
@@ -398,7 +400,7 @@ impl Drop for SessionPin {
     }
 }
 
-/// A panic elsewhere leaves these small tables whole, so a poisoned lock is as good as any.
+/// A panic elsewhere leaves these small tables consistent, so a poisoned lock is usable.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,9 +12,9 @@ const RECONNECTS: &str = "zk_session_reconnects_total";
 const EXPIRATIONS: &str = "zk_session_expirations_total";
 
 /// Upper bounds in seconds for a histogram of `zk_session_request_seconds`: a round trip on a good network takes a few
-/// milliseconds, a lost one as long as an operation may take.
+/// milliseconds, a lost one up to the operation timeout.
 ///
-/// A recorder that is not told otherwise may well make a summary of it, which can't be added up over processes:
+/// Without bounds a recorder may make a summary of it, which can't be aggregated over processes:
 ///
 /// ```
 /// # fn recorder() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,8 +39,8 @@ pub const REQUEST_SECONDS_BUCKETS: [f64; 12] =
 /// Each has the label `session`, the name of the session ([`SessionBuilder::name`](crate::SessionBuilder::name)).
 ///
 /// The round trips of the session itself are among `zk_session_request_seconds` as the operations `heartbeat` (a quorum
-/// round trip, four in a session timeout while a lease is kept) and `probe` (a read, three in a session timeout where
-/// nothing else is asked for): how long ZooKeeper takes is known even where nothing is done.
+/// round trip, four in a session timeout while a lease is kept) and `probe` (a read, three in a session timeout when the
+/// session is idle): the round trip time to ZooKeeper is always known.
 pub fn describe_metrics() {
     describe_counter!(REQUESTS, Unit::Count, "Operations on ZooKeeper by kind and outcome, retries included");
     describe_histogram!(
@@ -49,7 +49,7 @@ pub fn describe_metrics() {
         "Time that an operation on ZooKeeper took, retries included; the ops heartbeat and probe are single round trips"
     );
     describe_counter!(RECONNECTS, Unit::Count, "Times that a session was paused and became active again");
-    describe_counter!(EXPIRATIONS, Unit::Count, "Sessions that ended otherwise than by being closed");
+    describe_counter!(EXPIRATIONS, Unit::Count, "Sessions that ended without being closed");
 }
 
 /// What a session reports by: its name as a label, made once, and its span.
@@ -64,8 +64,8 @@ impl Instruments {
         Self { session: Arc::<str>::from(name).into() }
     }
 
-    /// The span of all that is logged of the session. It has no parent: the session outlives its caller's span. At the level
-    /// of errors, so that a filter that shows an event also shows whose it is.
+    /// The span of all that is logged of the session. It has no parent: the session outlives its caller's span. At the
+    /// level of errors, so that a filter that shows an event also shows whose it is.
     pub(crate) fn span(&self) -> Span {
         error_span!(parent: None, "zookeeper_session", name = %self.session)
     }

@@ -1,4 +1,4 @@
-//! Watches that stay: every change of a znode and its children, or of a whole tree, one by one.
+//! Lasting watches: each change of a znode and its children, or of a whole tree.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,14 +16,14 @@ use crate::node::Epoch;
 use crate::shared::Shared;
 use crate::watching::{Next, PollNext, Tries};
 
-/// Changes that wait for who watches; beyond that they are one gap.
+/// The most changes that wait to be taken; further ones are one gap.
 const MOST_WAITING: usize = 1024;
 
-/// What a lasting watch tells.
+/// An item of a lasting watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// The session on which it was told.
+    /// The session on which it was reported.
     pub epoch: Epoch,
     /// The znode. For [`ChangeKind::Gap`] the one that is watched.
     pub path: String,
@@ -57,8 +57,8 @@ impl ChangeWatch {
         &self.watch.tries.path
     }
 
-    /// The next change: [`ChangeKind::Gap`] at first, and again after each reconnect, in each new session, and where changes
-    /// came faster than they were taken.
+    /// The next change: [`ChangeKind::Gap`] at first, and again after each reconnect, in each new session, and where
+    /// changes came faster than they were taken.
     ///
     /// If the znode can't be watched, for example by a server before 3.6, that is logged and retried, with pauses of
     /// seconds.

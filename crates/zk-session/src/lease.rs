@@ -1,11 +1,11 @@
-//! Until when this process may believe that its session is alive: times in, `valid_until` out, no I/O.
+//! Until when the session is known to be alive: times in, `valid_until` out, no I/O.
 //!
 //! # Why an answer proves less than it seems to
-//! A server that has been cut off from its ensemble goes on answering reads and pings for a while, and the ensemble's
-//! leader, which alone expires sessions, hears nothing of them. So a lease is computed from *heartbeats*, quorum round
-//! trips, and even the answer to a heartbeat proves nothing about the time of that heartbeat itself: the write is
-//! forwarded to the ensemble's leader at once, while the note that the session was heard of ('touch') travels
-//! separately, with the server's next answer to a ping of the leader, which pings every half a tick.
+//! A server that is cut off from its ensemble answers reads and pings for a while, and the ensemble's leader, which alone
+//! expires sessions, does not learn of them. So a lease is computed from *heartbeats*, quorum round trips, and even the
+//! answer to a heartbeat proves nothing about the time of that heartbeat itself: the write is forwarded to the ensemble's
+//! leader at once, while the message that the session was active ('touch') travels separately, with the server's next
+//! answer to a ping of the leader, which pings every half a tick.
 //!
 //! # The rules
 //! The session was alive at the leader, and its timeout began anew, no earlier than
@@ -18,17 +18,16 @@
 //! 3. the sending of heartbeat *m*, once heartbeat *n* is acknowledged that went over the same connection and was sent
 //!    at least
 //!    **one tick after *m* had been acknowledged**. Between the arrival of *m* and that of *n* at the server lies an
-//!    answer to the leader's ping, which went ahead of *n* on the same ordered connection. Half a tick would do if
+//!    answer to the leader's ping, which went ahead of *n* on the same ordered connection. Half a tick would be enough if
 //!    pings were never late. Over another connection *n* proves nothing of *m*: a session that moves has asked the next
-//!    server before it leaves the last one, so *m* may be later than that, and its touch may have got stuck with the
-//!    last one.
+//!    server before it leaves the last one, so *m* may be later than that, and its touch may not have left the last one.
 //!
 //! Hence, with the latest such moment: `valid_until = moment + granted timeout − margin`.
 //!
 //! # Clocks
-//! The margin covers clocks that drift. Where this machine's clock is slewed while the lease runs, which is looked at
-//! sixteen times in a session timeout, the lease is shortened by as much. What is assumed: the servers' clocks run no
-//! more than 0.5 % too fast, and no hypervisor stops this machine, which its clocks need not show.
+//! The margin covers clocks that drift. Where this machine's clock is slewed while the lease runs, which is checked sixteen
+//! times in a session timeout, the lease is shortened by as much. Assumed: the servers' clocks run no more than 0.5 % too
+//! fast, and no hypervisor stops this machine, which its clocks need not show.
 //!
 //! # Not covered
 //! Servers behind an observer master (`zookeeper.observerMasterPort`): a touch takes two hops there, each with a ping.
@@ -41,8 +40,8 @@ use crate::time::{BootTime, Moment};
 
 /// Until when the session of an epoch is known to be alive.
 ///
-/// A lease only ever proves something about the time before [`valid_until`](Self::valid_until): compare it with the
-/// clock at each use, for no event announces its end.
+/// A lease only ever proves something about the time before [`valid_until`](Self::valid_until): compare it with the clock
+/// at each use, because no event announces its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {
@@ -65,12 +64,12 @@ impl Lease {
 }
 
 /// What covers the drift of this machine's clock against the servers': 1 % of the session timeout, at least 100 ms.
-/// Clocks that are slewed further are looked at.
+/// Clocks that are slewed further are compared.
 pub fn lease_margin(granted_timeout: Duration) -> Duration {
     (granted_timeout / 100).max(Duration::from_millis(100))
 }
 
-/// What the rules above come to for a session: for whoever must have ended before its lease does.
+/// The times of a session's heartbeats and leases, for code that must have ended before its lease does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTiming {
     /// Asked for or granted.
@@ -80,12 +79,11 @@ pub struct LeaseTiming {
 }
 
 impl LeaseTiming {
-    /// What a quorum round trip is taken to last.
+    /// The assumed time of a quorum round trip.
     pub const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-    /// How often the session sends a heartbeat while a lease is kept: four times in a session timeout. Eight times
-    /// where two of those lie within a tick and a round trip, for then each heartbeat proves one that is several
-    /// intervals older.
+    /// How often the session sends a heartbeat while a lease is kept: four times in a session timeout. Eight times if two
+    /// of those lie within a tick and a round trip, because each heartbeat then proves one that is several intervals older.
     pub fn heartbeat_interval(&self) -> Duration {
         let quarter = self.session_timeout / 4;
         if quarter < self.tick_time + Self::ROUND_TRIP { quarter / 2 } else { quarter }
@@ -107,12 +105,12 @@ impl LeaseTiming {
     }
 }
 
-/// How often a session that nobody needs a lease of is looked at: a server that stops answering is noticed in time.
+/// How often an idle session without a lease is probed, to notice in time that a server has stopped answering.
 pub(crate) fn probe_interval(granted_timeout: Duration) -> Duration {
     granted_timeout / 4
 }
 
-/// How often the clocks are compared while somebody needs a lease.
+/// How often the clocks are compared while a lease is kept.
 pub(crate) fn clock_interval(granted_timeout: Duration) -> Duration {
     granted_timeout / 16
 }
@@ -128,7 +126,7 @@ pub(crate) struct Heartbeat {
     pub(crate) moved: bool,
 }
 
-/// What is known of one session's life, as far as it can still matter.
+/// The heartbeats of one session that can still prove something.
 #[derive(Debug)]
 pub(crate) struct LeaseHistory {
     timing: LeaseTiming,
@@ -144,7 +142,7 @@ impl LeaseHistory {
         Self { timing, alive, heartbeats: VecDeque::new() }
     }
 
-    /// Takes note of heartbeats in the order in which they were sent.
+    /// Records heartbeats in the order in which they were sent.
     pub(crate) fn acknowledged(&mut self, heartbeat: Heartbeat) {
         if heartbeat.moved || self.heartbeats.back().is_some_and(|last| last.attached != heartbeat.attached) {
             self.heartbeats.clear();

@@ -28,8 +28,7 @@ pub enum Recovery {
 /// Dropping the future of a write leaves its outcome unknown. Reads can be dropped at any time.
 impl Incarnation {
     /// Reads a znode, `None` if there is none.
-    ///
-    /// Like every read it is answered by the server at hand, which may lag behind the others; after a
+    /// The server of the connection answers every read. It may lag behind the others; after a
     /// [`barrier`](Self::barrier) it is up to date.
     ///
     /// # Errors
@@ -64,10 +63,10 @@ impl Incarnation {
     /// parent must exist.
     ///
     /// After a lost answer, a new ephemeral that this session owns counts as the one created here; a new persistent znode
-    /// counts if it has the same data and was never changed, so put something unique into the data where it matters who
-    /// created it. Of any other new znode the outcome is unknown: it may be the one created here, with other data by now,
-    /// or have come after that one was deleted. Where none stands there it is created: a second time, if others have
-    /// deleted the first one meanwhile.
+    /// counts if it has the same data and was never changed, so put something unique into the data if the creator matters.
+    /// With any other new znode the outcome is unknown: it may be the one created here, changed since, or may have been
+    /// created after that one was deleted. If no znode exists it is created: a second time, if others have deleted the
+    /// first one.
     ///
     /// # Errors
     /// [`OpError::NodeExists`] with the owner, [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`], and
@@ -102,8 +101,8 @@ impl Incarnation {
     /// Creates a znode whose name is the last element of `prefix` and a number that grows with each one created under
     /// the same parent.
     ///
-    /// After a lost answer the znode is looked for by `recovery` before another one is created; one that others have
-    /// deleted meanwhile is not found.
+    /// After a lost answer the znode is searched by `recovery` before another one is created. One that others have deleted
+    /// is not found.
     ///
     /// # Errors
     /// [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`],
@@ -156,7 +155,7 @@ impl Incarnation {
     /// [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
-    /// Dropped before it has answered, it leaves some of the znodes created, or all; calling it again goes on.
+    /// Dropped before it has answered, it leaves some of the znodes created, or all; calling it again continues.
     pub async fn create_parents(&self, path: &str) -> Result<(), OpError> {
         self.observe("create_parents", async {
             let (absolute, mut attempts) = self.begin(path)?;
@@ -186,9 +185,9 @@ impl Incarnation {
 
     /// Replaces the data of a znode; with `version`, only if the data still has that version.
     ///
-    /// After a lost answer with a `version`, the same data at the next version of the same znode counts as written here:
-    /// of one that the session had seen before, which its `czxid` tells. Without a `version` the write is repeated: it may
-    /// then be applied twice, over what somebody else wrote in between.
+    /// After a lost answer with a `version`, the same data at the next version of the same znode counts as written by this
+    /// operation: of one that the session had seen before, by its `czxid`. Without a `version` the write is repeated: it
+    /// may be applied twice, and overwrite what another client wrote in between.
     ///
     /// # Errors
     /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`],
@@ -229,9 +228,9 @@ impl Incarnation {
 
     /// Deletes a znode without children; with `version`, only if its data still has that version.
     ///
-    /// After a lost answer the deletion is repeated only on the znode that was seen there at first, never on another that
-    /// stands in its place by now (data versions start at 0 in every znode, so a version alone does not tell them apart).
-    /// Where it is gone, an ephemeral of this session counts as deleted here. Of any other znode the outcome is unknown:
+    /// After a lost answer the deletion is repeated only on the znode that was read first, never on another one that has
+    /// replaced it (data versions start at 0 in every znode, so a version alone does not distinguish them). If it is gone,
+    /// an ephemeral of this session counts as deleted by this operation. With any other znode the outcome is unknown:
     /// others may have deleted it.
     ///
     /// # Errors
@@ -243,7 +242,7 @@ impl Incarnation {
     pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), OpError> {
         self.observe("delete", async {
             let (absolute, mut attempts) = self.begin(path)?;
-            // Servers from 3.9 on tell only those who may read it.
+            // Servers from 3.9 on answer only clients that may read it.
             let meant = match attempts.exists(&absolute).await {
                 Err(OpError::NoAuth { .. }) => None,
                 found => Some(found?),
@@ -256,17 +255,17 @@ impl Incarnation {
                     Write::Lost => {
                         attempts.barrier().await?;
                         let Some(meant) = meant else {
-                            return Err(attempts.changed("what stands there may not be read".to_owned()));
+                            return Err(attempts.changed("the znode may not be read".to_owned()));
                         };
                         match (meant, attempts.exists(&absolute).await?) {
-                            // Whatever was sent before has come to nothing.
+                            // Nothing that was sent before had an effect.
                             (Some(meant), Some(now)) if meant.czxid == now.czxid => attempts.clear_doubt(),
                             (Some(meant), _) if meant.is_owned_by(self.session_id()) => return Ok(()),
-                            // By whom is not known: two who both meant to be the one would both believe it.
-                            (_, None) => return Err(attempts.changed("no znode stands there".to_owned())),
+                            // By which client is not known: two clients could both believe that they deleted it.
+                            (_, None) => return Err(attempts.changed("no znode exists now".to_owned())),
                             // What was seen first may have been out of date: this one may be older than the operation.
                             (_, Some(_)) => {
-                                return Err(attempts.changed("another znode stands there".to_owned()));
+                                return Err(attempts.changed("another znode exists now".to_owned()));
                             }
                         }
                     }
@@ -331,7 +330,7 @@ impl Incarnation {
         }
     }
 
-    /// A create was refused because the znode is there: by an earlier attempt of this very operation, or by others?
+    /// A create was refused because the znode exists: was it created by an earlier attempt of this operation, or by others?
     async fn explain_existing(
         &self,
         mut attempts: Attempts<'_>,
@@ -346,7 +345,7 @@ impl Incarnation {
             Ok(Some(node)) => node,
             Ok(None) if in_doubt => return Err(attempts.refused(ErrorCode::NO_NODE)),
             Err(error) if in_doubt => return Err(error),
-            // That it exists is certain; whose it is remains open.
+            // It certainly exists; its owner is not known.
             Ok(None) | Err(_) => return Err(exists(None)),
         };
         let owner = (stat.ephemeral_owner != 0).then_some(stat.ephemeral_owner);
@@ -356,18 +355,18 @@ impl Incarnation {
         let unchanged = stat.mzxid == stat.czxid;
         let ours = self.is_mine(&stat, mode)
             && match mode {
-                // Data that nobody has changed and that is not ours was created by another task of this session.
+                // Other data, unchanged since the creation: another task of this session created it.
                 CreateMode::Ephemeral => found == data || !unchanged,
                 _ => found == data && unchanged,
             };
         if ours {
             return Ok(Created { path: path.to_owned(), stat });
         }
-        // Perhaps ours, changed since; perhaps anothers, after ours was deleted.
-        Err(attempts.changed(format!("a znode stands there{}", owned_by(owner))))
+        // Perhaps ours, changed since; perhaps another client's, after ours was deleted.
+        Err(attempts.changed(format!("a znode exists{}", owned_by(owner))))
     }
 
-    /// Looks for the znode of a sequential create whose answer was lost.
+    /// Searches the znode of a sequential create whose answer was lost.
     async fn find_sequential(
         &self,
         attempts: &mut Attempts<'_>,
@@ -403,7 +402,7 @@ fn is_numbered(candidate: &str, prefix: &str) -> bool {
     candidate.strip_prefix(prefix).is_some_and(|number| number.len() >= 10 && number.parse::<i64>().is_ok())
 }
 
-/// As the protocol has it: -1 is any version.
+/// The protocol's number: -1 is any version.
 pub(crate) fn any_without(version: Option<i32>) -> i32 {
     version.unwrap_or(-1)
 }

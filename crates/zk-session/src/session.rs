@@ -1,4 +1,4 @@
-//! The session as its users hold it: handles, waiting, closing.
+//! The session and its handles.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::supervisor;
 use crate::time::{BootTime, within};
 use crate::watching::{ChildrenWatch, DataWatch};
 
-/// Settings of a session to be made.
+/// Settings of a new session.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct SessionBuilder {
@@ -39,7 +39,7 @@ pub struct SessionBuilder {
     resumed: Option<Ticket>,
 }
 
-/// Settings of a builder: what each is called, what it takes, and which field that goes to.
+/// The setters of a builder: name, arguments and field.
 macro_rules! setters {
     ($builder:ident: $($(#[$about:meta])* $name:ident($($value:ident: $kind:ty),+) { $($field:tt)+ })*) => {
         impl $builder {
@@ -71,39 +71,39 @@ setters! { SessionBuilder:
 
     /// The servers' `tickTime`, 2 s by default, which is ZooKeeper's own default.
     ///
-    /// Leases are computed with it: too large makes them shorter than need be, **too small makes them unsafe**.
+    /// Leases are computed with it: too large makes them shorter than necessary, **too small makes them unsafe**.
     tick_time(tick: Duration) { settings.tick_time = tick }
 
-    /// What carries the session.
+    /// The client implementation: [`DriverKind::Native`] by default.
     driver(driver: DriverKind) { settings.driver = driver }
 
     /// Adds credentials, as ZooKeeper's `addauth scheme secret` does, to every session. May be called several times.
     ///
-    /// A server that does not know the scheme, or refuses the secret, makes [`connect`](Self::connect) fail at once.
-    /// The scheme `digest` (`user:password`) has no list of users on the server: it takes anything there, and a wrong
-    /// password is noticed as [`OpError::NoAuth`] where a znode's access list asks for the right one.
+    /// If a server does not support the scheme, or refuses the secret, [`connect`](Self::connect) fails at once. The scheme
+    /// `digest` (`user:password`) has no list of users on the server: it accepts any password, and a wrong one causes
+    /// [`OpError::NoAuth`] where a znode's access list requires the right one.
     auth(scheme: impl Into<String>, secret: impl Into<Secret>) { settings.auth.push(Auth { scheme: scheme.into(), secret: secret.into() }) }
 
-    /// Speaks TLS with the servers. Needs the feature `tls`; [`ConnectError::Unsupported`] otherwise.
+    /// Uses TLS. Needs the feature `tls`; [`ConnectError::Unsupported`] otherwise.
     ///
-    /// A certificate that either side does not accept makes [`connect`](Self::connect) fail at once. The cryptography
-    /// is ring's, whatever provider the process has installed.
+    /// If either side refuses the other's certificate, [`connect`](Self::connect) fails at once. The cryptography is that
+    /// of `ring`, even if the process has installed another provider.
     tls(options: TlsOptions) { settings.tls = Some(options) }
 
     /// Authenticates each connection by SASL DIGEST-MD5. Needs the feature `sasl`; [`ConnectError::Unsupported`]
     /// otherwise.
     ///
-    /// The password is never sent, but the mechanism is old and weak: use it with TLS. A wrong password makes
-    /// [`connect`](Self::connect) fail at once.
+    /// The password is never sent, but the mechanism is old and weak: use it with TLS. With a wrong password
+    /// [`connect`](Self::connect) fails at once.
     sasl_digest(user: impl Into<String>, password: impl Into<Secret>) { settings.sasl = Some(SaslDigest { user: user.into(), password: password.into() }) }
 
-    /// The access list of everything that the session creates: open to all by default.
+    /// The access list of everything that the session creates: [`Acl::Open`] by default.
     acl(acl: Acl) { settings.acl = acl }
 
-    /// The most bytes that a request may have: the servers' `jute.maxbuffer`, 1,048,575 by default.
+    /// The maximum size of a request in bytes: the servers' `jute.maxbuffer`, 1,048,575 by default.
     ///
-    /// A longer one is refused as [`OpError::Invalid`] before it is sent, for a server closes the connection over it,
-    /// with everything that is under way there.
+    /// A longer one is refused as [`OpError::Invalid`] before it is sent, because a server closes the connection over it,
+    /// with all requests under way.
     max_request(bytes: usize) { settings.max_request = bytes }
 
     /// How long an operation may take, waiting for a connection and repetitions included: by default the
@@ -111,27 +111,26 @@ setters! { SessionBuilder:
     /// same time for an active session. [`Session::with_timeout`] sets another timeout for single operations.
     operation_timeout(timeout: Duration) { settings.operation_timeout = Some(timeout) }
 
-    /// Goes on with a session that another process has handed over, or has left behind when it died: the first session
-    /// is that one. The timeout that was granted to it stays, whatever [`session_timeout`](Self::session_timeout) says;
-    /// sessions that are made later ask for that.
+    /// Resumes a session that another process has handed over, or left when it crashed. It keeps the timeout that was
+    /// granted to it; later sessions ask for [`session_timeout`](Self::session_timeout).
     ///
-    /// Whoever still has the session elsewhere loses its connection. A process can't know what the other one had under
-    /// way: writes of it may be applied until the first [`barrier`](Session::barrier) here has returned.
+    /// Another process that still uses the session loses its connection. Its requests that are under way are not known
+    /// here: they may be applied until the first [`barrier`](Session::barrier) of the new process has returned.
     resume(ticket: Ticket) { resumed = Some(ticket) }
 }
 
 impl SessionBuilder {
-    /// Makes a session and keeps one from then on, until it is closed or its last handle is dropped.
+    /// Makes a session, and a new one whenever it ends, until it is closed or its last handle is dropped.
     ///
     /// It returns once a quorum has agreed to the session. Must be called in a tokio runtime with time and I/O
     /// enabled; the session lives on that runtime.
     ///
     /// # Errors
-    /// Within the connect timeout in any case. [`ConnectError::Unreachable`] names each host and what it said;
-    /// [`ConnectError::Expired`] where the session to be resumed is over.
+    /// Within the connect timeout in any case. [`ConnectError::Unreachable`] names each host and its answer;
+    /// [`ConnectError::Expired`] if the session to be resumed is over.
     ///
     /// # Cancel safety
-    /// Cancel safe: what was begun is ended.
+    /// Cancel safe: connections and sessions that were begun are ended.
     pub async fn connect(self) -> Result<Session, ConnectError> {
         let Self { settings, resumed } = self;
         let shared = Arc::new(Shared::new(settings)?);
@@ -139,37 +138,35 @@ impl SessionBuilder {
         let purpose = resumed.map_or(Purpose::New(shared.settings.session_timeout), Purpose::Resume);
         let establishing = establish(&shared, purpose, Epoch(1), deadline);
         let first = establishing.instrument(shared.span.clone()).await?;
-        // Before anything else is waited for: dropped from here on, it is closed as any session that nobody holds.
+        // Before the next await: if this future is dropped from here on, the session is closed with its last handle.
         let last_handle = Arc::new(LastHandle(Arc::clone(&shared)));
         let session = Session { _last_handle: last_handle, bound: Bound::Default, shared };
         let supervised = supervisor::run(Arc::clone(&session.shared), first);
         session.shared.tasks.spawn(supervised.instrument(session.shared.span.clone()));
-        // The supervisor's first act; should the session end at that very moment, it goes on making the next one.
+        // The supervisor's first act. If the session ends at this moment, the supervisor makes the next one.
         let _ = within(deadline, session.shared.active()).await;
         Ok(session)
     }
 }
 
-/// What became of the session that was closed.
+/// The outcome of closing a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseOutcome {
     /// The server has closed it: its ephemerals are gone.
     Acknowledged,
-    /// The server was told; its answer did not come in time.
+    /// The request was sent; its answer did not come in time.
     Sent,
-    /// Nothing is known: it may live until its timeout has passed.
+    /// Unknown: it may live until its timeout has passed.
     Unknown,
-    /// It was left to another process: [`Session::hand_over`].
+    /// It was handed over to another process: [`Session::hand_over`].
     HandedOver,
 }
 
-/// A session with ZooKeeper that is made anew when it ends. Cheap to clone; all clones are the same session.
-///
-/// Its methods are of three kinds: those that *look* (`state`, `incarnation`, `subscribe`) answer at once; those that
-/// *hold* (`pin`, `keep_lease`, `watch_*`, `hold_ephemeral`) give a value that works until it is dropped; and the
-/// *operations* act on the session of the moment, as [`Incarnation`]'s do. Take an [`Incarnation`] where several
-/// operations must happen on the same session or not at all.
+/// A session with ZooKeeper that is replaced by a new one when it ends. Cheap to clone; all clones are the same session.
+/// It has three kinds of methods. *Queries* (`state`, `incarnation`, `subscribe`) return at once. *Holders* (`pin`,
+/// `keep_lease`, `watch_*`, `hold_ephemeral`) return a value that works until it is dropped. *Operations* act on the
+/// present session. Use an [`Incarnation`] if several operations must happen on the same session or not at all.
 #[derive(Clone)]
 pub struct Session {
     shared: Arc<Shared>,
@@ -178,8 +175,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Settings for a session with the servers of `connect`, `host:port,host:port`, with a root for all paths behind
-    /// the last port if need be (`host:port/root`). The default port is 2181.
+    /// Settings for a session with the servers of `connect`: `host:port,host:port`, optionally followed by a chroot
+    /// (`host:port,host:port/my/app`). The default port is 2181.
+    ///
+    /// The chroot is put before each path that is sent, and removed from the paths in results, events of watches and
+    /// errors. It need not exist: [`create_parents`](Self::create_parents) creates it, too.
     pub fn builder(connect: impl Into<String>) -> SessionBuilder {
         SessionBuilder { settings: Settings::new(connect.into()), resumed: None }
     }
@@ -211,12 +211,12 @@ impl Session {
         self.shared.state.borrow().clone()
     }
 
-    /// The state and its changes. A receiver that is slow sees the latest, perhaps not each one between.
+    /// The state and its changes. A slow receiver may miss states between, but never the latest.
     pub fn subscribe(&self) -> watch::Receiver<SessionState> {
         self.shared.state.subscribe()
     }
 
-    /// The living session, active or paused; `None` between sessions.
+    /// The present session, active or paused; `None` between sessions.
     pub fn incarnation(&self) -> Option<Incarnation> {
         self.shared.living()
     }
@@ -232,16 +232,16 @@ impl Session {
         self.shared.active().await
     }
 
-    /// Ties the process to the living session: while the pin lives, no new session is made after that one has ended.
-    /// `None` between sessions.
+    /// Pins the present session: while the pin exists, no new session is made after that one has ended. `None` between
+    /// sessions.
     pub fn pin(&self) -> Option<SessionPin> {
-        // Under the lock that the end of a session needs: no pin can appear once a new session may be made.
+        // Under the lock that the end of a session takes: no pin is made once a new session may be made.
         let living = self.shared.incarnation.borrow();
         living.as_ref().filter(|living| !living.is_over()).map(SessionPin::new)
     }
 
-    /// Makes the session send heartbeats, in this session and the following ones, as long as the keeper or a clone of
-    /// it lives.
+    /// Keeps a lease: makes this session and the following ones send quorum heartbeats as long as the keeper or a clone of
+    /// it exists.
     pub fn keep_lease(&self) -> LeaseKeeper {
         LeaseKeeper::new(&self.shared)
     }
@@ -256,10 +256,10 @@ impl Session {
         ChildrenWatch::new(Arc::clone(&self.shared), path.into())
     }
 
-    /// Keeps an ephemeral znode in existence, with its parents, across new sessions, until it is released or dropped.
+    /// Creates an ephemeral znode with its parents, and again in each new session, until it is released or dropped.
     ///
     /// # Errors
-    /// [`OpError::Invalid`] if `path` is none.
+    /// [`OpError::Invalid`] if `path` is not a valid path.
     pub fn hold_ephemeral(
         &self,
         path: impl Into<String>,
@@ -280,15 +280,15 @@ impl Session {
         ChangeWatch::new(Arc::clone(&self.shared), path.into(), WatchMode::Recursive)
     }
 
-    /// Replaces the servers to choose from, as `host:port,host:port`. The root of all paths stays. A session whose
-    /// server is no longer among them moves to one that is.
+    /// Replaces the servers, as `host:port,host:port`. The chroot stays. A session whose server is no longer in the list
+    /// moves to one that is.
     ///
     /// # Errors
-    /// [`ConnectError::InvalidConnectString`], also where a root is given and is another one.
+    /// [`ConnectError::InvalidConnectString`], also for another chroot.
     pub fn set_servers(&self, connect: &str) -> Result<(), ConnectError> {
         let given = ConnectString::parse(connect)?;
         if !given.chroot.is_empty() && given.chroot != self.shared.chroot {
-            let reason = "the root of a session can't be changed".to_owned();
+            let reason = "the chroot of a session can't be changed: leave it out".to_owned();
             return Err(ConnectError::InvalidConnectString { connect: connect.to_owned(), reason });
         }
         self.shared.resolver.set_servers(given.servers);
@@ -298,14 +298,14 @@ impl Session {
         Ok(())
     }
 
-    /// Leaves the session to another process: ends its tasks and sockets here without closing it, and answers what the
-    /// other process needs for [`SessionBuilder::resume`]. `None` between sessions.
+    /// Hands the session over to another process: ends its tasks and sockets here without closing it, and returns the
+    /// ticket for [`SessionBuilder::resume`]. `None` between sessions.
     ///
-    /// Ephemerals stay, watches and leases end. What is under way ends as unknown. Not resumed within its timeout, the
-    /// session expires.
+    /// Ephemerals stay, watches and leases end. Operations under way end as unknown. If it is not resumed within its
+    /// timeout, the session expires.
     ///
     /// # Cancel safety
-    /// Once begun, handing over goes on; dropped before it has answered, the session expires unless
+    /// Once begun, the handover continues. If the future is dropped before it has returned, the session expires unless
     /// [`Incarnation::ticket`] was taken before.
     pub async fn hand_over(self) -> Option<Ticket> {
         let living = self.shared.living();
@@ -314,13 +314,12 @@ impl Session {
         living.map(|living| living.ticket())
     }
 
-    /// Closes the session, ends its tasks and its sockets, within that time. Ephemerals vanish with it.
-    ///
-    /// Every handle is closed with it, and everything that waits on one gets [`Closed`]. Closing it a second time waits
-    /// for the first and answers alike.
+    /// Closes the session, and ends its tasks and its sockets, within that time. Its ephemerals are deleted.
+    /// Every handle is closed with it, and everything that waits on one gets [`Closed`]. A second call waits for the first
+    /// and returns the same.
     ///
     /// # Cancel safety
-    /// Cancel safe: once begun, closing goes on.
+    /// Cancel safe: once begun, closing continues.
     pub async fn close(&self, within_time: Duration) -> CloseOutcome {
         let deadline = BootTime::now() + within_time;
         self.shared.begin_closing(deadline);
@@ -334,7 +333,7 @@ impl Session {
     }
 }
 
-/// Operations of the present session: what each does, its errors beside those of all, and the method of [`Incarnation`].
+/// The operations of [`Incarnation`] on the present session, each with its documentation and its own errors.
 macro_rules! delegate {
     ($(
         $(#[$about:meta])*
@@ -433,7 +432,8 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Makes the session send heartbeats while it, or a clone of it, lives: four quorum round trips in a session timeout.
+/// Keeps a lease while it, or a clone of it, exists: the session sends four quorum heartbeats in a session timeout. From
+/// [`Session::keep_lease`].
 #[derive(Debug)]
 pub struct LeaseKeeper {
     shared: Arc<Shared>,
@@ -445,14 +445,14 @@ impl LeaseKeeper {
         Self { shared: Arc::clone(shared) }
     }
 
-    /// The lease of the moment: `None` until a pair of heartbeats has proved one, and after the session has ended. It
-    /// may have run out: compare it with the clock.
+    /// The present lease: `None` until one is proved, and after the session has ended. It may have run out: compare it with
+    /// the clock.
     pub fn lease(&self) -> Option<Lease> {
         let lease = (*self.shared.lease.borrow())?;
         self.shared.living().filter(|living| living.epoch() == lease.epoch).map(|_| lease)
     }
 
-    /// The lease and its changes. It only ever grows until its session ends; that it runs out is no change.
+    /// The lease and its changes. It only grows until its session ends; running out is no change.
     pub fn subscribe(&self) -> watch::Receiver<Option<Lease>> {
         self.shared.lease.subscribe()
     }

@@ -1,4 +1,4 @@
-//! What the handles of a session, its supervisor and the holders of its znodes share.
+//! State that the handles of a session, its supervisor and its held znodes share.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,11 +19,11 @@ use crate::session::CloseOutcome;
 use crate::state::{InactiveReason, SessionState};
 use crate::time::{BootTime, sleep_until, within};
 
-/// How long the session is given to say goodbye when its last handle is dropped.
-const GOODBYE: Duration = Duration::from_secs(2);
+/// The time for closing the session when its last handle is dropped.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Shared {
-    /// They hold together.
+    /// Validated.
     pub(crate) settings: Arc<Settings>,
     /// Of the connect string.
     pub(crate) chroot: String,
@@ -34,11 +34,11 @@ pub(crate) struct Shared {
     pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
     pub(crate) lease: watch::Sender<Option<Lease>>,
     pub(crate) keepers: watch::Sender<usize>,
-    /// By when the session is to be closed, once that is wanted.
+    /// By when the session is to be closed, once closing has begun.
     pub(crate) closing: watch::Sender<Option<BootTime>>,
     pub(crate) outcome: watch::Sender<Option<CloseOutcome>>,
     pub(crate) tasks: TaskTracker,
-    /// On which the session lives, wherever its handles are used.
+    /// The runtime of the session, wherever its handles are used.
     runtime: Handle,
     /// Tasks are begun under this lock, and only while it is false, so that closing waits for all of them.
     closed_to_tasks: Mutex<bool>,
@@ -71,7 +71,7 @@ impl Shared {
         self.incarnation.borrow().clone().filter(|living| !living.is_over())
     }
 
-    /// The session where operations can be done at once.
+    /// The session if operations can be sent at once.
     fn ready(&self) -> Option<Incarnation> {
         let is_active = self.state.borrow().is_active();
         self.living().filter(|living| is_active && living.inner.is_open())
@@ -92,14 +92,14 @@ impl Shared {
         }
     }
 
-    /// The session to do an operation on. The lack of one is the operation's outcome, and counted as such.
+    /// The session for an operation. If there is none, that is the operation's outcome, and counted as such.
     pub(crate) async fn current(
         &self,
         op: &'static str,
         path: &str,
         bound: Bound,
     ) -> Result<Incarnation, OpError> {
-        // Mostly there is one, and then nobody has to wait in line.
+        // Usually there is one, and no wait is needed.
         if let Some(inner) = self.ready().map(|ready| ready.inner) {
             return Ok(Incarnation { inner, bound });
         }
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Returns when the servers refuse the credentials, with what they said.
+    /// Returns when the servers refuse the credentials, with their reason.
     async fn refused(&self) -> String {
         let mut state = self.state.subscribe();
         loop {
@@ -162,10 +162,10 @@ impl Shared {
         }
     }
 
-    /// Closing is to leave the session as it is.
+    /// Begins closing that does not end the session on the servers.
     pub(crate) fn hand_over(&self) {
         self.handed_over.store(true, Ordering::Release);
-        self.begin_closing(BootTime::now() + GOODBYE);
+        self.begin_closing(BootTime::now() + CLOSE_WITHIN);
     }
 
     pub(crate) fn is_handed_over(&self) -> bool {
@@ -182,7 +182,7 @@ impl Shared {
         self.tasks.close();
     }
 
-    /// Returns when closing is wanted, with its deadline.
+    /// Returns when closing has begun, with its deadline.
     pub(crate) async fn closing(&self) -> BootTime {
         let mut closing = self.closing.subscribe();
         // The sender is in `self`.
@@ -190,7 +190,7 @@ impl Shared {
         deadline.unwrap_or_else(BootTime::now)
     }
 
-    /// Sleeps, or answers the deadline for closing, if that is wanted before.
+    /// Sleeps; `Err` with the deadline of closing if that begins first.
     pub(crate) async fn sleep(&self, until: BootTime) -> Result<(), BootTime> {
         tokio::select! {
             biased;
@@ -211,6 +211,6 @@ pub(crate) struct LastHandle(pub(crate) Arc<Shared>);
 
 impl Drop for LastHandle {
     fn drop(&mut self) {
-        self.0.begin_closing(BootTime::now() + GOODBYE);
+        self.0.begin_closing(BootTime::now() + CLOSE_WITHIN);
     }
 }

@@ -1,7 +1,7 @@
-//! The task that keeps a session: serves the living one, ends it in time, makes the next one.
+//! The supervisor task of a session: serves the present one, ends it in time, makes the next one.
 //!
-//! It alone changes the state. Each of its waits ends by a deadline, and the clock is looked at before anything else is
-//! done: a process that was frozen and wakes up finds its session over before it acts on what queued up.
+//! It alone changes the state. Each of its waits has a deadline, and the clock is read before anything else is done: a
+//! process that was frozen finds its session over before it acts on queued events.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -25,17 +25,17 @@ use crate::time::{BootTime, Moment, sleep_until};
 
 /// Between sessions.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
-/// Between attempts while the servers refuse the credentials, which does not pass by itself: from half of this on.
+/// Between attempts while the servers refuse the credentials: from half of this on.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
-/// Sessions that lost their servers together end together: each waits for a part of this, by chance, before it is made
-/// anew; for a quarter of the session timeout at the most.
+/// Sessions that lost their servers together end together: each waits for a random part of this before the next one is
+/// made; at most a quarter of the session timeout.
 const SPREAD: Duration = Duration::from_secs(1);
-/// A failed heartbeat is repeated no earlier than this.
+/// The minimum pause before a failed heartbeat is repeated.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Keeps a session until it is closed.
 pub(crate) async fn run(shared: Arc<Shared>, first: Made) {
-    let mut supervisor = Supervisor { shared, machine: Machine::new(), heard: String::new() };
+    let mut supervisor = Supervisor { shared, machine: Machine::new(), last_event: String::new() };
     let mut made = first;
     let outcome = loop {
         let incarnation = made.incarnation.clone();
@@ -44,7 +44,7 @@ pub(crate) async fn run(shared: Arc<Shared>, first: Made) {
         }
         match supervisor.next_session(&incarnation).await {
             Some(next) => made = next,
-            // The old session was given up without a word, so nothing is known of it.
+            // The old session was not closed, so its end is unknown.
             None => break CloseOutcome::Unknown,
         }
     };
@@ -56,12 +56,12 @@ pub(crate) async fn run(shared: Arc<Shared>, first: Made) {
 struct Supervisor {
     shared: Arc<Shared>,
     machine: Machine,
-    /// What was heard last that may be the reason for another state.
-    heard: String,
+    /// The last event, for the reason of the next state.
+    last_event: String,
 }
 
 impl Supervisor {
-    /// Serves one session to its end. `None` if it has ended otherwise than by being closed.
+    /// Serves one session to its end. `None` if it has ended without being closed.
     async fn serve(&mut self, made: Made) -> Option<CloseOutcome> {
         let Made { incarnation, mut events, alive } = made;
         let granted = incarnation.granted_timeout();
@@ -78,9 +78,9 @@ impl Supervisor {
             "ZooKeeper session made"
         );
         if granted != self.shared.settings.session_timeout {
-            info!(asked = ?self.shared.settings.session_timeout, ?granted, "the server granted another session timeout");
+            info!(requested = ?self.shared.settings.session_timeout, ?granted, "the server granted another session timeout than requested");
         }
-        self.heard = "a new session was made".to_owned();
+        self.last_event = "a new session was made".to_owned();
         self.publish();
 
         let leases = incarnation.leases();
@@ -114,7 +114,7 @@ impl Supervisor {
                     }
                     heartbeats.set_wanted(wanted, BootTime::now());
                     if let (true, Err(no_lease)) = (wanted, leases) {
-                        error!(session_id = %incarnation.session_id(), %no_lease, "a lease is asked for in vain");
+                        error!(session_id = %incarnation.session_id(), %no_lease, "cannot keep a lease on this session");
                     }
                     Event::Tick
                 }
@@ -125,9 +125,9 @@ impl Supervisor {
         }
     }
 
-    /// Feeds the machine and makes its state known.
+    /// Passes an event to the state machine and publishes the state.
     fn tell(&mut self, incarnation: &Incarnation, now: BootTime, event: Event) {
-        // What the operations heard of the session counts as well.
+        // Answers to operations count as well.
         let (sent, answered) = incarnation.inner.last_contact();
         let mut changed = self.machine.handle(now, Event::Contact { sent, answered });
         changed |= self.machine.handle(now, event);
@@ -136,7 +136,7 @@ impl Supervisor {
             incarnation.inner.set_open(state.is_active());
             if state.is_active() {
                 self.shared.settings.instruments.reconnect();
-                self.heard = "ZooKeeper answers again".to_owned();
+                self.last_event = "ZooKeeper answers again".to_owned();
             }
             self.publish();
         }
@@ -156,7 +156,7 @@ impl Supervisor {
             }
             Some(DriverEvent::Suspended { reason }) => {
                 info!(session_id = %incarnation.session_id(), %reason, "connection to ZooKeeper lost");
-                self.heard = format!("the connection was lost: {reason}");
+                self.last_event = format!("the connection was lost: {reason}");
                 Event::Suspended
             }
             Some(DriverEvent::Resumed) => {
@@ -165,9 +165,9 @@ impl Supervisor {
                 Event::Resumed
             }
             Some(DriverEvent::Ended(reason)) => Event::Ended(reason),
-            // It also ends when this side gives it up.
+            // The driver also ends when the session is given up here.
             None => Event::Ended(incarnation.inner.end_reason().unwrap_or_else(|| {
-                InactiveReason::DriverFailed { reason: "it stopped without a word".to_owned() }
+                InactiveReason::DriverFailed { reason: "it stopped without a reason".to_owned() }
             })),
         }
     }
@@ -201,20 +201,20 @@ impl Supervisor {
             }
             Err(error) => {
                 match &error {
-                    // It needs an operator.
+                    // An operator must remove the znode.
                     DriverError::Invalid(_) => {
-                        warn!(session_id = %incarnation.session_id(), %error, "heartbeat refused");
+                        warn!(session_id = %incarnation.session_id(), %error, "quorum heartbeat refused");
                     }
-                    _ => debug!(session_id = %incarnation.session_id(), %error, "heartbeat failed"),
+                    _ => debug!(session_id = %incarnation.session_id(), %error, "quorum heartbeat failed"),
                 }
                 heartbeats.failed(now);
-                self.heard = format!("a heartbeat failed: {error}");
+                self.last_event = format!("a heartbeat failed: {error}");
                 Event::Silent
             }
         }
     }
 
-    /// Until when the session is known to be alive, if somebody wants to know and there is news.
+    /// Publishes the lease if one is kept and it has changed.
     fn publish_lease(
         &self,
         incarnation: &Incarnation,
@@ -223,7 +223,7 @@ impl Supervisor {
     ) {
         let (Some(valid_until), Ok(())) = (heartbeats.lease(Moment::now()), leases) else { return };
         let lease = Lease { epoch: incarnation.epoch(), valid_until };
-        // The hardware's clock and the system's part by a few microseconds all the time, which the margin covers.
+        // The hardware's clock and the system's diverge by a few microseconds all the time, which the margin covers.
         let slack = lease_margin(incarnation.granted_timeout()) / 10;
         self.shared.lease.send_if_modified(|current| {
             let known = current.filter(|known| known.epoch == lease.epoch).map(|known| known.valid_until);
@@ -235,14 +235,13 @@ impl Supervisor {
         });
     }
 
-    /// Waits until nobody acts on the old session any more, then makes a new one. `None` when the session is to be
-    /// closed.
+    /// Waits until the old session is no longer pinned, then makes a new one. `None` when the session is to be closed.
     async fn next_session(&mut self, old: &Incarnation) -> Option<Made> {
         let epoch = Epoch(old.epoch().0 + 1);
         let mut pins = old.inner.pins.subscribe();
         let bound = *pins.borrow_and_update();
         if bound > 0 {
-            info!(epoch = %old.epoch(), pins = bound, "no new ZooKeeper session before the work of the old one has stopped");
+            info!(epoch = %old.epoch(), pins = bound, "waiting with a new ZooKeeper session until the work under the old one has stopped");
             tokio::select! {
                 _ = pins.wait_for(|count| *count == 0) => {}
                 _ = self.shared.closing() => return None,
@@ -257,7 +256,7 @@ impl Supervisor {
             let made = tokio::select! {
                 biased;
                 _ = self.shared.closing() => return None,
-                // On the heap: every session has this task, which would otherwise be as large as this for good.
+                // On the heap: every session has this task, which would otherwise be as large as this permanently.
                 made = Box::pin(establish(&self.shared, purpose, epoch, deadline)) => made,
             };
             let pause = match made {
@@ -269,7 +268,7 @@ impl Supervisor {
                     REFUSED_PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0)
                 }
                 Err(error) => {
-                    warn!(%error, "no new ZooKeeper session yet, trying again");
+                    warn!(%error, "cannot make a new ZooKeeper session, retrying");
                     backoff.next()
                 }
             };
@@ -278,7 +277,7 @@ impl Supervisor {
     }
 
     async fn close(&mut self, incarnation: &Incarnation, deadline: BootTime) -> CloseOutcome {
-        // Told before the goodbye: whoever acts in the session's name must not learn of its end after others do.
+        // Before closing: the users of the session must not learn of its end after other processes do.
         self.shared.incarnation.send_replace(None);
         self.shared.lease.send_replace(None);
         incarnation.inner.set_open(false);
@@ -290,21 +289,21 @@ impl Supervisor {
         let closing = incarnation.inner.driver.close(deadline);
         let outcome = crate::time::within(deadline, closing).await.unwrap_or(CloseOutcome::Unknown);
         incarnation.inner.shut();
-        info!(session_id = %incarnation.session_id(), ?outcome, "goodbye to ZooKeeper");
+        info!(session_id = %incarnation.session_id(), ?outcome, "ZooKeeper session closed");
         outcome
     }
 
-    /// Makes the state known, each with its reason in the log.
+    /// Publishes the state, and logs it with its reason.
     fn publish(&self) {
         let state = self.machine.state().clone();
-        let reason = self.heard.as_str();
+        let reason = self.last_event.as_str();
         match &state {
             SessionState::Active { epoch } => info!(%state, %epoch, %reason, "ZooKeeper session is active"),
             SessionState::Paused { epoch, .. } => {
                 warn!(%state, %epoch, %reason, "ZooKeeper session is paused")
             }
             SessionState::Inactive { reason: InactiveReason::AuthFailed { reason } } => {
-                error!(%state, %reason, "ZooKeeper refuses the credentials: no session until that is put right");
+                error!(%state, %reason, "ZooKeeper refuses the credentials, retrying: correct the credentials or the servers");
             }
             SessionState::Inactive { reason } => warn!(%state, %reason, "ZooKeeper session is over"),
             SessionState::Closed => {
@@ -312,7 +311,7 @@ impl Supervisor {
             }
         }
         if !matches!(state, SessionState::Active { .. } | SessionState::Paused { .. }) {
-            // First the session and what it proved, then the state: nobody sees the end and still finds the session.
+            // The session and its lease first, then the state: after the end is visible, the session is not.
             self.shared.incarnation.send_replace(None);
             self.shared.lease.send_replace(None);
         }
@@ -323,16 +322,16 @@ impl Supervisor {
 /// The answer to a heartbeat.
 struct Answer {
     sent: Moment,
-    /// As in [`Heartbeat`].
+    /// When the connect request of its connection was sent.
     attached: Moment,
     moved: bool,
-    /// Whether it went through the ensemble's log.
+    /// Whether it was a quorum heartbeat.
     quorum: bool,
     result: Result<(), DriverError>,
 }
 
-/// Decides when to send what, one at a time. A *heartbeat* is a quorum round trip, sent while somebody keeps a lease
-/// and while the session is paused. A *probe* is a read, sent in idle times only to find out whether anybody is there.
+/// Decides when to send what, one at a time. A *heartbeat* is a quorum round trip, sent while a lease is kept and while the
+/// session is paused. A *probe* is a read, sent in idle times to find out whether the server answers.
 struct Heartbeats {
     granted: Duration,
     wanted: bool,
@@ -364,7 +363,7 @@ impl Heartbeats {
         self.wanted = wanted;
     }
 
-    /// The lease that somebody wants, unless it has run out.
+    /// The lease if one is kept, unless it has run out.
     fn lease(&mut self, now: Moment) -> Option<BootTime> {
         if !self.wanted {
             return None;
@@ -373,7 +372,7 @@ impl Heartbeats {
         Some(self.history.valid_until(now)).filter(|until| now.boot < *until)
     }
 
-    /// What was under way may belong to a connection that is gone.
+    /// Abandons the request under way, which may belong to a lost connection.
     fn restart(&mut self, now: BootTime) {
         self.under_way = None;
         self.next = now;
@@ -391,7 +390,7 @@ impl Heartbeats {
         }
         let quorum = self.wanted || !active;
         if !quorum {
-            // An operation that was answered makes a probe superfluous.
+            // An answered operation makes a probe unnecessary.
             let (heard, _) = incarnation.inner.last_contact();
             self.next = self.next.max(heard + probe_interval(self.granted));
         }

@@ -1,8 +1,8 @@
 //! Watches that survive reconnects and new sessions.
 //!
 //! A watch of ZooKeeper fires once and is then gone; its session may end; its event may be lost with a connection. The
-//! streams here are level-triggered over it: whatever happens, read again and arm again in one step, and tell the value
-//! if it is another one. Nothing is ever deduced from an event but that it is time to read.
+//! streams here are level-triggered over it: after every event, read again and arm again in one step, and return the value
+//! if it differs. An event means nothing but that it is time to read.
 
 use std::fmt;
 use std::pin::Pin;
@@ -166,7 +166,7 @@ pub(crate) trait PollNext {
     fn abandon(&mut self);
 }
 
-/// The next item of a watch. Dropped early, it leaves no attempt behind that nobody polls.
+/// The next item of a watch. When it is dropped, the attempt under way is dropped, so no attempt stays unpolled.
 pub(crate) struct Next<'a, W: PollNext>(pub(crate) &'a mut W);
 
 impl<W: PollNext> Future for Next<'_, W> {
@@ -183,7 +183,7 @@ impl<W: PollNext> Drop for Next<'_, W> {
     }
 }
 
-/// What is watched: how it is read, and by what its states are told apart.
+/// What is watched: how it is read, and how its states are distinguished.
 trait Watched: Sized + Send + 'static {
     type Seen: PartialEq;
 
@@ -230,7 +230,7 @@ impl Watched for Children {
     }
 }
 
-/// What both kinds have in common: when to read again, and whether what was read is news.
+/// What both kinds have in common: when to read again, and whether the value has changed.
 struct Watch<T: Watched> {
     tries: Tries<(Option<T>, ArmedOnce)>,
     armed: Option<ArmedOnce>,
