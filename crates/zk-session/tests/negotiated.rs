@@ -63,7 +63,7 @@ async fn granted_is_gone_by(
     assert_eq!(living.granted_timeout(), granted);
     let said = format!("granted={granted:?}");
     assert!(
-        log.text().lines().any(|line| line.contains(&said) && line.contains(&format!("asked={asked:?}"))),
+        log.text().lines().any(|line| line.contains(&said) && line.contains(&format!("requested={asked:?}"))),
         "asked for {asked:?}, granted {granted:?}"
     );
 

@@ -22,10 +22,11 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// For a process that was sent SIGKILL.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Real ZooKeeper servers on loopback, or each in a network namespace of its own, for as long as this value lives.
+/// Real ZooKeeper servers on loopback, or each in a network namespace of its own, for as long as this value
+/// lives.
 ///
 /// Dropping it ends every server by its pid (SIGKILL, some milliseconds) and
-/// removes the files, on panic too; if this process is killed instead, a helper
+/// removes the files, also on a panic; if this process is killed instead, a helper
 /// process does the same within about a second. Only an ensemble that was built
 /// [`detached`](EnsembleBuilder::detached) stays.
 ///
@@ -51,11 +52,10 @@ impl Ensemble {
     /// each of them serves.
     ///
     /// # Errors
-    /// What is missing on this machine, or which server did not come up and the
-    /// end of its log.
+    /// What is missing on this machine, or which server did not start and the end of its log.
     ///
     /// # Cancel safety
-    /// Dropping the future ends what was started.
+    /// Dropping the future ends the servers that were started.
     pub async fn start(servers: usize) -> Result<Self, Error> {
         Self::builder().servers(servers).start().await
     }
@@ -83,14 +83,14 @@ impl Ensemble {
         }
     }
 
-    /// What a client is given: `address:port,address:port,...`, one for each server.
+    /// The connect string for clients: `address:port,address:port,...`, one for each server.
     #[must_use]
     pub fn connect_string(&self) -> String {
         let addresses: Vec<String> = self.addresses().iter().map(ToString::to_string).collect();
         addresses.join(",")
     }
 
-    /// Where clients connect, in the order of the servers.
+    /// The addresses for clients, in the order of the servers.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.servers.iter().map(Server::address).collect()
@@ -147,8 +147,8 @@ impl Ensemble {
     }
 
     /// Starts a server again that was killed or stopped, on the same ports and
-    /// the same data, and waits until it listens. It need not serve yet: without
-    /// a quorum it cannot. See [`wait_serving`](Self::wait_serving).
+    /// the same data, and waits until it listens. Without a quorum it does not serve yet. See
+    /// [`wait_serving`](Self::wait_serving).
     ///
     /// # Errors
     /// [`Error::AlreadyRunning`]; [`Error::Exited`] with the end of its log.
@@ -172,14 +172,13 @@ impl Ensemble {
         }
     }
 
-    /// Stops and starts every running server, one after the other, the leader last, as an
-    /// operator would for an upgrade: the next one only when the one before serves again,
-    /// for which each is given `within`. With three servers there is a quorum all the time.
+    /// Stops and starts every running server, one after the other, the leader last, as for an upgrade: the next
+    /// one when the last one serves again, for which each has the time `within`. With three servers there is
+    /// always a quorum.
     ///
     /// # Errors
-    /// As [`stop`](Self::stop), [`start_server`](Self::start_server) and
-    /// [`wait_server_serving`](Self::wait_server_serving); the servers after it are then as
-    /// they were.
+    /// [`Error::NotRunning`], [`Error::AlreadyRunning`], [`Error::Exited`] or [`Error::Timeout`] for the first
+    /// server that fails; the servers after it have not been restarted.
     ///
     /// # Cancel safety
     /// Dropping the future may leave one server stopped.
@@ -209,21 +208,19 @@ impl Ensemble {
         self.network.as_ref()
     }
 
-    /// What a server says it is; `None` while it serves nobody.
+    /// The mode of a server; `None` while it does not serve.
     pub async fn mode(&self, index: usize) -> Option<Mode> {
         self.mode_of(self.server(index)).await.ok()
     }
 
-    /// What it is, or what it said instead.
+    /// Its mode, or its other answer.
     async fn mode_of(&self, server: &Server) -> Result<Mode, String> {
         admin::mode_in(admin::ask(server.address(), "srvr", &self.launch).await)
     }
 
-    /// The server that leads the ensemble's quorum (or stands alone), by what
-    /// each says to `srvr`; `None` while there is none.
-    ///
-    /// Just after a leader was frozen or cut off two may say so for a moment;
-    /// then the one with the lowest index is given.
+    /// The server that leads the ensemble's quorum (or is standalone), by the answers to `srvr`; `None` while
+    /// there is none. Just after a leader was frozen or cut off, two may answer that they lead; then the one
+    /// with the lowest index is returned.
     pub async fn leader(&self) -> Option<usize> {
         for server in &self.servers {
             if server.pid().is_none() {
@@ -236,13 +233,13 @@ impl Ensemble {
         None
     }
 
-    /// Waits until every running server serves: has a quorum, or stands alone.
+    /// Waits until every running server serves: has a quorum, or is standalone.
     ///
     /// # Errors
-    /// [`Error::Timeout`] with what the last one said; [`Error::Exited`].
+    /// [`Error::Timeout`] with the answer of the last one; [`Error::Exited`].
     ///
     /// # Cancel safety
-    /// It only asks.
+    /// Cancel safe: it only reads.
     pub async fn wait_serving(&self, within: Duration) -> Result<(), Error> {
         let deadline = Instant::now() + within;
         for server in &self.servers {
@@ -254,10 +251,10 @@ impl Ensemble {
     /// Waits until one server serves.
     ///
     /// # Errors
-    /// [`Error::Timeout`] with what it said last; [`Error::Exited`].
+    /// [`Error::Timeout`] with its last answer; [`Error::Exited`].
     ///
     /// # Cancel safety
-    /// It only asks.
+    /// Cancel safe: it only reads.
     pub async fn wait_server_serving(&self, index: usize, within: Duration) -> Result<(), Error> {
         self.server_serving(self.server(index), within, Instant::now() + within).await
     }
@@ -282,7 +279,7 @@ impl Ensemble {
                     what: format!("server {} serving", server.index()),
                     within,
                     detail: format!(
-                        "; to `srvr` it said: {said}; the end of {}:\n{}",
+                        "; its answer to `srvr`: {said}; the end of {}:\n{}",
                         server.log().display(),
                         server.log_tail()
                     ),
@@ -293,7 +290,7 @@ impl Ensemble {
     }
 
     /// Sends a four-letter word (`srvr`, `mntr`, `conf`, `cons`, `dump`, ...) to
-    /// a server and gives its answer.
+    /// a server and returns its answer.
     ///
     /// # Errors
     /// [`Error::Io`] if there is no answer within two seconds, or ten by TLS.
@@ -305,8 +302,8 @@ impl Ensemble {
         })
     }
 
-    /// Ends all servers, detached ones too, and waits until they are gone. The
-    /// files of a directory of the caller's stay.
+    /// Ends all servers, including detached ones, and waits until they are gone. Files in a directory of the
+    /// caller's stay.
     pub fn end(mut self) {
         self.ends_servers = true;
     }
@@ -319,7 +316,7 @@ impl Ensemble {
 impl Drop for Ensemble {
     fn drop(&mut self) {
         if self.ends_servers {
-            // All signals first: then their ends overlap.
+            // All signals first, so that their ends overlap.
             for server in &self.servers {
                 let _ = server.signal(Signal::SIGKILL);
             }

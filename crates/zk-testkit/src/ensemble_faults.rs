@@ -15,8 +15,8 @@ pub struct EnsembleFaults<'a> {
 }
 
 impl<'a> EnsembleFaults<'a> {
-    /// Freezes a server by SIGSTOP: its connections stay open and nothing is answered. The server has stopped when
-    /// this returns, which blocks for as long as that takes, commonly less than a millisecond.
+    /// Freezes a server by SIGSTOP: its connections stay open and nothing is answered. The server has stopped
+    /// when this returns, which blocks for as long as that takes, commonly less than a millisecond.
     ///
     /// # Errors
     /// [`Error::NotRunning`]; [`Error::Io`] if it has not stopped within 10 s.
@@ -36,11 +36,11 @@ impl<'a> EnsembleFaults<'a> {
     /// older and older data, until `syncLimit` ticks have passed, while the other servers expire their sessions
     /// after the session timeout. No connection is closed or refused; the bytes don't arrive.
     ///
-    /// With [`breakable_links`](crate::EnsembleBuilder::breakable_links), [pause](Self::pause) the ensemble's leader
-    /// instead of isolating it: the election messages of the servers still pass, so the others might elect the
-    /// isolated one again and again, and no server would serve. [In
-    /// namespaces](crate::EnsembleBuilder::in_namespaces) no message passes, and the others replace the leader after
-    /// `syncLimit` ticks.
+    /// With [`breakable_links`](crate::EnsembleBuilder::breakable_links), [pause](Self::pause) the ensemble's
+    /// leader instead of isolating it: the election messages of the servers still pass, so the others might
+    /// elect the isolated one again and again, and no server would serve. [In
+    /// namespaces](crate::EnsembleBuilder::in_namespaces) no message passes, and the others replace the leader
+    /// after `syncLimit` ticks.
     ///
     /// # Errors
     /// [`Error::Settings`] unless built with one of them; [`Error::NoNamespaces`] if `iptables` refuses.
@@ -67,13 +67,13 @@ impl<'a> EnsembleFaults<'a> {
             .unplug()
     }
 
-    /// Ends [`isolate`](Self::isolate) and [`unplug`](Self::unplug), and in namespaces any other cut made at that
-    /// server's [`host`](Server::host). The server needs some seconds to find its leader again; see
+    /// Ends [`isolate`](Self::isolate) and [`unplug`](Self::unplug), and in namespaces any other cut made at
+    /// that server's [`host`](Server::host). The server needs some seconds to find its leader again; see
     /// [`wait_serving`](Ensemble::wait_serving).
     ///
     /// # Errors
-    /// [`Error::Settings`] unless built in namespaces or with breakable links; [`Error::NoNamespaces`] if `iptables`
-    /// refuses.
+    /// [`Error::Settings`] unless built in namespaces or with breakable links; [`Error::NoNamespaces`] if
+    /// `iptables` refuses.
     pub fn rejoin(self, index: usize) -> Result<(), Error> {
         if let Some(host) = self.ensemble.server(index).host() {
             return host.heal();

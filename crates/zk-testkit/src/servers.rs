@@ -1,11 +1,11 @@
-//! One test, two servers.
+//! Servers of either kind, for one test on both.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::{Ensemble, Error, TestServer};
 
-/// Which servers a test is to run on.
+/// The kind of servers for a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ServerKind {
     /// Apache ZooKeeper, as [`Ensemble`] starts it.
@@ -15,9 +15,8 @@ pub enum ServerKind {
     Embedded,
 }
 
-/// Servers of either kind, for tests that are to hold on both.
-///
-/// What only one of them can do is done to the value inside.
+/// Servers of either kind, for tests that run on both.
+/// Methods that only one kind has are called on the value inside.
 #[derive(Debug)]
 pub enum Servers {
     /// Apache ZooKeeper.
@@ -28,14 +27,14 @@ pub enum Servers {
 
 impl Servers {
     /// Starts servers of that kind with that `tickTime`, and otherwise with the
-    /// defaults of [`Ensemble::builder`] and [`TestServer::builder`], which are alike.
+    /// defaults of [`Ensemble::builder`] and [`TestServer::builder`], which are the same.
     ///
     /// # Errors
-    /// For Apache ZooKeeper what is missing on this machine, or which server did not start and the end of its log;
-    /// for the embedded server [`Error::Io`] if it can't listen.
+    /// For Apache ZooKeeper what is missing on this machine, or which server did not start and the end of its
+    /// log; for the embedded server [`Error::Io`] if it can't listen.
     ///
     /// # Cancel safety
-    /// Dropping the future ends what was started.
+    /// Dropping the future ends the servers that were started.
     pub async fn start(kind: ServerKind, servers: usize, tick: Duration) -> Result<Self, Error> {
         Ok(match kind {
             ServerKind::Apache => {
@@ -48,7 +47,7 @@ impl Servers {
         })
     }
 
-    /// What a client is given: `127.0.0.1:p1,127.0.0.1:p2,...`.
+    /// The connect string for clients: `127.0.0.1:p1,127.0.0.1:p2,...`.
     #[must_use]
     pub fn connect_string(&self) -> String {
         match self {
@@ -57,7 +56,7 @@ impl Servers {
         }
     }
 
-    /// Where clients connect, in the order of the servers.
+    /// The addresses for clients, in the order of the servers.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         match self {
@@ -88,8 +87,8 @@ impl Servers {
     /// Starts a server that was stopped.
     ///
     /// # Errors
-    /// [`Error::AlreadyRunning`]; for Apache ZooKeeper that it did not start, with the end of its log; for the embedded
-    /// server [`Error::Io`] if it can't listen.
+    /// [`Error::AlreadyRunning`]; for Apache ZooKeeper that it did not start, with the end of its log; for the
+    /// embedded server [`Error::Io`] if it can't listen.
     pub async fn start_server(&self, index: usize) -> Result<(), Error> {
         match self {
             Self::Apache(ensemble) => ensemble.start_server(index).await,
@@ -101,8 +100,8 @@ impl Servers {
     ///
     /// # Errors
     /// [`Error::Settings`] unless Apache ZooKeeper was built for it (see
-    /// [`EnsembleFaults::isolate`](crate::EnsembleFaults::isolate)), [`Error::NoNamespaces`] if `iptables` refuses. None
-    /// with the embedded server.
+    /// [`EnsembleFaults::isolate`](crate::EnsembleFaults::isolate)), [`Error::NoNamespaces`] if `iptables`
+    /// refuses. None with the embedded server.
     pub fn isolate(&self, index: usize) -> Result<(), Error> {
         match self {
             Self::Apache(ensemble) => ensemble.faults().isolate(index),
@@ -116,8 +115,8 @@ impl Servers {
     /// Ends [`isolate`](Self::isolate).
     ///
     /// # Errors
-    /// [`Error::Settings`] unless Apache ZooKeeper was built for it, [`Error::NoNamespaces`] if `iptables` refuses.
-    /// None with the embedded server.
+    /// [`Error::Settings`] unless Apache ZooKeeper was built for it, [`Error::NoNamespaces`] if `iptables`
+    /// refuses. None with the embedded server.
     pub fn rejoin(&self, index: usize) -> Result<(), Error> {
         match self {
             Self::Apache(ensemble) => ensemble.faults().rejoin(index),

@@ -153,7 +153,7 @@ async fn a_fixed_port_in_use_is_named() {
 async fn a_server_that_cannot_start_shows_its_log() {
     let builder = Ensemble::builder().servers(1).setting("tickTime", "soon");
     let said = builder.start().await.unwrap_err().to_string();
-    assert!(said.contains("server 0 ended by itself"), "{said}");
+    assert!(said.contains("server 0 ended unexpectedly"), "{said}");
     assert!(said.contains("soon"), "the log's end is missing: {said}");
 }
 

@@ -18,8 +18,8 @@ pub struct TestServerFaults<'a> {
 impl TestServerFaults<'_> {
     // Sessions and connections.
 
-    /// Ends a session as if its timeout had passed. Its ephemerals are deleted and its connection is closed. Its
-    /// client learns of it when it reconnects. Servers without a majority end no session; once they have a
+    /// Ends a session as if its timeout had passed. Its ephemerals are deleted and its connection is closed.
+    /// Its client learns of it when it reconnects. Servers without a majority end no session; once they have a
     /// majority again, the timeout of every session starts anew.
     ///
     /// # Errors
@@ -51,8 +51,8 @@ impl TestServerFaults<'_> {
         self.server.shared.with(|cluster| cluster.black_hole(None, on));
     }
 
-    /// Holds back all bytes in both directions on the connection of one session; `false` lets them through again.
-    /// The connection is not closed and no byte is lost.
+    /// Holds back all bytes in both directions on the connection of one session; `false` lets them through
+    /// again. The connection is not closed and no byte is lost.
     pub fn black_hole_session(self, session: i64, on: bool) {
         self.server.shared.with(|cluster| cluster.black_hole(Some(session), on));
     }
@@ -92,9 +92,9 @@ impl TestServerFaults<'_> {
         self.server.shared.with(|cluster| cluster.delay = by);
     }
 
-    /// Collects requests for the time of `window`, from the first one on, and carries them out in an order drawn
-    /// from the [seed](crate::TestServerBuilder::seed), which this prints. Requests of one connection keep their
-    /// order. `None` carries requests out as they arrive.
+    /// Collects requests for the time of `window`, from the first one on, and carries them out in an order
+    /// drawn from the [seed](crate::TestServerBuilder::seed), which this prints. Requests of one connection
+    /// keep their order. `None` carries requests out as they arrive.
     pub fn reorder_requests(self, window: Option<Duration>) {
         if window.is_some() {
             eprintln!("TestServerBuilder::seed({}) replays the order of requests", self.server.seed);
@@ -106,20 +106,22 @@ impl TestServerFaults<'_> {
 
     /// Cuts a server off from the other servers, but not from its clients. Until the sync limit has passed it
     /// answers reads and pings, from older and older data, and accepts writes that it can't pass on. Then it
-    /// disconnects its clients. The other servers expire its sessions after their timeouts. If the isolated server
-    /// is the leader, the others also disconnect their clients once the sync limit has passed, and elect another
-    /// leader. Has no effect on a single server.
+    /// disconnects its clients. The other servers expire its sessions after their timeouts. If the isolated
+    /// server is the leader, the others also disconnect their clients once the sync limit has passed, and elect
+    /// another leader. Has no effect on a single server.
     pub fn isolate(self, server: usize) {
         self.server.at(server, |cluster| cluster.isolate(server));
     }
 
-    /// Ends [`isolate`](Self::isolate): what was under way arrives, and a server that had given up serves again.
+    /// Ends [`isolate`](Self::isolate): what was under way arrives, and a server that had given up serves
+    /// again.
     pub fn rejoin(self, server: usize) {
         self.server.at(server, |cluster| cluster.rejoin(server));
     }
 
     /// Holds back commits from a follower; `false` lets them through again. The follower's view does not change
-    /// while all else works. Writes of its own clients are carried out, and answered when it receives the commit.
+    /// while all else works. Writes of its own clients are carried out, and answered when it receives the
+    /// commit.
     pub fn hold_commits(self, server: usize, on: bool) {
         self.server.at(server, |cluster| cluster.hold_commits(server, on));
     }
@@ -129,17 +131,18 @@ impl TestServerFaults<'_> {
         self.server.at(server, |cluster| cluster.set_lag(server, by));
     }
 
-    /// Limits the room for the servers' logs to that many more bytes. At the write that does not fit the servers
-    /// stop, as Apache ZooKeeper does when its disk is full: they reset every connection and serve no client.
-    /// `None` removes the limit, and they serve again.
+    /// Limits the room for the servers' logs to that many more bytes. At the write that does not fit the
+    /// servers stop, as Apache ZooKeeper does when its disk is full: they reset every connection and serve no
+    /// client. `None` removes the limit, and they serve again.
     pub fn limit_log_space(self, bytes: Option<u64>) {
         self.server.shared.with(|cluster| cluster.set_space(bytes));
     }
 
     // Time.
 
-    /// Stops the servers' clock; `false` lets it continue from there. While it is stopped no session expires, no
-    /// container or TTL znode is removed, and an isolated server does not give up. Delays don't depend on it.
+    /// Stops the servers' clock; `false` lets it continue from there. While it is stopped no session expires,
+    /// no container or TTL znode is removed, and an isolated server does not give up. Delays don't depend on
+    /// it.
     pub fn freeze_clock(self, on: bool) {
         self.server.shared.with(|cluster| cluster.stop_clock(on));
     }

@@ -1,4 +1,4 @@
-//! The embedded server: a ZooKeeper in this process, for tests and for trying things out.
+//! The embedded server: a ZooKeeper server inside this process, for tests and experiments.
 //!
 //! From the outside in: `server`, `faults` and `builder` are what users see, `shell` is the
 //! part with sockets and timers, `cluster` is what the servers do, without either,

@@ -1,4 +1,4 @@
-//! The test server, as its users see it.
+//! The embedded server, as its users see it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,28 +13,27 @@ use super::shell::{Shared, Turn};
 use crate::Error;
 use crate::error::Context as _;
 
-/// A ZooKeeper in this process. For tests and for trying things out: it keeps
-/// nothing, and production is Apache ZooKeeper.
-///
-/// It speaks ZooKeeper's protocol on a loopback port, behaves as Apache ZooKeeper 3.8
-/// does (or [3.9](TestServerBuilder::release)), and does wrong what it is told to. All methods take `&self` and act at once;
-/// methods that take a server's index panic if there is none, as a slice does.
+/// The embedded server: a ZooKeeper server inside this process, for tests and experiments. It keeps nothing;
+/// use Apache ZooKeeper in production. It serves ZooKeeper's protocol on a loopback port, behaves as Apache
+/// ZooKeeper 3.8 does (or [3.9](TestServerBuilder::release)), and has fault injection
+/// ([`faults`](Self::faults)). All methods take `&self` and act at once. Methods that take the index of a
+/// server panic if there is no such server, as a slice does.
 ///
 /// It works on the tokio runtime that it was started on, in that runtime's time. To let
-/// sessions expire use [`advance_clock`](TestServerFaults::advance_clock), not tokio's paused clock, which a
-/// client library with timers does not get along with (the crate's documentation says why).
-/// Without a runtime it works [on a thread of its own](TestServerBuilder::start_on_thread). It ends when it is
-/// dropped, with all its connections.
+/// sessions expire use [`advance_clock`](TestServerFaults::advance_clock), not tokio's paused clock, which does
+/// not work with a client library that has timers (the crate's documentation explains why). Without a runtime
+/// it works [on a thread of its own](TestServerBuilder::start_on_thread). It ends when it is dropped, with all
+/// its connections.
 ///
 /// # The three-server shape
 /// With [`servers(3)`](TestServerBuilder::servers) there are three ports and one log.
 /// Server 0 leads at first; the others carry the log out after it. Each answers
 /// reads from its own view, and passes writes on. A follower that is
-/// [isolated](TestServerFaults::isolate) goes on answering reads and pings until the sync limit
-/// has passed, while the others expire its sessions. Where the leader is isolated or
-/// [stopped](Self::stop) the others choose the last of them, with all that was committed:
-/// every client is disconnected, and every session is given its timeout anew. A server without a
-/// majority serves nobody, or [answers reads](TestServerBuilder::read_only_mode).
+/// [isolated](TestServerFaults::isolate) answers reads and pings until the sync limit has passed, while the
+/// others expire its sessions. If the leader is isolated or [stopped](Self::stop), the last of the others
+/// becomes the leader, with all that was committed: every client is disconnected, and the timeout of every
+/// session starts anew. A server without a majority serves no client, or [answers
+/// reads](TestServerBuilder::read_only_mode).
 #[derive(Debug)]
 pub struct TestServer {
     pub(super) shared: Arc<Shared>,
@@ -53,40 +52,40 @@ impl TestServer {
     /// [`Error::Io`] if it can't listen.
     ///
     /// # Cancel safety
-    /// Dropping the future ends what was started.
+    /// Dropping the future ends the servers that were started.
     pub async fn start() -> Result<Self, Error> {
         Self::builder().start().await
     }
 
-    /// Everything that can be chosen.
+    /// A builder with all settings.
     pub fn builder() -> TestServerBuilder {
         TestServerBuilder::new()
     }
 
-    /// What a client is given: `127.0.0.1:p1,127.0.0.1:p2,...`.
+    /// The connect string for clients: `127.0.0.1:p1,127.0.0.1:p2,...`.
     #[must_use]
     pub fn connect_string(&self) -> String {
         let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         addresses.join(",")
     }
 
-    /// Where clients connect, in the order of the servers.
+    /// The addresses for clients, in the order of the servers.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.clone()
     }
 
-    /// Fault injection: sessions that expire, connections that break, requests and replies that are lost, servers
-    /// that are cut off, and the servers' clock.
+    /// Fault injection: sessions that expire, connections that break, requests and replies that are lost,
+    /// servers that are cut off, and the servers' clock.
     #[must_use]
     pub fn faults(&self) -> TestServerFaults<'_> {
         TestServerFaults { server: self }
     }
 
-    // What it is asked.
+    // Queries.
 
-    /// What chance is drawn from: the [seed](TestServerBuilder::seed) that was set, or the one
-    /// that was drawn.
+    /// The seed of all random choices: the [seed](TestServerBuilder::seed) that was set, or the one that was
+    /// drawn.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
@@ -98,7 +97,7 @@ impl TestServer {
         self.shared.with(|cluster| cluster.leader())
     }
 
-    /// How many connections there are, to all servers.
+    /// The number of connections to all servers.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.with(|cluster| cluster.connections())
@@ -117,7 +116,7 @@ impl TestServer {
         self.at(server, |cluster| cluster.zxid(server))
     }
 
-    /// What a server has at a path, past all access lists; `None` without a znode.
+    /// The data of a znode on one server, regardless of access lists; `None` without a znode.
     #[must_use]
     pub fn data(&self, server: usize, path: &str) -> Option<Vec<u8>> {
         self.at(server, |cluster| cluster.data(server, path))
@@ -126,8 +125,8 @@ impl TestServer {
     // Servers.
 
     /// Ends a server and keeps its data: its connections are reset, and new ones refused, as
-    /// when its process is killed. Without the leader the others choose another at once;
-    /// without a majority none of them serves.
+    /// when its process is killed. Without the leader the others elect another one at once; without a majority
+    /// none of them serves.
     ///
     /// # Errors
     /// [`Error::NotRunning`]; [`Error::Io`] if its port can't be kept.
@@ -143,8 +142,8 @@ impl TestServer {
         Ok(())
     }
 
-    /// Starts a server that was [stopped](Self::stop), on the same port. It has what it had, or
-    /// what its leader has; clients can come back to their sessions.
+    /// Starts a server that was [stopped](Self::stop), on the same port. It has its former data, or that of its
+    /// leader; clients can resume their sessions.
     ///
     /// # Errors
     /// [`Error::AlreadyRunning`]; [`Error::Io`] if it can't listen.
@@ -167,12 +166,12 @@ impl TestServer {
     async fn turn(&self, server: usize, shut: bool) -> Result<(), Error> {
         let (done, turned) = oneshot::channel();
         let _ = self.turns[server].send(Turn { shut, done });
-        // Without an answer there is no runtime any more, and so nobody listens.
+        // Without an answer the runtime has ended, and the listener with it.
         let turned = turned.await.unwrap_or(Ok(()));
         turned.context(|| format!("cannot keep or open {}", self.addresses[server]))
     }
 
-    /// Does something to one server.
+    /// Acts on one server.
     pub(super) fn at<T>(&self, server: usize, act: impl FnOnce(&mut Cluster) -> T) -> T {
         assert!(server < self.addresses.len(), "there is no server {server} of {}", self.addresses.len());
         self.shared.with(act)
