@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use zk_testkit::{Builder, Ensemble};
+use zk_testkit::{Ensemble, EnsembleBuilder};
 
 /// The servers' tick: short, so that short sessions are granted.
 pub const TICK: Duration = Duration::from_millis(500);
@@ -23,7 +23,7 @@ pub async fn ensemble() -> Arc<Ensemble> {
 ///
 /// # Panics
 /// If they don't start.
-pub async fn own_ensemble(settings: impl FnOnce(Builder) -> Builder) -> Arc<Ensemble> {
+pub async fn own_ensemble(settings: impl FnOnce(EnsembleBuilder) -> EnsembleBuilder) -> Arc<Ensemble> {
     let builder = settings(Ensemble::builder().servers(3).tick_time(TICK));
     Arc::new(builder.start().await.unwrap_or_else(|error| panic!("the ensemble: {error}")))
 }

@@ -161,7 +161,7 @@ impl Party {
             until(other, |status| status.in_office[0].as_ref().is_some_and(|c| c.ready_ms.is_some())).await;
             until(other, |status| status.elected.as_ref().is_some_and(|e| e.line_of(0).len() == 3)).await;
         }
-        // Proving a lease takes a beat and a tick, which the first in line has behind it.
+        // Proving a lease takes a heartbeat and a tick, which the first in line has behind it.
         until(&members[FIRST_IN_LINE].1, |status| {
             status.work_until.is_some_and(|until| BootTime::now() < until)
         })

@@ -136,7 +136,7 @@ async fn requests_without_sense() {
     }
     println!("{sent} requests");
     for session in server.sessions() {
-        let _ = server.expire_session(session.id);
+        let _ = server.faults().expire(session.id);
     }
     is_well(&server, before);
     assert!((0..3).all(|at| server.zxid(at) == server.zxid(0)));

@@ -55,8 +55,8 @@ async fn content_with(servers: usize) {
         let (verb, what) = line.split_once(' ').unwrap_or((&line, ""));
         let session = || u64::from_str_radix(what, 16).unwrap().cast_signed();
         match verb {
-            "expire" => server.expire_session(session()).unwrap(),
-            "drop" => assert!(server.drop_connection(session()), "{line}"),
+            "expire" => server.faults().expire(session()).unwrap(),
+            "drop" => assert!(server.faults().disconnect(session()), "{line}"),
             "passed" => {
                 passed.push(what.to_owned());
                 continue;

@@ -17,7 +17,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(500);
 pub(crate) enum Servers {
     /// An embedded server, without an installation. It has its own thread, because the demo waits for processes that still
     /// need it.
-    InProcess(TestServer),
+    Embedded(TestServer),
     /// Apache ZooKeeper.
     Real(Box<Ensemble>),
 }
@@ -30,7 +30,7 @@ impl Servers {
                 "an embedded ZooKeeper server runs at {}; `cargo xtask demo --real` uses Apache ZooKeeper",
                 server.connect_string()
             ));
-            return Ok(Self::InProcess(server));
+            return Ok(Self::Embedded(server));
         }
         packages::ensure_zookeeper().await?;
         narrator.say("starting three ZooKeeper servers on this machine");
@@ -45,7 +45,7 @@ impl Servers {
 
     pub(crate) fn connect_string(&self) -> String {
         match self {
-            Self::InProcess(server) => server.connect_string(),
+            Self::Embedded(server) => server.connect_string(),
             Self::Real(ensemble) => ensemble.connect_string(),
         }
     }

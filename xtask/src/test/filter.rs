@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cargo::{self, Target};
 
 /// Part of the names of tests that run on the embedded server.
-const EMBEDDED: &str = "_in_process::";
+const EMBEDDED: &str = "_embedded::";
 /// Part of the names of tests with that driver. Differences between servers reach it through the code of the other driver.
 const OTHER_DRIVER: &str = "zookeeper_async";
 
@@ -253,14 +253,14 @@ mod tests {
         assert_eq!(choice.packages(), None);
         assert_eq!(
             choice.nextest_expression().unwrap_or_default(),
-            "((package(=kit) & binary(=proxy)) | (package(=e2e) & binary(=failover))) - test(_in_process::)"
+            "((package(=kit) & binary(=proxy)) | (package(=e2e) & binary(=failover))) - test(_embedded::)"
         );
-        let args = ["--workspace", "--test", "failover", "--test", "proxy", "--", "--skip", "_in_process::"];
+        let args = ["--workspace", "--test", "failover", "--test", "proxy", "--", "--skip", "_embedded::"];
         assert_eq!(choice.cargo_test_arguments(), [args]);
         let choice = Choice::on_servers(vec![program("kit", "proxy")], false);
         assert_eq!(
             choice.nextest_expression().unwrap_or_default(),
-            "((package(=kit) & binary(=proxy))) - test(_in_process::) - test(zookeeper_async)"
+            "((package(=kit) & binary(=proxy))) - test(_embedded::) - test(zookeeper_async)"
         );
     }
 

@@ -61,7 +61,7 @@ impl fmt::Display for DoesNotFit {
         let margin = lease_margin(lease.session_timeout);
         let parts = [
             timing.stop_budget(),
-            lease.beat_interval(),
+            lease.heartbeat_interval(),
             lease.proving_time(),
             margin,
             LeaseTiming::ROUND_TRIP,
@@ -69,12 +69,12 @@ impl fmt::Display for DoesNotFit {
         write!(
             f,
             "the job can't surely be stopped before its lease ends: stop budget {} (stop_timeout {} + {} for the \
-             kill) + beat interval {} + beats that a tick of {} and a round trip take {} + margin {} + one round \
+             kill) + heartbeat interval {} + heartbeats that a tick of {} and a round trip take {} + margin {} + one round \
              trip {} = {}, which must be less than the session timeout of {}; set ",
             show(timing.stop_budget()),
             show(timing.stop_timeout),
             show(KILL_RESERVE),
-            show(lease.beat_interval()),
+            show(lease.heartbeat_interval()),
             show(lease.tick_time),
             show(lease.proving_time()),
             show(margin),

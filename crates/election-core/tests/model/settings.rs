@@ -95,11 +95,11 @@ pub(crate) enum Outside {
     /// The resource refuses older tokens.
     Tokens,
     /// No new session while work of the old one runs.
-    Tether,
+    SessionPin,
     /// The guard ends a job at its deadline.
     Guard,
     /// The lease rests on writes that the ensemble has acknowledged, not on being connected.
-    Beats,
+    Heartbeats,
 }
 
 /// Where a run begins.

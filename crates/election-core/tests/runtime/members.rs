@@ -69,7 +69,7 @@ fn server_kind() -> ServerKind {
     match std::env::var("TEST_SERVERS").as_deref() {
         Ok("apache") => ServerKind::Apache,
         Ok(other) => panic!("TEST_SERVERS={other}: only apache is known"),
-        Err(_) => ServerKind::InProcess,
+        Err(_) => ServerKind::Embedded,
     }
 }
 
@@ -84,9 +84,9 @@ async fn servers() -> Arc<Servers> {
     }
     let started = match server_kind() {
         ServerKind::Apache => Servers::start(ServerKind::Apache, 3, TICK).await,
-        ServerKind::InProcess => {
+        ServerKind::Embedded => {
             let builder = TestServer::builder().servers(3).tick_time(TICK);
-            builder.start_on_thread().map(Servers::InProcess)
+            builder.start_on_thread().map(Servers::Embedded)
         }
     };
     let started = Arc::new(started.expect("the servers start"));
@@ -140,7 +140,7 @@ impl World {
     pub(crate) fn ensemble(&self) -> &Ensemble {
         match &*self.servers {
             Servers::Apache(ensemble) => ensemble,
-            Servers::InProcess(_) => panic!("these servers are not Apache ZooKeeper"),
+            Servers::Embedded(_) => panic!("these servers are not Apache ZooKeeper"),
         }
     }
 

@@ -30,7 +30,7 @@ async fn the_default_policy_leads_with_any_timeout(world: &World) {
     for member in &members {
         wait_for(&format!("{} leads", member.id()), SOON, || member.leads()).await;
     }
-    // Renewed by beats, again and again.
+    // Renewed by heartbeats, again and again.
     let now = BootTime::now();
     for (member, timeout) in members.iter().zip(timeouts) {
         let renewed = || member.status().work_until.is_some_and(|until| until >= now + timeout * 2);

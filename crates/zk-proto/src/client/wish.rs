@@ -11,7 +11,7 @@ pub(super) struct Wish {
     pub(super) lasting: Option<Look>,
     /// Whether the server is asked for a recursive one, for this watch or for another one of the path.
     pub(super) recursive: bool,
-    /// Whether the server arms it. Where a lasting watch tells of the path already, it need not.
+    /// Whether the server arms it. If a lasting watch covers the path already, it need not.
     pub(super) on_server: bool,
     /// Given up before it was armed.
     pub(super) forgotten: bool,

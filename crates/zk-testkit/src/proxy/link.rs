@@ -16,7 +16,7 @@ use super::rule::{Doom, Rules, Way};
 /// What a server may send ahead of what is passed on; beyond that its connection fills up.
 const DELAYED: usize = 64;
 
-/// What is let through at the moment.
+/// What is let through now.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Gate {
     pub(crate) black_hole: bool,
@@ -109,12 +109,12 @@ impl Drop for Wire {
     }
 }
 
-/// What the two directions of one connection tell each other.
+/// State that the two directions of one connection share.
 #[derive(Default)]
 struct Link {
-    /// The request whose reply is not to come through.
+    /// The request whose reply is to be lost.
     doom: Mutex<Option<Doom>>,
-    /// The server has closed, and the client has been told.
+    /// The server has closed, and the close was passed to the client.
     over: Notify,
 }
 

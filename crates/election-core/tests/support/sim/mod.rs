@@ -478,7 +478,7 @@ impl Sim {
                 if keeps {
                     self.tell_lease(host);
                 }
-                self.beat_if_due(host);
+                self.heartbeat_if_due(host);
             }
             Action::Prepare(_) => self.prepare(host),
             Action::TakeOver(grant) => self.take_over(host, &grant),

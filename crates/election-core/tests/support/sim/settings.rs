@@ -297,7 +297,7 @@ impl Settings {
     pub(crate) fn draw(kind: Kind, rng: &mut Rng) -> Self {
         let timeout = rng.u64(2000..6000);
         let tick = rng.u64(timeout / 10..timeout / 4 - 100);
-        // A beat proves the one before it, a quarter of the timeout earlier; the margin and a round trip take
+        // A heartbeat proves the one before it, a quarter of the timeout earlier; the margin and a round trip take
         // 100 ms each.
         let longest = timeout / 2 - 200;
         let stop_budget = ms(rng.u64(longest / 8..longest - 1));

@@ -1,5 +1,5 @@
 //! What a server does for its clients: it takes their requests one after the other,
-//! answers reads, passes writes on, and tells what has come of them.
+//! answers reads, passes writes on, and reports their results.
 
 use zk_proto::{ErrorCode, Id, OpCode, Reply, ReplyHeader, Request, WatchEvent, permission, xid};
 
@@ -10,7 +10,7 @@ use super::{Cluster, MOST_UNSENT, Release};
 use crate::embedded::tree::{self, Change, Notice, Txn};
 use crate::proxy::{Asked, Way};
 
-/// Of an event that no transaction has caused, or that is not told which.
+/// The zxid of an event without a transaction, or without its number.
 const NO_ZXID: i64 = -1;
 
 impl Cluster {
@@ -46,7 +46,8 @@ impl Cluster {
         let Queued { header, body, who } = queued;
         let origin = Origin { connection, xid: header.xid };
         let request = Request::decode(header.op, &body);
-        // As Apache ZooKeeper does with a kind that it does not know. To 3.9 a `check` is one, outside of a group.
+        // As Apache ZooKeeper does with a kind that it does not know. To 3.9 a `check` is one, outside of a
+        // group.
         let is_newer = self.settings.release >= Release::V3_9;
         if matches!(request, Ok(Request::Other { .. })) || (header.op == OpCode::CHECK && is_newer) {
             let header = ReplyHeader { xid: header.xid, zxid: -1, error: ErrorCode::UNIMPLEMENTED };
@@ -74,8 +75,8 @@ impl Cluster {
                 return self.reply(origin, Err(ErrorCode::NOT_READ_ONLY));
             }
         }
-        // What can't be read has its place in the log all the same; but 3.9 reads it before it gives it one, and 3.8
-        // a `reconfig`.
+        // What can't be read has its place in the log all the same; but 3.9 reads it before it gives it one,
+        // and 3.8 a `reconfig`.
         let reads_first = header.op == OpCode::RECONFIG || is_newer;
         let is_logged = is_write(header.op) && (request.is_ok() || !reads_first);
         match request {
@@ -93,7 +94,7 @@ impl Cluster {
     }
 
     fn read(&mut self, origin: Origin, session: i64, at: usize, who: &[Id], request: &Request<'_>) {
-        // A follower knows nothing of sessions but what it hears.
+        // A follower knows only the sessions that it has received.
         let known = (at == self.leader).then_some(&self.sessions);
         if let Some(sessions) = self.replicas[at].local.as_ref().or(known)
             && let Err(error) = sessions.check(session, at)
