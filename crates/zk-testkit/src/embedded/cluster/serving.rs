@@ -120,8 +120,8 @@ impl Cluster {
         self.replicas[at].outbox.push_back(forward);
     }
 
-    /// Carries a transaction of the log out at one server, tells its clients what
-    /// they watch, and then the one that asked what has come of it.
+    /// Carries a transaction of the log out at one server, sends its clients the events of
+    /// their watches, and then the reply to the client that asked for it.
     pub(super) fn apply(&mut self, at: usize, txn: &Txn, origin: Option<Origin>) {
         let replica = &mut self.replicas[at];
         let reply = replica.tree.apply(txn, &mut replica.watches);
