@@ -41,8 +41,8 @@ pub struct Change {
 ///
 /// # Cancel safety
 /// No change is lost when the future of `next` or of `StreamExt::next` is dropped. A request that sets the watch and is
-/// under way is abandoned with the future of `next`, and repeated by the next call. The stream keeps it, so poll a stream
-/// until it is pending on a change, or drop it: a request that is not polled may occupy one of the session's 512 requests.
+/// under way is abandoned with the future of `next`, and repeated by the next call. The stream keeps it. Drop a stream that
+/// is no longer polled: its request may occupy one of the session's 512 requests.
 pub struct ChangeWatch {
     watch: Lasting,
 }

@@ -89,9 +89,9 @@ impl Supervisor {
         heartbeats.set_wanted(*keepers.borrow_and_update() > 0, BootTime::now());
         loop {
             let now = BootTime::now();
-            self.tell(&incarnation, now, Event::Tick);
+            self.feed(&incarnation, now, Event::Tick);
             if let Some(reason) = incarnation.inner.end_reason() {
-                self.tell(&incarnation, now, Event::Ended(reason));
+                self.feed(&incarnation, now, Event::Ended(reason));
             }
             if self.machine.state().epoch().is_none() {
                 incarnation.inner.shut();
@@ -121,12 +121,12 @@ impl Supervisor {
                 () = incarnation.inner.over.cancelled() => Event::Tick,
                 () = sleep_until(wake) => Event::Tick,
             };
-            self.tell(&incarnation, BootTime::now(), event);
+            self.feed(&incarnation, BootTime::now(), event);
         }
     }
 
     /// Passes an event to the state machine and publishes the state.
-    fn tell(&mut self, incarnation: &Incarnation, now: BootTime, event: Event) {
+    fn feed(&mut self, incarnation: &Incarnation, now: BootTime, event: Event) {
         // Answers to operations count as well.
         let (sent, answered) = incarnation.inner.last_contact();
         let mut changed = self.machine.handle(now, Event::Contact { sent, answered });
@@ -391,8 +391,8 @@ impl Heartbeats {
         let quorum = self.wanted || !active;
         if !quorum {
             // An answered operation makes a probe unnecessary.
-            let (heard, _) = incarnation.inner.last_contact();
-            self.next = self.next.max(heard + probe_interval(self.granted));
+            let (contact, _) = incarnation.inner.last_contact();
+            self.next = self.next.max(contact + probe_interval(self.granted));
         }
         if now < self.next {
             return;

@@ -41,8 +41,8 @@ pub struct Observed<T> {
 ///
 /// # Cancel safety
 /// No value is lost when the future of `next` or of `StreamExt::next` is dropped. A read that is under way is abandoned
-/// with the future of `next`, and repeated by the next call. The stream keeps it, so poll a stream until it is pending on
-/// a change, or drop it: a read that is not polled may occupy one of the session's 512 requests.
+/// with the future of `next`, and repeated by the next call. The stream keeps it. Drop a stream that is no longer polled:
+/// its read may occupy one of the session's 512 requests.
 pub struct DataWatch {
     watch: Watch<Node>,
 }
@@ -98,8 +98,8 @@ impl DataWatch {
 ///
 /// # Cancel safety
 /// No value is lost when the future of `next` or of `StreamExt::next` is dropped. A read that is under way is abandoned
-/// with the future of `next`, and repeated by the next call. The stream keeps it, so poll a stream until it is pending on
-/// a change, or drop it: a read that is not polled may occupy one of the session's 512 requests.
+/// with the future of `next`, and repeated by the next call. The stream keeps it. Drop a stream that is no longer polled:
+/// its read may occupy one of the session's 512 requests.
 pub struct ChildrenWatch {
     watch: Watch<Children>,
 }

@@ -155,7 +155,7 @@ async fn a_heartbeat_with_any_other_answer_gives_no_lease_and_proves_no_session(
     /// Of requests.
     const DELETE: [u8; 4] = 2i32.to_be_bytes();
     const CLOSE: [u8; 4] = (-11i32).to_be_bytes();
-    for (code, said) in [(0, "is deleted"), (-102, "not authorized"), (-111, "has children")] {
+    for (code, said) in [(0, "was deleted"), (-102, "not authorized"), (-111, "has children")] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let to_heartbeats = Arc::new(AtomicI32::new(NO_NODE));

@@ -1,4 +1,4 @@
-//! Whatever is sent to the test server, it neither panics nor keeps anything.
+//! The embedded server neither panics nor keeps anything, whatever is sent.
 //!
 //! `ZK_TESTKIT_FUZZ_SECONDS` sets for how long (default 3 for each test),
 //! `ZK_TESTKIT_SEED` replays a run.

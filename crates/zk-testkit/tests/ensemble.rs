@@ -130,7 +130,7 @@ async fn settings_reach_the_servers() {
 async fn bad_settings_start_nothing() {
     for (builder, expected) in [
         (Ensemble::builder().servers(0), "0 servers"),
-        (Ensemble::builder().detached(true), "needs a directory"),
+        (Ensemble::builder().detached(true), "needs dir"),
         (Ensemble::builder().base_port(65_530), "need 9 ports"),
         (Ensemble::builder().session_timeouts(SOON, Duration::from_secs(1)), "exceeds the longest"),
     ] {

@@ -1,4 +1,4 @@
-//! The test server does wrong what it is told to, and nothing else.
+//! The faults of the embedded server happen as ordered, and no others.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 mod wire;

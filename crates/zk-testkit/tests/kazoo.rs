@@ -1,4 +1,4 @@
-//! kazoo, the Python client, is as content with the test server as with Apache
+//! kazoo, the Python client, works with the embedded server as with Apache
 //! ZooKeeper: sessions, znodes, watches, transactions, and its recipes.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 

@@ -1,4 +1,4 @@
-//! With tokio's clock paused, the test server lives in virtual time.
+//! With tokio's clock paused, the embedded server runs in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 mod support;

@@ -19,8 +19,8 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use super::dialogue::{Input, Limits, NotSent, Outcome, Output};
 use super::handshake::Ticket;
 use super::pace::Pace;
+use super::pending_watch::{PendingWatch, without_watch};
 use super::watches::{Look, Removal, WatchId, WatchKind, Watches};
-use super::wish::{Wish, without_watch};
 use crate::codec::{
     ErrorCode, EventKind, Malformed, OpCode, Reply, ReplyHeader, Request, WatchEvent, WatchMode, cut_frame,
     xid,
@@ -56,7 +56,7 @@ struct Link<T> {
     pending: VecDeque<Pending<T>>,
     /// When the heartbeats were sent that are not answered, oldest first.
     heartbeats: VecDeque<Duration>,
-    heard: Duration,
+    last_received: Duration,
     /// When something was last put into `outgoing`.
     spoken: Duration,
     /// When the ping was sent that is not answered.
@@ -71,14 +71,14 @@ struct Pending<T> {
     op: OpCode,
     /// Where it begins among the bytes of this transport.
     begins: u64,
-    watch: Option<Wish>,
+    watch: Option<PendingWatch>,
     is_heartbeat: bool,
     /// `None`: no caller waits for it.
     tag: Option<T>,
 }
 
 /// The requests that wait for a reply.
-fn wishes<T>(link: Option<&Link<T>>) -> impl Iterator<Item = &Wish> {
+fn pending_watches<T>(link: Option<&Link<T>>) -> impl Iterator<Item = &PendingWatch> {
     link.into_iter().flat_map(|link| &link.pending).filter_map(|pending| pending.watch.as_ref())
 }
 
@@ -135,7 +135,7 @@ impl<T> Connection<T> {
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         let link = self.link.as_ref()?;
-        let silent = link.heard + self.silence();
+        let silent = link.last_received + self.silence();
         let next = match link.pinged {
             None => silent.min(link.spoken + self.ping_interval()),
             Some(_) => silent,
@@ -220,7 +220,7 @@ impl<T> Connection<T> {
             written: 0,
             pending: VecDeque::new(),
             heartbeats: VecDeque::new(),
-            heard: now,
+            last_received: now,
             spoken: now,
             pinged: None,
             settling: 0,
@@ -240,7 +240,7 @@ impl<T> Connection<T> {
             return;
         }
         for (id, path) in self.watches.lasting() {
-            self.tell([id], WatchKind::Gap, &path);
+            self.notify([id], WatchKind::Gap, &path);
         }
         self.outputs.push_back(Output::Ready);
     }
@@ -254,22 +254,22 @@ impl<T> Connection<T> {
         tag: T,
     ) {
         let watch = watch.and_then(|id| {
-            let mut wish = Wish::new(id, request)?;
-            let path = wish.path.as_str();
-            let mut others = wishes(self.link.as_ref()).filter(|other| other.path == path);
-            if wish.lasting.is_none() {
-                wish.on_server =
+            let mut wanted = PendingWatch::new(id, request)?;
+            let path = wanted.path.as_str();
+            let mut others = pending_watches(self.link.as_ref()).filter(|other| other.path == path);
+            if wanted.lasting.is_none() {
+                wanted.on_server =
                     !self.watches.has_lasting(path) && !others.any(|other| other.lasting.is_some());
-            } else if !wish.recursive {
-                wish.recursive = self.watches.is_recursive(path) || others.any(|other| other.recursive);
+            } else if !wanted.recursive {
+                wanted.recursive = self.watches.is_recursive(path) || others.any(|other| other.recursive);
             }
-            Some(wish)
+            Some(wanted)
         });
         let sent = match &watch {
             // It would replace the lasting one.
-            Some(wish) if !wish.on_server => self.send(now, &without_watch(request)),
-            Some(wish) if wish.recursive => {
-                let (path, mode) = (Cow::Borrowed(wish.path.as_str()), WatchMode::Recursive.number());
+            Some(wanted) if !wanted.on_server => self.send(now, &without_watch(request)),
+            Some(wanted) if wanted.recursive => {
+                let (path, mode) = (Cow::Borrowed(wanted.path.as_str()), WatchMode::Recursive.number());
                 self.send(now, &Request::AddWatch { path, mode })
             }
             _ => self.send(now, request),
@@ -282,7 +282,7 @@ impl<T> Connection<T> {
         &mut self,
         sent: Result<(i32, u64), NotSent>,
         op: OpCode,
-        watch: Option<Wish>,
+        watch: Option<PendingWatch>,
         heartbeat: Option<Duration>,
         tag: Option<T>,
     ) {
@@ -331,9 +331,9 @@ impl<T> Connection<T> {
 
     fn forget(&mut self, now: Duration, id: WatchId) {
         let mut pending = self.link.iter_mut().flat_map(|link| &mut link.pending);
-        let wish = pending.find_map(|pending| pending.watch.as_mut().filter(|wish| wish.id == id));
-        if let Some(wish) = wish {
-            wish.forgotten = true;
+        let wanted = pending.find_map(|pending| pending.watch.as_mut().filter(|wanted| wanted.id == id));
+        if let Some(wanted) = wanted {
+            wanted.forgotten = true;
             return;
         }
         self.give_up(now, id);
@@ -341,18 +341,19 @@ impl<T> Connection<T> {
 
     /// The same for a watch that is armed.
     fn give_up(&mut self, now: Duration, id: WatchId) {
-        let is_wanted =
-            |path: &str| wishes(self.link.as_ref()).any(|wish| wish.lasting.is_some() && wish.path == path);
+        let is_wanted = |path: &str| {
+            pending_watches(self.link.as_ref()).any(|wanted| wanted.lasting.is_some() && wanted.path == path)
+        };
         let removal = self.watches.forget(id, is_wanted);
         self.remove(now, removal);
     }
 
     /// Has the server remove a watch, and the oldest of those that have been given up if they are too many.
     fn remove(&mut self, now: Duration, removal: Option<Removal>) {
-        let is_wanted = |path: &str| wishes(self.link.as_ref()).any(|wish| wish.path == path);
+        let is_wanted = |path: &str| pending_watches(self.link.as_ref()).any(|wanted| wanted.path == path);
         let excess = self.watches.excess(is_wanted);
         for Removal { path, kind, gaps } in removal.into_iter().chain(excess) {
-            self.tell(gaps, WatchKind::Gap, &path);
+            self.notify(gaps, WatchKind::Gap, &path);
             let request = Request::RemoveWatches { path: path.into(), kind: kind.number() };
             let sent = self.send(now, &request);
             // The answer does not matter.
@@ -376,7 +377,7 @@ impl<T> Connection<T> {
     fn message(&mut self, now: Duration, frame: &Bytes) -> Result<(), Malformed> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let header = ReplyHeader::decode(frame)?;
-        link.heard = now;
+        link.last_received = now;
         match header.xid {
             xid::EVENT => self.event(WatchEvent::decode(frame)?),
             xid::PING => {
@@ -406,16 +407,16 @@ impl<T> Connection<T> {
         // Until the watches are armed again, events are about one-shot watches. Lasting ones then have a gap, which comes
         // after them.
         let settled = self.link.as_ref().is_some_and(|link| link.settling == 0);
-        let (told, fired) = self.watches.fire(kind, &path, settled);
-        self.tell(fired, told, &path);
+        let (event, fired) = self.watches.fire(kind, &path, settled);
+        self.notify(fired, event, &path);
         if settled && let Some((parent, fired)) = self.watches.fire_parent(kind, &path) {
-            self.tell(fired, WatchKind::ChildrenChanged, &parent);
+            self.notify(fired, WatchKind::ChildrenChanged, &parent);
         }
     }
 
-    fn tell(&mut self, ids: impl IntoIterator<Item = WatchId>, kind: WatchKind, path: &str) {
-        let told = |id| Output::Watch { id, kind, path: path.to_owned() };
-        self.outputs.extend(ids.into_iter().map(told));
+    fn notify(&mut self, ids: impl IntoIterator<Item = WatchId>, kind: WatchKind, path: &str) {
+        let event = |id| Output::Watch { id, kind, path: path.to_owned() };
+        self.outputs.extend(ids.into_iter().map(event));
     }
 
     fn reply(&mut self, now: Duration, header: ReplyHeader, frame: &Bytes) -> Result<(), Malformed> {
@@ -441,12 +442,12 @@ impl<T> Connection<T> {
         if header.zxid > 0 {
             self.ticket.last_zxid = header.zxid;
         }
-        let armed = watch.and_then(|wish| Some((wish.look_after(op, &answer)?, wish)));
+        let armed = watch.and_then(|wanted| Some((wanted.look_after(op, &answer)?, wanted)));
         if let Some(tag) = tag {
             self.outputs.push_back(Output::Ended { tag, outcome: Outcome::Answered(answer) });
         }
-        if let Some((look, wish)) = armed {
-            self.arm(now, look, wish);
+        if let Some((look, wanted)) = armed {
+            self.arm(now, look, wanted);
         }
         match header.error {
             ErrorCode::SESSION_EXPIRED => {
@@ -463,11 +464,11 @@ impl<T> Connection<T> {
         Ok(())
     }
 
-    fn arm(&mut self, now: Duration, look: Look, wish: Wish) {
-        let Wish { id, path, recursive, on_server, forgotten, .. } = wish;
+    fn arm(&mut self, now: Duration, look: Look, wanted: PendingWatch) {
+        let PendingWatch { id, path, recursive, on_server, forgotten, .. } = wanted;
         if !on_server && !self.watches.has_lasting(&path) {
             // The lasting watch for this event has been refused, or given up.
-            return self.tell((!forgotten).then_some(id), WatchKind::Gap, &path);
+            return self.notify((!forgotten).then_some(id), WatchKind::Gap, &path);
         }
         if recursive {
             self.watches.note_recursive(&path);
@@ -499,7 +500,7 @@ impl<T> Connection<T> {
     fn keep_alive(&mut self, now: Duration) {
         let (silence, interval) = (self.silence(), self.ping_interval());
         let Some(link) = &mut self.link else { return };
-        let silent = now.saturating_sub(link.heard);
+        let silent = now.saturating_sub(link.last_received);
         if silent >= silence {
             self.lose(format!("the server has been silent for {silent:?}"));
         } else if link.pinged.is_none() && now.saturating_sub(link.spoken) >= interval {

@@ -139,7 +139,7 @@ where
 #[derive(Clone)]
 pub(super) struct Tickets {
     pub(super) timeout: Duration,
-    /// As the session is right before a server is asked: while another connection goes on, the session sees newer changes
+    /// As the session is right before a server is asked: while another connection is in use, the session sees newer changes
     /// all the time, and a server that is behind them must not accept it.
     pub(super) now: Arc<dyn Fn() -> Ticket + Send + Sync>,
 }
@@ -340,7 +340,7 @@ mod tests {
         };
         let counts = Counts::Last { patience: Duration::from_secs(10) };
         assert!(matches!(race(&hosts, SOON, counts, slow(3, 4), |_, _| {}).await, Ok(Some(3))));
-        // One that never answers is not waited for any longer than that, nor is anybody else asked.
+        // One that never answers is not waited for any longer than that, nor is another server asked.
         begun.store(0, Ordering::Relaxed);
         let counts = Counts::Last { patience: SOON };
         let long = Duration::from_millis(500);

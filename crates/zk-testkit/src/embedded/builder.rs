@@ -171,7 +171,7 @@ impl TestServerBuilder {
         let settings = &self.settings;
         if !self.ip.is_loopback() {
             return Err(Error::Settings(format!(
-                "a test server listens on loopback only, not on {}: it is no ZooKeeper for production",
+                "the embedded server listens on loopback only, not on {}: use Apache ZooKeeper in production",
                 self.ip
             )));
         }

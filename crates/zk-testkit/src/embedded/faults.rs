@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::server::TestServer;
-use crate::proxy::Way;
+use crate::proxy::FaultKind;
 use crate::{Error, Loss, Which};
 
 /// Fault injection for a [`TestServer`]. From [`TestServer::faults`].
@@ -69,22 +69,22 @@ impl TestServerFaults<'_> {
     /// Loses the reply to a request: the server carries the request out, and resets the connection instead of
     /// replying.
     pub fn lose_reply(self, which: Which) -> Loss {
-        self.add(which, Way::ToClient)
+        self.add(which, FaultKind::ToClient)
     }
 
     /// Loses a request: the server does not carry it out, and resets the connection.
     pub fn lose_request(self, which: Which) -> Loss {
-        self.add(which, Way::ToServer)
+        self.add(which, FaultKind::ToServer)
     }
 
     /// Carries a request out and never answers it, nor any later request on its connection, which stays open.
     pub fn never_answer(self, which: Which) -> Loss {
-        self.add(which, Way::Never)
+        self.add(which, FaultKind::Never)
     }
 
     /// Delays the reply to a request, and all later replies and events on its connection.
     pub fn delay_reply(self, which: Which, by: Duration) -> Loss {
-        self.add(which, Way::Late(by))
+        self.add(which, FaultKind::Late(by))
     }
 
     /// Delays every reply and every event from now on.
@@ -152,7 +152,7 @@ impl TestServerFaults<'_> {
         self.server.shared.with(|cluster| cluster.put_clock_forward(by));
     }
 
-    fn add(self, which: Which, way: Way) -> Loss {
-        self.server.shared.with(|cluster| cluster.rules.add(which, way))
+    fn add(self, which: Which, kind: FaultKind) -> Loss {
+        self.server.shared.with(|cluster| cluster.rules.add(which, kind))
     }
 }

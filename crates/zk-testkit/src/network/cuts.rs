@@ -9,7 +9,7 @@ use super::host::INTERFACE;
 /// The addresses that a host is cut off from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Cuts {
-    pub(super) everybody: bool,
+    pub(super) all: bool,
     pub(super) some: BTreeSet<Ipv4Addr>,
 }
 
@@ -18,7 +18,7 @@ impl Cuts {
     pub(super) fn table(&self) -> String {
         let mut table =
             "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n".to_owned();
-        if self.everybody {
+        if self.all {
             // Except its own packets to itself.
             let _ = writeln!(table, "-A INPUT -i {INTERFACE} -j DROP\n-A OUTPUT -o {INTERFACE} -j DROP");
         }

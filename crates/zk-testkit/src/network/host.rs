@@ -112,7 +112,7 @@ impl Host {
     /// # Errors
     /// [`Error::NoNamespaces`] if `iptables` refuses; nothing has changed then.
     pub fn unplug(&self) -> Result<(), Error> {
-        self.change(|cuts| cuts.everybody = true)
+        self.change(|cuts| cuts.all = true)
     }
 
     /// Ends all cuts that were made at this host. Dropped data arrives when the sender retries: TCP does after

@@ -19,7 +19,7 @@ use crate::door::Door;
 use crate::error::Context as _;
 use crate::{Error, PortReservation};
 use link::{Gate, Shared};
-pub(crate) use rule::{Doom, Rules, Way};
+pub(crate) use rule::{FaultKind, MatchedFault, Rules};
 
 /// How often the count of connections is looked at while one is awaited.
 const LOOK: Duration = Duration::from_millis(2);
@@ -185,13 +185,13 @@ impl Proxy {
     /// that the server has carried it out), the reply is dropped and the connection reset. Earlier replies
     /// pass. If the connection ends otherwise before the reply, the fault is used up.
     pub fn lose_reply(&self, which: Which) -> Loss {
-        self.shared.rules.add(which, Way::ToClient)
+        self.shared.rules.add(which, FaultKind::ToClient)
     }
 
     /// Loses the next request that matches: it does not reach the server, and the connection is reset. To the
     /// client that is the same as a lost reply, but nothing was done.
     pub fn lose_request(&self, which: Which) -> Loss {
-        self.shared.rules.add(which, Way::ToServer)
+        self.shared.rules.add(which, FaultKind::ToServer)
     }
 }
 

@@ -89,7 +89,7 @@ impl Loss {
 
 /// The fault of a request. The proxy supports the first two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum FaultKind {
     /// Lost on its way to the server, and the connection with it.
     ToServer,
     /// Its reply is lost, and the connection with it.
@@ -103,21 +103,21 @@ pub(crate) enum Way {
 #[derive(Debug)]
 struct Rule {
     which: Which,
-    way: Way,
+    kind: FaultKind,
     hit: oneshot::Sender<Lost>,
 }
 
 /// A rule that has found its request.
 #[derive(Debug)]
-pub(crate) struct Doom {
-    pub(crate) way: Way,
+pub(crate) struct MatchedFault {
+    pub(crate) kind: FaultKind,
     pub(crate) xid: i32,
     lost: Lost,
     hit: oneshot::Sender<Lost>,
 }
 
-impl Doom {
-    pub(crate) fn tell(self) {
+impl MatchedFault {
+    pub(crate) fn report(self) {
         // The receiver may have been dropped.
         let _ = self.hit.send(self.lost);
     }
@@ -128,15 +128,15 @@ impl Doom {
 pub(crate) struct Rules(Mutex<Vec<Rule>>);
 
 impl Rules {
-    pub(crate) fn add(&self, which: Which, way: Way) -> Loss {
+    pub(crate) fn add(&self, which: Which, kind: FaultKind) -> Loss {
         let (hit, receiver) = oneshot::channel();
         let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        rules.push(Rule { which, way, hit });
+        rules.push(Rule { which, kind, hit });
         Loss { hit: receiver }
     }
 
     /// Removes the oldest rule that matches from the list.
-    pub(crate) fn judge(&self, asked: &Asked) -> Option<Doom> {
+    pub(crate) fn take_match(&self, asked: &Asked) -> Option<MatchedFault> {
         let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut struck = None;
         for (index, rule) in rules.iter_mut().enumerate() {
@@ -150,8 +150,8 @@ impl Rules {
             }
         }
         let rule = rules.remove(struck?);
-        Some(Doom {
-            way: rule.way,
+        Some(MatchedFault {
+            kind: rule.kind,
             xid: asked.xid,
             lost: Lost { op: asked.op, path: asked.path.clone() },
             hit: rule.hit,
@@ -167,9 +167,10 @@ mod tests {
     fn two_rules_strike_one_request_each() {
         let request = Asked { xid: 1, op: Op::GetData, path: None };
         let rules = Rules::default();
-        let _first = rules.add(Which::any(), Way::ToServer);
-        let _second = rules.add(Which::any(), Way::ToClient);
-        let ways: Vec<Way> = (0..2).filter_map(|_| rules.judge(&request)).map(|doom| doom.way).collect();
-        assert_eq!(ways, [Way::ToServer, Way::ToClient]);
+        let _first = rules.add(Which::any(), FaultKind::ToServer);
+        let _second = rules.add(Which::any(), FaultKind::ToClient);
+        let kinds: Vec<FaultKind> =
+            (0..2).filter_map(|_| rules.take_match(&request)).map(|fault| fault.kind).collect();
+        assert_eq!(kinds, [FaultKind::ToServer, FaultKind::ToClient]);
     }
 }

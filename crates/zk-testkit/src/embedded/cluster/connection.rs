@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use zk_proto::{Id, RequestHeader};
 
 use crate::embedded::tree::HashOrder;
-use crate::proxy::Doom;
+use crate::proxy::MatchedFault;
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -38,7 +38,7 @@ pub(super) struct Connection {
     /// Replies come so much later.
     pub(super) delay: Duration,
     /// A fault that waits for the reply to a request.
-    pub(super) doom: Option<Doom>,
+    pub(super) fault: Option<MatchedFault>,
     /// The client has hung up, and yet some of what it sent is to arrive.
     pub(super) peer_gone: bool,
     pub(super) received: u64,
@@ -110,7 +110,7 @@ impl Connection {
             requests_held: false,
             mute: false,
             delay: Duration::ZERO,
-            doom: None,
+            fault: None,
             peer_gone: false,
             received: 0,
             sent: 0,
@@ -137,7 +137,7 @@ impl Connection {
     }
 
     /// Whether what the client sends is to be looked at now.
-    pub(super) fn hears(&self) -> bool {
+    pub(super) fn reads(&self) -> bool {
         !self.black_hole && !self.requests_held && !matches!(self.stage, Stage::Over | Stage::Joining { .. })
     }
 }

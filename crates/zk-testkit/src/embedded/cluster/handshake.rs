@@ -19,7 +19,7 @@ impl Cluster {
     pub(super) fn read_input(&mut self, connection: u64) {
         loop {
             let Some(held) = self.connections.get_mut(&connection) else { return };
-            if !held.hears() {
+            if !held.reads() {
                 if held.stage == Stage::Over {
                     held.input = BytesMut::new();
                 } else if held.input.len() > MOST_WAITING {

@@ -417,7 +417,7 @@ impl Cluster {
     }
 }
 
-/// What Apache ZooKeeper tells of its ensemble. Between these servers there are no ports, so the clients' stand
+/// Apache ZooKeeper's description of its ensemble. Between these servers there are no ports, so the clients' ports are
 /// where others would.
 fn config(addresses: &[SocketAddr]) -> String {
     if addresses.len() == 1 {

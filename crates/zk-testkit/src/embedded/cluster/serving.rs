@@ -8,7 +8,7 @@ use super::reads::Reader;
 use super::replica::{Ask, Forward, Origin};
 use super::{Cluster, MOST_UNSENT, Release};
 use crate::embedded::tree::{self, Change, Notice, Txn};
-use crate::proxy::{Asked, Way};
+use crate::proxy::{Asked, FaultKind};
 
 /// The zxid of an event without a transaction, or without its number.
 const NO_ZXID: i64 = -1;
@@ -60,8 +60,8 @@ impl Cluster {
         if let Ok(request) = &request
             && let Some(asked) = Asked::new(header, Some(request))
         {
-            held.doom = self.rules.judge(&asked);
-            if held.doom.as_ref().is_some_and(|doom| doom.way == Way::ToServer) {
+            held.fault = self.rules.take_match(&asked);
+            if held.fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::ToServer) {
                 self.strike(connection);
                 return;
             }
@@ -120,8 +120,8 @@ impl Cluster {
         self.replicas[at].outbox.push_back(forward);
     }
 
-    /// Carries a transaction of the log out at one server, tells its clients what
-    /// they watch, and then the one that asked what has come of it.
+    /// Carries a transaction of the log out at one server, sends its clients the events of
+    /// their watches, and then the reply to the client that asked for it.
     pub(super) fn apply(&mut self, at: usize, txn: &Txn, origin: Option<Origin>) {
         let replica = &mut self.replicas[at];
         let reply = replica.tree.apply(txn, &mut replica.watches);
@@ -175,7 +175,7 @@ impl Cluster {
             Ok(reply) => (ErrorCode::OK, reply),
         };
         let header = ReplyHeader { xid: origin.xid, zxid: self.replicas[held.at].tree.zxid(), error };
-        if held.doom.as_ref().is_some_and(|doom| doom.xid == origin.xid) {
+        if held.fault.as_ref().is_some_and(|fault| fault.xid == origin.xid) {
             self.strike(origin.connection);
         }
         self.say_reply(origin.connection, header, &reply);
@@ -188,13 +188,13 @@ impl Cluster {
     /// A fault that was waiting for this request, or for its reply.
     fn strike(&mut self, connection: u64) {
         let Some(held) = self.connections.get_mut(&connection) else { return };
-        let Some(doom) = held.doom.take() else { return };
-        match doom.way {
-            Way::ToServer | Way::ToClient => self.end(connection, Ending::Reset),
-            Way::Never => held.mute = true,
-            Way::Late(delay) => held.delay = delay,
+        let Some(fault) = held.fault.take() else { return };
+        match fault.kind {
+            FaultKind::ToServer | FaultKind::ToClient => self.end(connection, Ending::Reset),
+            FaultKind::Never => held.mute = true,
+            FaultKind::Late(delay) => held.delay = delay,
         }
-        doom.tell();
+        fault.report();
     }
 }
 

@@ -4,7 +4,7 @@ use super::watches::{Look, WatchId};
 use crate::codec::{ErrorCode, OpCode, Reply, Request, WatchMode};
 
 /// A watch that a successful reply arms.
-pub(super) struct Wish {
+pub(super) struct PendingWatch {
     pub(super) id: WatchId,
     pub(super) path: String,
     /// Of a request for a lasting watch.
@@ -17,7 +17,7 @@ pub(super) struct Wish {
     pub(super) forgotten: bool,
 }
 
-impl Wish {
+impl PendingWatch {
     /// The watch that a request asks for, as if it were the only one of its path.
     pub(super) fn new(id: WatchId, request: &Request<'_>) -> Option<Self> {
         let lasting = match request {
