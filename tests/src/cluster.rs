@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -382,10 +382,11 @@ fn roles(statuses: &[(String, Value)]) -> String {
     text
 }
 
-/// A root that no other cluster has, in this process or in another.
+/// A root that no other cluster has, in this process or in another, which can have the pid of an earlier one.
 fn unique_root() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("/e2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+    format!("/e2e-{}-{}-{}", since.as_micros(), std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 fn stamping(journal: &Journal, options: &[&str]) -> Vec<String> {

@@ -11,10 +11,12 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::ValueEnum as _;
 use tempfile::NamedTempFile;
+use zk_testkit::Ensemble;
 
 use crate::cargo::{self, Stream, Target, cargo};
 use crate::cli::TestArgs;
@@ -99,6 +101,9 @@ cargo-nextest is not installed: `cargo test` runs the test programs one after th
 long, and a test that hangs is not ended. `cargo install --locked cargo-nextest` builds it; \
 https://nexte.st/docs/installation has binaries.";
 
+/// Of the shared servers: short, so that short sessions are granted.
+const TICK: Duration = Duration::from_millis(500);
+
 /// Tests at a time for each core: most tests wait for a server.
 const THREADS_PER_CORE: usize = 4;
 
@@ -161,6 +166,16 @@ impl<'a> Run<'a> {
         Ok(Self { choice, release, home, full, on_apache, targets, starts: NamedTempFile::new()? })
     }
 
+    /// Servers for end-to-end tests that do not disturb them. They end with this process.
+    async fn shared_ensemble(&self) -> anyhow::Result<Option<Ensemble>> {
+        let is_wanted = self.choice.packages().is_none_or(|packages| packages.contains("e2e"));
+        if self.release.is_some() || self.on_apache || !is_wanted {
+            return Ok(None);
+        }
+        let builder = Ensemble::builder().servers(3).tick_time(TICK);
+        builder.start().await.map(Some).context("the ensemble of the end-to-end tests")
+    }
+
     fn name(&self) -> String {
         match (self.release, self.on_apache) {
             (Some(release), _) => format!("on ZooKeeper {release}"),
@@ -170,9 +185,11 @@ impl<'a> Run<'a> {
     }
 
     async fn run(&self) -> anyhow::Result<(Totals, bool)> {
+        let shared = self.shared_ensemble().await?;
         let command = |args: &[&str]| {
             let mut command = cargo(args);
             command.env(starts::VARIABLE, self.starts.path());
+            command.envs(shared.as_ref().map(|ensemble| ("E2E_ENSEMBLE", ensemble.dir())));
             command.envs(self.home.as_ref().map(|home| ("ZOOKEEPER_HOME", home)));
             if self.on_apache {
                 command.env("TEST_SERVERS", "apache");
