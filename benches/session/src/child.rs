@@ -14,7 +14,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, Kind};
-use crate::load::{self, Load};
+use crate::drive;
+use crate::load::Load;
 use crate::process;
 
 /// The number of sessions that are created at a time.
@@ -84,7 +85,7 @@ async fn obey(
         return Ok(format!("{} {}", medians[0], medians[1]));
     }
     let load: Load = word.parse()?;
-    load::bear(client, path, load, Duration::from_millis(number)).await.map(|sample| sample.to_string())
+    drive::bear(client, path, load, Duration::from_millis(number)).await.map(|sample| sample.to_string())
 }
 
 fn answer(answer: Result<String, String>) {

@@ -11,6 +11,7 @@
 
 mod child;
 mod client;
+mod drive;
 mod idle;
 mod load;
 mod measure;
@@ -23,6 +24,15 @@ mod socket;
 
 use std::process::ExitCode;
 
+use options::Role;
+
 fn main() -> ExitCode {
-    options::obey(std::env::args().skip(1))
+    match Role::parse(std::env::args().skip(1)) {
+        Ok(Role::Child { kind, address }) => child::run(kind, &address),
+        Ok(Role::Parent(options)) => measure::run(&options),
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            ExitCode::from(64)
+        }
+    }
 }

@@ -1,25 +1,11 @@
 //! The command line.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::client::Kind;
-use crate::{child, measure};
-
-/// Runs the command line.
-pub(crate) fn obey(args: impl Iterator<Item = String>) -> ExitCode {
-    match Role::parse(args) {
-        Ok(Role::Child { kind, address }) => child::run(kind, &address),
-        Ok(Role::Parent(options)) => measure::run(&options),
-        Err(wrong) => {
-            eprintln!("{wrong}");
-            ExitCode::from(64)
-        }
-    }
-}
 
 /// The role of this process.
-enum Role {
+pub(crate) enum Role {
     /// The benchmark.
     Parent(Options),
     /// One of the measured clients. It reads orders from its standard input.
@@ -36,7 +22,7 @@ pub(crate) struct Options {
 }
 
 impl Role {
-    fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+    pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options =
             Options { rounds: 60, slice: Duration::from_millis(100), sessions: 200, kinds: Vec::new() };
         while let Some(arg) = args.next() {
