@@ -179,8 +179,38 @@ setters! { EnsembleBuilder:
     start_within(within: Duration) { start_within = within }
 }
 
+impl Ensemble {
+    /// Starts that many servers with the defaults of [`EnsembleBuilder`] and waits until
+    /// each of them serves.
+    ///
+    /// # Errors
+    /// What is missing on this machine, or which server did not start and the end of its log.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the servers that were started.
+    pub async fn start(servers: usize) -> Result<Self, Error> {
+        Self::builder().servers(servers).start().await
+    }
+
+    /// Everything that can be chosen.
+    pub fn builder() -> EnsembleBuilder {
+        EnsembleBuilder::new()
+    }
+
+    /// Takes over an ensemble that was started [`detached`](EnsembleBuilder::detached),
+    /// by its directory. Dropping the value leaves the servers alone; see
+    /// [`end`](Self::end).
+    ///
+    /// # Errors
+    /// [`Error::NoEnsemble`] if the directory holds none; the errors of
+    /// [`Installation::find`](crate::Installation::find).
+    pub fn attach(dir: impl AsRef<Path>) -> Result<Self, Error> {
+        EnsembleBuilder::new().attach(dir.as_ref())
+    }
+}
+
 impl EnsembleBuilder {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
             servers: 3,
             tick_time: Duration::from_millis(500),
@@ -243,7 +273,7 @@ impl EnsembleBuilder {
     }
 
     /// Attaches to an earlier ensemble, by its files.
-    pub(crate) fn attach(self, dir: &Path) -> Result<Ensemble, Error> {
+    fn attach(self, dir: &Path) -> Result<Ensemble, Error> {
         let dir = dir
             .canonicalize()
             .map_err(|error| Error::NoEnsemble { dir: dir.to_path_buf(), reason: error.to_string() })?;

@@ -8,12 +8,11 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::admin::{self, Mode};
-use crate::builder::EnsembleBuilder;
 use crate::links::Links;
 use crate::ports::PortReservation;
 use crate::server::{Launch, Server};
 use crate::warden::Warden;
-use crate::{EnsembleFaults, Error, Network};
+use crate::{Error, Network};
 
 /// How often a server is asked while something is awaited.
 const ASK_AGAIN: Duration = Duration::from_millis(25);
@@ -28,7 +27,7 @@ const KILLED_WITHIN: Duration = Duration::from_secs(10);
 /// Dropping it ends every server by its pid (SIGKILL, some milliseconds) and
 /// removes the files, also on a panic; if this process is killed instead, a helper
 /// process does the same within about a second. Only an ensemble that was built
-/// [`detached`](EnsembleBuilder::detached) stays.
+/// [`detached`](crate::EnsembleBuilder::detached) stays.
 ///
 /// All methods take `&self`, so tests may share one ensemble in a static.
 /// Methods that take an index panic if there is no such server, as a slice does.
@@ -48,34 +47,6 @@ pub struct Ensemble {
 }
 
 impl Ensemble {
-    /// Starts that many servers with the defaults of [`EnsembleBuilder`] and waits until
-    /// each of them serves.
-    ///
-    /// # Errors
-    /// What is missing on this machine, or which server did not start and the end of its log.
-    ///
-    /// # Cancel safety
-    /// Dropping the future ends the servers that were started.
-    pub async fn start(servers: usize) -> Result<Self, Error> {
-        Self::builder().servers(servers).start().await
-    }
-
-    /// Everything that can be chosen.
-    pub fn builder() -> EnsembleBuilder {
-        EnsembleBuilder::new()
-    }
-
-    /// Takes over an ensemble that was started [`detached`](EnsembleBuilder::detached),
-    /// by its directory. Dropping the value leaves the servers alone; see
-    /// [`end`](Self::end).
-    ///
-    /// # Errors
-    /// [`Error::NoEnsemble`] if the directory holds none; the errors of
-    /// [`Installation::find`](crate::Installation::find).
-    pub fn attach(dir: impl AsRef<Path>) -> Result<Self, Error> {
-        EnsembleBuilder::new().attach(dir.as_ref())
-    }
-
     pub(crate) fn leave_running(&mut self) {
         self.ends_servers = false;
         for server in &self.servers {
@@ -195,14 +166,8 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Fault injection: servers that freeze, and servers that are cut off.
-    #[must_use]
-    pub fn faults(&self) -> EnsembleFaults<'_> {
-        EnsembleFaults { ensemble: self }
-    }
-
     /// The network that the servers are on, for more hosts on it, if the ensemble was built
-    /// [`in_namespaces`](EnsembleBuilder::in_namespaces).
+    /// [`in_namespaces`](crate::EnsembleBuilder::in_namespaces).
     #[must_use]
     pub fn network(&self) -> Option<&Network> {
         self.network.as_ref()

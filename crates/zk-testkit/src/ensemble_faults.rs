@@ -5,6 +5,14 @@ use nix::sys::signal::Signal;
 use crate::links::Links;
 use crate::{Ensemble, Error, Host, Server};
 
+impl Ensemble {
+    /// Fault injection: servers that freeze, and servers that are cut off.
+    #[must_use]
+    pub fn faults(&self) -> EnsembleFaults<'_> {
+        EnsembleFaults { ensemble: self }
+    }
+}
+
 /// Fault injection for an [`Ensemble`]. From [`Ensemble::faults`].
 ///
 /// Each method acts at once. Methods that take the index of a server panic if there is no such server, as a
