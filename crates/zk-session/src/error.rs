@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::DriverKind;
+use crate::driver_kind::DriverKind;
 
 /// The session has been closed by [`Session::close`](crate::Session::close), or every handle of it was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

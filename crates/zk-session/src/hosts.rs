@@ -1,7 +1,7 @@
 //! The connect string: hosts with ports, and a chroot.
 
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 use crate::error::ConnectError;
 
@@ -88,6 +88,14 @@ fn parse_server(part: &str) -> Result<Server, String> {
         Some((port, _)) => return Err(format!("{port:?} is not a port: use a number from 1 to 65535")),
     };
     Ok(Server { name: name.to_owned(), port })
+}
+
+/// One server of the ensemble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    /// As written in the connect string. Its name is what a certificate has to carry.
+    pub(crate) server: Server,
+    pub(crate) address: SocketAddr,
 }
 
 #[cfg(test)]

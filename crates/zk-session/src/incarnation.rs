@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,11 +12,12 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use zk_proto::{Ticket, WatchId, WatchKind};
 
+use crate::changes::Queue;
 use crate::config::Settings;
 use crate::driver::Driver;
 use crate::error::NoLease;
-use crate::lasting::Queue;
 use crate::lease::LeaseTiming;
+use crate::lock::lock;
 use crate::node::{Epoch, SessionId};
 use crate::state::{Deadline, InactiveReason};
 use crate::time::{BootTime, sleep_until};
@@ -398,9 +399,4 @@ impl Drop for SessionPin {
     fn drop(&mut self) {
         self.incarnation.inner.pins.send_modify(|count| *count = count.saturating_sub(1));
     }
-}
-
-/// A panic elsewhere leaves these small tables consistent, so a poisoned lock is usable.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

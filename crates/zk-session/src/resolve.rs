@@ -10,9 +10,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 
-use crate::driver::Host;
+use crate::hosts::Host;
 use crate::hosts::Server;
-use crate::incarnation::lock;
+use crate::lock::lock;
 use crate::time::{BootTime, within};
 
 /// Once one name is resolved, the others have this long to be as well.

@@ -75,6 +75,13 @@ impl<T: Into<Vec<u8>>> From<T> for Secret {
     }
 }
 
+/// Credentials, added to the connection before anything else and again after each reconnect.
+#[derive(Clone, Debug)]
+pub(crate) struct Auth {
+    pub(crate) scheme: String,
+    pub(crate) secret: Secret,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

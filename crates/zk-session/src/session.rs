@@ -10,8 +10,9 @@ use zk_proto::{Purpose, Ticket, WatchMode};
 
 use crate::acl::{AccessList, Acl, AclEntry, Id};
 use crate::administration::{ReadOp, ReadResult, Reconfiguration};
-use crate::config::{DriverKind, SaslDigest, Settings, TlsOptions};
-use crate::driver::Auth;
+use crate::close::CloseOutcome;
+use crate::config::{SaslDigest, Settings, TlsOptions};
+use crate::driver_kind::DriverKind;
 use crate::error::{Closed, ConnectError, OpError};
 use crate::establish::establish;
 use crate::held::HeldEphemeral;
@@ -24,6 +25,7 @@ use crate::multi::{MultiOp, MultiResult};
 use crate::node::{Children, CreateMode, Created, Epoch, Node, Stat};
 use crate::operations::Recovery;
 use crate::path::check;
+use crate::secret::Auth;
 use crate::secret::Secret;
 use crate::shared::{LastHandle, Shared};
 use crate::state::SessionState;
@@ -147,20 +149,6 @@ impl SessionBuilder {
         let _ = within(deadline, session.shared.active()).await;
         Ok(session)
     }
-}
-
-/// The outcome of closing a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CloseOutcome {
-    /// The server has closed it: its ephemerals are gone.
-    Acknowledged,
-    /// The request was sent; its answer did not come in time.
-    Sent,
-    /// Unknown: it may live until its timeout has passed.
-    Unknown,
-    /// It was handed over to another process: [`Session::hand_over`].
-    HandedOver,
 }
 
 /// A session with ZooKeeper that is replaced by a new one when it ends. Cheap to clone; all clones are the same session.

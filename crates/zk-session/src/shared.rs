@@ -10,12 +10,13 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Span};
 
+use crate::close::CloseOutcome;
 use crate::config::Settings;
 use crate::error::{Closed, ConnectError, OpError};
-use crate::incarnation::{Bound, Incarnation, lock};
+use crate::incarnation::{Bound, Incarnation};
 use crate::lease::Lease;
+use crate::lock::lock;
 use crate::resolve::Resolver;
-use crate::session::CloseOutcome;
 use crate::state::{InactiveReason, SessionState};
 use crate::time::{BootTime, sleep_until, within};
 

@@ -12,13 +12,13 @@ use tracing::{debug, error, info, warn};
 use zk_proto::{Purpose, Request};
 
 use crate::backoff::Backoff;
+use crate::close::CloseOutcome;
 use crate::driver::{self, Along, BoxFuture, DriverError, DriverEvent, answered};
 use crate::error::{ConnectError, NoLease};
 use crate::establish::{Made, establish};
 use crate::incarnation::Incarnation;
 use crate::lease::{Heartbeat, Lease, LeaseHistory, clock_interval, lease_margin, probe_interval};
 use crate::node::Epoch;
-use crate::session::CloseOutcome;
 use crate::shared::Shared;
 use crate::state::{Event, InactiveReason, Machine, SessionState};
 use crate::time::{BootTime, Moment, sleep_until};

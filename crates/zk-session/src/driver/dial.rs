@@ -9,10 +9,11 @@ use bytes::BytesMut;
 use tokio::net::TcpStream;
 use zk_proto::{Credentials, Handshake, Purpose, Ticket};
 
+use super::ConnectSpec;
 use super::transport::{self, ReadEnd, WriteEnd};
-use super::{ConnectSpec, Host};
 use crate::config::Settings;
 use crate::error::ConnectError;
+use crate::hosts::Host;
 use crate::time::{BootTime, Moment, within};
 
 /// How long the steps of one attempt may take.

@@ -9,10 +9,11 @@ use tokio::sync::oneshot;
 use zk_proto::{Reply, Request, Ticket, WatchId};
 
 use super::{Along, Answer, BoxFuture, Driver, DriverResult};
+use crate::close::CloseOutcome;
 use crate::config::Settings;
-use crate::incarnation::{Incarnation, lock};
+use crate::incarnation::Incarnation;
+use crate::lock::lock;
 use crate::node::{Epoch, SessionId};
-use crate::session::CloseOutcome;
 use crate::time::{BootTime, Moment};
 
 pub(crate) const SESSION: SessionId = SessionId(0x77);

@@ -15,9 +15,9 @@ use futures_util::stream::FuturesUnordered;
 use tracing::{debug, info};
 use zk_proto::{Purpose, Ticket};
 
-use super::Host;
 use super::dial::{Attached, Dialer, Patience, Refusal};
 use crate::backoff::Backoff;
+use crate::hosts::Host;
 use crate::hosts::Server;
 use crate::resolve::Resolver;
 use crate::time::{BootTime, sleep_until};

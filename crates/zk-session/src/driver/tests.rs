@@ -1,13 +1,24 @@
 //! The contract of a driver, shown of each on the embedded server.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
-use zk_proto::{AclEntry, Create, CreateMode, Stat, WatchMode, permission};
+use zk_proto::{
+    AclEntry, Create, CreateMode, ErrorCode, Purpose, Reply, Request, Stat, WatchId, WatchKind, WatchMode,
+    permission,
+};
 use zk_testkit::{Op, Proxy, TestServer, Which};
 
+use super::contract::BARRIER_PATH;
 use super::*;
+use crate::close::CloseOutcome;
+use crate::config::Settings;
+use crate::hosts::Server;
+use crate::resolve::Resolver;
+use crate::state::InactiveReason;
+use crate::time::BootTime;
 
 /// As long as anything may take that is to happen at all.
 pub(super) const SOON: Duration = Duration::from_secs(20);

@@ -12,8 +12,8 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::Host;
 use crate::config::TlsOptions;
+use crate::hosts::Host;
 
 /// Reads the files.
 pub(super) async fn connector(options: &TlsOptions) -> Result<TlsConnector, String> {

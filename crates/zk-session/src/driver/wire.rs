@@ -31,10 +31,10 @@ use super::{
     Along, Answer, BoxFuture, ConnectFailure, ConnectSpec, Driver, DriverError, DriverEvent, DriverResult,
     Place,
 };
+use crate::close::CloseOutcome;
 use crate::error::ConnectError;
 use crate::hosts::Server;
-use crate::incarnation::lock;
-use crate::session::CloseOutcome;
+use crate::lock::lock;
 use crate::state::InactiveReason;
 use crate::time::{BootTime, Moment, sleep_until, within};
 

@@ -8,7 +8,7 @@ use std::thread;
 use tokio::runtime::{self, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use crate::incarnation::lock;
+use crate::lock::lock;
 
 /// The most sockets here, and some more: by default there would be memory for the events of a thousand.
 const SOCKETS: usize = 16;

@@ -50,7 +50,7 @@ use self::home::Home;
 use self::relay::{Job, Relay, Work};
 use super::wire::{self, Wire};
 use super::{Along, Answer, BoxFuture, ConnectFailure, ConnectSpec, Connected, Driver};
-use crate::session::CloseOutcome;
+use crate::close::CloseOutcome;
 use crate::time::{BootTime, Moment};
 
 mod call;

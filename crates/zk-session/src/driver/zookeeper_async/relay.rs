@@ -22,7 +22,7 @@ use super::call::Call;
 use super::gate::Local;
 use super::wire::Wire;
 use crate::driver::{Along, Answer, Driver as _, DriverError, DriverResult};
-use crate::incarnation::lock;
+use crate::lock::lock;
 
 /// Requests that the client has at one time. Its run loop sends to its own channel of 64 places, and stops for ever when
 /// that is full.

@@ -4,9 +4,9 @@ use tokio::net::{TcpListener, TcpStream};
 use zk_testkit::TestServer;
 
 use super::*;
-use crate::config::DriverKind;
 use crate::driver::tests::{SOON, spec};
 use crate::driver::{Answer, DriverError, DriverEvent};
+use crate::driver_kind::DriverKind;
 use crate::state::InactiveReason;
 
 /// What follows from a request, with a client of which `start` has the say.
