@@ -107,7 +107,7 @@ impl Registry {
         };
         let error = |why| Err(RegistryError { name, why });
         if !parts.all(is_word) {
-            return error("is no name; valid are words of a-z and 0-9 with hyphens between");
+            return error("is not a valid name; valid: words of a-z and 0-9 separated by hyphens");
         }
         if spec::is_built_in(name) {
             return error("is the name of a built-in stage; choose another one");
@@ -244,7 +244,7 @@ mod tests {
         for none in ["", "Rack", "two words", "-", "a--b", "other_rack"] {
             let error = with(none).unwrap_err().to_string();
             assert!(
-                error.ends_with("is no name; valid are words of a-z and 0-9 with hyphens between"),
+                error.ends_with("is not a valid name; valid: words of a-z and 0-9 separated by hyphens"),
                 "{error}"
             );
         }

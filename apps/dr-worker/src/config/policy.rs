@@ -4,7 +4,7 @@ use election_core::{
     Policy, SiteFailureLimit, SiteId, calendar::Windows, record::MAX_SLOTS, strategy::Strategy,
 };
 use strategies::{
-    PolicySpec, Rules,
+    Pipeline, PolicySpec,
     meter::Publishing,
     spec::{self, Inputs, Needs, Value},
 };
@@ -227,8 +227,8 @@ impl PolicyConfig {
     }
 
     /// The strategy, with what can be asked of it beyond who is first.
-    pub fn rules(&self) -> Rules {
-        self.spec.rules()
+    pub fn pipeline(&self) -> Pipeline {
+        self.spec.pipeline()
     }
 
     /// Whether leadership moves by itself to somebody better.

@@ -446,19 +446,9 @@ impl Strategy for EastFirst {
                 Health::Unknown | Health::Unchecked | Health::Healthy => None,
             };
             if let Some(reason) = unfit {
-                ranking.refused.push(Refused {
-                    named,
-                    stage: "healthy".to_owned(),
-                    reason,
-                    ground: Ground::State,
-                });
+                ranking.refused.push(Refused::new(named, "healthy", reason));
             } else if round.exclusions.iter().any(|e| e.ballot == member.ballot) {
-                ranking.refused.push(Refused {
-                    named,
-                    stage: "not-excluded".to_owned(),
-                    reason: "it is excluded".to_owned(),
-                    ground: Ground::State,
-                });
+                ranking.refused.push(Refused::new(named, "not-excluded", "it is excluded"));
             } else {
                 ranking.order.push(Ranked::new(named, vec![format!("site {}", member.site)]));
             }

@@ -83,16 +83,16 @@ impl<T: Made> Own<T> {
         let kind = T::KIND;
         let Some(made) = factory(table) else {
             if table.findings.wrong.len() == before {
-                table.findings.say(format!("the {kind} {name:?} can't be made of these settings"));
+                table.findings.say(format!("the {kind} {name:?} cannot be built from these settings"));
             }
             return None;
         };
         if let Some(other) = made.other_name(name) {
-            let message = format!("the {kind} {name:?} calls itself {other:?}; register it under that name");
+            let message = format!("the {kind} {name:?} has the name {other:?}; register it under that name");
             table.findings.say(message);
         }
         if let Some(missing) = missing(made.needs(), &table.findings.inputs) {
-            let message = format!("{name:?} has nothing to go by here: {missing}; leave it out");
+            let message = format!("{name:?} cannot be used here: {missing}; leave it out");
             table.findings.say(message);
         }
         let mut settings = table.entries().clone();

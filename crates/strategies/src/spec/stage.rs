@@ -10,8 +10,9 @@ use super::{
     value::Value,
 };
 use crate::{
-    Pipeline, SitePolicy, Steadiness,
+    Pipeline, Steadiness,
     registry::{Factory, OwnStage, Registry},
+    site_policy::SitePolicy,
     stages::{
         Capacity, Class, Distance, FewerFailures, FirstVersion, Hours, Incumbent, Latency, LeaderOf, Limit,
         Missing, OldestBallot, OtherSite, Priority, RoundRobin, SameSite, Score, ScoreError, Share,
@@ -154,10 +155,10 @@ impl StageSpec {
             findings.at(Step::Place(place), |findings| {
                 let Some((name, stage)) = Self::read(value, findings) else { return };
                 if names.contains(&name) {
-                    findings.say(format!("{name:?} stands twice; where all are equal once, they are twice"));
+                    findings.say(format!("{name:?} is listed twice; use each stage once"));
                 }
                 if names.contains(&RoundRobin::NAME) {
-                    findings.say("nothing can stand behind \"round-robin\": it must be the last");
+                    findings.say("\"round-robin\" must be the last stage");
                 }
                 names.push(name);
                 stages.push(stage);
@@ -205,7 +206,7 @@ impl StageSpec {
     /// What a name means.
     fn name(value: &Value, text: &str, findings: &mut Findings) -> Option<Known> {
         if ALWAYS.contains(&text) {
-            findings.say(format!("{text:?} stands in every pipeline already; leave it out"));
+            findings.say(format!("{text:?} is part of every pipeline already; leave it out"));
             return None;
         }
         if let Some((_, key)) = BY_KEY.iter().find(|(name, _)| *name == text) {
@@ -228,7 +229,7 @@ impl StageSpec {
             _ => None,
         };
         if let Some(missing) = missing {
-            findings.say(format!("{text:?} has nothing to go by here: {missing}; leave it out"));
+            findings.say(format!("{text:?} cannot be used here: {missing}; leave it out"));
             return None;
         }
         Some(Known::BuiltIn(number))
@@ -446,7 +447,7 @@ fn software(table: &mut Table<'_, '_>) -> StageSpec {
         };
         let version = Version::parse(text);
         if version.is_none() {
-            findings.say(format!("{text:?} is no version; one to three numbers with dots between are"));
+            findings.say(format!("{text:?} is no version; valid: one to three numbers separated by dots"));
         }
         version
     });
@@ -507,7 +508,7 @@ fn term(name: &str, value: &Value, findings: &mut Findings) -> Option<Term> {
     ];
     Table::read(entries, findings, |table| {
         for key in ["worst", "best"] {
-            table.require(key, "worst is the value that counts nothing, best the one that counts in full");
+            table.require(key, "the values with no points (worst) and with all points (best)");
         }
         let (worst, best) = (table.number("worst"), table.number("best"));
         let weight = table.whole("weight", 0, 1_000_000).unwrap_or(1);

@@ -56,7 +56,7 @@ impl Filter for Limit {
         let value = text.and_then(|text| text.trim().parse().ok()).filter(|value: &f64| !value.is_nan());
         match (value, text) {
             (Some(value), _) if value <= most => None,
-            (Some(value), _) => Some(format!("{attribute} is {value} and at most {most} may be lost")),
+            (Some(value), _) => Some(format!("{attribute} is {value} and the limit is {most}")),
             (None, _) if self.unknown_passes => None,
             (None, None) => Some(format!("{attribute} is missing and may be above {most}")),
             (None, Some(_)) => Some(format!("{attribute} is no number and may be above {most}")),
@@ -100,7 +100,7 @@ mod tests {
         for fine in ["0", "-1", "10", " 9.5 "] {
             assert_eq!(lost(Some(fine)), None, "{fine}");
         }
-        let words = "lag is 10.5 and at most 10 may be lost";
+        let words = "lag is 10.5 and the limit is 10";
         assert_eq!(lost(Some("10.5")).as_deref(), Some(words));
         assert!(lost(Some("inf")).is_some());
         assert_eq!(lost(None).as_deref(), Some("lag is missing and may be above 10"));
@@ -134,7 +134,7 @@ mod tests {
         view.accepts_loss = true;
         assert_eq!(
             order(&strategy, &view),
-            ["d: lag 4 of at most 10", "a: the loss is accepted: lag is 11 and at most 10 may be lost",]
+            ["d: lag 4 of at most 10", "a: the loss is accepted: lag is 11 and the limit is 10",]
         );
         let refused = strategy.rank(&view.round()).refused;
         let stages: Vec<_> = refused.iter().map(|r| (r.stage.as_str(), r.ground)).collect();

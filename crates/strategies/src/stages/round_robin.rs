@@ -50,7 +50,7 @@ impl Comparison for RoundRobin {
             };
         }
         match round.previous.map(|previous| (previous, candidate.member.cmp(&previous.member))) {
-            None => "nobody has led yet".to_owned(),
+            None => "no member has led yet".to_owned(),
             Some((previous, Ordering::Greater)) => format!("its turn comes after {}", previous.member),
             Some((previous, Ordering::Less)) => format!("its turn comes a round after {}", previous.member),
             Some((_, Ordering::Equal)) => "it led last".to_owned(),

@@ -51,7 +51,7 @@ impl Comparison for SameSite {
         let leads = round.others.iter().any(|other| other.site == *site);
         let is_there = electable.iter().any(|candidate| candidate.site == *site);
         (!leads && !is_there)
-            .then(|| format!("site {site} was led from last and none of its members can lead yet"))
+            .then(|| format!("site {site} had the last leader and none of its members can lead yet"))
     }
 }
 

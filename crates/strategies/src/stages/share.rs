@@ -82,7 +82,7 @@ impl Comparison for Share {
         };
         match standing.is_best() {
             true => format!("drew the best lot for this election{weight}"),
-            false => format!("drew a lesser lot for this election{weight}"),
+            false => format!("drew a lower lot for this election{weight}"),
         }
     }
 }

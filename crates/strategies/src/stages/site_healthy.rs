@@ -47,7 +47,7 @@ mod tests {
     }
 
     fn east(why: &str) -> Vec<SiteTrouble> {
-        vec![SiteTrouble { site: "east".parse().unwrap(), why: why.to_owned() }]
+        vec![SiteTrouble::new("east".parse().unwrap(), why)]
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Software {
         // One phrase among others that are joined by commas.
         match words::quote(self.text(candidate)).replace(',', "") {
             none if none.is_empty() => format!("no {what}"),
-            text if self.version(candidate).is_none() => format!("{what} {text:?} can't be read"),
+            text if self.version(candidate).is_none() => format!("{what} {text:?} cannot be parsed"),
             text => format!("{what} {text}"),
         }
     }
@@ -190,12 +190,12 @@ mod tests {
                 "b: newest: version 0.10.0",
                 "a: version 0.9.0",
                 "c: no version; first by member id",
-                "d: version \"today\" can't be read; second by member id",
+                "d: version \"today\" cannot be parsed; second by member id",
             ]
         );
         let oldest = order(&Pipeline::new().compare(Software::first(FirstVersion::Oldest)), &view);
         assert_eq!(oldest[..2], ["a: oldest: version 0.9.0", "b: version 0.10.0"]);
-        assert!(oldest[3].contains("can't be read"), "{oldest:?}");
+        assert!(oldest[3].contains("cannot be parsed"), "{oldest:?}");
     }
 
     #[test]

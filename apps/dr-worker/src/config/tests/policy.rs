@@ -12,8 +12,8 @@ use super::*;
 
 /// The stages after those that stand in every pipeline, for this cause.
 fn stages(policy: &PolicyConfig, cause: Cause) -> String {
-    let rules = policy.spec.rules();
-    let stages = rules.pipeline(cause).stages().skip_while(|stage| *stage != "site-open").skip(1);
+    let pipeline = policy.pipeline();
+    let stages = pipeline.for_cause(cause).stages().skip_while(|stage| *stage != "site-open").skip(1);
     stages.collect::<Vec<_>>().join(" ")
 }
 
@@ -187,7 +187,7 @@ fn a_job_leaves_out_the_sites_that_it_forbids() {
     let config = with("", "forbidden_sites = [\"west\"]").load().unwrap();
     let policy = &config.jobs[0].policy;
     assert_eq!(policy.sites, ["east".parse().unwrap()]);
-    assert!(policy.spec.rules().pipeline(Cause::Failover).stages().any(|stage| stage == "site-allowed"));
+    assert!(policy.pipeline().for_cause(Cause::Failover).stages().any(|stage| stage == "site-allowed"));
     // A node of a forbidden site takes part, and never leads.
     assert!(with("", "forbidden_sites = [\"east\"]").load().is_ok());
     with("", "forbidden_sites = [\"east\", \"west\"]").refused(
