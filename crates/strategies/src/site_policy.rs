@@ -55,6 +55,11 @@ impl OnLeaderFailure {
         ("prefer-order", Self::PreferOrder),
         ("same-site-first", Self::SameSiteFirst),
     ];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        word_of(self, &Self::WORDS)
+    }
 }
 
 /// Automatic moves of leadership to a better member while the leader is fit. The engine decides how long the other
@@ -74,6 +79,11 @@ impl AutoMoves {
     /// The word of each in a policy as text.
     pub const WORDS: [(&'static str, Self); 3] =
         [("none", Self::None), ("in-site", Self::InSite), ("all", Self::All)];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        word_of(self, &Self::WORDS)
+    }
 }
 
 /// The sites of the leaders of several slots. With one slot it has no effect.
@@ -89,6 +99,15 @@ pub enum Spread {
 impl Spread {
     /// The word of each in a policy as text.
     pub const WORDS: [(&'static str, Self); 2] = [("none", Self::None), ("sites", Self::Sites)];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        word_of(self, &Self::WORDS)
+    }
+}
+
+fn word_of<T: PartialEq>(meaning: T, words: &[(&'static str, T)]) -> &'static str {
+    words.iter().find(|(_, known)| *known == meaning).map_or("", |(word, _)| word)
 }
 
 /// The settings of sites.

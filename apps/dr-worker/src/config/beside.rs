@@ -31,7 +31,7 @@ pub(super) fn check_jobs(root: &mut Section<'_>, jobs: &[JobConfig]) {
     // A job that does not move by itself ends the chase.
     let moving: BTreeMap<_, _> = decided
         .iter()
-        .filter(|job| job.policy.moves_by_itself())
+        .filter(|job| job.policy.who.moves_by_itself())
         .map(|job| (job.name().to_owned(), job.policy.needs().jobs))
         .collect();
     for job in &decided {

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     check::read_checks,
-    parse::{Mismatch, Parse, choice},
+    parse::{Mismatch, Parse, Words, choice},
     policy::PolicyConfig,
     reader::Section,
     tree::{Node, Origin},
@@ -38,21 +38,24 @@ choice! {
     later: []
 }
 
-choice! {
-    /// The word for a way to become ready.
-    pub(super) enum ReadyKind {
-        /// Once it has run for a while.
-        None = "none",
-        /// By a program.
-        Exec = "exec",
-        /// By an HTTP request.
-        Http = "http",
-        /// By a TCP connection.
-        Tcp = "tcp",
-        /// By saying so.
-        Notify = "notify",
-    }
-    later: []
+/// The kind of a probe.
+#[derive(Clone, Copy, PartialEq)]
+enum ProbeKind {
+    None,
+    Exec,
+    Http,
+    Tcp,
+    Notify,
+}
+
+impl Words for ProbeKind {
+    const WORDS: &[(&str, Self)] = &[
+        ("none", Self::None),
+        ("exec", Self::Exec),
+        ("http", Self::Http),
+        ("tcp", Self::Tcp),
+        ("notify", Self::Notify),
+    ];
 }
 
 impl Parse for StopSignal {
@@ -114,17 +117,15 @@ impl JobConfig {
         let measure = section.optional_table("measure", read_measure).flatten();
         if measure.is_some() && recipe != Recipe::Elector {
             let recipe = recipe.as_str();
-            section.problem(
-                "measure",
-                format!("the recipe {recipe:?} has nobody to heed it; only \"elector\" has"),
-            );
+            let message = format!("the recipe {recipe:?} does not use it; only \"elector\" does");
+            section.problem("measure", message);
         }
         let load = Self::read_load(section);
         let policy = Self::read_policy_for(recipe, section, policy).for_job(name, load);
         if let Some(ReadyProbe::None { after }) = ready
-            && after >= policy.takeover_timeout
+            && after >= policy.election.takeover_timeout
         {
-            let timeout = policy.takeover_timeout;
+            let timeout = policy.election.takeover_timeout;
             let wrong =
                 format!("after is {after:?}, but a takeover fails after {timeout:?} (takeover_timeout)");
             section.problem("ready", wrong);
@@ -203,15 +204,15 @@ pub(super) fn read_probe(
         let timeout = section.duration("timeout", tried.timeout, MILLISECOND..=HOUR);
         (interval, timeout)
     };
-    match section.or("kind", ReadyKind::None) {
-        ReadyKind::None => Some(none(section)),
-        ReadyKind::Notify => Some(ReadyProbe::Notify),
-        ReadyKind::Exec => {
+    match section.or("kind", ProbeKind::None) {
+        ProbeKind::None => Some(none(section)),
+        ProbeKind::Notify => Some(ReadyProbe::Notify),
+        ProbeKind::Exec => {
             let command = section.required("command", &format!("the program whose exit code 0 says {says}"));
             let (interval, timeout) = pace(section);
             Some(ReadyProbe::Exec { command: command?, interval, timeout })
         }
-        ReadyKind::Http => {
+        ProbeKind::Http => {
             let url = section.required(
                 "url",
                 &format!("where an answer with 2xx says {says}, such as \"http://127.0.0.1:8080/health\""),
@@ -219,7 +220,7 @@ pub(super) fn read_probe(
             let (interval, timeout) = pace(section);
             Some(ReadyProbe::Http { url: url?, interval, timeout })
         }
-        ReadyKind::Tcp => {
+        ProbeKind::Tcp => {
             let address = section
                 .required("address", &format!("the host:port where an accepted connection says {says}"));
             let (interval, timeout) = pace(section);

@@ -33,7 +33,7 @@ pub use http::{HostPort, HttpConfig};
 pub use job::{JobConfig, Recipe};
 pub use layers::{PREFIX, Sources, is_of_policy};
 pub use node::NodeConfig;
-pub use policy::{AutoMoves, Confirm, OnLeaderFailure, OnPause, PolicyConfig, TakeoverLimit};
+pub use policy::PolicyConfig;
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
@@ -274,7 +274,7 @@ fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {
 
 /// A site that the order of sites doesn't know is a typing error more often than not.
 fn check_site(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
-    let (sites, forbidden) = (&job.policy.sites, &job.policy.forbidden_sites);
+    let (sites, forbidden) = (job.policy.who.sites(), job.policy.who.forbidden_sites());
     if !sites.is_empty() && !sites.contains(&node.site) && !forbidden.contains(&node.site) {
         let all: Vec<_> = sites.iter().map(|site| site.as_str()).collect();
         section.problem(

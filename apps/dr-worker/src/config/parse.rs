@@ -284,7 +284,35 @@ impl Parse for strategies::spec::Value {
     }
 }
 
-/// An enum of words; those of a later version are refused as such.
+/// A type with one word for each value.
+pub(super) trait Words: Clone + PartialEq + 'static {
+    /// The values and their words in the configuration.
+    const WORDS: &[(&str, Self)];
+    /// Words of a later version.
+    const LATER: &[&str] = &[];
+
+    /// The word of this value.
+    fn word(&self) -> &'static str {
+        Self::WORDS.iter().find(|(_, value)| value == self).map_or("", |(word, _)| word)
+    }
+}
+
+impl<T: Words> Parse for T {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        let text = String::parse(node)?;
+        let known = T::WORDS.iter().find(|(word, _)| *word == text);
+        known.map(|(_, value)| value.clone()).ok_or_else(|| {
+            let valid: Vec<_> = T::WORDS.iter().map(|(word, _)| *word).collect();
+            unknown_word(&text, &valid, T::LATER)
+        })
+    }
+
+    fn show(&self) -> String {
+        quoted(self.word())
+    }
+}
+
+/// An enum with its [`Words`].
 macro_rules! choice {
     (
         $(#[$doc:meta])*
@@ -300,32 +328,15 @@ macro_rules! choice {
         }
 
         impl $name {
-            /// The word for it in the configuration.
-            $vis const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)*
-                }
+            /// Its word in the configuration.
+            $vis fn as_str(self) -> &'static str {
+                $crate::config::parse::Words::word(&self)
             }
         }
 
-        impl $crate::config::parse::Parse for $name {
-            fn parse(
-                node: &$crate::config::tree::Node,
-            ) -> Result<Self, $crate::config::parse::Mismatch> {
-                let text = <String as $crate::config::parse::Parse>::parse(node)?;
-                match text.as_str() {
-                    $($word => Ok(Self::$variant),)*
-                    other => Err($crate::config::parse::unknown_word(
-                        other,
-                        &[$($word),*],
-                        &[$($later),*],
-                    )),
-                }
-            }
-
-            fn show(&self) -> String {
-                $crate::config::parse::Parse::show(&self.as_str().to_owned())
-            }
+        impl $crate::config::parse::Words for $name {
+            const WORDS: &[(&str, Self)] = &[$(($word, Self::$variant)),*];
+            const LATER: &[&str] = &[$($later),*];
         }
     };
 }

@@ -132,6 +132,22 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Takes a key's value as it is, for a crate that knows what it means. [`show_raw`](Self::show_raw) shows it.
+    pub(super) fn raw(&mut self, key: &'static str) -> Option<strategies::spec::Value> {
+        strategies::spec::Value::parse(&self.ask(key)?).ok()
+    }
+
+    /// Shows the value of such a key, or `default` if it is not set.
+    pub(super) fn show_raw(&mut self, key: &'static str, default: Option<&strategies::spec::Value>) {
+        let set = self.table.get(key).cloned();
+        let set = set.and_then(|node| Some((strategies::spec::Value::parse(&node).ok()?, node.origin)));
+        match (set, default) {
+            (Some((value, origin)), _) => self.show(key, &value, origin),
+            (None, Some(default)) => self.show(key, default, self.unset.clone()),
+            (None, None) => {}
+        }
+    }
+
     /// Takes a key's value, or `default`.
     pub(super) fn or<T: Parse>(&mut self, key: &'static str, default: T) -> T {
         match self.optional(key) {

@@ -158,10 +158,10 @@ fn a_job_takes_the_policy_over_and_may_change_it() {
     );
     let config = Given::file(&text).load().unwrap();
     let policy = |name: &str| &config.jobs.iter().find(|j| j.name() == name).unwrap().policy;
-    assert_eq!(policy("orders").min_tenure, Duration::from_secs(7));
-    assert_eq!(policy("orders").max_takeovers.count, 9);
-    assert_eq!(policy("bills").min_tenure, Duration::from_secs(5));
-    assert_eq!(policy("bills").sites.len(), 2);
+    assert_eq!(policy("orders").election.min_tenure, Duration::from_secs(7));
+    assert_eq!(policy("orders").election.max_takeovers.count, 9);
+    assert_eq!(policy("bills").election.min_tenure, Duration::from_secs(5));
+    assert_eq!(policy("bills").who.sites().len(), 2);
 }
 
 #[test]
@@ -425,9 +425,9 @@ fn an_operator_needs_neither_node_nor_job() {
         .set("node.id=a/b");
     let config = OperatorConfig::load(&given.sources).unwrap();
     assert_eq!(config.zookeeper.connect, "zk1:2181");
-    assert_eq!(config.policy_of("orders").exclusion, Duration::from_secs(420));
-    assert_eq!(config.policy_of("orders").sites.len(), 2);
-    assert_eq!(config.policy_of("other").exclusion, Duration::from_secs(300));
+    assert_eq!(config.policy_of("orders").election.exclusion, Duration::from_secs(420));
+    assert_eq!(config.policy_of("orders").who.sites().len(), 2);
+    assert_eq!(config.policy_of("other").election.exclusion, Duration::from_secs(300));
     let mistyped = given.set("zookeeper.rot=/x");
     assert!(OperatorConfig::load(&mistyped.sources).is_err());
 }
@@ -453,13 +453,9 @@ fn the_sample_files_show_the_defaults() {
     let config = Config::load(&sample(&["base.toml", "east.toml"])).unwrap();
     let site = |name: &str| election_core::SiteId::new(name).unwrap();
     let policy = &config.jobs[0].policy;
-    let expected = PolicyConfig {
-        sites: vec![site("east"), site("west")],
-        set: policy.set.clone(),
-        spec: serde_json::from_str(r#"{"sites": ["east", "west"]}"#).unwrap(),
-        ..PolicyConfig::default()
-    };
-    assert_eq!(*policy, expected.for_job("orders", 1));
+    let who = strategies::PolicySpec::for_sites(["east", "west"].map(site));
+    assert_eq!(policy.who, who.for_election("orders"));
+    assert_eq!((&policy.election, policy.balance), (&election_core::Policy::default(), false));
     assert_eq!(config.jobs[0].spec.restart, crate::job::RestartPolicy::default());
 }
 
@@ -514,7 +510,7 @@ fn a_policy_that_takes_an_elector_is_refused_with_the_other_recipes() {
         let set = "job.orders.policy.auto_moves=all";
         given().set(set).refused(
             &format!("--set {set}: job.orders.policy.auto_moves: "),
-            &[recipe, "only \"elector\" has"],
+            &[recipe, "only \"elector\" does"],
         );
     }
 }

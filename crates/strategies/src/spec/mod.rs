@@ -239,17 +239,16 @@ impl PolicySpec {
 
     /// The settings of sites as text would have them, each with its key: what is not set has its default.
     pub fn settings(&self) -> [(&'static str, Value); 6] {
-        let list = |sites: &[SiteId]| {
-            Value::List(sites.iter().map(|site| Value::Text(site.as_str().to_owned())).collect())
-        };
+        let text = |text: &str| Value::Text(text.to_owned());
+        let list = |sites: &[SiteId]| Value::List(sites.iter().map(|site| text(site.as_str())).collect());
         let sites = &self.sites;
         [
             ("sites", list(&sites.sites)),
             ("forbidden_sites", list(&sites.forbidden_sites)),
             ("site_minimum", Value::Whole(sites.site_minimum.into())),
-            ("on_leader_failure", word_of(sites.on_leader_failure, &OnLeaderFailure::WORDS)),
-            ("auto_moves", word_of(sites.auto_moves, &AutoMoves::WORDS)),
-            ("spread", word_of(sites.spread, &Spread::WORDS)),
+            ("on_leader_failure", text(sites.on_leader_failure.as_str())),
+            ("auto_moves", text(sites.auto_moves.as_str())),
+            ("spread", text(sites.spread.as_str())),
         ]
     }
 
@@ -339,11 +338,6 @@ impl<'de> Deserialize<'de> for PolicySpec {
         let entries = BTreeMap::deserialize(deserializer)?;
         Self::read(&entries, Inputs::default()).map_err(D::Error::custom)
     }
-}
-
-fn word_of<T: PartialEq>(meaning: T, words: &[(&str, T)]) -> Value {
-    let word = words.iter().find(|(_, known)| *known == meaning).map_or("", |(word, _)| word);
-    Value::Text(word.to_owned())
 }
 
 fn add(pipeline: Pipeline, stages: &[StageSpec], sites: &SitePolicy, subject: &Subject) -> Pipeline {

@@ -61,11 +61,11 @@ fn a_policy_that_makes_no_sense_is_refused_at_its_place() {
             &["valid here: stage, first, attribute, at_least"],
         );
     with("pipeline = [\"round-robin\"]").set("policy.auto_moves=all").refused(
-        "--set policy.auto_moves=all: policy.auto_moves: with the stage \"round-robin\" the next one is always better",
+        "--set policy.auto_moves=all: policy.auto_moves: with the stage \"round-robin\" the next member is always better",
         &["valid with it: \"none\""],
     );
     with("confirm = \"cross-site\"").refused(
-        "worker.toml:11:11: policy.confirm: leadership moves by itself to another site only with auto_moves = \"all\"",
+        "worker.toml:11:11: policy.confirm: leadership moves automatically to another site only with auto_moves = \"all\"",
         &["\"none\""],
     );
     // What is taken over can be what doesn't fit.
@@ -73,7 +73,9 @@ fn a_policy_that_makes_no_sense_is_refused_at_its_place() {
     given.refused("worker.toml:12:13: job.orders.policy.auto_moves: with the stage", &["round-robin"]);
     // Once, and not again for each job; and what is wrong with a key by itself only as such.
     with("sites = [\"east\", \"east\"]")
-        .refused("worker.toml:11:9: policy.sites: \"east\" is listed twice", &[]);
+        .refused("worker.toml:11:18: policy.sites[1]: \"east\" is listed twice", &[]);
+    with("pipeline = [\"lga\"]\n[job.orders.policy]\nspread = \"sites\"")
+        .refused("worker.toml:11:13: policy.pipeline[0]: \"lga\" is not known", &[]);
     with("auto_moves = \"soon\"").refused("worker.toml:11:14: policy.auto_moves: \"soon\" is not known", &[]);
 }
 
@@ -145,14 +147,14 @@ fn each_job_draws_its_own_lots() {
     let text = format!("{SMALL}[policy]\npipeline = [\"fair-share\"]\n[job.bills]\ncommand = [\"x\"]\n");
     let config = Given::file(&text).load().unwrap();
     let [bills, orders] = &config.jobs[..] else { panic!("two jobs") };
-    assert_ne!(bills.policy.spec, orders.policy.spec);
+    assert_ne!(bills.policy.who, orders.policy.who);
     // A command that speaks of a job asks as its electors do, configured or not.
     let given = Given::file(&text);
     let operator = OperatorConfig::load(&given.sources).unwrap();
     for job in [bills, orders] {
-        assert_eq!(operator.policy_of(job.name()).spec, job.policy.spec);
+        assert_eq!(operator.policy_of(job.name()).who, job.policy.who);
     }
-    assert_eq!(operator.policy_of("mails").spec, operator.policy.spec.clone().for_election("mails"));
+    assert_eq!(operator.policy_of("mails").who, operator.policy.who.clone().for_election("mails"));
 }
 
 #[test]
@@ -173,7 +175,7 @@ fn what_is_limited_is_measured() {
     let with = |more: &str| Given::file(&format!("{SMALL}{more}"));
     with("measure = {}").refused("worker.toml:10:1: job.orders.measure.command: it is missing", &["JSON"]);
     with("recipe = \"queue\"\nmeasure.command = [\"lag\"]")
-        .refused("worker.toml:11:1: job.orders.measure: the recipe \"queue\" has nobody", &[]);
+        .refused("worker.toml:11:1: job.orders.measure: the recipe \"queue\" does not use it", &[]);
     with("measure = { command = [\"lag\"], interval = \"1ms\" }")
         .refused("worker.toml:10:43: job.orders.measure.interval: 1ms is out of range; 100ms to 1h", &[]);
 }
@@ -186,7 +188,7 @@ fn a_job_leaves_out_the_sites_that_it_forbids() {
     };
     let config = with("", "forbidden_sites = [\"west\"]").load().unwrap();
     let policy = &config.jobs[0].policy;
-    assert_eq!(policy.sites, ["east".parse().unwrap()]);
+    assert_eq!(policy.who.sites(), ["east".parse().unwrap()]);
     assert!(policy.pipeline().for_cause(Cause::Failover).stages().any(|stage| stage == "site-allowed"));
     // A node of a forbidden site takes part, and never leads.
     assert!(with("", "forbidden_sites = [\"east\"]").load().is_ok());
@@ -201,7 +203,8 @@ fn a_job_leaves_out_the_sites_that_it_forbids() {
         .refused(&format!("worker.toml:15:19: job.orders.policy.forbidden_sites: {twice}"), &[]);
     with("site_minimum = 0", "").refused("worker.toml:12:16: policy.site_minimum: the integer 0", &["1 to"]);
     let queue = format!("{SMALL}recipe = \"queue\"\n[job.orders.policy]\nsite_minimum = 2\n");
-    Given::file(&queue).refused("", &["job.orders.policy.site_minimum: the recipe \"queue\" has nobody"]);
+    Given::file(&queue)
+        .refused("", &["job.orders.policy.site_minimum: the recipe \"queue\" does not use it"]);
 }
 
 #[test]
