@@ -64,4 +64,9 @@ impl Parse for HostPort {
     fn show(&self) -> String {
         self.to_string().show()
     }
+
+    #[cfg(test)]
+    fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        String::schema(generator)
+    }
 }

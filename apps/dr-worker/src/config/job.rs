@@ -67,6 +67,11 @@ impl Parse for StopSignal {
     fn show(&self) -> String {
         self.to_string().show()
     }
+
+    #[cfg(test)]
+    fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        String::schema(generator)
+    }
 }
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -45,6 +45,9 @@ use timing::Timing;
 use tree::Node;
 use zk_session::LeaseTiming;
 
+/// The JSON Schema of a configuration file. A test generates it from the reader and compares it.
+pub const SCHEMA: &str = include_str!("../../../../config/schema.json");
+
 /// All that a worker needs to know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {

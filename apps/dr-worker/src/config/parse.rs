@@ -4,6 +4,9 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use election_core::{MemberId, SiteId};
 
+#[cfg(test)]
+use schemars::{Schema, SchemaGenerator, json_schema};
+
 use super::tree::{Node, Origin, Value};
 
 /// A value that doesn't fit.
@@ -32,6 +35,10 @@ pub(super) trait Parse: Sized {
 
     /// As it would be written in a file.
     fn show(&self) -> String;
+
+    /// The JSON Schema of its values.
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
 fn quoted(text: &str) -> String {
@@ -110,6 +117,11 @@ impl Parse for String {
     fn show(&self) -> String {
         quoted(self)
     }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
 }
 
 impl Parse for PathBuf {
@@ -119,6 +131,11 @@ impl Parse for PathBuf {
 
     fn show(&self) -> String {
         quoted(&self.to_string_lossy())
+    }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
     }
 }
 
@@ -133,6 +150,11 @@ impl Parse for bool {
     fn show(&self) -> String {
         self.to_string()
     }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
 }
 
 impl Parse for i64 {
@@ -146,6 +168,11 @@ impl Parse for i64 {
     fn show(&self) -> String {
         self.to_string()
     }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
 }
 
 impl Parse for u32 {
@@ -157,6 +184,11 @@ impl Parse for u32 {
 
     fn show(&self) -> String {
         self.to_string()
+    }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
     }
 }
 
@@ -171,6 +203,11 @@ impl Parse for Duration {
     fn show(&self) -> String {
         quoted(&humantime::format_duration(*self).to_string())
     }
+
+    #[cfg(test)]
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": r"^\s*([0-9]+\s*[a-zA-Zµ]+\s*)+$" })
+    }
 }
 
 macro_rules! name {
@@ -183,6 +220,11 @@ macro_rules! name {
 
             fn show(&self) -> String {
                 quoted(self.as_str())
+            }
+
+            #[cfg(test)]
+            fn schema(generator: &mut SchemaGenerator) -> Schema {
+                String::schema(generator)
             }
         }
     )*};
@@ -207,6 +249,12 @@ impl<T: Parse> Parse for Vec<T> {
     fn show(&self) -> String {
         let all: Vec<_> = self.iter().map(T::show).collect();
         format!("[{}]", all.join(", "))
+    }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let items = T::schema(generator);
+        json_schema!({ "type": "array", "items": items })
     }
 }
 
@@ -242,6 +290,11 @@ impl Parse for BTreeMap<String, String> {
             })
             .collect();
         format!("{{ {} }}", all.join(", "))
+    }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
     }
 }
 
@@ -282,6 +335,11 @@ impl Parse for strategies::spec::Value {
             }
         }
     }
+
+    #[cfg(test)]
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        Schema::default()
+    }
 }
 
 /// A type with one word for each value.
@@ -309,6 +367,12 @@ impl<T: Words> Parse for T {
 
     fn show(&self) -> String {
         quoted(self.word())
+    }
+
+    #[cfg(test)]
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        let words: Vec<_> = T::WORDS.iter().map(|(word, _)| *word).collect();
+        json_schema!({ "enum": words })
     }
 }
 

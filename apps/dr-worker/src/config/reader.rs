@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-use strategies::{Registry, spec::Step};
+use strategies::{
+    Registry,
+    spec::{Step, Value as PolicyValue},
+};
 
 use crate::mask::mask;
 
@@ -34,8 +37,9 @@ fn as_text<S: serde::Serializer>(origin: &Origin, to: S) -> Result<S::Ok, S::Err
 pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
     pub(super) shown: Vec<Shown>,
-    /// Every key that was asked for, set or not.
-    pub(super) asked: Vec<String>,
+    /// Every key that was asked for, set or not, and the schema of its values.
+    #[cfg(test)]
+    pub(super) asked: Vec<(String, schemars::Schema)>,
     /// What a policy may name beside what is built in.
     registry: Registry,
 }
@@ -103,10 +107,10 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
-    fn ask(&mut self, key: &'static str) -> Option<Node> {
+    fn ask<T: Parse>(&mut self, key: &'static str) -> Option<Node> {
         self.known.push(key);
-        let full = self.key(key);
-        self.findings.asked.push(full);
+        #[cfg(test)]
+        self.findings.asked.push((self.key(key), T::schema(&mut schemars::SchemaGenerator::default())));
         self.table.get(key).cloned()
     }
 
@@ -117,7 +121,7 @@ impl<'a> Section<'a> {
 
     /// Takes a key's value, if it is set.
     pub(super) fn optional<T: Parse>(&mut self, key: &'static str) -> Option<T> {
-        let node = self.ask(key)?;
+        let node = self.ask::<T>(key)?;
         match T::parse(&node) {
             Ok(value) => {
                 self.show(key, &value, node.origin);
@@ -133,14 +137,14 @@ impl<'a> Section<'a> {
     }
 
     /// Takes a key's value as it is, for a crate that knows what it means. [`show_raw`](Self::show_raw) shows it.
-    pub(super) fn raw(&mut self, key: &'static str) -> Option<strategies::spec::Value> {
-        strategies::spec::Value::parse(&self.ask(key)?).ok()
+    pub(super) fn raw(&mut self, key: &'static str) -> Option<PolicyValue> {
+        PolicyValue::parse(&self.ask::<PolicyValue>(key)?).ok()
     }
 
     /// Shows the value of such a key, or `default` if it is not set.
-    pub(super) fn show_raw(&mut self, key: &'static str, default: Option<&strategies::spec::Value>) {
+    pub(super) fn show_raw(&mut self, key: &'static str, default: Option<&PolicyValue>) {
         let set = self.table.get(key).cloned();
-        let set = set.and_then(|node| Some((strategies::spec::Value::parse(&node).ok()?, node.origin)));
+        let set = set.and_then(|node| Some((PolicyValue::parse(&node).ok()?, node.origin)));
         match (set, default) {
             (Some((value, origin)), _) => self.show(key, &value, origin),
             (None, Some(default)) => self.show(key, default, self.unset.clone()),
@@ -165,7 +169,7 @@ impl<'a> Section<'a> {
     /// Takes the value of a key that must be set; `meaning` says what it is for.
     pub(super) fn required<T: Parse>(&mut self, key: &'static str, meaning: &str) -> Option<T> {
         if !self.has(key) {
-            self.ask(key);
+            self.ask::<T>(key);
             self.problem(key, format!("it is missing: {meaning}"));
             return None;
         }

@@ -1,5 +1,6 @@
 mod checks;
 mod policy;
+mod schema;
 
 use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
 
@@ -432,10 +433,32 @@ fn an_operator_needs_neither_node_nor_job() {
     assert!(OperatorConfig::load(&mistyped.sources).is_err());
 }
 
+fn config_dir() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config")
+}
+
 /// The files in `config/`, as they are shipped.
 fn sample(names: &[&str]) -> Sources {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config");
-    Sources { paths: names.iter().map(|name| dir.join(name)).collect(), ..Sources::default() }
+    let paths = names.iter().map(|name| config_dir().join(name)).collect();
+    Sources { paths, ..Sources::default() }
+}
+
+fn base_toml() -> String {
+    fs::read_to_string(config_dir().join("base.toml")).unwrap()
+}
+
+/// A table or an assignment behind a '#'.
+fn example(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("# ")?;
+    let key = rest.split([' ', '=']).next()?;
+    let is_key = key.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !key.is_empty();
+    let is_example = rest.starts_with('[') || is_key && rest[key.len()..].trim_start().starts_with("= ");
+    is_example.then_some(rest)
+}
+
+/// `config/base.toml` with all its examples.
+fn uncommented() -> String {
+    base_toml().lines().map(|line| format!("{}\n", example(line).unwrap_or(line))).collect()
 }
 
 #[test]
@@ -462,17 +485,7 @@ fn the_sample_files_show_the_defaults() {
 /// What is behind a '#' in the sample is an example to uncomment: it must be valid too.
 #[test]
 fn the_examples_in_the_sample_file_are_valid_and_every_key_occurs() {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config");
-    let text = fs::read_to_string(dir.join("base.toml")).unwrap();
-    let assignment = |line: &str| {
-        let rest = line.strip_prefix("# ")?;
-        let key = rest.split([' ', '=']).next()?;
-        let is_key = key.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !key.is_empty();
-        let is_example = rest.starts_with('[') || is_key && rest[key.len()..].trim_start().starts_with("= ");
-        is_example.then(|| rest.to_owned())
-    };
-    let uncommented: String =
-        text.lines().map(|line| assignment(line).unwrap_or_else(|| line.to_owned()) + "\n").collect();
+    let (text, uncommented) = (base_toml(), uncommented());
     assert!(uncommented.contains("\n[zookeeper.auth]\n"), "{uncommented}");
     let given = Given::file(&uncommented);
 
@@ -487,7 +500,7 @@ fn the_examples_in_the_sample_file_are_valid_and_every_key_occurs() {
     // strategies of its own.
     let none_here = ["job.orders.ready.after", "policy.strategy"];
     let is_here = |key: &str| !key.starts_with(other_policy) && !none_here.contains(&key);
-    for key in findings.asked.iter().filter(|key| is_here(key)) {
+    for (key, _) in findings.asked.iter().filter(|(key, _)| is_here(key)) {
         // Of what doesn't go together, one may stand with the job.
         let jobs = format!("job.orders.{key}");
         let is_it = |s: &Shown| (s.key == *key || s.key == jobs) && matches!(s.origin, Origin::File { .. });

@@ -62,6 +62,11 @@ impl Parse for DriverKind {
     fn show(&self) -> String {
         self.to_string().show()
     }
+
+    #[cfg(test)]
+    fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "enum": Self::ALL.map(|kind| kind.to_string()) })
+    }
 }
 
 /// `[zookeeper.auth]`.

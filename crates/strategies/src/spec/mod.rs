@@ -17,6 +17,7 @@ use own::Own;
 use reader::{Findings, text, word};
 pub use reader::{SpecError, Step, Table, Wrong};
 pub(crate) use stage::is_built_in;
+pub use stage::stages;
 use stage::{StageSpec, Subject};
 pub use value::Value;
 
@@ -480,16 +481,27 @@ fn read_rules(value: &Value, named: &Named, auto_moves: AutoMoves, findings: &mu
     rules
 }
 
+/// All failures, among the causes of a rule.
+const FAILURE: &str = "failure";
+
+/// The causes that a rule may have. A leader that a standing order moves is replaced by the rule for
+/// "better-candidate".
+pub fn causes() -> impl Iterator<Item = &'static str> {
+    cause_words().map(|(word, _)| word)
+}
+
+fn cause_words() -> impl Iterator<Item = (&'static str, Option<Cause>)> {
+    let asked = Cause::ALL.into_iter().filter(|cause| *cause != Cause::StandingOrder);
+    asked.map(|cause| (cause.as_str(), Some(cause))).chain([(FAILURE, None)])
+}
+
 fn read_causes(
     value: &Value,
     auto_moves: AutoMoves,
     is_taken: impl Fn(Cause) -> bool,
     findings: &mut Findings,
 ) -> Option<Vec<Cause>> {
-    const FAILURE: &str = "failure";
-    // A leader that a standing order moves is replaced by the rule for "better-candidate".
-    let asked = Cause::ALL.into_iter().filter(|cause| *cause != Cause::StandingOrder);
-    let words: Vec<_> = asked.map(|cause| (cause.as_str(), Some(cause))).chain([(FAILURE, None)]).collect();
+    let words: Vec<_> = cause_words().collect();
     let mut causes = Vec::new();
     let mut read = |value: &Value, findings: &mut Findings| match word(value, findings, &words) {
         Some(Some(Cause::BetterCandidate)) if auto_moves == AutoMoves::None => {

@@ -132,6 +132,11 @@ pub(crate) fn is_built_in(name: &str) -> bool {
     NAMES.iter().map(|(name, _)| *name).chain(ALWAYS).chain(by_key).any(|known| known == name)
 }
 
+/// The names of the built-in stages that a pipeline may have.
+pub fn stages() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(name, _)| *name)
+}
+
 /// The names that a pipeline may have, with the numbers of the built-in ones.
 fn names(registry: &Registry) -> Vec<(&'static str, Option<usize>)> {
     let built_in = NAMES.iter().enumerate().map(|(number, (name, _))| (*name, Some(number)));
