@@ -67,7 +67,7 @@ async fn a_bad_duration_is_named_with_its_place() {
 
 #[tokio::test]
 async fn a_stop_budget_that_does_not_fit_is_told_with_all_figures() {
-    let figures = ["stop_timeout", "9s", "session timeout of 10s", "beat interval 2s 500ms", "at least"];
+    let figures = ["stop_timeout", "9s", "session timeout of 10s", "heartbeat interval 2s 500ms", "at least"];
     refused("job.orders", "stop_timeout = \"9s\"", &figures).await;
 }
 

@@ -10,14 +10,14 @@ use election_core::{
 
 use crate::words;
 
-/// A strategy that orders whom the stages before it have left equal.
+/// A strategy that orders the candidates that the stages before it found equal.
 #[derive(Clone, Debug)]
 pub(crate) struct Whole {
     pub(crate) name: &'static str,
     pub(crate) strategy: Arc<dyn Strategy>,
 }
 
-/// What it answered, with each candidate in one of both, whatever it answered.
+/// Its answer, with each candidate in one of both parts, whatever it answered.
 #[derive(Default)]
 pub(crate) struct Answer {
     order: BTreeMap<Ballot, (usize, Ranked)>,
@@ -28,7 +28,7 @@ pub(crate) struct Answer {
 }
 
 impl Whole {
-    /// Asks it about those that passed every filter, as if no others were there.
+    /// Asks it about the candidates that passed every filter, as if there were no others.
     pub(crate) fn ask(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Answer {
         let candidates: Vec<_> = electable.iter().copied().cloned().collect();
         let passed = |ballot: &&Ballot| candidates.iter().any(|candidate| candidate.ballot == **ballot);
@@ -60,8 +60,8 @@ impl Answer {
         self.order.get(&candidate.ballot).map(|(rank, _)| *rank)
     }
 
-    /// Why a candidate is where it is: the reasons, and the comparisons that they are of. `before` is how many
-    /// reasons there are already, `number` how many comparisons.
+    /// The reasons of a candidate's rank, and the comparisons behind them. `before` is the number of reasons that it
+    /// has already, `number` that of comparisons.
     pub(crate) fn reasons(
         &self,
         by: &Whole,

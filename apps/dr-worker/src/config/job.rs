@@ -9,8 +9,7 @@ use super::{
 };
 use crate::job::{Hook, Hooks, JobSpec, Measure, ReadyProbe, RestartPolicy, StopSignal};
 
-/// `[job.NAME]`: a program that runs on the leader, and the election that decides
-/// who that is.
+/// `[job.NAME]`: a program that runs on the leader, and its election.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobConfig {
     /// How the leader is found.
@@ -21,7 +20,7 @@ pub struct JobConfig {
     pub load: u32,
     /// When and where its leadership moves.
     pub policy: PolicyConfig,
-    /// The program, and what is run around it.
+    /// The program, its hooks and its checks.
     pub spec: JobSpec,
 }
 
@@ -30,9 +29,9 @@ choice! {
     pub enum Recipe {
         /// The member with the lowest ballot decides by policy.
         Elector = "elector",
-        /// Whoever has waited longest follows.
+        /// The member that has waited longest follows.
         Queue = "queue",
-        /// Whoever is quickest follows.
+        /// The first member to create the leader znode follows.
         Single = "single",
     }
     later: []
@@ -79,7 +78,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// Between two runs of a program whose output is written to ZooKeeper.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The load of a job that doesn't say.
+/// The load of a job by default.
 pub(super) const DEFAULT_LOAD: u32 = 1;
 const MAX_LOAD: u32 = 1_000_000;
 
@@ -158,7 +157,7 @@ impl JobConfig {
         })
     }
 
-    /// Only the job's policy, for those who don't run it.
+    /// Only the job's policy, for programs that do not run it.
     pub(super) fn read_policy(name: &str, section: &mut Section<'_>, base: &PolicyConfig) -> PolicyConfig {
         let load = Self::read_load(section);
         Self::read_policy_for(Recipe::Elector, section, base).for_job(name, load)
@@ -183,9 +182,9 @@ impl JobConfig {
     }
 }
 
-/// What is tried, and how often where nothing is set.
+/// A probe and its default times.
 pub(super) struct Tried {
-    /// What a success says, such as `that the job is ready`.
+    /// What a success shows, such as `that the job is ready`.
     pub(super) says: &'static str,
     pub(super) interval: Duration,
     pub(super) timeout: Duration,
@@ -213,21 +212,21 @@ pub(super) fn read_probe(
         ProbeKind::None => Some(none(section)),
         ProbeKind::Notify => Some(ReadyProbe::Notify),
         ProbeKind::Exec => {
-            let command = section.required("command", &format!("the program whose exit code 0 says {says}"));
+            let command = section.required("command", &format!("the program whose exit code 0 shows {says}"));
             let (interval, timeout) = pace(section);
             Some(ReadyProbe::Exec { command: command?, interval, timeout })
         }
         ProbeKind::Http => {
             let url = section.required(
                 "url",
-                &format!("where an answer with 2xx says {says}, such as \"http://127.0.0.1:8080/health\""),
+                &format!("where an answer with 2xx shows {says}, such as \"http://127.0.0.1:8080/health\""),
             );
             let (interval, timeout) = pace(section);
             Some(ReadyProbe::Http { url: url?, interval, timeout })
         }
         ProbeKind::Tcp => {
             let address = section
-                .required("address", &format!("the host:port where an accepted connection says {says}"));
+                .required("address", &format!("the host:port where an accepted connection shows {says}"));
             let (interval, timeout) = pace(section);
             Some(ReadyProbe::Tcp { address: address?, interval, timeout })
         }

@@ -1,4 +1,4 @@
-//! From a value of the tree to a typed one, or a sentence that says what would be valid.
+//! Typed values from values of the tree, or a message with what would be valid.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -9,11 +9,11 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::tree::{Node, Origin, Value};
 
-/// A value that doesn't fit.
+/// A value of another type or out of range.
 #[derive(Debug)]
 pub(super) struct Mismatch {
     pub(super) message: String,
-    /// Where exactly, if inside of the value.
+    /// The exact place, if it is inside the value.
     pub(super) at: Option<Origin>,
 }
 
@@ -298,7 +298,7 @@ impl Parse for BTreeMap<String, String> {
     }
 }
 
-/// As it stands, for whoever knows what it means.
+/// As it is, for a crate that knows what it means.
 impl Parse for strategies::spec::Value {
     fn parse(node: &Node) -> Result<Self, Mismatch> {
         let inside = |value: &Node| Self::parse(value);

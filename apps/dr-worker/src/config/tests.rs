@@ -297,8 +297,8 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         ("policy.on_pause", "wait", ["\"wait\" is not known", "\"stop\", \"keep\""]),
         ("job.orders.recipe", "paxos", ["\"paxos\" is not known", "\"elector\", \"queue\", \"single\""]),
         ("job.orders.stop_signal", "SIGCHLD", ["is no stop signal", "SIGTERM"]),
-        ("http.listen", "7080", ["is no host:port", "127.0.0.1:7080"]),
-        ("zookeeper.connect", "zk1", ["\"zk1\" is no host:port", "zk1:2181"]),
+        ("http.listen", "7080", ["is not a host:port", "127.0.0.1:7080"]),
+        ("zookeeper.connect", "zk1", ["\"zk1\" is not a host:port", "zk1:2181"]),
         ("zookeeper.connect", "zk1:2181/dr", ["contains a path", "zookeeper.root"]),
         ("zookeeper.root", "dr", ["must start with '/'", "dr"]),
         ("node.id", "a/b", ["member id", "'/'"]),
@@ -321,7 +321,7 @@ fn a_stop_that_does_not_fit_the_session_timeout_is_refused_with_the_figures() {
         "worker.toml:10:16: job.orders.stop_timeout: ",
         &[
             "stop_timeout 8s",
-            "beat interval 2s 500ms",
+            "heartbeat interval 2s 500ms",
             "margin 100ms",
             "less than the session timeout of 10s",
             "set stop_timeout to at most ",
@@ -369,15 +369,15 @@ fn sources_that_cannot_be_read_are_named() {
     let mut given = Given::file(SMALL);
     let missing = given.path("missing.toml");
     given.sources.paths.push(missing);
-    given.refused("missing.toml: the file can't be read", &[]);
+    given.refused("missing.toml: the file cannot be read", &[]);
 
     let mut given = Given::file(SMALL);
     given.add("broken.toml", "[node\nid = 1\n");
-    given.refused("broken.toml:1:", &["no valid TOML"]);
+    given.refused("broken.toml:1:", &["not valid TOML"]);
 
     let mut given = Given::file(SMALL);
     given.add("twice.toml", "[node]\nid = \"a\"\nid = \"b\"\n");
-    given.refused("twice.toml:3:1", &["no valid TOML", "duplicate key"]);
+    given.refused("twice.toml:3:1", &["not valid TOML", "duplicate key"]);
 
     Given::file(SMALL).set("nothing").refused("--set nothing: ", &["section.key=value"]);
     Given::file(SMALL)

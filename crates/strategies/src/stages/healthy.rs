@@ -5,8 +5,8 @@ use election_core::{
 
 use crate::{stage::Filter, words};
 
-/// Puts out who says of itself that it is not fit to lead, or that it is not known yet whether it is. Who leads is not
-/// put out for the latter.
+/// Refuses members that report themselves unfit, and members whose first health check is not answered yet. The leader
+/// is not refused for the latter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Healthy;
 

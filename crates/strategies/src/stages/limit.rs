@@ -7,12 +7,10 @@ use election_core::{
 
 use crate::{stage::Filter, words};
 
-/// A limit on a value that grows with what would be lost, such as how far a replica lags
-/// behind: puts out who is beyond it, whatever leadership moves for. The incumbent has everything
-/// already.
-///
-/// Where everybody is beyond the limit, nobody is named until a value falls, or an operator accepts
-/// the loss for one move ([`Round::accepts_loss`]).
+/// A limit on a value that grows with the possible loss, such as how far a replica lags: refuses members above it,
+/// whatever the cause. The incumbent has all data already.
+/// If all members are above the limit, none is elected until a value falls, or until an operator accepts the loss for
+/// one move ([`Round::accepts_loss`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
     attribute: String,
@@ -24,18 +22,18 @@ impl Limit {
     /// The name of the stage.
     pub const NAME: &'static str = "limit";
 
-    /// This attribute, a number, must be at most so much. One that is missing or no number
-    /// is beyond any limit. A limit that is no number puts out everybody.
+    /// This attribute, a number, must be at most `at_most`. A missing value or one that is not a number is above any
+    /// limit. A limit of NaN refuses all members.
     pub fn new(attribute: impl Into<String>, at_most: f64) -> Self {
         Self { attribute: attribute.into(), at_most, unknown_passes: false }
     }
 
-    /// What is limited.
+    /// The attribute.
     pub(crate) fn attribute(&self) -> &str {
         &self.attribute
     }
 
-    /// Lets a member pass whose value isn't known.
+    /// Lets members pass whose value is unknown.
     #[must_use]
     pub fn unknown_passes(self) -> Self {
         Self { unknown_passes: true, ..self }

@@ -92,18 +92,17 @@ use election_core::{
     strategy::{Ground, Round},
 };
 
-/// The leader that failed, where the cause counts as a failure; whatever else the
-/// round says of a former leader is no reason to avoid it.
+/// The leader that failed, if the cause is a failure. Otherwise a former leader is not avoided.
 fn failed<'a>(round: &Round<'a>) -> Option<&'a Previous> {
     round.failed.filter(|_| round.cause.is_failure())
 }
 
-/// What rests on an attribute: the configuration's word, or a measurement.
+/// The ground of a refusal by an attribute: configuration or measurement.
 fn said_by(candidate: &MemberRecord, attribute: &str) -> Ground {
     if candidate.measured.contains(attribute) { Ground::State } else { Ground::Order }
 }
 
-/// Whether nobody is named in this site for now.
+/// Whether no member of this site is elected at present.
 fn is_closed(site: &SiteId, round: &Round<'_>) -> bool {
     round.control.drained.contains(site)
         || round.trouble.failed_sites.iter().any(|failed| failed.site == *site)

@@ -90,20 +90,22 @@ fn a_policy_goes_by_targets_that_are_measured() {
     assert_eq!(config.probes.targets["shop"], ProbeTarget::Http("http://shop/".to_owned()));
     assert_eq!(config.jobs[0].policy.needs().targets, ["db".to_owned()].into());
 
-    let place = "worker.toml:8:6: job.orders.policy: it goes by the round trip to \"db\", ";
+    let place = "worker.toml:8:6: job.orders.policy: it depends on the round trip to \"db\", ";
     with("").refused(place, &["not in [probes.targets]; none is"]);
     with("[probes.targets]\nbd.address = \"db:5432\"").refused(place, &["; [\"bd\"] are"]);
     let queue = Given::file(&format!("{SMALL}recipe = \"queue\"\n{by_db}")).load();
     assert!(queue.is_ok(), "{queue:?}");
 
     let target = |text: &str| Given::file(&format!("{SMALL}[probes.targets.db]\n{text}"));
-    target("")
-        .refused("worker.toml:10:17: probes.targets.db: it is missing where", &["url = ", "address = "]);
+    target("").refused(
+        "worker.toml:10:17: probes.targets.db: the address of the target is missing",
+        &["url = ", "address = "],
+    );
     target("url = \"http://a/\"\naddress = \"a:1\"")
         .refused("worker.toml:10:17: probes.targets.db: it has both", &[]);
     target("url = \"https://a/\"")
         .refused("worker.toml:11:7: probes.targets.db.url: https is not supported", &["address = "]);
-    target("url = \"a\"").refused("worker.toml:11:7: probes.targets.db.url: \"a\" is no address", &[]);
+    target("url = \"a\"").refused("worker.toml:11:7: probes.targets.db.url: \"a\" is not a URL", &[]);
     target("address = \"a:0\"").refused("worker.toml:11:11: probes.targets.db.address: port 0", &[]);
     target("addres = \"a:1\"\naddress = \"a:1\"").refused(
         "worker.toml:11:1: probes.targets.db.addres: unknown key; did you mean \"address\"?",
@@ -162,7 +164,7 @@ fn what_is_limited_is_measured() {
     let by_lag = "policy.pipeline = [{ stage = \"limit\", attribute = \"lag\", at_most = 10 }]\n";
     let with = |more: &str| Given::file(&format!("{SMALL}{by_lag}{more}"));
     with("").refused(
-        "worker.toml:10:1: job.orders.policy: it limits \"lag\", which nobody measures",
+        "worker.toml:10:1: job.orders.policy: it limits \"lag\", which no member publishes",
         &["[job.orders.measure]", "node.attributes"],
     );
     assert!(with("").set("node.attributes.lag=3").load().is_ok());
@@ -220,16 +222,18 @@ fn policies_name_other_jobs_that_there_are() {
     let config = with(&[by("bills", "orders", true)]).load().unwrap();
     assert_eq!(config.jobs[0].policy.needs().jobs, ["orders".to_owned()].into());
     with(&[by("bills", "ordrs", true)]).refused(
-        "worker.toml:12:1: job.bills.policy: it goes by the leader of \"ordrs\", which is no job here",
+        "worker.toml:12:1: job.bills.policy: it depends on the leader of \"ordrs\", which is not configured",
         &["valid: [\"orders\"]"],
     );
-    with(&[by("bills", "bills", true)])
-        .refused("worker.toml:12:1: job.bills.policy: it goes by the leader of \"bills\"", &["job itself"]);
+    with(&[by("bills", "bills", true)]).refused(
+        "worker.toml:12:1: job.bills.policy: it depends on the leader of \"bills\"",
+        &["job itself"],
+    );
     // Each would make room for the other for ever, unless one of them waits for an operator.
     let all = [by("a", "c", true), by("b", "a", true), by("c", "b", true)];
     let said = with(&all).problems();
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("job.a.policy: ") && said[0].contains(": a by c by b by a; "), "{said:?}");
+    assert!(said[0].contains("job.a.policy: ") && said[0].contains(": a on c on b on a; "), "{said:?}");
     with(&[by("a", "c", true), by("b", "a", false), by("c", "b", true)]).load().unwrap();
     with(&[by("a", "b", true), by("b", "a", false)]).load().unwrap();
 }
