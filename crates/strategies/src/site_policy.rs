@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// What a policy says of sites, by its keys.
+/// The settings of sites, named as their keys.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SitePolicy {
     pub(crate) sites: Vec<SiteId>,

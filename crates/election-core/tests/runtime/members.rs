@@ -14,7 +14,7 @@ use election_core::{
     Policy, Profile, Recipe, StopOrder, TakeoverLimit,
     operator::{self, Observer, Problem, ReadError, Snapshot},
     record::{FiledRequest, Health, Outgoing, Request, RequestKind, Target},
-    strategy::{Ground, Ranked, Ranking, Refused, Round, Strategy},
+    strategy::{Ranked, Ranking, Refused, Round, Strategy},
 };
 use tokio::sync::watch;
 use zk_session::{BootTime, DriverKind, Session};

@@ -1,4 +1,4 @@
-//! Stages as they stand in a policy: a name, or a table with settings.
+//! Stages in a policy: a name, or a table with settings.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// What stages know of the job that they are for.
+/// The job, for stages that depend on it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Subject {
     /// Its election, if that is known.
@@ -118,11 +118,11 @@ const NAMES: [(&str, Name); 20] = [
     (Share::NAME, Name::Plain(Plain::FairShare)),
 ];
 
-/// What stands in every pipeline, so that nobody can forget it.
+/// Stages of every pipeline.
 const ALWAYS: [&str; 6] =
     ["healthy", "not-excluded", "site-healthy", "site-open", "failed-last", "member-id"];
 
-/// What is part of every pipeline where a key of the policy asks for it.
+/// Stages of every pipeline if a key of the policy is set.
 const BY_KEY: [(&str, &str); 2] =
     [(SiteAllowed::NAME, "forbidden_sites"), (SiteMinimum::NAME, "site_minimum")];
 
@@ -192,7 +192,7 @@ impl StageSpec {
                 match name {
                     Some(name) => Self::with_settings(name, table),
                     None => {
-                        // Its settings can't be judged.
+                        // Its settings cannot be checked.
                         table.leave_rest();
                         None
                     }
@@ -208,7 +208,7 @@ impl StageSpec {
         }
     }
 
-    /// What a name means.
+    /// The stage of a name.
     fn name(value: &Value, text: &str, findings: &mut Findings) -> Option<Known> {
         if ALWAYS.contains(&text) {
             findings.say(format!("{text:?} is part of every pipeline already; leave it out"));
@@ -279,7 +279,7 @@ impl StageSpec {
         Self::Software { stage: Software::default(), is_limited: false }
     }
 
-    /// Whether it does nothing but put candidates out, so that it may be beside a whole strategy.
+    /// Whether it is only a filter, so that it may be used with a whole strategy.
     pub(super) fn is_filter(&self) -> bool {
         match self {
             Self::Limit(_) => true,
@@ -486,7 +486,7 @@ fn score(table: &mut Table<'_, '_>) -> Option<Score> {
             .collect();
         match Score::new(terms, steadiness) {
             Ok(score) => Some(score),
-            // What has been said already is why.
+            // The reason has been reported already.
             Err(_) if findings.wrong.len() > before => None,
             Err(ScoreError::NoRange(name)) => {
                 findings.say_of(&name, "worst and best must be two different numbers");
