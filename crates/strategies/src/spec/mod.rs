@@ -1,5 +1,6 @@
 //! A whole policy, from text or from code.
 
+mod over;
 mod own;
 mod reader;
 mod stage;
@@ -13,6 +14,8 @@ use std::{
 use election_core::{SiteId, record::Cause, strategy::Strategy};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
+use over::ORDER;
+pub use over::put_over;
 use own::Own;
 use reader::{Findings, text, word};
 pub use reader::{SpecError, Step, Table, Wrong};
@@ -26,7 +29,7 @@ use crate::{
     pipeline::Pipeline,
     registry::{OwnStrategy, Registry},
     site_policy::{AutoMoves, OnLeaderFailure, SitePolicy, Spread},
-    stages::{Distance, FailedLast, Incumbent, Limit, SameSite},
+    stages::{Distance, FailedLast, Incumbent, SameSite},
 };
 
 /// A whole policy: the sites, the pipeline, and the rules for certain causes. [`pipeline`](Self::pipeline) makes the
@@ -125,46 +128,6 @@ pub const KEYS: [&str; 10] = [
 
 /// The largest `site_minimum`.
 pub const MAX_SITE_MINIMUM: u32 = 1000;
-
-/// The keys that a whole strategy replaces.
-const ORDER: [&str; 5] = ["on_leader_failure", "spread", "pipeline", "pipelines", "rules"];
-
-/// Puts the keys of a policy for one job over those for all jobs.
-///
-/// - A `strategy` replaces everything else that orders the candidates, but not the stages `limit`.
-/// - A pipeline or rules replace a strategy.
-/// - `forbidden_sites` without `sites` are left out of the `sites` for all jobs.
-pub fn put_over(under: &mut BTreeMap<String, Value>, news: BTreeMap<String, Value>) {
-    if news.contains_key("strategy") {
-        let limits = limits(under);
-        under.retain(|key, _| !ORDER.contains(&key.as_str()));
-        if !limits.is_empty() {
-            under.insert("pipeline".to_owned(), Value::List(limits));
-        }
-    } else if ["pipeline", "rules"].into_iter().any(|key| news.contains_key(key)) {
-        under.remove("strategy");
-    }
-    if let (Some(Value::List(forbidden)), false) = (news.get("forbidden_sites"), news.contains_key("sites"))
-        && let Some(Value::List(sites)) = under.get_mut("sites")
-    {
-        sites.retain(|site| !forbidden.contains(site));
-    }
-    under.extend(news);
-}
-
-/// The stages `limit` of its pipeline.
-fn limits(entries: &BTreeMap<String, Value>) -> Vec<Value> {
-    let pipeline = match (entries.get("pipeline"), entries.get("pipelines")) {
-        (Some(Value::Text(name)), Some(Value::Table(named))) => named.get(name),
-        (pipeline, _) => pipeline,
-    };
-    let Some(Value::List(stages)) = pipeline else { return Vec::new() };
-    let is_limit = |stage: &&Value| match stage {
-        Value::Table(settings) => settings.get("stage") == Some(&Value::Text(Limit::NAME.to_owned())),
-        _ => false,
-    };
-    stages.iter().filter(is_limit).cloned().collect()
-}
 
 impl PolicySpec {
     /// Reads a policy from a table with the [`KEYS`], for members that publish these inputs, and checks it as a whole.
