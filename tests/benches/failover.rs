@@ -4,11 +4,11 @@
 //! cargo xtask bench failover [-- [--runs N] [--driver native|zookeeper-async]]
 //! ```
 //!
-//! Where it may make network namespaces, it also cuts leaders' hosts off and measures how long fast failover
-//! takes; packets are dropped there, and nobody is told.
+//! Where it may create network namespaces, it also cuts leaders' hosts off, by dropping packets, and measures fast
+//! failover.
 //!
-//! Milliseconds of another machine mean little, so the same run also measures one write round trip of the
-//! ensemble, and gives every time in that unit too.
+//! Milliseconds differ between machines, so the same run also measures one write round trip of the ensemble, and prints
+//! every time in that unit too.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use e2e::{Cluster, Driver, JOB, Leader, SOON, Setup, own_ensemble};
 use zk_session::{BootTime, CreateMode};
 use zk_testkit::Network;
 
-/// Round trips that the unit is taken from.
+/// The number of round trips of which the unit is the median.
 const ROUND_TRIPS: usize = 500;
 const DEFAULT_RUNS: usize = 20;
-/// Of three servers on one machine with a tick of half a second.
+/// For three servers on one machine with a tick of half a second.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
-/// Of what need not be waited for.
+/// A session timeout so long that no run waits for it.
 const LONG_SESSION: Duration = Duration::from_secs(10);
 
 #[tokio::main]
@@ -35,7 +35,7 @@ async fn main() -> ExitCode {
         }
     };
     tokio::select! {
-        // Dropped, the benchmark ends all that it has started.
+        // The drop of the benchmark ends all its processes.
         _ = tokio::signal::ctrl_c() => {
             eprintln!("interrupted");
             ExitCode::from(130)
@@ -73,7 +73,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<(usize, Driver), Stri
 async fn measure(runs: usize, driver: Driver) {
     let setup = Setup::new(driver)
         .set("zookeeper.session_timeout", format!("{}s", SESSION_TIMEOUT.as_secs()))
-        // Each run is a takeover; the policy would hold still after some.
+        // Each run is a takeover; the policy would hold the election after some.
         .set("policy.max_takeovers.count", 1_000_000);
     eprintln!("three servers, four workers of two sites, driver {driver}, {runs} runs each");
     let mut cluster = Cluster::of(setup).await;
@@ -134,8 +134,8 @@ async fn round_trips(cluster: &Cluster) -> Vec<Duration> {
     all
 }
 
-/// As an operator does it; from the start of the command to the first act of the new job, and how long of
-/// that no job acted.
+/// By an operator's command: the time from the start of the command to the first act of the new job, and the part of it
+/// in which no job acted.
 async fn switchover(cluster: &mut Cluster) -> (Duration, Duration) {
     let old = cluster.leader().await.expect("a leader");
     let target = if old.site == "east" { "west" } else { "east" };
@@ -147,7 +147,7 @@ async fn switchover(cluster: &mut Cluster) -> (Duration, Duration) {
     (begun.duration_since(asked), begun.duration_since(ended))
 }
 
-/// From SIGKILL to the leading worker to the first act of the new job.
+/// The time from SIGKILL to the leading worker to the first act of the new job.
 async fn crash(cluster: &mut Cluster) -> Duration {
     let old = cluster.leader().await.expect("a leader");
     let killed = BootTime::now();
@@ -158,14 +158,14 @@ async fn crash(cluster: &mut Cluster) -> Duration {
     begun.duration_since(killed)
 }
 
-/// How long it takes from the cut until the job acts elsewhere, with fast failover as it is by default.
+/// The time from the cut until the job acts elsewhere, with the defaults of fast failover.
 async fn cuts(runs: usize, driver: Driver) -> Vec<Duration> {
     let setup = Setup::new(driver)
         .on_hosts()
         .set("zookeeper.session_timeout", format!("{}s", LONG_SESSION.as_secs()))
         .set("policy.max_takeovers.count", 1_000_000)
         .set("policy.fast_failover", true)
-        // Who was cut off is to stand again in the next run.
+        // The member that was cut off must be a candidate again in the next run.
         .set("policy.exclusion", "1s");
     let ensemble = own_ensemble(|builder| builder.in_namespaces(true)).await;
     let mut cluster = Cluster::on(ensemble, setup).await;
@@ -182,7 +182,7 @@ async fn cuts(runs: usize, driver: Driver) -> Vec<Duration> {
         cluster.standing_by(3).await;
         all.push(took);
     }
-    // Where the old one acted on, its resource would have refused it: one at a time is not promised here.
+    // If the old job continued to act, its resource would have refused it: two may act at a time here.
     cluster.end().await;
     all
 }
@@ -205,7 +205,7 @@ impl Times {
         Self(self.0.iter().map(|time| time.saturating_sub(base)).collect())
     }
 
-    /// The smallest time that so many of ten do not exceed.
+    /// The smallest time that so many of ten do not exceed: a percentile in tenths.
     fn tenths(&self, tenths: usize) -> Duration {
         let rank = (self.0.len() * tenths).div_ceil(10).max(1);
         self.0[rank - 1]

@@ -1,11 +1,11 @@
-//! The workers of two sites, and everything around them.
+//! The workers of two sites, their servers and files.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -27,13 +27,13 @@ use crate::wait::{SOON, Wait, wait_for};
 use crate::worker::{Worker, state_dir};
 use crate::znodes::Znodes;
 
-/// For workers that were asked to end, and for what they guard.
+/// The limit for workers after SIGTERM, and for their jobs.
 const END_WITHIN: Duration = Duration::from_secs(20);
 
 /// Workers, their ensemble and their files.
 ///
-/// Dropping it kills every process by pid and removes every file, and prints the ends of all logs if the
-/// test has panicked; [`end`](Self::end) ends everything politely and fails the test if it can't.
+/// Dropping it kills every process by pid, removes every file, and prints the ends of all logs if the test has
+/// panicked. [`end`](Self::end) ends everything by SIGTERM and fails the test if a process is left.
 #[derive(Debug)]
 pub struct Cluster {
     workers: Vec<Worker>,
@@ -49,7 +49,7 @@ pub struct Cluster {
     _ports: Option<PortReservation>,
 }
 
-/// The READY leader of a job, as its own worker describes it.
+/// The READY leader of a job, by the status of its worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leader {
     /// Its id.
@@ -62,25 +62,25 @@ pub struct Leader {
     pub token: u64,
     /// The main process of the job.
     pub pid: Option<u32>,
-    /// How often that was started again.
+    /// The number of its restarts.
     pub restarts: u64,
 }
 
 impl Cluster {
-    /// The usual four workers, over the ensemble that all tests of this process share.
+    /// The usual four workers, with the ensemble that all tests of this process share.
     ///
     /// # Panics
-    /// If anything can't be started. So do all methods here when what they are about does not hold.
+    /// If anything can't be started. All methods here panic if their condition does not hold.
     pub async fn start(driver: Driver) -> Self {
         Self::of(Setup::new(driver)).await
     }
 
-    /// What the setup says, over the shared ensemble.
+    /// The cluster of this setup, with the shared ensemble.
     pub async fn of(setup: Setup) -> Self {
         Self::on(ensemble().await, setup).await
     }
 
-    /// What the setup says, over an ensemble of one's own.
+    /// The cluster of this setup, with its own ensemble.
     pub async fn on(ensemble: Arc<Ensemble>, setup: Setup) -> Self {
         let dir = tempfile::Builder::new().prefix("dr-e2e-").tempdir().expect("a temporary directory");
         let tree = Tree::new(dir.path());
@@ -140,29 +140,29 @@ impl Cluster {
         self.workers.iter_mut().filter(move |worker| worker.site() == site)
     }
 
-    /// `dr-worker`'s verbs, with the configuration that all workers share.
+    /// `dr-worker`'s commands, with the configuration that all workers share.
     pub fn operator(&self) -> &Operator {
         &self.operator
     }
 
-    /// The program with all the configuration of a worker.
+    /// The program with the whole configuration of a worker.
     pub fn as_worker(&self, id: &str) -> Operator {
         let worker = self.workers.iter().find(|worker| worker.id() == id);
         let worker = worker.unwrap_or_else(|| panic!("there is no worker {id}"));
         Operator::new(self.operator.program, worker.configs(), self.tree.clone())
     }
 
-    /// What the jobs `e2e-job` have done.
+    /// The journal of the jobs `e2e-job`.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// The books of a cluster whose job is the ledger.
+    /// The ledger of a cluster whose job it is.
     pub fn ledger(&self) -> &Ledger {
         self.ledger.as_ref().expect("the setup asked for a ledger")
     }
 
-    /// How far the workers are from each other, if they were set up for that.
+    /// The delays between the workers, if the setup has them.
     pub fn delays(&self) -> &Delays {
         self.delays.as_ref().expect("the setup asked for delayed hosts")
     }
@@ -182,18 +182,18 @@ impl Cluster {
         self.dir.path()
     }
 
-    /// The znode that all elections of the cluster lie under.
+    /// The znode above all elections of the cluster.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// The znodes, over a session of the test's own.
+    /// The znodes, by a session of the test.
     pub async fn znodes(&self) -> &Znodes {
         let connect = self.ensemble.connect_string();
         self.znodes.get_or_init(|| Znodes::connect(&connect, &self.root)).await
     }
 
-    /// What each worker says about itself, by id; nothing of those that don't answer.
+    /// The status of each worker, by id; those that don't answer are missing.
     ///
     /// # Panics
     /// If a worker that was started has ended by itself.
@@ -208,8 +208,8 @@ impl Cluster {
         all
     }
 
-    /// The leader of a job now, if there is one; the one with the newest token, if two say so between two
-    /// questions.
+    /// The present leader of a job, if there is one. If two report leadership between two requests: the one with the
+    /// newer token.
     pub async fn leader_of(&mut self, job: &str) -> Wait<Leader> {
         let statuses = self.statuses().await;
         let leaders = statuses.iter().filter_map(|(id, status)| {
@@ -225,15 +225,15 @@ impl Cluster {
         });
         leaders
             .max_by_key(|leader| leader.token)
-            .ok_or_else(|| format!("nobody leads {job}: {}", roles(&statuses)))
+            .ok_or_else(|| format!("no member leads {job}: {}", roles(&statuses)))
     }
 
-    /// The leader of the usual job now.
+    /// The present leader of the usual job.
     pub async fn leader(&mut self) -> Wait<Leader> {
         self.leader_of(JOB).await
     }
 
-    /// Waits for a leader of the usual job that is as wanted.
+    /// Waits for a leader of the usual job that satisfies the condition.
     pub async fn leader_is(
         &mut self,
         what: &str,
@@ -257,10 +257,10 @@ impl Cluster {
         self.leader_is(&format!("a successor of {old:?}"), within, |leader| leader.token > old.token).await
     }
 
-    /// Waits until so many workers say that they stand by, fit to take over.
+    /// Waits until that many workers are on standby and fit.
     pub async fn standing_by(&mut self, count: usize) {
         let path = format!("/standby?job={JOB}");
-        wait_for(&format!("{count} workers that stand by"), SOON, async || {
+        wait_for(&format!("{count} workers on standby"), SOON, async || {
             let mut found = Vec::new();
             for worker in &mut self.workers {
                 worker.assert_alive();
@@ -273,7 +273,7 @@ impl Cluster {
         .await;
     }
 
-    /// Waits until one leads and all others that run stand by; gives the leader.
+    /// Waits until one worker leads and all other running ones are on standby; returns the leader.
     pub async fn settled(&mut self) -> Leader {
         let leader = self.first_leader().await;
         let running = self.workers.iter().filter(|worker| worker.is_started()).count();
@@ -291,17 +291,17 @@ impl Cluster {
         .await
     }
 
-    /// Ends the workers as an operator would, and shows that each did so well and that nothing of them is
-    /// left: no guard, no job, no child of a job.
+    /// Ends the workers by SIGTERM, and asserts that each exits with 0 and that no process is left: no guard, no job,
+    /// no child of a job.
     pub async fn end(self) {
         self.ask_all_to_end();
         self.ended().await;
     }
 
-    /// The same, for jobs whose stop hangs: the workers are asked twice, which leaves the politeness out.
+    /// The same, for jobs whose stop hangs: a second SIGTERM skips the hooks.
     pub async fn end_hastily(self) {
         self.ask_all_to_end();
-        // Two signals that are pending at once are one signal: the first must have been heard.
+        // Two pending signals are one signal: the first must have been handled.
         wait_for("workers that have heard it", SOON, async || {
             let deaf = self.workers.iter().filter(|worker| worker.is_started() && !worker.is_leaving());
             let deaf: Vec<_> = deaf.map(Worker::id).collect();
@@ -329,7 +329,7 @@ impl Cluster {
         }
     }
 
-    /// Shows that no process of this cluster is left, or at least none once a moment has passed.
+    /// Asserts that no process of this cluster is left after a moment.
     pub fn nothing_is_left(&self, within: Duration) {
         if let Err(left) = self.tree.await_none(within) {
             panic!("{left}");
@@ -349,7 +349,7 @@ impl Drop for Cluster {
             }
             for server in self.ensemble.servers() {
                 let tail = server.log_tail();
-                // Clients that go away are what these tests are about.
+                // These tests end clients, so their errors are expected.
                 let tail: Vec<&str> = tail.lines().filter(|line| !is_noise(line)).collect();
                 let tail = tail.join("\n");
                 if !tail.is_empty() {
@@ -359,7 +359,7 @@ impl Drop for Cluster {
             }
             eprintln!("{text}");
         }
-        // The workers first, so that none starts what has just been killed.
+        // The workers first, so that none restarts a killed process.
         self.workers.clear();
         self.tree.kill_all();
     }
@@ -382,10 +382,11 @@ fn roles(statuses: &[(String, Value)]) -> String {
     text
 }
 
-/// A root that no other cluster has, in this process or in another.
+/// A root that no other cluster has, in this process or in another, which can have the pid of an earlier one.
 fn unique_root() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("/e2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+    format!("/e2e-{}-{}-{}", since.as_micros(), std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 fn stamping(journal: &Journal, options: &[&str]) -> Vec<String> {

@@ -1,8 +1,7 @@
-//! Distances between workers that stand on hosts of their own: each reaches the others' HTTP endpoints
-//! through this process, which lets every request wait for as long as the link is said to be.
+//! Delays between workers on separate hosts: each reaches the others' HTTP endpoints through this process, which delays
+//! every request by the set delay of the link.
 //!
-//! No kernel need be able to delay packets for that. What is held back is the request; connections and
-//! answers pass at once.
+//! This needs no delay of packets in the kernel. Only requests are delayed; connections and answers pass at once.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// How far the workers of a cluster are from each other.
+/// The delays between the workers of a cluster.
 #[derive(Debug)]
 pub struct Delays {
     links: Arc<Links>,
@@ -31,8 +30,8 @@ struct Links {
 }
 
 impl Delays {
-    /// A relay for each worker, at `own`, and at which port it listens; where the worker itself
-    /// listens, at the same port of its own address, is said when there are the hosts.
+    /// A relay for each worker, at `own`, with its port. The worker listens on the same port of its own address, which
+    /// is known once the hosts exist.
     pub(crate) async fn start(own: Ipv4Addr, workers: &[(&'static str, Ipv4Addr)]) -> (Self, Vec<u16>) {
         let links = Arc::new(Links::default());
         let mut relays = JoinSet::new();
@@ -47,14 +46,14 @@ impl Delays {
         (Self { links, _relays: relays }, ports)
     }
 
-    /// How long requests take between these two from now on, both ways.
+    /// Sets the delay of requests between these two, both ways.
     pub fn between(&self, one: &'static str, other: &'static str, delay: Duration) {
         let mut links = self.links.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.insert((one, other), delay);
         links.insert((other, one), delay);
     }
 
-    /// Every request takes longer by anything up to this, from now on.
+    /// Adds a random delay of up to this to every request.
     pub fn noise(&self, at_most: Duration) {
         *self.links.noise.lock().unwrap_or_else(PoisonError::into_inner) = at_most;
     }
@@ -69,7 +68,7 @@ impl Links {
         let Some(from) = self.lock_hosts().get(&from).copied() else { return Duration::ZERO };
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let noise = *self.noise.lock().unwrap_or_else(PoisonError::into_inner);
-        // Up and down without a pattern that would be in step with the rounds of probes.
+        // Varies without a period that could coincide with the rounds of probes.
         let step = self.requests.fetch_add(1, Ordering::Relaxed).wrapping_mul(7) % 11;
         links.get(&(from, to)).copied().unwrap_or_default() + noise * step / 10
     }
@@ -83,7 +82,7 @@ async fn relay(listener: TcpListener, to: SocketAddr, id: &'static str, links: A
                 let Ok((from, peer)) = accepted else { continue };
                 let links = Arc::clone(&links);
                 connections.spawn(async move {
-                    // Whichever side goes ends it.
+                    // The end of either side ends the relay.
                     let _ = carry(from, peer.ip(), to, id, &links).await;
                 });
             }

@@ -8,7 +8,7 @@ use crate::operator::Operator;
 use crate::process::Tree;
 use crate::programs::DR_WORKER;
 
-/// Where somebody writes configuration files and tries them.
+/// A directory with configuration files, and the program that reads them.
 #[derive(Debug)]
 pub struct Desk {
     operator: Operator,
@@ -41,7 +41,7 @@ impl Desk {
         self.dir.path().join(name)
     }
 
-    /// Shows that the program has left nothing running and has written nothing but what it was given.
+    /// Asserts that the program has left no process and has created no file.
     ///
     /// # Panics
     /// If it has.

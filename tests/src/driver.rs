@@ -1,4 +1,4 @@
-//! Each test exists for both of the clients that zk-session can use.
+//! Each test exists for both drivers of zk-session.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Driver {
     /// The default.
     Native,
-    /// The other one.
+    /// The second driver.
     ZookeeperAsync,
 }
 
@@ -20,8 +20,8 @@ impl fmt::Display for Driver {
     }
 }
 
-/// Makes two tests of each `async fn name(driver: Driver)`: `native::name` and
-/// `zookeeper_async::name`. The latter is a double: it runs by `cargo xtask test --full`.
+/// Creates two tests of each `async fn name(driver: Driver)`: `native::name` and `zookeeper_async::name`. The second is
+/// a double: `cargo xtask test --full` runs it.
 #[macro_export]
 macro_rules! with_both_drivers {
     ($($name:ident),+ $(,)?) => {

@@ -1,4 +1,4 @@
-//! Just enough HTTP to ask a worker on this machine.
+//! A minimal HTTP client for workers on this machine.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// A worker that is frozen accepts connections and answers nothing.
+/// The limit for an answer: a frozen worker accepts connections and does not answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// GET, by HTTP/1.0: the answer ends with the connection. The status code and the body.
+/// GET by HTTP/1.0: the answer ends with the connection. Returns the status code and the body.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> io::Result<(u16, String)> {
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;

@@ -1,4 +1,4 @@
-//! What the jobs have done, by their own stamps.
+//! The acts of the jobs, by their own stamps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,20 +9,20 @@ use zk_session::BootTime;
 use crate::setup::JOB;
 use crate::stamp::{Event, Stamp};
 
-/// The file that every `e2e-job` of a cluster stamps into.
+/// The file to which every `e2e-job` of a cluster appends its stamps.
 #[derive(Clone, Debug)]
 pub struct Journal {
     path: PathBuf,
 }
 
-/// When one leadership of a job acted, by all its processes together.
+/// The acts of one leadership of a job, of all its processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acting {
-    /// Who led.
+    /// The leader.
     pub member: String,
-    /// In which term.
+    /// Its term.
     pub term: u64,
-    /// Under which token.
+    /// Its token.
     pub token: u64,
     /// The first stamp.
     pub from: BootTime,
@@ -32,7 +32,7 @@ pub struct Acting {
     pub was_asked: bool,
     /// The main processes: more than one if the job was restarted.
     pub mains: Vec<u32>,
-    /// All processes that stamped.
+    /// All processes with stamps.
     pub pids: BTreeSet<u32>,
 }
 
@@ -73,7 +73,7 @@ impl Journal {
     /// All stamps so far.
     pub fn stamps(&self) -> Vec<Stamp> {
         let text = std::fs::read_to_string(&self.path).unwrap_or_default();
-        // A line that is being written while it is read may be cut.
+        // A line may be incomplete while it is written.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let parse = |line| Stamp::parse(line).unwrap_or_else(|| panic!("{}: {line:?}", self.path.display()));
         whole.lines().map(parse).collect()
@@ -94,10 +94,10 @@ impl Journal {
         self.actings().into_iter().find(|acting| acting.token == token)
     }
 
-    /// Shows that of no job two leaderships ever acted at once.
+    /// Asserts that no two leaderships of a job ever acted at once.
     ///
     /// # Panics
-    /// If two did; or if there is no stamp at all, for then it would have shown nothing.
+    /// If two did; or if there is no stamp, because that would prove nothing.
     pub fn assert_one_at_a_time(&self) {
         let stamps = self.stamps();
         assert!(!stamps.is_empty(), "no job has left a stamp in {}", self.path.display());

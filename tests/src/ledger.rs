@@ -1,4 +1,4 @@
-//! The job's books, as the program `ledger` tells them.
+//! The job's store, read by the program `ledger`.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::program;
 
-/// Where the orders and the store of a cluster are.
+/// The orders and the store of a cluster.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     orders: PathBuf,
@@ -18,7 +18,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Makes the orders; their seed is printed by a test that fails.
+    /// Generates the orders.
     pub(crate) async fn make(dir: &Path, orders: u32, pace: Duration) -> Self {
         let path = dir.join("orders.csv");
         let count = orders.to_string();
@@ -29,7 +29,7 @@ impl Ledger {
         Self { orders: path, store: format!("sqlite:{}", dir.join("ledger.db").display()), pace }
     }
 
-    /// What a worker starts.
+    /// The job's command.
     pub(crate) fn command(&self) -> Vec<String> {
         let mut command = vec![program("ledger").display().to_string(), "run".to_owned()];
         command.extend(["--orders".to_owned(), self.orders.display().to_string()]);
@@ -38,7 +38,7 @@ impl Ledger {
         command
     }
 
-    /// How far it is: `booked`, `token`, `member`, `refused`; `Null` while there is no store yet.
+    /// Its progress: `booked`, `token`, `member`, `refused`; `Null` without a store.
     pub async fn progress(&self) -> Value {
         let output = self.ask(&["status"]).await;
         if !output.status.success() {
@@ -47,7 +47,7 @@ impl Ledger {
         serde_json::from_slice(&output.stdout).expect("`ledger status` prints JSON")
     }
 
-    /// What `ledger check` finds.
+    /// The result of `ledger check`.
     ///
     /// # Panics
     /// If it can't be run.
@@ -58,8 +58,8 @@ impl Ledger {
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
     }
 
-    /// Claims with a token that is older than any, which the store has to refuse, to learn whether the store
-    /// can be written to at all: a client that is frozen inside its transaction keeps everybody out.
+    /// Claims with a token older than any, which the store must refuse, to find out whether the store accepts writes: a
+    /// client that is frozen inside its transaction blocks all others.
     pub async fn is_locked(&self) -> bool {
         let orders = self.orders.display().to_string();
         let nobody = ["--token", "1", "--member", "nobody", "--patience", "300ms"];

@@ -1,14 +1,14 @@
-//! What the end-to-end tests share: real `dr-worker` processes of two sites, over a real ensemble, and
-//! the means to break them and to look at them.
+//! The shared code of the end-to-end tests: real `dr-worker` processes of two sites, with a real ensemble, and the
+//! means to break and inspect them.
 //!
-//! A test reads like this:
+//! A test looks like this:
 //!
 //! ```no_run
 //! # async fn example() {
 //! use e2e::{Cluster, Driver, SOON};
 //!
 //! let mut cluster = Cluster::start(Driver::Native).await;
-//! let first = cluster.leader_is("anybody", SOON, |_| true).await;
+//! let first = cluster.leader_is("any", SOON, |_| true).await;
 //! cluster.worker(&first.member).kill();
 //! let second = cluster.leader_is("the next one", SOON, |leader| leader.token > first.token).await;
 //! assert_ne!(second.member, first.member);
@@ -16,15 +16,15 @@
 //! # }
 //! ```
 //!
-//! What every test leans on:
+//! The basis of every test:
 //!
-//! * **Conditions, not naps.** [`wait_for`] says what was awaited and what was there instead.
-//! * **Nothing is left behind.** Every process carries a mark in its environment; [`Cluster::end`] ends
-//!   the workers politely and fails the test if any process with the mark is left. Dropping the cluster,
-//!   as a panic does, kills all of them by pid.
-//! * **Acting is observed where it happens.** The job `e2e-job` stamps the boot clock into one journal
-//!   every few milliseconds; [`Journal::assert_one_at_a_time`] proves from it that no two leaderships acted
-//!   at once, whatever anybody says of himself.
+//! * **Conditions, not sleeps.** [`wait_for`] reports the condition and the last state.
+//! * **No process is left.** Every process has a mark in its environment. [`Cluster::end`] ends the workers by SIGTERM
+//!   and fails the test if a process with the mark is left. Dropping the cluster, as a panic does, kills all of them by
+//!   pid.
+//! * **Acts are recorded by the job.** The job `e2e-job` stamps the boot clock into one journal every few milliseconds.
+//!   [`Journal::assert_one_at_a_time`] proves from it that no two leaderships acted at once, whatever the workers
+//!   report.
 #![forbid(unsafe_code)]
 
 mod cluster;

@@ -1,4 +1,4 @@
-//! `dr-worker`'s verbs, as an operator types them.
+//! `dr-worker`'s commands, as an operator types them.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -10,11 +10,11 @@ use tokio::process::Command;
 use crate::process::Tree;
 use crate::program;
 
-/// No verb takes longer, whatever is broken.
+/// The limit for one command, under every fault.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// The program with the options that come before every verb: an operator's, or with the configuration of a
-/// worker those of a second process that takes itself for it.
+/// The program with the options before every command: an operator's, or a worker's configuration for a second process
+/// with the worker's identity.
 #[derive(Clone, Debug)]
 pub struct Operator {
     pub(crate) program: &'static str,
@@ -22,7 +22,7 @@ pub struct Operator {
     pub(crate) tree: Tree,
 }
 
-/// What the program said in the end.
+/// The result of a command.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// The command line, for messages.
@@ -41,13 +41,13 @@ impl Operator {
         Self { program, options: options.collect(), tree }
     }
 
-    /// The same verbs of another program of the workspace.
+    /// The same commands of another program of the workspace.
     #[must_use]
     pub fn of(&self, program: &'static str) -> Self {
         Self { program, ..self.clone() }
     }
 
-    /// Runs a verb to its end.
+    /// Runs a command to its end.
     ///
     /// # Panics
     /// If it does not end within a minute.
@@ -68,18 +68,18 @@ impl Operator {
         }
     }
 
-    /// Runs a verb that has to succeed.
+    /// Runs a command that must succeed.
     ///
     /// # Panics
-    /// If it does not, with all that it said.
+    /// If it fails, with its whole output.
     pub async fn done(&self, verb: &[&str]) -> Said {
         self.run(verb).await.with_code(0)
     }
 
-    /// Runs a verb that has to succeed with `--output json`.
+    /// Runs a command that must succeed with `--output json`.
     ///
     /// # Panics
-    /// If it does not, or prints no JSON.
+    /// If it fails, or prints no JSON.
     pub async fn json(&self, verb: &[&str]) -> Value {
         let mut all = vec!["--output", "json"];
         all.extend(verb);
@@ -105,7 +105,7 @@ impl Said {
     }
 
     /// # Panics
-    /// Unless each of these stands in its standard error.
+    /// Unless its standard error contains each of these.
     pub fn complains_of(&self, words: &[&str]) {
         for word in words {
             assert!(self.stderr.contains(word), "{word:?} was expected in its complaint: {self:#?}");

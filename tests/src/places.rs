@@ -1,4 +1,4 @@
-//! Where the workers of a cluster stand, and how they are reached.
+//! The hosts and addresses of the workers of a cluster.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -7,7 +7,7 @@ use zk_testkit::{Ensemble, Host, PortReservation};
 use crate::delays::Delays;
 use crate::setup::{Place, Setup};
 
-/// On a host of its own nobody else takes a port.
+/// On a separate host no other program takes a port.
 const PORT: u16 = 7080;
 
 pub(crate) struct Places {
@@ -18,11 +18,11 @@ pub(crate) struct Places {
 }
 
 pub(crate) struct Seat {
-    /// Where the test reaches it.
+    /// The address for the test.
     pub(crate) http: SocketAddr,
     /// Its `http.listen`.
     pub(crate) listen: SocketAddr,
-    /// Its `node.address`: where others reach it.
+    /// Its `node.address`: the address for other workers.
     pub(crate) address: IpAddr,
     pub(crate) host: Option<Host>,
 }
@@ -53,7 +53,7 @@ impl Places {
         let (delays, ports) = Delays::start(own, &all).await;
         let at = |((_, host), port): ((&str, Host), u16)| Seat {
             http: SocketAddr::from((host.ip(), port)),
-            // Of all addresses what is published is `address`, which is the relay's.
+            // The published address is `address`, the relay's.
             listen: SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
             address: IpAddr::V4(own),
             host: Some(host),

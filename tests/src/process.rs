@@ -1,4 +1,4 @@
-//! Processes, by what the kernel says about them.
+//! Processes, as the kernel reports them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Set for every process that a test starts, and inherited by what those start: so each of them is found,
-/// whatever has become of its parents.
+/// A variable in the environment of every process that a test starts. Their children inherit it, so each is found after
+/// the end of its parents.
 const MARK: &str = "DR_E2E_TREE";
 
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// All processes that bear one test's mark.
+/// All processes with one test's mark.
 #[derive(Clone, Debug)]
 pub struct Tree {
     dir: PathBuf,
@@ -27,12 +27,12 @@ impl Tree {
         Self { dir: dir.to_owned() }
     }
 
-    /// The variable and its value, for those that are started.
+    /// The variable and its value, for new processes.
     pub fn mark(&self) -> (&'static str, &Path) {
         (MARK, &self.dir)
     }
 
-    /// The living processes that bear the mark.
+    /// The living processes with the mark.
     pub fn living(&self) -> Vec<u32> {
         let mut mark = OsString::from(format!("{MARK}="));
         mark.push(&self.dir);
@@ -46,7 +46,7 @@ impl Tree {
         .collect()
     }
 
-    /// Waits until none is left; those that are left in the end are named, and killed.
+    /// Waits until none is left; kills and names those that are left at the deadline.
     pub(crate) fn await_none(&self, within: Duration) -> Result<(), String> {
         let deadline = Instant::now() + within;
         loop {
@@ -82,16 +82,16 @@ pub fn kill_pid(pid: u32) {
 }
 
 pub(crate) fn signal(pid: u32, signal: Signal) {
-    // An error says that it is gone already.
+    // An error means that the process is gone.
     let _ = kill(Pid::from_raw(pid.cast_signed()), signal);
 }
 
-/// Whether a process is there, and not a zombie.
+/// Whether a process exists and is no zombie.
 pub fn is_there(pid: u32) -> bool {
     state_of(pid).is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-/// SIGSTOP to one process; returns when it stands still.
+/// SIGSTOP to one process; returns when it has stopped.
 ///
 /// # Panics
 /// If it does not.
@@ -127,7 +127,7 @@ pub fn children(pid: u32) -> Vec<u32> {
 
 fn state_of(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it stands in brackets and may hold anything.
+    // The name before it is in parentheses and may contain any character.
     stat.rsplit_once(") ")?.1.chars().next()
 }
 

@@ -1,4 +1,4 @@
-//! Where the programs are that the tests start.
+//! The paths of the programs that the tests start.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ pub(crate) const DR_WORKER: &str = "dr-worker";
 
 /// The path of a built program of the workspace: `dr-worker`, `my-worker`, `ledger` or `e2e-job`.
 ///
-/// Cargo tells a test the paths of its own package's programs only; the others lie beside it, in the
-/// directory of this profile.
+/// Cargo gives a test the paths of its own package's programs only. The others are beside it, in the directory of this
+/// profile.
 ///
 /// # Panics
-/// If it is not there, with how to build it.
+/// If it is missing, with the command that builds it.
 pub fn program(name: &str) -> PathBuf {
     let this = std::env::current_exe().expect("the path of this test");
-    // Tests, benchmarks and doctests lie deeper than programs.
+    // Tests, benchmarks and doctests are in deeper directories than programs.
     let found = this.ancestors().skip(1).take(3).map(|dir| dir.join(name)).find(|path| path.is_file());
     found.unwrap_or_else(|| {
         panic!(

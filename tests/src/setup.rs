@@ -1,4 +1,4 @@
-//! What a cluster is like before it starts: its configuration, as keys and values.
+//! The setup of a cluster: its configuration, as keys and values.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::shared_ensemble::TICK;
 /// The usual job.
 pub const JOB: &str = "orders";
 
-/// Where workers stand.
+/// The hosts of the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// On loopback.
     Here,
-    /// Each on a host of its own, in the ensemble's network.
+    /// Each on its own host, in the ensemble's network.
     Hosts,
     /// The same, and they reach each other's HTTP endpoints through delaying relays.
     DelayedHosts,
 }
 
-/// The configuration of all workers of a cluster, and what differs from worker to worker.
+/// The configuration of all workers of a cluster, and the differences between workers.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub(crate) workers: Vec<(&'static str, &'static str)>,
@@ -36,8 +36,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Two sites with two workers each, and the job `e2e-job`. All times are as short as a busy machine
-    /// lets them be.
+    /// Two sites with two workers each, and the job `e2e-job`. All times are as short as a busy machine permits.
     pub fn new(driver: Driver) -> Self {
         let setup = Self {
             workers: vec![("east-1", "east"), ("east-2", "east"), ("west-1", "west"), ("west-2", "west")],
@@ -54,7 +53,7 @@ impl Setup {
             .set("zookeeper.session_timeout", "6s")
             .set("zookeeper.tick_time", format!("{}ms", TICK.as_millis()))
             .set("policy.sites", vec!["east", "west"])
-            // A test has as many takeovers in a minute as others in a year.
+            // A test has as many takeovers in a minute as a deployment in a year.
             .set("policy.max_takeovers.count", 1000)
             .set("job.orders.stop_timeout", "1s")
             .set("job.orders.ready.after", "0s")
@@ -68,7 +67,7 @@ impl Setup {
         self
     }
 
-    /// The workers and the operator's verbs are of this program of the workspace, not `dr-worker`.
+    /// Runs the workers and the operator's commands with this program of the workspace instead of `dr-worker`.
     #[must_use]
     pub fn program(mut self, name: &'static str) -> Self {
         self.program = name;
@@ -82,21 +81,21 @@ impl Setup {
         self
     }
 
-    /// Each worker stands on a host of its own; the ensemble must be in namespaces too.
+    /// Each worker has its own host; the ensemble must be in namespaces too.
     #[must_use]
     pub fn on_hosts(mut self) -> Self {
         self.place = Place::Hosts;
         self
     }
 
-    /// The same, and they can be set apart: see [`Delays`](crate::Delays).
+    /// The same, with delays between them: see [`Delays`](crate::Delays).
     #[must_use]
     pub fn on_delayed_hosts(mut self) -> Self {
         self.place = Place::DelayedHosts;
         self
     }
 
-    /// The job is the ledger, with so many orders to book and this pause after each.
+    /// The job is the ledger, with so many orders and this pause after each.
     #[must_use]
     pub fn ledger(mut self, orders: u32, pace: Duration) -> Self {
         self.ledger = Some((orders, pace));
@@ -113,14 +112,14 @@ impl Setup {
     /// Sets a key, such as `policy.min_tenure`, for all workers.
     ///
     /// # Panics
-    /// If a part of it is already set to something that is no table.
+    /// If a part of the key is set to a value that is no table.
     #[must_use]
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
         put(&mut self.common, key, value.into());
         self
     }
 
-    /// Leaves a key, or a section, as it is by default.
+    /// Removes a key or a section, for its default.
     ///
     /// # Panics
     /// If it was not set.

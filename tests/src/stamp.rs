@@ -1,11 +1,11 @@
-//! A line of the journal: who acted, when, under which token.
+//! A line of the journal: the member, the time, the token.
 
 use std::fmt;
 use std::time::Duration;
 
 use zk_session::BootTime;
 
-/// What a stamp says.
+/// The kind of a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The job has begun to act.
@@ -24,11 +24,11 @@ const EVENTS: [(Event, &str); 4] =
 /// One act of a job's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// When, on the boot clock.
+    /// The time on the boot clock.
     pub at: BootTime,
-    /// What.
+    /// The kind.
     pub event: Event,
-    /// The process. The job's main one and its offspring stamp alike.
+    /// The process: the job's main process or its offspring.
     pub pid: u32,
     /// Whether it is the job's main process.
     pub is_main: bool,

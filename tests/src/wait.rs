@@ -4,26 +4,25 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// For anything that takes some seconds on a quiet machine. No test's meaning rests on it: it only bounds
-/// how long a failing one takes.
+/// The limit for what takes some seconds on an idle machine. It bounds only the duration of a failing test.
 pub const SOON: Duration = Duration::from_secs(40);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
-/// What a look at a condition found: the awaited, or in words what was there instead.
+/// The result of one poll: the awaited value, or a description of the present state.
 pub type Wait<T> = Result<T, String>;
 
-/// Looks again and again until it is there.
+/// Polls until the condition holds.
 ///
 /// # Panics
-/// When the time is up, with what was awaited and what was there instead at the last look.
+/// At the deadline, with the condition and the last state.
 pub async fn wait_for<T>(what: &str, within: Duration, mut look: impl AsyncFnMut() -> Wait<T>) -> T {
     let deadline = Instant::now() + within;
     loop {
         match look().await {
             Ok(there) => return there,
             Err(instead) if Instant::now() >= deadline => {
-                panic!("awaited for {within:?} in vain: {what}\ninstead: {instead}")
+                panic!("waited {within:?} for {what}\nlast state: {instead}")
             }
             Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
         }

@@ -1,11 +1,11 @@
-//! Wall clocks that are wrong, for one process and all that it starts.
+//! Wrong wall clocks, for one process and its children.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Loaded before the C library: the time of day is as much ahead as the environment says. Other clocks are as they are.
+/// Loaded before the C library: advances the time of day by the value in the environment. Other clocks are unchanged.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -22,7 +22,7 @@ int clock_gettime(clockid_t id, struct timespec *time) {
 }
 "#;
 
-/// What a process needs in its environment for a wall clock that is ahead by so many seconds.
+/// The environment of a process whose wall clock is ahead by so many seconds.
 ///
 /// # Panics
 /// Without a C compiler.

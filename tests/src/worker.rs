@@ -1,4 +1,4 @@
-//! One process of `dr-worker run`, or of another program with the same verbs.
+//! One process of `dr-worker run`, or of another program with the same commands.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,10 +15,10 @@ use crate::process::{self, Tree, children, name_of};
 use crate::{http, program};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Lines of a log that are shown when a test fails.
+/// The number of log lines that a failing test prints.
 const TAIL_LINES: usize = 60;
 
-/// A worker: its place, and its process while it runs.
+/// A worker: its host and files, and its process while it runs.
 #[derive(Debug)]
 pub struct Worker {
     id: String,
@@ -29,7 +29,7 @@ pub struct Worker {
     configs: Vec<PathBuf>,
     env: Vec<(OsString, OsString)>,
     tree: Tree,
-    /// Where it stands, if not on loopback.
+    /// Its host, if not loopback.
     host: Option<Host>,
     process: Option<Child>,
     is_frozen: bool,
@@ -67,27 +67,27 @@ impl Worker {
         self
     }
 
-    /// Pulls the cable of its host: nothing comes from there any more, and nobody is told.
+    /// Cuts its host off: all packets from and to it are dropped.
     ///
     /// # Panics
-    /// If it has no host of its own.
+    /// If it has no separate host.
     pub fn cut_off(&mut self) {
         self.host().unplug().expect("a host that can be unplugged");
         self.is_cut_off = true;
     }
 
-    /// Loses all that comes from this other worker's host, or goes there; nothing else.
+    /// Drops all packets from and to the other worker's host.
     ///
     /// # Panics
-    /// If one of them has no host of its own.
+    /// If one of them has no separate host.
     pub fn cut_off_from(&self, other: &Self) {
         self.host().cut_from(&[other.host().ip()]).expect("hosts that can be cut off");
     }
 
-    /// Puts the cable in again, and ends every cut that was made here.
+    /// Reconnects its host, and ends every cut of it.
     ///
     /// # Panics
-    /// If it has no host of its own.
+    /// If it has no separate host.
     pub fn plug_in(&mut self) {
         self.host().heal().expect("a host that can be healed");
         self.is_cut_off = false;
@@ -122,17 +122,17 @@ impl Worker {
         self.configs.push(path.to_owned());
     }
 
-    /// What else it has in its environment from the next start on, instead of what was said before.
+    /// Replaces its additional environment from the next start on.
     pub fn set_env(&mut self, env: Vec<(OsString, OsString)>) {
         self.env = env;
     }
 
-    /// Whether it was started, and was neither killed nor awaited since.
+    /// Whether it was started, and neither killed nor awaited since.
     pub fn is_started(&self) -> bool {
         self.process.is_some()
     }
 
-    /// Starts it; returns before it has joined.
+    /// Starts the worker; returns before it has joined.
     ///
     /// # Panics
     /// If it runs already, or can't be started.
@@ -165,7 +165,7 @@ impl Worker {
         self.process.as_ref().map_or_else(|| panic!("{} does not run", self.id), Child::id)
     }
 
-    /// Its guards: one for the job, and one for each hook and probe of the moment.
+    /// Its guards: one for the job, and one for each running hook and probe.
     pub fn guards(&self) -> Vec<u32> {
         let all = children(self.pid()).into_iter();
         all.filter(|pid| name_of(*pid).as_deref() == Some("dr-guard")).collect()
@@ -179,7 +179,7 @@ impl Worker {
         self.is_frozen = false;
     }
 
-    /// SIGSTOP to the worker alone; returns when it stands still.
+    /// SIGSTOP to the worker alone; returns when it has stopped.
     pub fn freeze(&mut self) {
         process::freeze_pid(self.pid());
         self.is_frozen = true;
@@ -191,17 +191,17 @@ impl Worker {
         self.is_frozen = false;
     }
 
-    /// SIGTERM: it stops its jobs, gives up what it leads and ends.
+    /// SIGTERM: the worker stops its jobs, gives up leadership and ends.
     pub fn ask_to_end(&self) {
         process::signal(self.pid(), Signal::SIGTERM);
     }
 
-    /// Whether it says that it has been asked to end.
+    /// Whether it reports that it was asked to end.
     pub(crate) fn is_leaving(&self) -> bool {
         self.log_text().contains("\"leaving\"")
     }
 
-    /// How it ended, if it has; it counts as not started then.
+    /// Its exit status, if it has ended; it counts as not started then.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.process.as_mut()?.try_wait().expect("its state")?;
         self.process = None;
@@ -227,13 +227,13 @@ impl Worker {
         }
     }
 
-    /// What `/status` says; `None` while it does not run, is frozen or cut off, or does not answer.
+    /// The answer of `/status`; `None` while it does not run, is frozen or cut off, or does not answer.
     pub async fn status(&self) -> Option<Value> {
         let (_, body) = self.get("/status").await?;
         Some(serde_json::from_str(&body).unwrap_or_else(|e| panic!("/status of {}: {e}: {body}", self.id)))
     }
 
-    /// The code that `/leader`, `/standby` and the like answer with.
+    /// The status code of `/leader`, `/standby` and other paths.
     pub async fn code(&self, path: &str) -> Option<u16> {
         self.get(path).await.map(|(code, _)| code)
     }
@@ -249,7 +249,7 @@ impl Worker {
     /// A counter in its metrics, the one of those whose labels contain this.
     ///
     /// # Panics
-    /// If it does not answer, or has none.
+    /// If it does not answer, or has no such counter.
     pub async fn counted(&self, counter: &str, label: &str) -> u64 {
         let (_, text) = self.get("/metrics").await.unwrap_or_else(|| panic!("{} does not answer", self.id));
         let start = format!("{counter}{{");

@@ -1,4 +1,4 @@
-//! The cluster's znodes, read and spoilt from outside.
+//! The cluster's znodes, read and damaged by a test.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use zk_session::{CreateMode, Session};
 
 use crate::shared_ensemble::TICK;
 
-/// A session of the test's own.
+/// A session of the test.
 #[derive(Clone, Debug)]
 pub struct Znodes {
     session: Session,
@@ -54,8 +54,7 @@ impl Znodes {
         serde_json::from_slice(&data).unwrap_or_else(|error| panic!("{}: {error}", self.path(path)))
     }
 
-    /// The decision of a job with one slot: the record's fields and, beside them, those of the slot and of what
-    /// was decided of it.
+    /// The decision of a job with one slot: the record's fields with those of the slot and of its decision.
     ///
     /// # Panics
     /// If it is not there, or is no decision.
@@ -89,7 +88,7 @@ impl Znodes {
         children.map(|children| children.names)
     }
 
-    /// Writes to a znode under the root, which is made if need be.
+    /// Writes to a znode under the root, and creates it if it is missing.
     ///
     /// # Panics
     /// If ZooKeeper refuses it.

@@ -1,15 +1,14 @@
-//! Configuration that can't be used: a clear message with file, key and reason, exit code 78, and nothing
-//! begun.
+//! Invalid configuration: a message with file, key and reason, exit code 78, and no effect.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use e2e::{Cluster, Desk, Driver, JOB, Setup, TICK};
 use std::time::Duration;
 use zk_testkit::Ensemble;
 
-/// A port that nobody listens on: whoever gets as far as connecting says so with another code.
+/// A port without a listener: a program that tries to connect exits with another code.
 const NOWHERE: &str = "127.0.0.1:1";
 
-/// A configuration that would be right, with one line more in one of its sections.
+/// A valid configuration, with one more line in one of its sections.
 fn with(section: &str, line: &str) -> String {
     let mut text = String::new();
     let sections = [
@@ -35,7 +34,7 @@ fn with(section: &str, line: &str) -> String {
 async fn refused(section: &str, line: &str, words: &[&str]) {
     let content = with(section, line);
     let desk = Desk::with(&[("worker.toml", &content)]);
-    // Only a directory that is not there yet shows whether it was made.
+    // The directory does not exist, so the test sees whether it was created.
     let state_dir = format!("node.state_dir={}", desk.path("state").display());
     let at = content.lines().position(|known| known == line).unwrap() + 1;
     let place = format!("worker.toml:{at}:");
@@ -98,7 +97,7 @@ e2e::with_both_drivers!(
 );
 
 async fn a_stop_budget_that_does_not_fit_what_the_servers_grant_is_refused(driver: Driver) {
-    // What is asked for would fit; these servers grant less.
+    // The requested timeout would fit; these servers grant less.
     let builder = Ensemble::builder().servers(1).tick_time(TICK);
     let ensemble = builder.session_timeouts(TICK, Duration::from_secs(2)).start().await.unwrap();
     let cluster = Cluster::on(ensemble.into(), Setup::new(driver).not_started()).await;

@@ -8,13 +8,13 @@ use e2e::{Cluster, Driver, JOB, SOON, Setup, Wait, wait_for};
 
 e2e::with_both_drivers!(leaderships_come_out_even_whoever_comes_or_goes);
 
-/// Beside the usual one.
+/// The jobs beside the usual one.
 const MORE: [&str; 5] = ["bills", "claims", "dunning", "errands", "freight"];
 
-/// Two sessions that end one after the other, and a few rounds of the balancer.
+/// The time for two sessions that end one after the other, and a few rounds of the balancer.
 const LONG: Duration = Duration::from_secs(90);
 
-/// Waits until so many jobs are led by each.
+/// Waits until each leads that many jobs.
 async fn shares(cluster: &mut Cluster, wanted: &[(&str, usize)]) {
     let wanted: BTreeMap<_, _> = wanted.iter().map(|(id, count)| ((*id).to_owned(), *count)).collect();
     wait_for(&format!("{wanted:?}"), LONG, async || {
@@ -27,7 +27,7 @@ async fn shares(cluster: &mut Cluster, wanted: &[(&str, usize)]) {
     .await;
 }
 
-/// How many moves a worker has asked for.
+/// The number of moves that a worker has requested.
 async fn asked(cluster: &mut Cluster, id: &str) -> Wait<u64> {
     let (_, text) = cluster.worker(id).get("/metrics").await.ok_or("no metrics")?;
     let counted =
@@ -36,9 +36,8 @@ async fn asked(cluster: &mut Cluster, id: &str) -> Wait<u64> {
     Ok(counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum())
 }
 
-/// One worker leads six jobs until others come; then each of its site leads two, in the fewest moves or one
-/// more, and none goes to the other site. It is killed, and with it the balancer: the two that are left
-/// lead three each.
+/// One worker leads six jobs until others join. Then each of its site leads two, in the fewest moves or one more, and
+/// none goes to the other site. The worker is killed, and with it the balancer: the two others lead three each.
 async fn leaderships_come_out_even_whoever_comes_or_goes(driver: Driver) {
     let workers = [("east-1", "east"), ("east-2", "east"), ("east-3", "east"), ("west-1", "west")];
     let mut setup = Setup::new(driver)
@@ -59,11 +58,11 @@ async fn leaderships_come_out_even_whoever_comes_or_goes(driver: Driver) {
         cluster.worker(id).start();
     }
     shares(&mut cluster, &[("east-1", 2), ("east-2", 2), ("east-3", 2)]).await;
-    // One by one they come: had east-1 already given three to the first, one of these went on.
+    // They join one by one: if east-1 had given three to the first already, one of these moved again.
     let moves = asked(&mut cluster, "east-1").await.unwrap();
     assert!((4..=5).contains(&moves), "{moves} moves");
 
-    // Who asked for it, and why.
+    // The requester and the reason.
     let mut said = Vec::new();
     for job in MORE.iter().chain([&JOB]) {
         let list = cluster.operator().json(&["list", "--job", job]).await;

@@ -1,4 +1,4 @@
-//! The README's deployment, typed line by line on two nodes that have never seen the program.
+//! The README's deployment, run line by line on two fresh nodes.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::fs::{self, File};
@@ -14,10 +14,10 @@ use zk_testkit::{Host, Network};
 
 const NODES: [(&str, &str); 2] = [("east-1", "east"), ("west-1", "west")];
 
-/// What the nodes would otherwise share with the machine, and with each other.
+/// Directories that the nodes would otherwise share with the machine and with each other.
 const OWN: [&str; 3] = ["etc", "usr/local", "var/lib"];
 
-/// So many lines of a terminal are shown when a test fails.
+/// The number of terminal lines that a failing test prints.
 const LAST: usize = 40;
 
 /// The lines of the README's block below a heading.
@@ -33,9 +33,9 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// Somebody at a node's terminal. The node has a network, and `/etc`, `/usr/local` and `/var/lib`, of its own.
+/// A terminal on a node. The node has its own network, `/etc`, `/usr/local` and `/var/lib`.
 ///
-/// What runs there ends with the network, at the latest.
+/// Its processes end with the network, at the latest.
 struct Terminal {
     shell: Child,
     shown: PathBuf,
@@ -52,7 +52,7 @@ impl Terminal {
         shell.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("EDITOR", dir.join("editor"));
         let shell = shell.stdin(Stdio::piped()).stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
         let mut terminal = Self { shell, shown, typed: 0 };
-        // What lies above must be no overlay itself, and the temporary directory may be on one.
+        // The upper directory must not be on an overlay, and the temporary directory may be.
         terminal.done("mkdir upper && mount -t tmpfs tmpfs upper").await;
         for dir in OWN {
             let (upper, work) = (format!("upper/{dir}/upper"), format!("upper/{dir}/work"));
@@ -64,7 +64,7 @@ impl Terminal {
         terminal
     }
 
-    /// Types a line, and waits for its end: its exit code, and all that it showed.
+    /// Runs a line to its end: its exit code, and its output.
     async fn types(&mut self, line: &str) -> (i32, String) {
         self.typed += 1;
         let before = fs::metadata(&self.shown).unwrap().len();
@@ -81,7 +81,7 @@ impl Terminal {
         .await
     }
 
-    /// Types a line that has to end with 0.
+    /// Runs a line that must exit with 0.
     async fn done(&mut self, line: &str) -> String {
         let (code, said) = self.types(line).await;
         assert_eq!(code, 0, "{line}\n{said}");
@@ -100,13 +100,13 @@ impl Drop for Terminal {
                 lines[lines.len().saturating_sub(LAST)..].join("\n")
             );
         }
-        // What it has started is ended with the network, where that is left.
+        // Its processes end with the network, if that exists.
         self.shell.kill().ok();
         self.shell.wait().ok();
     }
 }
 
-/// What the installation starts from: what a build leaves, and the files of the workspace.
+/// The source of the installation: a build's output, and the files of the workspace.
 fn checkout(dir: &Path) {
     let built = dir.join("target/release");
     fs::create_dir_all(&built).unwrap();
@@ -118,7 +118,7 @@ fn checkout(dir: &Path) {
     }
 }
 
-/// Sets what the README says is to be set; fails if one of the keys isn't there.
+/// Sets the keys that the README names; fails if one is missing.
 fn editor(dir: &Path, connect: &str, host: &Host) {
     let ip = host.ip();
     let edits = [
@@ -135,7 +135,7 @@ fn editor(dir: &Path, connect: &str, host: &Host) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// What `list` says once it says this.
+/// The output of `list` once it contains this.
 async fn listed(terminal: &mut Terminal, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     wait_for(what, SOON, async || {
         let (code, said) = terminal.types("dr-worker --output json list").await;
@@ -156,14 +156,14 @@ async fn the_deployment_of_the_readme_works_line_by_line() {
         return;
     }
     let lines = block_below("## Deploying on two sites\n");
-    // The tests' own build is taken for it.
+    // The tests' build replaces it.
     let (build, lines) = lines.split_first().unwrap();
     assert!(build.starts_with("cargo build --release "), "{build}");
     let (on_all, on_one) = lines.split_at(lines.iter().position(|line| line == "# on any of them:").unwrap());
     let (run, on_all) = on_all.split_last().unwrap();
     assert_eq!(run, "dr-worker run");
 
-    // As base.toml has it.
+    // The value in base.toml.
     let ensemble =
         own_ensemble(|servers| servers.in_namespaces(true).tick_time(Duration::from_secs(2))).await;
     let dir = tempfile::tempdir().unwrap();
@@ -193,7 +193,7 @@ async fn the_deployment_of_the_readme_works_line_by_line() {
     }
     let list = led_by(west, "west-1").await;
     assert_eq!(list["problems"], Value::Array(Vec::new()), "{list:#}");
-    // It books there: by the README each site has books of its own, which are not complete yet.
+    // It books there: by the README each site has its own store, which is not complete yet.
     let books = "sqlite:/var/lib/dr-worker/ledger.db --orders /var/lib/dr-worker/orders.csv";
     let (_, checked) = west.types(&format!("ledger check --store {books}")).await;
     assert!(
@@ -202,7 +202,7 @@ async fn the_deployment_of_the_readme_works_line_by_line() {
     );
 
     for terminal in &mut terminals {
-        // Nothing was started twice, and nothing went wrong on the way.
+        // No process was started twice, and there was no error.
         let log = terminal.done("cat run.log").await;
         for bad in ["started again", "ERROR", "\"level\":\"error\""] {
             assert!(!log.contains(bad), "{bad}: {log}");

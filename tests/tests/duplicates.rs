@@ -43,7 +43,7 @@ async fn untouched(mut cluster: Cluster, leader: e2e::Leader) {
 }
 
 async fn a_worker_that_was_killed_is_back_without_waiting_for_its_session(driver: Driver) {
-    // So long a session that waiting for its end would show.
+    // The session is so long that a wait for its end would show.
     let setup = Setup::new(driver).workers(&[("east-1", "east")]).set("zookeeper.session_timeout", "10s");
     let mut cluster = Cluster::of(setup).await;
     let first = cluster.settled().await;
@@ -55,7 +55,7 @@ async fn a_worker_that_was_killed_is_back_without_waiting_for_its_session(driver
     let took = killed.elapsed();
     println!("{driver}: leads again {took:?} after SIGKILL");
     cluster.acts(second.token).await;
-    // Its lock has shown that nothing of the former one lived, so its remains were removed.
+    // Its lock has proved that no process of the former one lived, so its znodes were removed.
     assert!(took < Duration::from_secs(9), "it waited for the old session: {took:?}");
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;

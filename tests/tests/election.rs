@@ -1,4 +1,4 @@
-//! Who leads when nothing is broken.
+//! Leadership without faults.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use e2e::{Cluster, Driver, JOB, SOON, Setup, wait_for};
@@ -9,7 +9,7 @@ e2e::with_both_drivers!(
 );
 
 async fn the_first_election_takes_the_preferred_site(driver: Driver) {
-    // The backup site's workers are the first to be started.
+    // The backup site's workers start first.
     let workers = [("west-1", "west"), ("west-2", "west"), ("east-1", "east"), ("east-2", "east")];
     let mut cluster = Cluster::of(Setup::new(driver).workers(&workers)).await;
     let leader = cluster.settled().await;
@@ -66,7 +66,7 @@ async fn jobs_of_one_worker_are_elected_apart_over_one_session(driver: Driver) {
         assert!(owners[0] != 0 && owners[0] == owners[1], "{member} has sessions {owners:x?}");
     }
 
-    // Moving one leaves the other alone.
+    // A move of one does not affect the other.
     cluster.operator().done(&["switchover", "--job", "bills", "--to-site", "east", "--wait"]).await;
     let moved = wait_for("the second job in the east", SOON, async || {
         let leader = cluster.leader_of("bills").await?;

@@ -1,4 +1,4 @@
-//! What `simulate` says becomes true: a site is lost, and a policy is another.
+//! The predictions of `simulate` come true: a lost site, another policy.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 e2e::with_both_drivers!(a_site_that_is_lost_is_followed_as_simulated, a_quiet_time_is_explained_and_kept,);
 
-/// Session timeout + 2 s, and as much again for a busy machine.
+/// Session timeout + 2 s, twice, for a busy machine.
 const MOVED_WITHIN: Duration = Duration::from_secs(16);
 
 async fn a_site_that_is_lost_is_followed_as_simulated(driver: Driver) {
@@ -37,7 +37,7 @@ async fn a_site_that_is_lost_is_followed_as_simulated(driver: Driver) {
     })
     .await;
 
-    // Who would decide then is who decides now.
+    // The predicted elector is the present one.
     wait_for("the elector that was foretold", SOON, async || {
         let list = cluster.operator().json(&["list"]).await;
         if list["elector"] == told["elector_then"] { Ok(()) } else { Err(format!("{list:#}")) }
@@ -62,7 +62,7 @@ async fn a_quiet_time_is_explained_and_kept(driver: Driver) {
     assert_eq!(quiet["slots"][0]["proposal"], Value::Null, "{quiet:#}");
 
     cluster.worker("east-1").start();
-    // It is said what is going to be decided, and by when at the latest.
+    // The next decision and its latest time are shown.
     let mut promised = Value::Null;
     wait_for("a better candidate", SOON, async || {
         let explained = cluster.operator().json(&["explain"]).await;
@@ -77,7 +77,7 @@ async fn a_quiet_time_is_explained_and_kept(driver: Driver) {
     let elected = cluster.znodes().await.decision("orders").await;
     assert_eq!(elected["cause"], promised["proposal"]["cause"], "{elected:#}");
     assert_eq!(elected["sentence"], promised["proposal"]["sentence"], "the very sentence");
-    // Not before what the records say had to pass.
+    // Not before the waiting time in the records has passed.
     let decided = elected["decided_at_ms"].as_u64().unwrap();
     for obstacle in obstacles.iter().filter(|o| o["known"] != "latest") {
         assert!(obstacle["until_ms"].as_u64().unwrap() <= decided, "{obstacle} {elected:#}");

@@ -1,4 +1,4 @@
-//! Leadership that moves because a process or a site is gone.
+//! Moves of leadership after the loss of a process or a site.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ e2e::with_both_drivers!(
     a_wall_clock_that_is_a_day_ahead_holds_nothing_up,
 );
 
-/// Session timeout + 2 s, as promised, and as much again for a busy machine.
+/// Session timeout + 2 s, as documented, twice, for a busy machine.
 const MOVED_WITHIN: Duration = Duration::from_secs(16);
 
 async fn the_job_moves_when_the_leading_worker_is_killed(driver: Driver) {
@@ -31,7 +31,7 @@ async fn the_job_moves_when_the_leading_worker_is_killed(driver: Driver) {
     assert_ne!(second.member, first.member);
     assert_eq!(second.site, "west", "who fails is followed by another site: {second:?}");
 
-    // The same member, started again, is somebody else and joins as a candidate.
+    // The same member, restarted, is another incarnation and joins as a candidate.
     cluster.worker(&first.member).start();
     cluster.standing_by(3).await;
     assert_eq!(cluster.leader().await.expect("a leader").token, second.token);
@@ -40,7 +40,8 @@ async fn the_job_moves_when_the_leading_worker_is_killed(driver: Driver) {
     cluster.end().await;
 }
 
-/// How often every node is restarted, unless `ROLLING_RESTARTS` says so. More than the takeovers that a window allows.
+/// The number of restarts of every node, unless `ROLLING_RESTARTS` is set. More than the takeovers that a window
+/// allows.
 const ROUNDS: u32 = 2;
 
 async fn a_rolling_restart_moves_leadership_as_planned(driver: Driver) {
@@ -72,7 +73,7 @@ async fn a_rolling_restart_moves_leadership_as_planned(driver: Driver) {
     assert_eq!(*first, "startup", "{history:#}");
     assert_eq!(planned.len(), sites.len(), "{history:#}");
     assert!(!planned.is_empty() && planned.iter().all(|cause| *cause == "leader-shutdown"), "{history:#}");
-    // Each time another one of its site could lead.
+    // Each time another member of its site could lead.
     assert!(sites.iter().all(|site| *site == "east"), "{sites:?}");
 
     cluster.journal().assert_one_at_a_time();
@@ -96,7 +97,7 @@ async fn a_restart_of_all_returns_to_where_it_was(driver: Driver) {
         let ended = cluster.worker(id).ended_by(Instant::now() + SOON);
         assert!(ended.is_some_and(|status| status.success()), "{id}: {ended:?}");
     }
-    // The first site in order is back first, and waits for those who led last.
+    // The first site in order returns first, and waits for the site that led last.
     cluster.worker("east-1").start();
     wait_for("a wait for west", SOON, async || {
         let status = cluster.worker("east-1").status().await.ok_or("no answer")?;
@@ -117,7 +118,7 @@ const DAY: u32 = 86_400;
 
 async fn a_wall_clock_that_is_a_day_ahead_holds_nothing_up(driver: Driver) {
     let setup = Setup::new(driver).workers(&[("east-1", "east"), ("west-1", "west")]).not_started();
-    // As long and as few as they are by default.
+    // The defaults.
     let setup = setup.set("policy.max_takeovers.count", 5).set("policy.max_takeovers.within", "10m");
     let mut cluster = Cluster::of(setup).await;
     let ahead = wall_ahead(cluster.dir(), DAY);
@@ -131,7 +132,7 @@ async fn a_wall_clock_that_is_a_day_ahead_holds_nothing_up(driver: Driver) {
     cluster.worker("west-1").start();
     cluster.standing_by(1).await;
     let first = leader.term;
-    // The clock of the last one that is lost is right again.
+    // The clock of the last lost member is right again.
     for (lost, next, is_killed) in [
         ("east-1", "west-1", true),
         ("west-1", "east-1", true),
@@ -159,7 +160,7 @@ async fn a_wall_clock_that_is_a_day_ahead_holds_nothing_up(driver: Driver) {
     cluster.end().await;
 }
 
-/// Enough for both leaderships to have their share.
+/// Enough orders for both leaderships.
 const ORDERS: u32 = 600;
 
 fn ledger(driver: Driver) -> Setup {
@@ -184,7 +185,7 @@ async fn the_job_moves_to_the_backup_site_when_its_site_is_lost(driver: Driver) 
 }
 
 async fn leadership_stays_when_the_preferred_site_returns(driver: Driver) {
-    // Nothing but the policy keeps leadership where it is.
+    // Only the policy keeps leadership in place.
     let setup = Setup::new(driver).set("policy.min_tenure", "0s");
     let workers = [("east-1", "east"), ("west-1", "west")];
     let mut cluster = Cluster::of(setup.workers(&workers)).await;
@@ -196,8 +197,8 @@ async fn leadership_stays_when_the_preferred_site_returns(driver: Driver) {
 
     cluster.worker("east-1").start();
     cluster.standing_by(1).await;
-    // The elector has seen the member that came back once it stands in the line of succession. Its pass
-    // over all members is the one that would have moved leadership.
+    // Once the returned member is in the line of succession, the elector has seen it, and has made the pass that would
+    // have moved leadership.
     wait_for("east-1 in the line of succession", SOON, async || {
         let elected = cluster.znodes().await.decision("orders").await;
         assert_eq!(elected["term"], second.term, "leadership has moved again: {elected:#}");

@@ -1,4 +1,4 @@
-//! Leadership that moves before the session of a lost worker has ended, and where it must not.
+//! Moves of leadership before the end of a lost worker's session, and cases in which none may happen.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::time::Duration;
@@ -14,9 +14,9 @@ e2e::with_both_drivers!(
     a_leader_that_one_site_alone_does_not_reach_stays,
 );
 
-/// As long as these servers grant, so that who waits for it is told from who does not.
+/// The longest timeout that these servers grant, so that a wait for it shows.
 const SESSION: &str = "10s";
-/// For a busy machine; what is claimed is told by the znodes, not by the time.
+/// A limit for a busy machine; the znodes prove the claim, not the time.
 const MOVED_WITHIN: Duration = Duration::from_secs(40);
 
 fn setup(driver: Driver) -> Setup {
@@ -27,7 +27,7 @@ fn setup(driver: Driver) -> Setup {
         .set("policy.suspect_after", "400ms")
 }
 
-/// Waits until the elector has all in its records, so that each can be a witness.
+/// Waits until the elector has all members' records, so that each can be a witness.
 async fn all_stand(cluster: &mut Cluster) {
     let workers = cluster.workers().len();
     wait_for("all members", SOON, async || {
@@ -56,7 +56,7 @@ async fn a_lost_worker_is_replaced_before_its_session_ends(driver: Driver) {
     assert!(second.token > first.token);
     assert_eq!(second.site, "west");
     cluster.acts(second.token).await;
-    // What was suspected comes back as somebody else, who is fit again.
+    // The suspected member returns as another incarnation, which is fit.
     cluster.worker(&first.member).start();
     cluster.standing_by(2).await;
     assert_eq!(cluster.leader().await.expect("a leader").token, second.token);
@@ -76,7 +76,7 @@ async fn where_the_job_is_not_fenced_the_session_ends_first(driver: Driver) {
     cluster.end().await;
 }
 
-/// Two workers a site, each on a host of its own.
+/// Two workers a site, each on its own host.
 async fn on_hosts(setup: Setup) -> Cluster {
     let ensemble = own_ensemble(|builder| builder.in_namespaces(true)).await;
     let all = [("east-1", "east"), ("east-2", "east"), ("west-1", "west"), ("west-2", "west")];
@@ -89,7 +89,7 @@ async fn the_late_writes_of_a_host_that_was_cut_off_are_refused(driver: Driver) 
     if !Network::available_or_skip() {
         return;
     }
-    // Who was suspected is the same incarnation when it is back; it is to stand again soon.
+    // The suspected member is the same incarnation when it returns; it must be a candidate again soon.
     let setup = setup(driver).ledger(ORDERS, Duration::from_millis(5)).set("policy.exclusion", "1s");
     let mut cluster = on_hosts(setup).await;
     let first = cluster.settled().await;
@@ -108,7 +108,7 @@ async fn the_late_writes_of_a_host_that_was_cut_off_are_refused(driver: Driver) 
     let elected = cluster.znodes().await.decision("orders").await;
     assert_eq!(elected["cause"], "suspected", "{elected:#}");
 
-    // The store is still within reach of the old job, which knows of nothing.
+    // The old job can still reach the store, and knows nothing of the move.
     wait_for("a late booking, refused", SOON, async || {
         let progress = cluster.ledger().progress().await;
         if progress["refused"]["bookings"].as_u64() > Some(0) { Ok(()) } else { Err(progress.to_string()) }
@@ -127,12 +127,12 @@ async fn the_late_writes_of_a_host_that_was_cut_off_are_refused(driver: Driver) 
     cluster.end().await;
 }
 
-/// How often a worker has probed in vain.
+/// The number of a worker's failed probes.
 async fn missed(cluster: &mut Cluster, id: &str) -> u64 {
     cluster.worker(id).counted("dr_probes_total", "outcome=\"missed\"").await
 }
 
-/// As many probes as see a loss four times over.
+/// Four times the number of probes that detect a loss.
 const ROUNDS: u64 = 4 * 4;
 
 async fn a_leader_that_one_site_alone_does_not_reach_stays(driver: Driver) {

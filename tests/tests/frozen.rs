@@ -1,4 +1,4 @@
-//! Processes that are frozen past the end of their session.
+//! Processes that are frozen beyond the end of their session.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ e2e::with_both_drivers!(
 );
 
 async fn the_guard_of_a_frozen_worker_ends_the_job_before_its_successor_begins(driver: Driver) {
-    // One that has to be killed: the guard then uses all the time that there is.
+    // A job that must be killed: the guard then uses the whole time.
     let setup = Setup::new(driver).job_options(&["--ignore-term", "--offspring"]);
     let mut cluster = Cluster::of(setup).await;
     let first = cluster.settled().await;
@@ -37,7 +37,7 @@ async fn the_guard_of_a_frozen_worker_ends_the_job_before_its_successor_begins(d
     assert!(cluster.journal().acting(first.token).unwrap().was_asked, "it was not even asked first");
     cluster.journal().assert_one_at_a_time();
 
-    // Whoever wakes leads no more, starts nothing, and is a candidate again.
+    // The resumed worker does not lead, starts no job, and is a candidate again.
     cluster.worker(&first.member).thaw();
     cluster.standing_by(3).await;
     assert_eq!(cluster.leader().await.unwrap(), second);
@@ -61,7 +61,7 @@ async fn the_store_refuses_every_late_booking_of_a_leader_that_was_frozen_with_i
     cluster.worker(&first.member).freeze();
     guards.iter().for_each(|guard| freeze_pid(*guard));
     freeze_pid(job);
-    // Frozen inside its transaction it would keep everybody out until it wakes, and show nothing.
+    // Frozen inside its transaction it would block all others until it resumes, and prove nothing.
     while cluster.ledger().is_locked().await {
         thaw_pid(job);
         tokio::time::sleep(Duration::from_millis(3)).await;
@@ -75,7 +75,7 @@ async fn the_store_refuses_every_late_booking_of_a_leader_that_was_frozen_with_i
     })
     .await;
 
-    // The job wakes before those that would end it, and books where it was.
+    // The job resumes before the processes that would end it, and continues to book.
     thaw_pid(job);
     wait_for("a late booking, refused", SOON, async || {
         let progress = cluster.ledger().progress().await;

@@ -1,4 +1,4 @@
-//! Jobs that run and serve no more, members that are not fit, and what is reported of those that nothing checks.
+//! Jobs that run and do not serve, unfit members, and members without a check.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const WORKERS: [(&str, &str); 3] = [("east-1", "east"), ("east-2", "east"), ("west-1", "west")];
 
-/// Passes on the members that have no file of their name.
+/// Passes on members without a file of their name.
 fn unless_marked(files: &Path, why: &str) -> Vec<String> {
     let script = format!("[ ! -e {}/$DR_MEMBER ] || {{ echo {why} >&2; exit 1; }}", files.display());
     vec!["sh".to_owned(), "-c".to_owned(), script]
@@ -47,7 +47,7 @@ async fn healths_are(cluster: &Cluster, expected: &[(&str, &str)]) {
     .await;
 }
 
-/// The program runs on, holds leadership, and answers nobody.
+/// The program runs, holds leadership, and does not answer.
 #[tokio::test]
 async fn a_job_that_stops_answering_is_started_again_and_then_moved() {
     let files = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ async fn a_job_that_stops_answering_is_started_again_and_then_moved() {
     let counted = metrics.lines().find(|line| line.starts_with("dr_liveness_failures_total{"));
     assert!(counted.is_some_and(|line| line.ends_with(" 2")), "{metrics}");
     cluster.journal().assert_one_at_a_time();
-    // Nothing checks whether the members are fit.
+    // The members have no fitness check.
     healths_are(&cluster, &WORKERS.map(|(id, _)| (id, "unchecked"))).await;
     cluster.end().await;
 }
@@ -91,7 +91,7 @@ async fn a_member_that_is_not_fit_makes_room_and_is_not_elected() {
     let files = tempfile::tempdir().unwrap();
     let mark = |id: &str| fs::write(files.path().join(id), "").unwrap();
     let unmark = |id: &str| fs::remove_file(files.path().join(id)).unwrap();
-    // From the beginning, and the first in order: it does not lead for a moment.
+    // Unfit from the start, and first in order: it never leads.
     mark("east-1");
     let why = "fitness: the probe ended: exit code 1 the disk is full";
     let mut cluster = Cluster::of(setup("fitness", files.path(), "the disk is full")).await;
@@ -107,7 +107,7 @@ async fn a_member_that_is_not_fit_makes_room_and_is_not_elected() {
     let gauge = metrics.lines().find(|line| line.starts_with("dr_healthy{"));
     assert!(gauge.is_some_and(|line| line.ends_with(" 0")), "{metrics}");
 
-    // On the leader: to the only other one that is fit, though another one of its site would go first.
+    // On the leader: leadership moves to the only other fit member, though another member of its site is preferred.
     mark("east-2");
     let second = cluster.successor_of(&first, SOON).await;
     assert_eq!(second.member, "west-1");
@@ -116,7 +116,7 @@ async fn a_member_that_is_not_fit_makes_room_and_is_not_elected() {
     assert!(elected["sentence"].as_str().unwrap().contains(why), "{elected:#}");
     assert!(cluster.operator().done(&["history"]).await.stdout.contains(why));
 
-    // With nobody else who is fit it leads on.
+    // Without another fit member it keeps leading.
     mark("west-1");
     healths_are(&cluster, &[("east-1", why), ("east-2", why), ("west-1", why)]).await;
     wait_for("a leader that is not fit and leads on", SOON, async || {
@@ -125,7 +125,7 @@ async fn a_member_that_is_not_fit_makes_room_and_is_not_elected() {
     })
     .await;
     assert_eq!(cluster.leader().await.unwrap().token, second.token);
-    // And once it passes the check a single time, a member is elected again.
+    // After one success a member is elected again.
     unmark("east-1");
     let third = cluster.successor_of(&second, SOON).await;
     assert_eq!(third.member, "east-1");
@@ -133,7 +133,7 @@ async fn a_member_that_is_not_fit_makes_room_and_is_not_elected() {
     cluster.end().await;
 }
 
-/// A restart begins with a check: all wait for one answer, and no longer.
+/// A restart begins with a check: all wait for one result, and no longer.
 #[tokio::test]
 async fn a_member_is_not_elected_before_its_first_answer() {
     let files = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ async fn a_member_is_not_elected_before_its_first_answer() {
         if note.contains("has not been answered yet") { Ok(()) } else { Err(format!("{status:#}")) }
     })
     .await;
-    assert!(cluster.leader().await.is_err(), "somebody leads");
+    assert!(cluster.leader().await.is_err(), "there is a leader");
     assert_eq!(cluster.worker("east-1").code("/standby").await, Some(503));
     fs::write(files.path().join("go"), "").unwrap();
     let first = cluster.first_leader().await;

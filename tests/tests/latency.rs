@@ -1,4 +1,4 @@
-//! Leadership that goes by measured round trips.
+//! Leadership by measured round trips.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::time::Duration;
@@ -10,14 +10,14 @@ use zk_testkit::Network;
 
 const NEAR: Duration = Duration::from_millis(20);
 const FAR: Duration = Duration::from_millis(300);
-/// What another member must be better by. What a busy machine adds is less.
+/// The margin by which another member must be better. The noise of a busy machine is smaller.
 const MARGIN: &str = "100ms";
-/// Of all, when none is much better than another.
+/// The round trip of all, when none is much better than another.
 const EVEN: Duration = Duration::from_millis(100);
 const NOISE: Duration = Duration::from_millis(60);
 /// Smoothed round trips follow a change within some dozen rounds.
 const MOVED_WITHIN: Duration = Duration::from_secs(90);
-/// How much noise each member has to have told the elector.
+/// The number of noisy values that each member must have published.
 const NOISY_WRITES: u64 = 12;
 
 const WORKERS: [(&str, &str); 4] = [("a-1", "a"), ("b-1", "b"), ("b-2", "b"), ("c-1", "c")];
@@ -40,14 +40,14 @@ fn setup() -> Setup {
         .set("policy.min_tenure", "1s")
         .set("probes.interval", "50ms")
         .set("probes.timeout", "2s")
-        // All noise is to be told, or nothing would be shown by that nothing moves.
+        // All noise must be published, otherwise the absence of moves proves nothing.
         .set(
             "probes.publish",
             toml::from_str::<toml::Table>("percent = 0\nchange = '0s'\nevery = '250ms'").unwrap(),
         )
 }
 
-/// All links are far, but for those of one member.
+/// All links are slow, except those of one member.
 fn near_to_all(cluster: &Cluster, one: &'static str) {
     for (at, (id, _)) in WORKERS.iter().enumerate() {
         for (other, _) in &WORKERS[at + 1..] {
@@ -72,7 +72,7 @@ async fn the_nearest_leads_and_noise_moves_nobody() {
     cluster.workers().iter_mut().for_each(e2e::Worker::start);
     let first = led_by(&mut cluster, "b-1").await;
 
-    // What is published is what is measured: not less than the link, and not twice as much.
+    // The published value is the measured one: between the link's delay and twice that.
     let near = wait_for("round trips of b-1 to all", SOON, async || {
         let record = cluster.znodes().await.json("orders/nodes/b-1").await;
         let peers = record["round_trips"]["peers"].as_object().cloned().unwrap_or_default();
@@ -86,7 +86,7 @@ async fn the_nearest_leads_and_noise_moves_nobody() {
     let shown = text.lines().filter(|line| line.starts_with("dr_peer_rtt_seconds{")).count();
     assert_eq!(shown, 3, "{text}");
 
-    // Another one becomes better by more than the margin.
+    // Another member becomes better by more than the margin.
     near_to_all(&cluster, "c-1");
     let second = led_by(&mut cluster, "c-1").await;
     assert!(second.token > first.token);
@@ -95,7 +95,7 @@ async fn the_nearest_leads_and_noise_moves_nobody() {
     let sentence = elected["sentence"].as_str().unwrap();
     assert!(sentence.contains("to a majority"), "{sentence}");
 
-    // All become alike, give or take less than the margin, and the elector hears of every change.
+    // All become equal within the margin, and the elector reads every change.
     cluster.delays().noise(NOISE);
     for (at, (id, _)) in WORKERS.iter().enumerate() {
         WORKERS[at + 1..].iter().for_each(|(other, _)| cluster.delays().between(id, other, EVEN));
@@ -127,7 +127,7 @@ impl Target {
         let task = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut request = [0; 1024];
-                // Who only connects says nothing and goes.
+                // A client that only connects sends nothing and closes.
                 if stream.read(&mut request).await.is_ok_and(|count| count > 0) {
                     let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
                 }

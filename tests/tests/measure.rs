@@ -1,4 +1,5 @@
-//! What a job's own command measures: who lags too far behind does not lead, and what wavers is no order.
+//! Measurements of a job's own command: a member that lags too far behind does not lead, and fluctuating values are no
+//! order.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::fs;
@@ -13,7 +14,7 @@ fn setup(files: &tempfile::TempDir) -> Setup {
         "pipeline = [{ stage = 'limit', attribute = 'lag', at_most = 10 }, 'site-order', 'incumbent']",
     )
     .unwrap();
-    // As each member finds it; nothing there is a failure.
+    // The file of each member; without it the command fails.
     let command = vec!["sh".to_owned(), "-c".to_owned(), format!("cat {files}/$DR_MEMBER")];
     Setup::new(Driver::Native)
         .workers(&WORKERS)
@@ -37,7 +38,7 @@ async fn line_is(cluster: &Cluster, line: &[&str]) {
 async fn who_lags_behind_does_not_lead_unless_an_operator_accepts_the_loss() {
     let files = tempfile::tempdir().unwrap();
     let say = |member: &str, text: &str| {
-        // Whole or not at all: it is read all the time.
+        // Atomic, because it is read all the time.
         let new = files.path().join("new");
         fs::write(&new, text).unwrap();
         fs::rename(new, files.path().join(member)).unwrap();
@@ -46,7 +47,7 @@ async fn who_lags_behind_does_not_lead_unless_an_operator_accepts_the_loss() {
     say("west-1", "lag=50");
     say("west-2", "{\"lag\": 3}");
     let mut cluster = Cluster::of(setup(&files)).await;
-    // Who is first in order leads.
+    // The first in order leads.
     let first = cluster.leader_is("east-1", SOON, |leader| leader.member == "east-1").await;
     line_is(&cluster, &["west-2"]).await;
     let listed = cluster.operator().done(&["list"]).await.stdout;
@@ -62,7 +63,7 @@ async fn who_lags_behind_does_not_lead_unless_an_operator_accepts_the_loss() {
     let sentence = elected["sentence"].as_str().unwrap();
     assert!(sentence.contains("lag 3 of at most 10"), "{sentence}");
 
-    // Not by an operator's wish alone either: only where the operator accepts the loss, and that is written down.
+    // Not by an operator's request either: only if the operator accepts the loss, which is recorded.
     let refused = cluster.operator().run(&["switchover", "--to", "west-1", "--wait"]).await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
     let why = "west-1: lag is 50 and the limit is 10); `failover --accept-loss` names one";
@@ -74,17 +75,17 @@ async fn who_lags_behind_does_not_lead_unless_an_operator_accepts_the_loss() {
     let history = cluster.operator().json(&["history"]).await.to_string();
     assert!(history.contains(accepted), "{history}");
 
-    // Nobody knows any more how far west-2 lags: then it does not follow.
+    // The lag of west-2 is unknown: it does not follow.
     fs::remove_file(files.path().join("west-2")).unwrap();
     line_is(&cluster, &[]).await;
     cluster.worker("west-1").kill();
-    wait_for("nobody that may lead", SOON, async || {
+    wait_for("no candidate", SOON, async || {
         let status = cluster.worker("west-2").status().await.ok_or("no answer")?;
         let note = status["jobs"]["orders"]["note"].as_str().unwrap_or_default().to_owned();
         if note.contains("west-2: lag is missing") { Ok(()) } else { Err(format!("{status:#}")) }
     })
     .await;
-    assert!(cluster.leader().await.is_err(), "somebody leads");
+    assert!(cluster.leader().await.is_err(), "there is a leader");
     say("west-2", "lag=9");
     let fourth = cluster.successor_of(&third, SOON).await;
     assert_eq!(fourth.member, "west-2");
@@ -94,7 +95,7 @@ async fn who_lags_behind_does_not_lead_unless_an_operator_accepts_the_loss() {
     cluster.end().await;
 }
 
-/// A measurement that speaks against each leader in turn would move the job with every interval, were it an order.
+/// A measurement against each leader in turn would move the job in every interval if it were an order.
 #[tokio::test]
 async fn a_measured_never_moves_nobody_at_once() {
     let pipeline: toml::Table = toml::from_str("pipeline = ['class', 'site-order', 'incumbent']").unwrap();
@@ -106,7 +107,7 @@ async fn a_measured_never_moves_nobody_at_once() {
     let mut cluster = Cluster::of(setup).await;
     let first = cluster.leader_is("east-1", SOON, |leader| leader.member == "east-1").await;
     let seen = |explained: &str| explained.contains("failback_after") || explained.contains("better-after");
-    wait_for("somebody who would be better", SOON, async || {
+    wait_for("a better member", SOON, async || {
         let explained = cluster.operator().done(&["explain"]).await.stdout;
         let listed = cluster.operator().done(&["list"]).await.stdout;
         if listed.contains("class=never") && seen(&explained) { Ok(()) } else { Err(explained + &listed) }

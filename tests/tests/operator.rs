@@ -1,4 +1,4 @@
-//! Leadership that an operator moves.
+//! Moves by an operator.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ e2e::with_both_drivers!(
 );
 
 async fn a_planned_switchover_ends_the_old_job_before_the_new_one_begins(driver: Driver) {
-    // A job that needs half of its stop timeout to finish what it is at.
+    // A job that needs half of its stop timeout to finish.
     let mut cluster = Cluster::of(Setup::new(driver).job_options(&["--stop-takes", "500"])).await;
     let first = cluster.settled().await;
     cluster.acts(first.token).await;
@@ -26,7 +26,7 @@ async fn a_planned_switchover_ends_the_old_job_before_the_new_one_begins(driver:
     assert_eq!(second.site, "west");
     assert!(said.stdout.contains(&second.member), "{said:?}");
 
-    // The old job was asked, finished, and ended by itself.
+    // The old job received SIGTERM, finished, and ended by itself.
     let old: Vec<_> = cluster.journal().stamps().into_iter().filter(|s| s.token == first.token).collect();
     assert_eq!(old.last().unwrap().event, Event::End);
     let asked = old.iter().find(|stamp| stamp.event == Event::Asked).unwrap().at;
@@ -34,7 +34,7 @@ async fn a_planned_switchover_ends_the_old_job_before_the_new_one_begins(driver:
     cluster.acts(second.token).await;
     cluster.journal().assert_one_at_a_time();
 
-    // The history has it, and so has whoever led: it stands by.
+    // The history has the move, and the former leader is on standby.
     let last = wait_for("the second leadership in the history", SOON, async || {
         let history = cluster.operator().json(&["history", "--job", JOB]).await;
         let last = history["leaderships"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
@@ -56,7 +56,7 @@ async fn a_switchover_to_nobody_fails_and_changes_nothing(driver: Driver) {
     }
     let already = cluster.operator().done(&["switchover", "--to", leader.member.as_str(), "--wait"]).await;
     assert!(already.stdout.contains("already"), "{already:?}");
-    // Bad usage is told from a request that failed.
+    // The exit code tells bad usage from a failed request.
     let _ =
         cluster.operator().run(&["switchover", "--to", "west-1", "--to-site", "west"]).await.with_code(64);
     assert_eq!(cluster.leader().await.unwrap(), leader);
@@ -72,7 +72,7 @@ async fn a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs(driver: D
     let first = cluster.settled().await;
     let old_job = first.pid.unwrap();
 
-    // Without force the failover waits for the leader to let go, and says so: neither done nor failed.
+    // Without force the failover waits for the leader's release, and reports that: neither done nor failed.
     let verb = ["failover", "--to-site", "west", "--wait", "--timeout", "3s"];
     cluster.operator().run(&verb).await.with_code(75).complains_of(&["still open", "don't repeat it"]);
     let list = cluster.operator().json(&["list", "--job", JOB]).await;
@@ -80,7 +80,7 @@ async fn a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs(driver: D
     let role = list["members"].as_array().unwrap().iter().find(|m| m["member"] == first.member).unwrap();
     assert_eq!(role["role"], "stepping-down", "{list:#}");
     assert_eq!(list["requests"][0]["outcome"]["state"], "accepted", "{list:#}");
-    // The elector's watchdog tells what an operator can do about it.
+    // The elector's watchdog names the operator's remedy.
     wait_for("the elector's complaint", SOON, async || {
         let statuses = cluster.statuses().await;
         let notes: Vec<_> = statuses.iter().map(|(_, status)| status["jobs"][JOB]["note"].clone()).collect();
@@ -100,7 +100,7 @@ async fn a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs(driver: D
     assert_eq!(second.site, "west");
     cluster.acts(second.token).await;
 
-    // Who was put out of office notices it, and ends its job without any politeness.
+    // The removed leader notices it, and kills its job at once.
     wait_for("the end of the old job", SOON, async || {
         if is_there(old_job) { Err("it runs".to_owned()) } else { Ok(()) }
     })
@@ -109,7 +109,7 @@ async fn a_forced_failover_moves_the_job_off_a_leader_whose_stop_hangs(driver: D
     let list = cluster.operator().json(&["list", "--job", JOB]).await;
     assert_eq!(list["requests"][1]["outcome"]["state"], "done", "{list:#}");
     assert_eq!(list["elected"]["exclusions"][0]["member"], first.member, "{list:#}");
-    // The new leader's stop hangs as well: a second signal leaves the hooks out.
+    // The new leader's stop hangs as well: a second signal skips the hooks.
     cluster.end_hastily().await;
 }
 

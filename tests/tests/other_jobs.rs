@@ -1,9 +1,9 @@
-//! Jobs that are to be led where another one is, or where it is not.
+//! Jobs that are led beside another job, or apart from it.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use e2e::{Cluster, Driver, JOB, SOON, Setup, wait_for};
 
-/// The job whose policy goes by the leader of the usual one.
+/// The job whose policy uses the leader of the usual one.
 const WEB: &str = "web";
 
 fn setup(stage: &str, auto: bool) -> Setup {
@@ -20,7 +20,7 @@ fn setup(stage: &str, auto: bool) -> Setup {
     if auto { setup.set("job.web.policy.auto_moves", "all") } else { setup }
 }
 
-/// Waits until the two jobs are led by one member or by two, and returns who leads them.
+/// Waits until one member or two lead the two jobs, and returns the leaders.
 async fn led(cluster: &mut Cluster, together: bool) -> (String, String) {
     let what = if together { "one leader of both" } else { "a leader of each" };
     wait_for(what, SOON, async || {
@@ -31,7 +31,7 @@ async fn led(cluster: &mut Cluster, together: bool) -> (String, String) {
     .await
 }
 
-/// Waits until a member says in the election of `WEB` that it leads the other job.
+/// Waits until a member publishes in the election of `WEB` that it leads the other job.
 async fn says_it_leads(cluster: &Cluster, member: &str) {
     wait_for("what is published", SOON, async || {
         let record = cluster.znodes().await.json(&format!("{WEB}/nodes/{member}")).await;
@@ -50,7 +50,7 @@ async fn switch_over(cluster: &Cluster, options: &[&str]) {
 #[tokio::test]
 async fn a_job_keeps_apart_from_another_and_makes_room_for_it() {
     let mut cluster = Cluster::of(setup("apart-from", true)).await;
-    // Both may be elected at the same moment: then it moves once it is known.
+    // Both may be elected at the same moment: then the job moves once that is known.
     let (orders, web) = led(&mut cluster, false).await;
     says_it_leads(&cluster, &orders).await;
     switch_over(&cluster, &[JOB, "--to", &web]).await;
@@ -58,7 +58,7 @@ async fn a_job_keeps_apart_from_another_and_makes_room_for_it() {
     let explained = cluster.operator().done(&["explain", "--job", WEB]).await.stdout;
     assert!(explained.contains("apart-from") && explained.contains(&format!("leads {JOB}")), "{explained}");
 
-    // Who follows is not the member that leads the other one.
+    // The successor is not the leader of the other job.
     says_it_leads(&cluster, &orders).await;
     cluster.worker(&web).kill();
     let heir = wait_for("who follows", SOON, async || {
@@ -90,7 +90,7 @@ async fn a_job_that_waits_for_an_operator_follows_at_the_next_election() {
         switch_over(&cluster, &[JOB, "--to", other]).await;
     }
     says_it_leads(&cluster, other).await;
-    // The elector of the job has read it, and leaves the leader alone.
+    // The elector of the job has read it, and does not move the leader.
     wait_for("what the elector makes of it", SOON, async || {
         let listed = cluster.operator().done(&["list", "--job", WEB]).await.stdout;
         if listed.contains("dr.leads=orders") { Ok(()) } else { Err(listed) }

@@ -1,4 +1,4 @@
-//! ZooKeeper itself goes away, in part and altogether.
+//! Outages of ZooKeeper, partial and complete.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::time::Duration;
@@ -11,12 +11,12 @@ e2e::with_both_drivers!(
     without_zookeeper_the_leader_stops_by_its_lease_and_comes_back_with_it,
 );
 
-/// A server that comes back has been seen to need ten seconds to be let in again.
+/// A returning server can need ten seconds to rejoin its ensemble.
 const HEALED: Duration = Duration::from_secs(40);
 
 async fn restarting_each_server_in_turn_moves_no_leadership(driver: Driver) {
     let ensemble = own_ensemble(|builder| builder).await;
-    // A change of the servers' own leader takes a second or two, and has to fit into the lease.
+    // A change of the servers' leader takes a second or two, and must fit into the lease.
     let setup = Setup::new(driver).set("zookeeper.session_timeout", "10s");
     let mut cluster = Cluster::on(ensemble, setup).await;
     let leader = cluster.settled().await;
@@ -33,20 +33,20 @@ async fn restarting_each_server_in_turn_moves_no_leadership(driver: Driver) {
         assert_eq!(cluster.leader().await.unwrap(), leader, "after server {server} ({mode:?})");
     }
 
-    // Same term, token and process; and that process has never stopped acting.
+    // Same term, token and process, and the process never stopped acting.
     cluster.standing_by(3).await;
     assert_eq!(cluster.leader().await.unwrap(), leader);
     let actings = cluster.journal().actings();
     assert_eq!(actings.len(), 1, "{actings:?}");
     assert_eq!(actings[0].mains.len(), 1, "{actings:?}");
     assert!(!actings[0].was_asked, "{actings:?}");
-    // It can still be moved: the watches have survived too.
+    // Leadership can still be moved: the watches have survived too.
     cluster.operator().done(&["switchover", "--to-site", "west", "--wait"]).await;
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;
 }
 
-/// Waits until so many servers serve and every worker has a connection to one of them.
+/// Waits until that many servers serve and every worker is connected to one of them.
 async fn serving(cluster: &mut Cluster, servers: usize) {
     wait_for(&format!("{servers} servers, and workers that are connected"), HEALED, async || {
         let mut modes = Vec::new();
@@ -79,7 +79,7 @@ async fn without_zookeeper_the_leader_stops_by_its_lease_and_comes_back_with_it(
         Err(_) => Ok(()),
     })
     .await;
-    // Who steps down leads no more, and its job has not ended yet.
+    // The leader has given up leadership, and its job has not ended yet.
     wait_for("the end of the leader's job", SOON, async || {
         if job.iter().any(|pid| is_there(*pid)) { Err("it runs".to_owned()) } else { Ok(()) }
     })
@@ -87,12 +87,12 @@ async fn without_zookeeper_the_leader_stops_by_its_lease_and_comes_back_with_it(
     let acting = cluster.journal().acting(first.token).unwrap();
     let acted_on = acting.to.duration_since(killed);
     println!("{driver}: acted on for {acted_on:?} without ZooKeeper");
-    // The server would have let somebody else in after the session timeout, not before.
+    // The servers would have permitted another leader after the session timeout, not before.
     assert!(acted_on < Duration::from_secs(6), "beyond its lease: {acted_on:?}");
     assert!(acted_on > Duration::from_secs(1), "it works on while its lease lasts: {acted_on:?}");
     assert!(acting.was_asked);
 
-    // The workers live on, and say how things stand; the operator's tools give up in time.
+    // The workers keep running and report the state; the operator's commands end in time.
     for worker in cluster.workers() {
         let codes = (worker.code("/leader").await, worker.code("/liveness").await);
         assert_eq!(codes, (Some(503), Some(200)), "/leader and /liveness of {}", worker.id());

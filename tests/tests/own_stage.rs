@@ -1,11 +1,11 @@
-//! A worker with a stage of its own, the example `own-stage`: leadership goes where the stage says.
+//! A worker with its own stage, the example `own-stage`: the stage decides the leader.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::time::Duration;
 
 use e2e::{Cluster, Driver, Setup};
 
-/// Session timeout + 2 s, and as much again for a busy machine.
+/// Session timeout + 2 s, twice, for a busy machine.
 const MOVED_WITHIN: Duration = Duration::from_secs(16);
 
 /// Three workers of one site, of which the host of east-2 is patched at any time.
@@ -23,7 +23,7 @@ fn setup() -> Setup {
 #[tokio::test]
 async fn leadership_goes_where_a_stage_of_another_crate_says() {
     let mut cluster = Cluster::of(setup()).await;
-    // One after the other, for the order of their ballots.
+    // One after the other, to fix the order of their ballots.
     for id in ["east-1", "east-2", "east-3"] {
         cluster.worker(id).start();
         cluster.settled().await;

@@ -1,4 +1,4 @@
-//! What becomes of a job's processes, and of jobs that can't be started.
+//! The processes of a job, and jobs that can't be started.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ e2e::with_both_drivers!(
     a_takeover_that_hangs_is_taken_over_by_the_next_candidate,
 );
 
-/// The job, its child, its child with a session of its own, and one that was forked twice.
+/// The job, its child, its child with its own session, and one that was forked twice.
 const PROCESSES: usize = 4;
 
 fn stubborn(driver: Driver) -> Setup {
@@ -25,7 +25,7 @@ fn stubborn(driver: Driver) -> Setup {
 async fn all_act(cluster: &Cluster, token: u64) -> Acting {
     wait_for("all processes of the job", SOON, async || {
         let acting = cluster.journal().acting(token).ok_or("none")?;
-        // One more came and went on the way.
+        // One more process was started and ended meanwhile.
         let living = acting.pids.iter().filter(|pid| is_there(**pid)).count();
         if living == PROCESSES { Ok(acting) } else { Err(format!("{acting:?}")) }
     })
@@ -56,7 +56,7 @@ async fn a_job_that_ignores_sigterm_is_killed_with_its_grandchildren_within_its_
 }
 
 async fn nothing_of_the_job_outlives_a_worker_that_is_killed(driver: Driver) {
-    // A lease so long that waiting for its end would show.
+    // The lease is so long that a wait for its end would show.
     let mut cluster = Cluster::of(stubborn(driver).set("zookeeper.session_timeout", "10s")).await;
     let first = cluster.settled().await;
     let acting = all_act(&cluster, first.token).await;
@@ -74,7 +74,7 @@ async fn nothing_of_the_job_outlives_a_worker_that_is_killed(driver: Driver) {
     .await;
     let took = BootTime::now().duration_since(killed);
     println!("{driver}: all gone {took:?} after SIGKILL to the worker");
-    // It took the worker's death for the order to end the job, which has a second to do so.
+    // The guard took the worker's death as the order to end the job, which has a second for that.
     assert!(took < Duration::from_secs(4), "the guard waited for the lease: {took:?}");
     assert!(cluster.journal().acting(first.token).unwrap().was_asked, "it was not even asked first");
     cluster.end().await;
@@ -93,8 +93,8 @@ async fn a_takeover_that_fails_is_taken_over_by_the_next_candidate(driver: Drive
     assert_eq!(leader.site, "west");
     cluster.acts(leader.token).await;
 
-    // The decision is the elector's, who knows why, or that of the first in line, who was quicker and has only seen the
-    // leader znode go. Then the elector adds what it knows.
+    // The decision is the elector's, with the reason, or that of the first in line, which was faster and has only seen
+    // that the leader znode is gone. Then the elector adds the reason.
     wait_for("an exclusion that says why", SOON, async || {
         let list = cluster.operator().json(&["list", "--job", JOB]).await;
         let elected = &list["elected"];
@@ -110,7 +110,7 @@ async fn a_takeover_that_fails_is_taken_over_by_the_next_candidate(driver: Drive
 }
 
 async fn a_takeover_that_hangs_is_taken_over_by_the_next_candidate(driver: Driver) {
-    // The job runs, and acts, and never says that it is ready.
+    // The job runs and acts, and never reports that it is ready.
     let mut setup = Setup::new(driver).set("policy.takeover_timeout", "2s").unset("job.orders.ready");
     for id in ["east-1", "east-2"] {
         setup = setup.set_for(id, "job.orders.ready.kind", "notify");
@@ -144,7 +144,7 @@ async fn unled(cluster: &mut Cluster, worker: &str) -> Option<f64> {
     gauge(cluster, worker, "dr_seconds_since_ready_leader").await
 }
 
-/// What all need is away for a while, and nobody does anything about it but bring it back.
+/// A resource of all members is missing for a while, and the test only restores it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dependency_that_comes_back_ends_the_hold_by_itself() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Jobs whose leader is found without an elector.
+//! Jobs without an elector.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ async fn leadership_is_lost_and_taken(driver: Driver, recipe: &str) {
     let setup = Setup::new(driver)
         .workers(&[("east-1", "east"), ("west-1", "west")])
         .set("job.orders.recipe", recipe)
-        // So long a session that waiting for its end would show.
+        // The session is so long that a wait for its end would show.
         .set("zookeeper.session_timeout", "10s");
     let mut cluster = Cluster::of(setup).await;
     let first = cluster.settled().await;
@@ -35,7 +35,7 @@ async fn leadership_is_lost_and_taken(driver: Driver, recipe: &str) {
         assert_eq!(list["members"][1]["next"], 1, "{list:#}");
     }
 
-    // What takes somebody who decides is refused, and changes nothing.
+    // Commands that need an elector are refused, and change nothing.
     for (verb, word) in [
         (&["switchover"][..], "End the leader's worker"),
         (&["switchover", "--to", waiting], "nobody can be chosen"),
@@ -44,21 +44,21 @@ async fn leadership_is_lost_and_taken(driver: Driver, recipe: &str) {
     ] {
         cluster.operator().run(verb).await.with_code(64).complains_of(&[recipe, word]);
     }
-    // And so is a worker that would elect another leader beside this one.
+    // So is a worker that would elect another leader beside this one.
     let elsewhere = format!("node.state_dir={}", cluster.dir().join("elsewhere").display());
     let stranger = ["--set", "job.orders.recipe=elector", "--set", "node.id=other", "--set", &elsewhere];
     let stranger = [&stranger[..], &["--set", "http.listen=127.0.0.1:0", "run"]].concat();
     cluster.as_worker(waiting).run(&stranger).await.with_code(78).complains_of(&["recipe", recipe]);
     assert_eq!(cluster.leader().await.unwrap(), first);
 
-    // Killed and started again: its lock shows that nothing of it lives, so its place in a queue is free
-    // at once. The single place is not: a deletion that came late would hit the next leader's.
+    // Killed and restarted: its lock proves that no process of it lives, so its znode in a queue is removed at once.
+    // The single znode is not, because a late deletion would hit the next leader's.
     let killed = Instant::now();
     cluster.worker(&first.member).kill();
     cluster.worker(&first.member).start();
     let second = cluster.successor_of(&first, SOON).await;
     let took = killed.elapsed();
-    println!("{driver}: somebody leads again {took:?} after SIGKILL");
+    println!("{driver}: a member leads again {took:?} after SIGKILL");
     if recipe == "queue" {
         assert!(took < Duration::from_secs(9), "it waited for the old session: {took:?}");
         assert_eq!(second.member, waiting);

@@ -7,7 +7,7 @@ use e2e::{Cluster, Driver, JOB, SOON, Setup, Wait, wait_for};
 
 e2e::with_both_drivers!(a_killed_leaders_slot_goes_to_a_spare);
 
-/// A leadership as its own worker tells of it.
+/// A leadership, by the status of its worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     member: String,
@@ -17,7 +17,7 @@ struct Held {
     pid: u64,
 }
 
-/// Who leads, by slot, once that many do.
+/// The leaders by slot, once there are that many.
 async fn leaders(cluster: &mut Cluster, slots: usize) -> Wait<BTreeMap<u64, Held>> {
     let mut held = BTreeMap::new();
     let statuses = cluster.statuses().await;
@@ -33,8 +33,8 @@ async fn leaders(cluster: &mut Cluster, slots: usize) -> Wait<BTreeMap<u64, Held
     if held.len() == slots { Ok(held) } else { Err(format!("{held:?} of {statuses:?}")) }
 }
 
-/// Three of five lead, over both sites. One is killed with its job: a spare takes its
-/// slot, and the jobs of the two others run on under their tokens.
+/// Three of five lead, in both sites. One is killed with its job: a spare takes its slot, and the jobs of the two
+/// others continue under their tokens.
 async fn a_killed_leaders_slot_goes_to_a_spare(driver: Driver) {
     let workers =
         [("east-1", "east"), ("east-2", "east"), ("east-3", "east"), ("west-1", "west"), ("west-2", "west")];
@@ -50,7 +50,7 @@ async fn a_killed_leaders_slot_goes_to_a_spare(driver: Driver) {
         assert_eq!(cluster.acts(held.token).await.member, held.member);
     }
 
-    // What operators are shown.
+    // The output for operators.
     let list = cluster.operator().json(&["list", "--job", JOB]).await;
     let slots = list["slots"].as_array().expect("the slots");
     assert_eq!(slots.len(), 3, "{list:#}");
@@ -72,7 +72,7 @@ async fn a_killed_leaders_slot_goes_to_a_spare(driver: Driver) {
     assert_eq!((&after[&0], &after[&2]), (&before[&0], &before[&2]), "the others are not disturbed");
     assert_ne!(after[&1].member, lost.member);
     assert_eq!(cluster.acts(after[&1].token).await.member, after[&1].member);
-    // Each leadership but the lost one is one run of its job.
+    // Each leadership except the lost one is one run of its job.
     for held in after.values() {
         let runs = cluster.journal().actings().iter().filter(|acting| acting.member == held.member).count();
         assert_eq!(runs, 1, "{held:?}");

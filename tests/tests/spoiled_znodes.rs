@@ -1,4 +1,4 @@
-//! Znodes that hold garbage: said with their paths, out of account, and no process stops for them.
+//! Znodes with invalid data: they are reported with their paths and ignored, and no process stops for them.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 use e2e::{Cluster, Driver, JOB, SOON, Said, wait_for};
@@ -16,7 +16,7 @@ async fn list(cluster: &Cluster) -> Value {
     cluster.operator().json(&["list", "--job", JOB]).await
 }
 
-/// What can't be used, by path.
+/// The unreadable znodes, by path.
 fn unreadable(list: &Value) -> Vec<&str> {
     list["unreadable"].as_array().unwrap().iter().map(|entry| entry["path"].as_str().unwrap()).collect()
 }
@@ -25,13 +25,13 @@ async fn named_by_list(cluster: &Cluster, path: &str) {
     let path = cluster.znodes().await.path(path);
     let shown = list(cluster).await;
     assert_eq!(unreadable(&shown), [path.as_str()], "{shown:#}");
-    // People are told as well, and still get all the rest.
+    // The text output reports it too, and still has everything else.
     let said = cluster.operator().done(&["list"]).await;
     said.complains_of(&["warning", &path]);
     assert!(said.stdout.contains("east-1"), "{said:?}");
 }
 
-/// The elector says why it decides nothing.
+/// Waits until the elector reports why it decides nothing.
 async fn elector_says(cluster: &mut Cluster, path: &str) {
     let path = cluster.znodes().await.path(path);
     wait_for(&format!("an elector that names {path}"), SOON, async || {
@@ -43,7 +43,7 @@ async fn elector_says(cluster: &mut Cluster, path: &str) {
     .await;
 }
 
-/// Leadership can be moved, so all members still take part.
+/// Moves leadership, which proves that all members still take part.
 async fn still_moves(cluster: &mut Cluster) {
     let before = cluster.leader().await.unwrap();
     let target = if before.site == "east" { "west" } else { "east" };
@@ -84,14 +84,14 @@ async fn spoiled_standing_orders_are_named_and_obeyed_again_once_they_are_mended
     elector_says(&mut cluster, &path).await;
     assert_eq!(cluster.leader().await.unwrap(), leader, "the leader leads on");
 
-    // They might have forbidden it, so nothing is decided; and asking is no error. A command that ends takes
-    // its request back, and one that does not wait leaves it for a minute.
+    // The standing orders might have forbidden it, so nothing is decided, and a request is no error. A command that
+    // ends cancels its request, and one that does not wait leaves it for a minute.
     let verb = ["switchover", "--to-site", "west", "--wait", "--timeout", "2s"];
     cluster.operator().run(&verb).await.with_code(75).complains_of(&["was withdrawn"]);
     cluster.operator().done(&verb[..3]).await;
     assert_eq!(cluster.leader().await.unwrap(), leader, "the leader leads on");
 
-    // Mended, the order that was given meanwhile is carried out.
+    // After the repair, the pending request is carried out.
     znodes.put(&path, br#"{"v":1,"mode":"auto"}"#).await;
     let second = cluster.successor_of(&leader, SOON).await;
     assert_eq!(second.site, "west");
@@ -107,7 +107,7 @@ async fn a_spoiled_record_takes_its_member_out_and_nobody_else(driver: Driver) {
     cluster.settled().await;
     let znodes = cluster.znodes().await.clone();
 
-    // A record that nobody keeps in order: an older version's, or a slip of an operator's hand.
+    // A record without an owner: of an older version, or an operator's mistake.
     let ghost = format!("{JOB}/nodes/ghost");
     znodes.put(&ghost, GARBAGE).await;
     named_by_list(&cluster, &ghost).await;
@@ -117,7 +117,7 @@ async fn a_spoiled_record_takes_its_member_out_and_nobody_else(driver: Driver) {
     znodes.delete(&ghost).await;
     assert_eq!(unreadable(&list(&cluster).await), Vec::<&str>::new());
 
-    // A living member's own is written anew by the member.
+    // A living member rewrites its own record.
     let spoiled = format!("{JOB}/nodes/west-2");
     znodes.put(&spoiled, GARBAGE).await;
     wait_for("a record that its member has mended", SOON, async || {
@@ -128,7 +128,7 @@ async fn a_spoiled_record_takes_its_member_out_and_nobody_else(driver: Driver) {
     .await;
     assert_eq!(znodes.json(&spoiled).await["member"], "west-2");
 
-    // And so is the leader's, who leads on.
+    // So does the leader, which keeps leading.
     let leader = cluster.leader().await.unwrap();
     let place = format!("{JOB}/leader/current");
     znodes.put(&place, GARBAGE).await;

@@ -52,6 +52,6 @@ async fn told_in_time(driver: Driver, connect: &str, named: &str) {
         said.complains_of(&[named, "zookeeper.connect"]);
         assert!(took < IN_TIME, "connect_timeout is 1 s, and it took {took:?}: {said:?}");
     }
-    // The state directory is the worker's own business, its lock included; no job was begun.
+    // The worker may create its state directory and its lock; no job was started.
     desk.assert_untouched(&["worker.toml", "state"]);
 }

@@ -1,4 +1,4 @@
-//! Incidents of a real week, with real workers: what docs/policies.md shows with time that is not real.
+//! Incidents of a real week, with real workers: those of docs/weeks.md, which have virtual time.
 //!
 //! The sixth, a rolling upgrade over both sites, is `a_rolling_restart_moves_leadership_as_planned` in failover.rs.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
@@ -10,10 +10,10 @@ use zk_testkit::Network;
 
 const TWO: [(&str, &str); 2] = [("east-1", "east"), ("west-1", "west")];
 
-/// The session ends, the members notice, and patience is over.
+/// The time for the end of the session, its detection, and the policy's waiting time.
 const MOVED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Waits until the elector says this of why it decides nothing.
+/// Waits until the elector reports this reason for deciding nothing.
 async fn elector_says(cluster: &Cluster, what: &str) -> String {
     wait_for(&format!("an elector that says {what:?}"), MOVED_WITHIN, async || {
         let listed = cluster.operator().run(&["list"]).await.stdout;
@@ -27,14 +27,14 @@ async fn led_by(cluster: &mut Cluster, member: &str, after: &Leader) -> Leader {
     cluster.leader_is(&format!("{member}, after {after:?}"), MOVED_WITHIN, is_it).await
 }
 
-/// Why leadership changed, oldest first.
+/// The causes of the changes of leadership, oldest first.
 async fn causes(cluster: &Cluster) -> Vec<String> {
     let history = cluster.operator().json(&["history", "--job", JOB]).await;
     let leaderships = history["leaderships"].as_array().cloned().unwrap_or_default();
     leaderships.iter().filter_map(|l| Some(l["cause"].as_str()?.to_owned())).collect()
 }
 
-/// How long the present leader had been the better one, by its decision.
+/// How long the present leader had been better, by its decision.
 async fn was_better_for(cluster: &Cluster) -> String {
     let sentence = cluster.znodes().await.decision("orders").await["sentence"].to_string();
     let (_, rest) = sentence.split_once("has been better for ").unwrap_or_else(|| panic!("{sentence}"));
@@ -68,7 +68,7 @@ async fn a_bad_deployment_in_one_site_then_in_both_then_rolled_back() {
     elector_says(&cluster, "ON HOLD until ").await;
     assert!(cluster.leader().await.is_err(), "it fails everywhere");
 
-    // Rolled back, and no operator says anything.
+    // Rolled back, without an operator's command.
     fs::remove_file(dir.path().join("broken-east")).unwrap();
     fs::remove_file(dir.path().join("broken-west")).unwrap();
     let third = cluster.leader_is("one that serves again", Duration::from_secs(90), |_| true).await;
@@ -111,7 +111,7 @@ async fn a_link_that_flaps_is_gone_back_to_more_slowly_each_time() {
 async fn the_primary_site_comes_back_with_stale_data_and_waits_until_it_has_caught_up() {
     let files = tempfile::tempdir().unwrap();
     let say = |member: &str, lag: u32| {
-        // Whole or not at all: it is read all the time.
+        // Atomic, because it is read all the time.
         let new = files.path().join("new");
         fs::write(&new, format!("lag={lag}")).unwrap();
         fs::rename(new, files.path().join(member)).unwrap();
@@ -147,7 +147,7 @@ async fn the_primary_site_comes_back_with_stale_data_and_waits_until_it_has_caug
         if refused == 2 { Ok(()) } else { Err(explained) }
     })
     .await;
-    // Not as planned either, and the way out is named.
+    // Not by a switchover either, and the message names the remedy.
     let refused = cluster.operator().run(&["switchover", "--to-site", "east", "--wait"]).await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.stderr.contains("`failover --accept-loss`"), "{}", refused.stderr);
@@ -185,7 +185,7 @@ async fn the_site_with_zookeepers_minority_is_led_from_no_more_until_it_is_back(
     cluster.ensemble().start_server(0).await.unwrap();
     cluster.ensemble().wait_serving(MOVED_WITHIN).await.unwrap();
     cluster.standing_by(3).await;
-    // Going back is for an operator to decide.
+    // An operator decides about the return.
     assert_eq!(cluster.leader().await.unwrap(), second);
     assert_eq!(causes(&cluster).await, ["startup", "leader-lost"]);
     cluster.operator().done(&["switchover", "--to-site", "east", "--wait"]).await;

@@ -15,19 +15,19 @@ pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<E
         let mut known: Vec<&str> = benches.iter().map(|(name, _)| *name).collect();
         known.sort_unstable();
         match (name, known.is_empty()) {
-            (_, true) => bail!("there is no benchmark in this workspace"),
-            (Some(name), _) => bail!("no benchmark is called {name}; there are: {}", known.join(", ")),
+            (_, true) => bail!("this workspace has no benchmark"),
+            (Some(name), _) => bail!("unknown benchmark {name}; known are {}", known.join(", ")),
             (None, _) => {}
         }
     }
     packages::ensure_zookeeper().await?;
     for (name, bench) in chosen {
-        // Some of them start the programs that they measure.
+        // Some benchmarks start the programs that they measure.
         if bench.package == "e2e" {
             let mut build =
                 cargo(["build", "--release", "-p", "dr-worker", "-p", "ledger", "-p", "e2e", "--bins"]);
             if !cargo::run(&mut build).await?.success() {
-                bail!("the programs to be measured could not be built");
+                bail!("cannot build the programs to be measured");
             }
         }
         let mut command = match bench.kind.as_str() {
@@ -43,7 +43,7 @@ pub(crate) async fn run(name: Option<&str>, args: &[String]) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// The name of the benchmark that it is, if it is one: cargo's own kind, or a program called after it.
+/// The name of the benchmark, if the target is one: cargo's own kind, or a program whose name ends so.
 fn benchmark(target: &Target) -> Option<&str> {
     match target.kind.as_str() {
         "bench" => Some(&target.name),

@@ -10,13 +10,13 @@ use nix::sys::time::TimeValLike as _;
 
 use crate::cargo::{self, cargo};
 
-/// Those that a program of somebody else's depends on.
+/// The libraries that other programs depend on.
 const PACKAGES: [&str; 3] = ["zk-session", "election-core", "strategies"];
 
 pub(crate) async fn run(build: bool) -> anyhow::Result<ExitCode> {
-    // What must be downloaded is no part of a build.
+    // The download is no part of a build.
     if build && !cargo::run(&mut cargo(["fetch", "--locked"])).await?.success() {
-        bail!("cargo could not fetch the dependencies");
+        bail!("cargo cannot fetch the dependencies");
     }
     for package in PACKAGES {
         println!("{package}: {} crates", crates(package)?);
@@ -30,7 +30,7 @@ pub(crate) async fn run(build: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many are compiled for it with its default features, itself and build scripts' included.
+/// The number of crates that are compiled for it with its default features, itself and those of build scripts included.
 fn crates(package: &str) -> anyhow::Result<usize> {
     let mut tree = cargo(["tree", "--locked", "-p", package, "-e", "normal,build", "--prefix", "none"]);
     let output = tree.output().context("cannot start cargo")?;
@@ -38,12 +38,12 @@ fn crates(package: &str) -> anyhow::Result<usize> {
         bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
     }
     let tree = String::from_utf8_lossy(&output.stdout);
-    // One that was already named is marked at each further place.
+    // A repeated crate is marked.
     let crates: BTreeSet<&str> = tree.lines().map(|line| line.trim_end_matches(" (*)")).collect();
     Ok(crates.len())
 }
 
-/// Seconds by the clock, which depend on what else the machine does, and of the processors, which hardly do.
+/// Seconds by the clock, which depend on other work of the machine, and of processor time, which hardly do.
 async fn clean_build(package: &str, profile: &str) -> anyhow::Result<(f64, f64)> {
     let target = tempfile::tempdir().context("cannot make a temporary directory")?;
     let mut build = cargo(["build", "--profile", profile, "--locked", "-p", package, "--target-dir"]);
@@ -52,12 +52,12 @@ async fn clean_build(package: &str, profile: &str) -> anyhow::Result<(f64, f64)>
     let status = cargo::run(&mut build).await?;
     let figures = (begun.elapsed().as_secs_f64(), processor_time()? - before);
     if !status.success() {
-        bail!("cargo could not build {package}: {status}");
+        bail!("cargo cannot build {package}: {status}");
     }
     Ok(figures)
 }
 
-/// Of all children that have ended, theirs included.
+/// Of all children that have ended, and of their children.
 fn processor_time() -> anyhow::Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the processor time")?;
     Ok((usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6)

@@ -52,7 +52,7 @@ pub(crate) enum Stream {
     Stderr,
 }
 
-/// Runs a program, shows what it writes and looks at each line of one stream.
+/// Runs a program, passes its output on and gives each line of one stream to `look`.
 pub(crate) async fn run_and_read(
     command: &mut Command,
     stream: Stream,
@@ -71,7 +71,7 @@ pub(crate) async fn run_and_read(
         let mut lines = BufReader::new(pipe);
         let mut line = Vec::new();
         while matches!(lines.read_until(b'\n', &mut line), Ok(1..)) {
-            // A closed terminal is no reason to stop counting.
+            // The count continues without a terminal.
             let _ = match stream {
                 Stream::Stdout => std::io::stdout().write_all(&line),
                 Stream::Stderr => std::io::stderr().write_all(&line),
@@ -81,7 +81,7 @@ pub(crate) async fn run_and_read(
         }
     });
     let status = group.status().await?;
-    // The pipe ends with the program, unless something it has left behind holds it open.
+    // The pipe ends with the program, unless a process that it left behind holds it open.
     let deadline = Instant::now() + PIPE_ENDS_WITHIN;
     while !reader.is_finished() && Instant::now() < deadline {
         tokio::time::sleep(LOOK).await;
@@ -100,7 +100,7 @@ pub(crate) async fn build(packages: &[&str]) -> anyhow::Result<BTreeMap<String, 
     command.stdout(output.try_clone()?);
     let status = run(&mut command).await?;
     if !status.success() {
-        bail!("cargo could not build {}: {status}", packages.join(", "));
+        bail!("cargo cannot build {}: {status}", packages.join(", "));
     }
     let mut output = output;
     std::io::Seek::rewind(&mut output)?;
@@ -123,12 +123,12 @@ pub(crate) struct Target {
     pub(crate) package: String,
     pub(crate) kind: String,
     pub(crate) name: String,
-    /// The file it starts from.
+    /// The file of its root module.
     pub(crate) source: PathBuf,
 }
 
 impl Target {
-    /// Whether it is a program of a package's `tests` directory.
+    /// Whether it is a test program, of a package's `tests` directory.
     pub(crate) fn is_test(&self) -> bool {
         self.kind == "test"
     }
@@ -152,12 +152,13 @@ pub(crate) fn targets() -> anyhow::Result<Vec<Target>> {
     Ok(targets)
 }
 
-/// Where everything is built.
+/// Cargo's target directory.
 pub(crate) fn target_directory() -> anyhow::Result<PathBuf> {
     metadata()?["target_directory"].as_str().map(PathBuf::from).context("cargo metadata: no target directory")
 }
 
-fn metadata() -> anyhow::Result<Value> {
+/// The output of `cargo metadata` for the packages of the workspace. It reads no registry.
+pub(crate) fn metadata() -> anyhow::Result<Value> {
     let output =
         cargo(["metadata", "--no-deps", "--format-version", "1"]).output().context("cannot start cargo")?;
     if !output.status.success() {

@@ -38,7 +38,7 @@ pub(crate) async fn up(up: &EnsembleUp) -> anyhow::Result<ExitCode> {
         Ok(ensemble) => {
             println!("{}", ensemble.connect_string());
             eprintln!(
-                "{} servers serve; logs and data in {}; `cargo xtask ensemble down` ends them",
+                "{} servers run; logs and data in {}; `cargo xtask ensemble down` ends them",
                 up.servers,
                 dir.display()
             );
@@ -49,7 +49,7 @@ pub(crate) async fn up(up: &EnsembleUp) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Asking twice does no harm; servers that have died are started again.
+/// A second call has no effect, except that it restarts servers that have died.
 async fn already_up(up: &EnsembleUp, dir: &std::path::Path) -> anyhow::Result<ExitCode> {
     let ensemble = Ensemble::attach(dir)?;
     let there = ensemble.servers().len();
@@ -68,7 +68,7 @@ async fn already_up(up: &EnsembleUp, dir: &std::path::Path) -> anyhow::Result<Ex
     }
     ensemble.wait_serving(START_WITHIN).await?;
     println!("{}", ensemble.connect_string());
-    eprintln!("it was up already; logs and data in {}", dir.display());
+    eprintln!("the ensemble runs already; logs and data in {}", dir.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn down(down: &EnsembleDown) -> anyhow::Result<ExitCode> {
         Err(error) => return Err(error.into()),
     }
     if down.wipe {
-        // Attaching has shown that this is an ensemble's directory.
+        // `attach` has checked that this is an ensemble's directory.
         fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
         eprintln!("{} removed", dir.display());
     }

@@ -7,13 +7,12 @@ use anyhow::Context as _;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-/// From the polite signal to SIGKILL.
+/// Between SIGINT and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A program in a process group of its own: what it starts in turn belongs to
-/// the group. Dropping it ends the group, by SIGINT first, so that cargo and
-/// cargo-nextest end their own children in their own way.
+/// A program in its own process group, to which its children belong. Dropping it ends the group, with SIGINT first, so
+/// that cargo and cargo-nextest can end their children.
 #[derive(Debug)]
 pub(crate) struct Group {
     child: Child,
@@ -45,7 +44,7 @@ impl Group {
 
     fn signal(&self, signal: Signal) {
         if let Ok(pid) = i32::try_from(self.child.id()) {
-            // Fails if the group is gone, which is what is wanted.
+            // Fails if the group is gone already.
             let _ = killpg(Pid::from_raw(pid), signal);
         }
     }

@@ -1,21 +1,27 @@
-//! The chores of this workspace: `cargo xtask test | demo | ensemble | bench | build-figures | model`.
+//! The chores of this workspace: `cargo xtask test | demo | ensemble | bench | build-figures | figures | model`.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod architecture;
 mod bench;
 mod build_figures;
 mod cargo;
 mod cli;
 mod demo;
 mod ensemble;
+mod figures;
 mod group;
 mod model;
 mod packages;
 mod signals;
+mod sources;
 mod test;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
+
+use cli::{Chore, EnsembleChore};
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
@@ -33,13 +39,27 @@ fn run(cli: cli::Cli) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         // Dropping the chore ends every process that it has started.
         tokio::select! {
-            outcome = cli.chore.run() => outcome,
+            outcome = chore(cli.chore) => outcome,
             signal = signalled() => Ok(signal?.exit_code()),
         }
     })
 }
 
-/// Speaks up at once: ending everything takes a moment.
+async fn chore(chore: Chore) -> anyhow::Result<ExitCode> {
+    match chore {
+        Chore::Test(args) => test::run(&args).await,
+        Chore::Demo(args) => demo::run(&args).await,
+        Chore::Ensemble(EnsembleChore::Up(up)) => ensemble::up(&up).await,
+        Chore::Ensemble(EnsembleChore::Down(down)) => ensemble::down(&down),
+        Chore::Ensemble(EnsembleChore::Status(at)) => ensemble::status(&at).await,
+        Chore::Bench(args) => bench::run(args.name.as_deref(), &args.args).await,
+        Chore::BuildFigures(args) => build_figures::run(args.build).await,
+        Chore::Figures(args) => figures::run(args.circles),
+        Chore::Model(args) => model::run(&args).await,
+    }
+}
+
+/// Reports the signal at once: ending everything takes a moment.
 async fn signalled() -> anyhow::Result<signals::Ended> {
     let signal = signals::any().await?;
     eprintln!("\n{signal}: ending everything that was started");

@@ -1,4 +1,4 @@
-//! Installs what a fresh machine lacks.
+//! Installs missing packages.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::cargo;
 /// `zookeeper` would add a daemon's scripts and X11 libraries.)
 const PACKAGES: [&str; 2] = ["libzookeeper-java", "default-jre-headless"];
 
-/// What a server is made of, apart from Java: ZooKeeper, what its log, its metrics and its command line take, TLS.
+/// The packages of a server, apart from Java: ZooKeeper, its logging, metrics and command line, TLS.
 const OF_A_SERVER: [&str; 7] = [
     "libzookeeper-java",
     "libslf4j-java",
@@ -42,7 +42,7 @@ impl Release {
         }
     }
 
-    /// Debian's suite that has it.
+    /// The Debian suite that has it.
     fn suite(self) -> &'static str {
         match self {
             Self::V3_8 => "bookworm",
@@ -50,7 +50,7 @@ impl Release {
         }
     }
 
-    /// Whether `3.9.3` is of it.
+    /// Whether a version such as `3.9.3` belongs to it.
     pub(crate) fn has(self, version: &str) -> bool {
         version.strip_prefix(self.name()).is_some_and(|rest| rest.starts_with('.'))
     }
@@ -62,20 +62,19 @@ impl fmt::Display for Release {
     }
 }
 
-/// Makes sure that ZooKeeper servers can be started: uses what is there, else
-/// installs Debian's packages.
+/// Makes sure that ZooKeeper servers can be started: uses an installation, else installs Debian's packages.
 ///
 /// # Errors
-/// What is missing and how to get it, where it can't be installed from here.
+/// What is missing and how to get it, if it can't be installed.
 pub(crate) async fn ensure_zookeeper() -> anyhow::Result<Installation> {
     ensure(Installation::find).await
 }
 
-/// A directory for `ZOOKEEPER_HOME` with that release: the one set already, that of Debian's packages on this machine,
-/// or one below the target directory, into which Debian's packages are fetched once.
+/// A directory for `ZOOKEEPER_HOME` with that release: the one that is set, that of Debian's packages on this machine, or
+/// one below the target directory, into which Debian's packages are fetched once.
 ///
 /// # Errors
-/// What is missing and what to do, where it can't be fetched.
+/// What is missing and what to do, if it can't be fetched.
 pub(crate) async fn ensure_release(release: Release) -> anyhow::Result<PathBuf> {
     let fetched = cargo::target_directory()?.join(format!("zookeeper-{release}"));
     let set = std::env::var_os("ZOOKEEPER_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
@@ -103,8 +102,8 @@ async fn has(home: &Path, release: Release) -> anyhow::Result<bool> {
     }
 }
 
-/// Debian's packages, unpacked below the directory and installed nowhere. apt-get has a root of its own for that, and
-/// this machine's way to the mirror.
+/// Unpacks Debian's packages below the directory, without an installation. apt-get has its own root for that, and uses
+/// this machine's mirror.
 async fn fetch(release: Release, home: &Path) -> anyhow::Result<()> {
     let suite = release.suite();
     eprintln!("fetching ZooKeeper {release} of Debian {suite} into {}", home.display());
@@ -133,9 +132,9 @@ async fn fetch(release: Release, home: &Path) -> anyhow::Result<()> {
         succeed(Command::new("dpkg-deb").arg("--extract").arg(deb?.path()).arg(at("tree"))).await?;
     }
     if !has(&at("tree"), release).await? {
-        bail!("Debian {suite} has another release of ZooKeeper by now");
+        bail!("Debian {suite} has another release of ZooKeeper");
     }
-    // Whole or not at all, and not twice.
+    // The rename is atomic; another process may have been faster.
     match std::fs::rename(at("tree"), home) {
         Err(_) if has(home, release).await? => Ok(()),
         renamed => renamed.with_context(|| format!("cannot make {}", home.display())),
@@ -144,7 +143,7 @@ async fn fetch(release: Release, home: &Path) -> anyhow::Result<()> {
 
 const DEBIAN_KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// What apt-get reads and writes elsewhere than in this machine's own directories.
+/// The files and directories of apt-get's own root.
 const APT_ROOT: [(&str, &str); 8] = [
     ("Dir::Etc::sourcelist", "sources.list"),
     ("Dir::Etc::sourceparts", "none"),
@@ -166,16 +165,16 @@ pub(crate) fn mirror() -> String {
     named.unwrap_or("http://deb.debian.org/debian").to_owned()
 }
 
-/// What `find` finds, after Debian's packages were installed should they be what it lacks.
+/// The result of `find`, after the installation of Debian's packages if those are missing.
 async fn ensure(find: impl Fn() -> Result<Installation, Error>) -> anyhow::Result<Installation> {
     let missing = match find() {
         Err(error @ (Error::JarsMissing { .. } | Error::JavaMissing { .. })) => error,
         found => return Ok(found?),
     };
     if !Path::new("/usr/bin/apt-get").exists() {
-        bail!("{missing}\nThere is no apt-get on this machine, so install them another way.");
+        bail!("{missing}\nthis machine has no apt-get: install them another way");
     }
-    // With a ZooKeeper only Java can be missing.
+    // If ZooKeeper is there, only Java can be missing.
     let wanted = match &missing {
         Error::JarsMissing { .. } => &PACKAGES[..],
         _ => &PACKAGES[1..],
@@ -185,14 +184,14 @@ async fn ensure(find: impl Fn() -> Result<Installation, Error>) -> anyhow::Resul
     let mut install = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
     install.extend(wanted);
     apt_get(&install).await?;
-    find().context("apt-get has installed the packages, and yet")
+    find().context("after apt-get has installed the packages")
 }
 
-/// What contenders of Curator's and kazoo's are made of, which share elections with ours in tests.
+/// The packages of Curator's and kazoo's contenders, which take part in elections of the tests.
 const CONTENDERS: [&str; 3] = ["default-jdk-headless", "libcurator-recipes-java", "python3-kazoo"];
 
-/// Installs what the tests with other implementations need, if it can. Those tests skip
-/// without it, and say so; so nothing here is an error.
+/// Installs the packages for the tests with other implementations, if it can. Those tests are skipped with a message
+/// without them, so a failure is no error.
 pub(crate) async fn offer_contenders() {
     if contenders_are_there() || !Path::new("/usr/bin/apt-get").exists() {
         return;
@@ -205,11 +204,11 @@ pub(crate) async fn offer_contenders() {
         apt_get(&install).await
     };
     if let Err(error) = installed.await {
-        eprintln!("tests with other implementations will be skipped: {error:#}");
+        eprintln!("tests with other implementations are skipped: {error:#}");
     }
 }
 
-/// Installs a package for the sake of that program, if it can.
+/// Installs the package of a program, if it can.
 pub(crate) async fn offer(package: &str, program: &str) -> bool {
     let is_there = || Path::new(program).exists();
     if !is_there() && Path::new("/usr/bin/apt-get").exists() {

@@ -32,8 +32,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// Waits for one of them. From the first call on neither ends this process by
-/// itself, so that there is time to clean up.
+/// Waits for one of the two signals. From the first call on neither ends this process, so that it can clean up.
 pub(crate) async fn any() -> anyhow::Result<Ended> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;

@@ -11,10 +11,12 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::ValueEnum as _;
 use tempfile::NamedTempFile;
+use zk_testkit::Ensemble;
 
 use crate::cargo::{self, Stream, Target, cargo};
 use crate::cli::TestArgs;
@@ -47,11 +49,10 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     }
     let starts_programs = |packages: &BTreeSet<&str>| packages.contains("e2e");
     if packages.as_ref().is_none_or(starts_programs) {
-        // All of the workspace's at once, so that they are built with the same
-        // features as the tests are.
+        // The whole workspace at once, so that the features are those of the tests.
         let mut build = cargo(["build", "--workspace", "--bins", "--all-features"]);
         if !cargo::run(&mut build).await?.success() {
-            bail!("the workspace does not build");
+            bail!("cannot build the workspace");
         }
     }
     if !has_nextest() {
@@ -72,18 +73,18 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     }
     if totals.is_empty() {
         let ignored = if args.full { "" } else { "; --full runs ignored tests too" };
-        eprintln!("no test fits {}{ignored}", args.filter.join(" "));
+        eprintln!("no test matches {}{ignored}", args.filter.join(" "));
     }
     if whole && !args.full {
         let left_out = starts::on_either_server();
         totals.skipped += listed(&left_out)?;
         println!(
-            "{} tests were left out: doubles, and what takes long; tests/README.md lists them, and \
-             `cargo xtask test --full` runs them",
+            "{} tests were left out: doubles and long runs; tests/README.md lists them, and `cargo xtask test --full` \
+             runs them",
             totals.skipped
         );
     }
-    // Last, for a run of an hour lies above.
+    // Last, below the output of the run.
     for complaint in &complaints {
         eprintln!("error: {complaint}");
     }
@@ -96,23 +97,26 @@ pub(crate) async fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
 }
 
 const WITHOUT_NEXTEST: &str = "\
-cargo-nextest is not installed: `cargo test` runs the programs of tests one after the other, which takes about \
-twice as long, and a test that hangs is not ended. `cargo install --locked cargo-nextest` builds it; \
-https://nexte.st/docs/installation has it built.";
+cargo-nextest is not installed: `cargo test` runs the test programs one after the other, which takes about twice as \
+long, and a test that hangs is not ended. `cargo install --locked cargo-nextest` builds it; \
+https://nexte.st/docs/installation has binaries.";
 
-/// Tests at a time: most of them wait for a server.
+/// Of the shared servers: short, so that short sessions are granted.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Tests at a time for each core: most tests wait for a server.
 const THREADS_PER_CORE: usize = 4;
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Whether its tests keep several processes at work.
+/// Whether its tests run several busy processes.
 fn is_busy(program: &Target) -> bool {
     program.package == "e2e" || program.name.starts_with("job_")
 }
 
-/// How many tests there are in these programs.
+/// The number of tests in these programs.
 fn listed(programs: &[Program]) -> anyhow::Result<u64> {
     let mut command = cargo(["test", "--quiet", "--workspace", "--all-features"]);
     command.args(programs.iter().flat_map(|program| ["--test", &program.name]));
@@ -133,17 +137,17 @@ fn has_nextest() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Tests on one release of ZooKeeper, or on the one that is found.
+/// Tests on one release of ZooKeeper, or on the installed one.
 struct Run<'a> {
     choice: Choice,
     release: Option<Release>,
     home: Option<PathBuf>,
-    /// With the ignored tests: doubles, and what takes long.
+    /// With the ignored tests: doubles and long runs.
     full: bool,
-    /// What runs on either kind of server runs on Apache ZooKeeper.
+    /// Tests for either kind of server run on Apache ZooKeeper.
     on_apache: bool,
     targets: &'a [Target],
-    /// Where its tests note which servers they start.
+    /// The file in which its tests record the servers that they start.
     starts: NamedTempFile,
 }
 
@@ -162,18 +166,30 @@ impl<'a> Run<'a> {
         Ok(Self { choice, release, home, full, on_apache, targets, starts: NamedTempFile::new()? })
     }
 
+    /// Servers for end-to-end tests that do not disturb them. They end with this process.
+    async fn shared_ensemble(&self) -> anyhow::Result<Option<Ensemble>> {
+        let is_wanted = self.choice.packages().is_none_or(|packages| packages.contains("e2e"));
+        if self.release.is_some() || self.on_apache || !is_wanted {
+            return Ok(None);
+        }
+        let builder = Ensemble::builder().servers(3).tick_time(TICK);
+        builder.start().await.map(Some).context("the ensemble of the end-to-end tests")
+    }
+
     fn name(&self) -> String {
         match (self.release, self.on_apache) {
             (Some(release), _) => format!("on ZooKeeper {release}"),
-            (None, true) => "once more, on Apache ZooKeeper".to_owned(),
+            (None, true) => "again, on Apache ZooKeeper".to_owned(),
             (None, false) => "all tests".to_owned(),
         }
     }
 
     async fn run(&self) -> anyhow::Result<(Totals, bool)> {
+        let shared = self.shared_ensemble().await?;
         let command = |args: &[&str]| {
             let mut command = cargo(args);
             command.env(starts::VARIABLE, self.starts.path());
+            command.envs(shared.as_ref().map(|ensemble| ("E2E_ENSEMBLE", ensemble.dir())));
             command.envs(self.home.as_ref().map(|home| ("ZOOKEEPER_HOME", home)));
             if self.on_apache {
                 command.env("TEST_SERVERS", "apache");
@@ -196,7 +212,7 @@ impl<'a> Run<'a> {
         Ok((totals, sound))
     }
 
-    /// What the servers that its tests have started say against the tables of `starts`.
+    /// Differences between the servers that its tests have started and the tables of `starts`.
     fn complaints(&self) -> anyhow::Result<Vec<String>> {
         starts::complaints(self.starts.path(), self.targets, &self.choice, self.release)
     }
@@ -210,7 +226,7 @@ impl<'a> Run<'a> {
         if std::io::stderr().is_terminal() {
             command.args(["--color", "always"]);
         }
-        // Tests on embedded servers mostly wait; .config/nextest.toml says which need more than one of these.
+        // Tests on embedded servers mostly wait; .config/nextest.toml lists those that need more than one thread.
         let threads = cores() * if self.on_apache { 1 } else { THREADS_PER_CORE };
         command.args(["--test-threads", &threads.to_string()]);
         if self.full {
@@ -220,12 +236,12 @@ impl<'a> Run<'a> {
             command.args(["--filterset", &expression]);
         }
         let (totals, success) = counted(&mut command, Stream::Stderr, Totals::add_nextest_line).await?;
-        // What the filter leaves out was not skipped but not asked for.
+        // Tests outside of the filter do not count as skipped.
         let skipped = if self.choice.is_everything() { totals.skipped } else { 0 };
         Ok((Totals { skipped, ..totals }, success))
     }
 
-    /// For `cargo test`, and in how many threads.
+    /// Arguments for `cargo test`, and the number of threads.
     fn cargo_test_arguments(&self) -> Vec<(Vec<String>, usize)> {
         if !self.choice.is_everything() {
             return self.choice.cargo_test_arguments().into_iter().map(|args| (args, cores())).collect();

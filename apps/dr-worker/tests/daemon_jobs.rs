@@ -222,7 +222,7 @@ fn what_is_not_proved_to_be_gone_is_waited_for() {
     kill_together(&mut worker);
     let next = stage.worker(&[format!("job.orders.command={}", stage.writes("job", "sleep 600"))]);
     until("the next job runs", || stage.words().iter().any(|word| word == "job"));
-    // The session of the former worker lasts for six seconds from its last beat, of which there are four in that time.
+    // The session of the former worker lasts for six seconds from its last heartbeat, of which there are four in that time.
     assert!(killed.elapsed() > Duration::from_secs(3), "{:?}", killed.elapsed());
     kill(Pid::from_raw(pid().expect("its pid")), Signal::SIGKILL)
         .expect("a stranger's life is not ours to end");

@@ -1,10 +1,10 @@
-//! Who led when, what it cost, and which moves were not needed.
+//! The leaders over time, the time without a leader, and the moves that were not needed.
 
 use election_core::record::Cause;
 
 use crate::{HOUR, Millis};
 
-/// How long leadership must stay in the preferred site for a return to have been worth it.
+/// The minimum stay in the preferred site for which a return counts as needed.
 const SETTLED: Millis = HOUR;
 
 /// A change of leader: a member begins to take over.
@@ -15,18 +15,18 @@ pub(crate) struct Move {
     /// By position in the order of sites.
     pub(crate) from_site: usize,
     pub(crate) to_site: usize,
-    /// The one that led before could not lead on.
+    /// The former leader could not lead on.
     pub(crate) former_failed: bool,
-    /// The new one can't do the work, and another one could.
+    /// The new leader can't do the work, and another member could.
     pub(crate) in_vain: bool,
 }
 
 impl Move {
-    /// Whether it could have been left out, `next` being the move after it.
+    /// Whether it was not needed; `next` is the move after it.
     ///
-    /// It could if the new leader could not do the work, and another member could. It could if the former one could have led on, and neither an
-    /// operator nor a restart asked for it; unless it brought leadership to a site that goes before the former one's,
-    /// for an hour or more.
+    /// A move is not needed if the new leader could not do the work and another member could. It is not needed if the
+    /// former leader could have led on and neither an operator nor a restart requested it, unless it brought leadership
+    /// to a preferred site for an hour or more.
     fn is_needless(&self, next: Option<&Self>, end: Millis) -> bool {
         let asked = matches!(
             self.cause,
@@ -42,29 +42,29 @@ impl Move {
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     pub(crate) moves: Vec<Move>,
-    /// In which site a job serves, by position in the order of sites.
+    /// The site in which a job serves, by position in the order of sites.
     serving: Option<usize>,
-    /// Since when no job serves; the time before the first leader is not counted.
+    /// The time since which no job serves; the time before the first leader does not count.
     vacant_since: Option<Millis>,
-    /// Up to when everything is counted.
+    /// The time up to which everything is counted.
     passed: Millis,
     sum: Sum,
 }
 
-/// What an account comes to.
+/// The totals of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// How long no job was ready, since the first one was, in milliseconds.
+    /// The time without a ready job, after the first one, in milliseconds.
     pub vacant_ms: Millis,
-    /// How long of that a member could have led that was connected and healthy, and whose job works.
+    /// The part of it in which a member could have led that was connected and healthy, and whose job works.
     pub idle_ms: Millis,
-    /// How long the leader was not in the first site, in milliseconds.
+    /// The time in which the leader was not in the first site, in milliseconds.
     pub away_ms: Millis,
-    /// How often leadership was taken over, the first time excepted.
+    /// The number of takeovers, without the first.
     pub moves: usize,
-    /// How many of these could have been left out.
+    /// The number of these that were not needed.
     pub needless: usize,
-    /// How often a member began to act while another one still did.
+    /// How often a member began to act while another one acted.
     pub doubles: u32,
 }
 
@@ -83,13 +83,13 @@ impl Account {
         }
     }
 
-    /// A job is ready, in the site at this position. Answers how long none was.
+    /// A job is ready, in the site at this position. Returns the time without one.
     pub(crate) fn ready(&mut self, site: usize) -> Option<Millis> {
         self.serving = Some(site);
         self.vacant_since.take().map(|since| self.passed - since)
     }
 
-    /// The one that was ready is not any more.
+    /// The ready job has stopped.
     pub(crate) fn vacant(&mut self) {
         self.serving = None;
         self.vacant_since = Some(self.passed);
@@ -100,7 +100,7 @@ impl Account {
         self.sum.doubles += 1;
     }
 
-    /// What it comes to until now.
+    /// The totals until now.
     pub fn sum(&self) -> Sum {
         let next = |index: usize| self.moves.get(index + 1);
         let needless = |(index, one): &(usize, &Move)| one.is_needless(next(*index), self.passed);

@@ -1,27 +1,27 @@
-//! What can happen to a deployment, and how a script writes it.
+//! The incidents of a deployment, and their text in a script.
 
 use std::fmt;
 
 use crate::{HOUR, MINUTE, Millis, SECOND};
 
-/// Something that happens. `at` is a member, a site, or `all`.
+/// An incident. `at` is a member, a site, or `all`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incident {
     /// The workers start.
     Start(Where),
     /// The worker dies, its guard ends the job and closes the session, and it is started again.
     Crash(Where),
-    /// The host is gone, with everything on it.
+    /// The host is down, with everything on it.
     PowerOff(Where),
-    /// The host is back, with nothing running but the worker.
+    /// The host is up, and runs only the worker.
     PowerOn(Where),
-    /// The host reaches no server of ZooKeeper.
+    /// The host can't reach any server of ZooKeeper.
     Cut(Where),
-    /// It does again.
+    /// The host can reach the servers again.
     Mend(Where),
-    /// The worker is asked to end (SIGTERM), and is back after a while.
+    /// The worker is asked to end (SIGTERM), and returns after a while.
     End(Where, Millis),
-    /// What becomes of the job there, from now on; one that runs is restarted with it.
+    /// The behaviour of the job there, from now on; a running job is restarted with it.
     Deploy(Where, Job),
     /// The job that serves fails once, for this reason.
     JobFails(String),
@@ -29,17 +29,17 @@ pub enum Incident {
     Unwell(Where, String),
     /// It is healthy.
     Well(Where),
-    /// It measures something of itself.
+    /// The member measures an attribute of itself.
     Measure(Where, String, String),
-    /// All servers of ZooKeeper are away.
+    /// All servers of ZooKeeper are down.
     Outage,
-    /// They are back.
+    /// They are up.
     OutageEnds,
     /// `dr-worker switchover --to-site`.
     Switchover(String),
     /// `dr-worker ack`.
     Ack,
-    /// An operator looks: where the members of the first site are all well and it does not lead, `switchover` to it.
+    /// An operator checks: if all members of the first site are healthy and it does not lead, `switchover` to it.
     Round,
 }
 
@@ -48,7 +48,7 @@ pub enum Incident {
 pub struct Where(pub String);
 
 impl Where {
-    /// Whether it means this member.
+    /// Whether this member belongs to it.
     pub fn is(&self, member: &str, site: &str) -> bool {
         self.0 == "all" || self.0 == member || self.0 == site
     }
@@ -60,7 +60,7 @@ impl fmt::Display for Where {
     }
 }
 
-/// What a job does.
+/// The behaviour of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Job {
     /// It becomes ready, and works.
@@ -70,7 +70,7 @@ pub enum Job {
     FailsAtStart(String),
     /// It becomes ready, and fails after a while.
     FailsAfter(Millis, String),
-    /// It takes so long until it is ready.
+    /// It needs this time to be ready.
     Slow(Millis),
 }
 
@@ -78,7 +78,7 @@ impl Incident {
     /// Reads an incident.
     ///
     /// # Errors
-    /// If there is none of these words.
+    /// If the text is no incident.
     pub fn read(text: &str) -> Result<Self, String> {
         let (head, reason) = text.split_once(": ").unwrap_or((text, ""));
         let words: Vec<_> = head.split(' ').collect();
@@ -117,7 +117,7 @@ impl Incident {
 }
 
 impl Incident {
-    /// What ends it, if it is something that lasts.
+    /// The incident that ends it, if it has a duration.
     pub fn end(&self) -> Option<Self> {
         match self {
             Self::PowerOff(at) => Some(Self::PowerOn(at.clone())),

@@ -1,4 +1,4 @@
-//! What a policy does when things go wrong: workers of two sites in virtual time, with the real engine.
+//! The behaviour of a policy under faults: workers of two sites in virtual time, with the real engine.
 //!
 //! ```text
 //!   [policy] ── read as a worker reads it ──▶ World ◀── incidents: a week's script, or a year's, drawn from a seed
@@ -6,13 +6,13 @@
 //!                                               └──▶ Account: who led when, minutes without a leader, moves
 //! ```
 //!
-//! Nothing here decides who leads: that is done by [`election_core::internals::Engine`], one for each worker, over the
-//! ensemble in memory that the engine's own tests run on. The world adds what the engine asks for: sessions that
-//! expire, jobs that take their time and fail, hosts that go and come back.
+//! [`election_core::internals::Engine`], one for each worker, decides who leads, with the ensemble in memory of the
+//! engine's own tests. The world adds the engine's surroundings: sessions that expire, jobs that need time and fail,
+//! hosts that go down and up.
 //!
-//! A year takes less than a second, because the world jumps from one thing that is due to the next one. Quorum
-//! heartbeats are the one thing that would be due all the time. Therefore a member that is connected holds a lease
-//! without an end, and gets the one that its heartbeats have proved in the moment in which it is cut off, see [`world`].
+//! A year takes less than a second, because the world jumps from one due event to the next one. Quorum heartbeats would
+//! be due all the time. Therefore a connected member holds a lease without an end, and gets the lease that its
+//! heartbeats have proved at the moment when it is cut off, see [`world`].
 //!
 //! - [`script`]: the scripts of `docs/weeks.md`, run and compared by `tests/weeks.rs`;
 //! - [`year`]: the table of the defaults beside their alternatives, printed by `cargo run --release -p policy-world`.

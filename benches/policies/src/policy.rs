@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dr_worker::config::{Config, Sources};
 use election_core::{Policy, SiteId, strategy::Strategy};
 
-/// What is configured beside the policy. As the policy, it is the same for all workers here.
+/// The configuration beside the policy. Like the policy, it is the same for all workers.
 const REST: [&str; 5] = [
     "node.id=east-1",
     "node.site=east",
@@ -14,7 +14,7 @@ const REST: [&str; 5] = [
     "job.orders.measure.command=[\"/usr/bin/orders-lag\"]",
 ];
 
-/// How an election behaves, and who should lead.
+/// The behaviour of an election, and its strategy.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// For the engine.
@@ -29,7 +29,7 @@ impl Rules {
     /// Reads a document with a table `[policy]`.
     ///
     /// # Errors
-    /// What is wrong with it, as a worker says it.
+    /// The worker's own message.
     pub fn read(document: &str) -> Result<Self, String> {
         let document: toml::Table = document.parse().map_err(|e| format!("the policy is no TOML: {e}"))?;
         let policy = document.get("policy").and_then(toml::Value::as_table).ok_or("there is no [policy]")?;
@@ -39,7 +39,7 @@ impl Rules {
     /// Reads settings `key=value` of `[policy]`; a later one of the same key wins.
     ///
     /// # Errors
-    /// What is wrong with them, as a worker says it.
+    /// The worker's own message.
     pub fn of(settings: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let policy = settings.into_iter().map(|setting| format!("policy.{setting}"));
         let sets = REST.iter().map(ToString::to_string).chain(policy).collect();

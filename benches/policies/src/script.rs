@@ -1,9 +1,9 @@
-//! The weeks of `docs/weeks.md`: a script of incidents in, what came of them out.
+//! The weeks of `docs/weeks.md`: a script of incidents in, their results out.
 //!
 //! A block `toml` is the policy of the blocks `week` behind it. There a line `> DAY HH:MM WHAT` is an
-//! [incident](crate::incident); `[for 12s, every 15m, 12 times]` behind it says when it ends and how often it happens.
-//! `> members A B..` names the members, and `> DAY HH:MM result` asks for the account. A line that begins with `#` is the
-//! author's, who says why. All other lines are answers, written anew by each run.
+//! [incident](crate::incident), and `[for 12s, every 15m, 12 times]` behind it is its duration and repetition. `>
+//! members A B..` names the members, and `> DAY HH:MM result` prints the account. A line that begins with `#` is the
+//! author's explanation. Each run writes all other lines again.
 
 use std::fmt::Write as _;
 
@@ -17,14 +17,14 @@ use crate::{
 
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-/// How many of the first and of the last lines are shown, where there are more than [`MOST`].
+/// The number of first and of last lines that are printed, if there are more than [`MOST`].
 const SHOWN: (usize, usize) = (9, 3);
 const MOST: usize = 16;
 
-/// The document with all answers written anew.
+/// The document with all results of this run.
 ///
 /// # Errors
-/// The first line that can't be read, and why.
+/// The first line that can't be read, and the reason.
 pub fn replay(document: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut rules = None;
@@ -88,7 +88,7 @@ fn time_of(command: &str) -> Result<(Millis, &str), String> {
     Ok((day * DAY + ms, what))
 }
 
-/// Puts an incident on the agenda, as often as it says, and its end.
+/// Adds an incident with its repetitions and its end to the agenda.
 fn plan(world: &mut World, at: Millis, what: &str) -> Result<(), String> {
     let (what, again) = match what.strip_suffix(']').and_then(|what| what.split_once(" [")) {
         Some((what, again)) => (what, again),

@@ -1,6 +1,6 @@
-//! A year of two sites, drawn from a seed, under the defaults and under each alternative.
+//! A year of two sites, generated from a seed, with the defaults and with each alternative.
 //!
-//! Every setting lives through the same years: what differs between two rows is what the setting does.
+//! Every setting has the same years, so the difference between two rows is the effect of the setting.
 
 use std::fmt::Write as _;
 
@@ -18,26 +18,26 @@ const MEMBERS: [&str; 4] = ["east-1", "east-2", "west-1", "west-2"];
 const SITES: [&str; 2] = ["east", "west"];
 const LENGTH: Millis = 365 * DAY;
 
-/// What all settings have.
+/// The base of all settings.
 const BASE: &str = r#"sites=["east", "west"]"#;
 
 /// Leadership returns to the first site by itself.
 const AUTO: &str = r#"auto_moves="all""#;
 
-/// A score goes before the order of sites.
+/// A score precedes the order of sites.
 const SCORE: &str = r#"pipeline=[{ stage = "score", attributes = { fitness = { worst = 0, best = 1000 } } }, "site-order", "incumbent"]"#;
 
-/// One thing that happens again and again.
+/// One repeated incident.
 struct Kind {
     what: &'static str,
     per_year: u32,
     draw: fn(&mut Rng, Millis, &mut Plan),
 }
 
-/// What happens when.
+/// The incidents with their times.
 type Plan = Vec<(Millis, Incident)>;
 
-/// What a year is made of.
+/// The incidents of a year.
 const KINDS: [Kind; 16] = [
     Kind { what: "a worker dies, and is started again after 5 s", per_year: 24, draw: worker_dies },
     Kind { what: "a host restarts, and is away for 2 to 10 minutes", per_year: 12, draw: host_restarts },
@@ -89,7 +89,7 @@ const KINDS: [Kind; 16] = [
     Kind { what: "ZooKeeper is away for 3 to 20 s", per_year: 4, draw: outage },
 ];
 
-/// Where a policy goes by what is measured, that happens as well.
+/// Only with a policy that uses measurements.
 const WAVERING: Kind = Kind {
     what: "what every member measures of itself, from 0 to 1000, is wrong by up to 60 each minute, for 6 hours",
     per_year: 12,
@@ -215,7 +215,7 @@ fn everywhere() -> Where {
     Where("all".to_owned())
 }
 
-/// The incidents of a year, and the operator, who looks at ten on working days.
+/// The incidents of a year, and the operator, who checks at ten on working days.
 fn plan(seed: u64, wavers: bool) -> Plan {
     let mut rng = Rng::with_seed(seed);
     let mut plan = vec![(0, Incident::Start(everywhere()))];
@@ -234,10 +234,10 @@ fn plan(seed: u64, wavers: bool) -> Plan {
     plan
 }
 
-/// What the year of a seed comes to under these rules; `wavers` if what the members measure does.
+/// The totals of the year of a seed with these rules; `wavers`: whether measurements fluctuate.
 ///
 /// # Errors
-/// If the world can't be made.
+/// If the world can't be created.
 pub fn live(rules: &Rules, seed: u64, wavers: bool) -> Result<Sum, String> {
     let mut world = World::new(rules.clone(), &MEMBERS, false)?;
     for (at, incident) in plan(seed, wavers) {
@@ -253,9 +253,9 @@ pub fn live(rules: &Rules, seed: u64, wavers: bool) -> Result<Sum, String> {
 /// A table of settings, one changed at a time.
 struct Table {
     title: &'static str,
-    /// What all rows have beside the defaults.
+    /// The settings of all rows beside the defaults.
     base: &'static [&'static str],
-    /// Whether what the members measure wavers.
+    /// Whether the members' measurements fluctuate.
     wavers: bool,
     rows: &'static [&'static str],
 }
@@ -322,17 +322,17 @@ const TABLES: [Table; 3] = [
     },
 ];
 
-/// Of how many years the tables of the document are the means.
+/// The number of years of which the tables of the document are the means.
 pub const YEARS: u64 = 10;
 
-/// Between these lines of the document the tables are written.
+/// The lines of the document between which the tables are.
 const BEGIN: &str = "<!-- written by policy-world -->\n\n";
 const END: &str = "\n<!-- end of what is written -->";
 
 const HEAD: &str = "| setting | minutes without a leader | while somebody could lead | moves | not needed \
                     | hours outside of the first site |\n|---|---|---|---|---|---|\n";
 
-/// What the years are made of and the tables, as Markdown, over this number of years.
+/// The incidents and the tables, as Markdown, over this number of years.
 ///
 /// # Errors
 /// A setting that a worker refuses, or two leaders at once.
@@ -350,14 +350,14 @@ pub fn tables(years: u64) -> Result<String, String> {
 /// The document with these tables in it.
 ///
 /// # Errors
-/// If it doesn't say where.
+/// If it has no marks for them.
 pub fn written_into(document: &str, tables: &str) -> Result<String, String> {
     let (before, rest) = document.split_once(BEGIN).ok_or("the document does not say where tables begin")?;
     let (_, after) = rest.split_once(END).ok_or("the document does not say where tables end")?;
     Ok(format!("{before}{BEGIN}{tables}{END}{after}"))
 }
 
-/// What the years are made of, as Markdown.
+/// The incidents of a year, as Markdown.
 pub fn kinds() -> String {
     let mut out = String::from("| what happens | times a year |\n|---|---|\n");
     for kind in KINDS.iter().chain([&WAVERING]) {
@@ -366,12 +366,12 @@ pub fn kinds() -> String {
     out
 }
 
-/// How the rows are called.
+/// The names of the rows.
 pub fn rows() -> impl Iterator<Item = String> {
     TABLES.iter().flat_map(|table| table.rows().map(|row| table.words(row)))
 }
 
-/// The first line of the first table, which is about the defaults.
+/// The first line of the first table: the defaults.
 ///
 /// # Errors
 /// As of [`tables`].
@@ -384,7 +384,7 @@ impl Table {
         std::iter::once(None).chain(self.rows.iter().copied().map(Some))
     }
 
-    /// What a row is called: the setting; of a pipeline, the margin alone.
+    /// The name of a row: the setting; of a pipeline, the margin alone.
     fn words(&self, row: Option<&str>) -> String {
         let Some(setting) = row else { return self.title.to_owned() };
         let margin = setting.split_once("margin = ").and_then(|(_, rest)| rest.split_once(','));

@@ -1,7 +1,7 @@
-//! The weeks of `docs/weeks.md` are what the engine makes of them.
+//! The weeks of `docs/weeks.md` have the results of the engine.
 //!
-//! `UPDATE_TRANSCRIPTS=1 cargo test -p policy-world --test weeks` writes the answers anew; read the difference before
-//! you keep it, and the reasons that stand beside them.
+//! `UPDATE_TRANSCRIPTS=1 cargo test -p policy-world --test weeks` writes the results again. Review the difference, and
+//! the explanations beside it.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::{fs, path::Path};

@@ -1,4 +1,4 @@
-//! A year in the world, and that what the documents say of it is what the program prints.
+//! A year in the world; the figures of the document are those of the program.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::{fs, path::Path};
@@ -20,7 +20,7 @@ fn a_year_has_no_two_leaders_and_can_be_repeated() {
     assert!(once.vacant_ms < 6 * HOUR, "{once:?}");
 }
 
-/// The count of two leaders at once can be other than 0: that is what `keep` gives up.
+/// The count of two leaders at once can be other than 0: `keep` discards such a year.
 #[test]
 fn a_leader_that_is_kept_acts_beside_the_next_one() {
     let doubles = |settings: &[&str]| {
@@ -35,8 +35,8 @@ fn a_leader_that_is_kept_acts_beside_the_next_one() {
     assert_eq!(doubles(&[r#"on_pause="keep""#]), 1);
 }
 
-/// All figures take minutes: those of the defaults are compared, which most changes of the engine show in. `cargo run
-/// --release -p policy-world -- --write` writes all of them anew.
+/// All figures take minutes, so only those of the defaults are compared: most changes of the engine affect them. `cargo
+/// run --release -p policy-world -- --write` writes all of them again.
 #[test]
 fn the_documents_have_the_tables_that_the_program_prints() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/weeks.md");

@@ -1,4 +1,4 @@
-//! The side of a child: one client, and orders from the standard input until that ends.
+//! The child: one client, and orders from the standard input until that ends.
 //!
 //! ```text
 //! <load> <milliseconds>    answered by: ok <operations per second> <median microseconds> <p99 microseconds>
@@ -6,7 +6,8 @@
 //! connect <number>         makes so many sessions, one after the other; answered by: ok <median milliseconds until one is
 //!                          made> <and until it has read>
 //! ```
-//! Before the first order it says `ok` and how many threads it had before it was connected. What fails is answered by `failed` and the reason. `kazoo_child.py` obeys the same orders.
+//! Before the first order it prints `ok` and the number of its threads before it was connected. The answer to an order
+//! that fails is `failed` and the reason. `kazoo_child.py` has the same orders.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -16,11 +17,11 @@ use crate::client::{Client, Kind};
 use crate::load::{self, Load};
 use crate::process;
 
-/// Sessions that are made at one time.
+/// The number of sessions that are created at a time.
 const AT_ONE_TIME: usize = 10;
 
 pub(crate) fn run(kind: Kind, address: &str) -> ExitCode {
-    // As a program under `#[tokio::main]` has it; what is measured runs in tasks of it, as a program's work does.
+    // The runtime of `#[tokio::main]`; the measured work runs in its tasks, as in a program.
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let threads = process::threads(std::process::id());
     let path: &'static str = format!("/bench-{}", std::process::id()).leak();
@@ -91,6 +92,6 @@ fn answer(answer: Result<String, String>) {
         Ok(said) => format!("ok {said}"),
         Err(reason) => format!("failed {}", reason.replace('\n', " ")),
     };
-    // With nobody to hear it the input is at its end, too.
+    // Without a reader the input has ended too.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

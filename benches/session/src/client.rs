@@ -1,4 +1,4 @@
-//! The clients that are measured, behind one interface.
+//! The measured clients, behind one interface.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,21 +14,21 @@ use crate::socket::Socket;
 /// Which client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// No client, but what all of them are compared with.
+    /// No client, but the reference for all clients.
     Socket,
-    /// Client crates by themselves.
+    /// Client crates, used directly.
     ZookeeperClient,
     ZookeeperAsync,
     /// The Python client.
     Kazoo,
-    /// A session of ours.
+    /// A session of zk-session.
     Session(DriverKind),
 }
 
 impl Kind {
     const RAW: [Self; 4] = [Self::Socket, Self::ZookeeperClient, Self::ZookeeperAsync, Self::Kazoo];
 
-    /// All of them, each session right behind what carries it.
+    /// All of them, each session after the client that carries it.
     pub(crate) fn all() -> Vec<Self> {
         let mut all = Self::RAW.to_vec();
         for session in DriverKind::ALL.map(Self::Session) {
@@ -39,7 +39,7 @@ impl Kind {
         all
     }
 
-    /// The client crate that carries it, which has the driver's name.
+    /// The client crate that carries it, with the driver's name.
     pub(crate) fn beneath(self) -> Option<Self> {
         let Self::Session(driver) = self else { return None };
         Self::RAW.into_iter().find(|raw| raw.to_string() == driver.to_string())
@@ -71,7 +71,7 @@ impl FromStr for Kind {
     }
 }
 
-/// A connected one.
+/// A connected client.
 #[derive(Clone)]
 pub(crate) enum Client {
     Socket(Arc<Mutex<Socket>>),
@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// The znode that the loads are about, new and with data.
+    /// The znode of the loads, new and with data.
     pub(crate) async fn prepare(&self, path: &str) -> Result<(), String> {
         let data = vec![0; DATA];
         match self {

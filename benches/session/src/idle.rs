@@ -1,4 +1,4 @@
-//! What sessions take that do nothing.
+//! The cost of idle sessions.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use tokio::time::sleep;
 use crate::client::Kind;
 use crate::process::Process;
 
-/// Growth is even once those of the first sessions are there which all sessions share.
+/// Growth is even after the first sessions, which create the shared parts.
 pub(crate) const FIRST: usize = 10;
 
 pub(crate) struct Idle {
-    /// Bytes of memory of one session more, by the growth of a process from few sessions to many.
+    /// The bytes of memory of one more session, by the growth of a process from few sessions to many.
     pub(crate) memory: f64,
-    /// Beyond those of the process without a session: with one, and with all.
+    /// The additional threads, compared with the process without a session: with one session, and with all.
     pub(crate) threads: [usize; 2],
 }
 
@@ -30,7 +30,7 @@ pub(crate) async fn measure(kind: Kind, address: &str, sessions: usize) -> Resul
     Ok(Idle { memory: (after - before) / sessions as f64, threads })
 }
 
-/// Memory once it no longer changes much.
+/// The memory once it is stable.
 async fn settled(process: &Process) -> Result<f64, String> {
     let mut last = process.resident()?;
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! What the clients are given to do, and what they have made of it.
+//! The loads of the clients, and their results.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::client::Client;
 use crate::setting::DATA;
 
-/// Operations under way at one time in the loads that have more than one.
+/// The number of concurrent operations in the wide loads.
 pub(crate) const WIDTH: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) enum Load {
     /// One after the other.
     Reads,
     Writes,
-    /// So many at one time.
+    /// Many at a time.
     WideReads,
     WideWrites,
 }
@@ -91,7 +91,7 @@ impl FromStr for Sample {
     }
 }
 
-/// Bears the load for that long, on the tasks of the runtime.
+/// Runs the load for that time, on the tasks of the runtime.
 pub(crate) async fn bear(
     client: &Client,
     path: &'static str,

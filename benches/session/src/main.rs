@@ -1,14 +1,13 @@
-//! What a session costs on this machine beside a bare socket, the client crate that carries it, and kazoo:
+//! The cost of a session on this machine, compared with a bare socket, the client crate that carries it, and kazoo:
 //!
 //! ```text
 //! cargo xtask bench session [-- [--rounds N] [--slice MS] [--sessions N] [--client NAME]...]
 //! ```
 //!
-//! Figures of another machine mean little, and those of this one change while other programs run. So all clients are
-//! measured in one run and in turn, a slice of time each, in many rounds; what counts is the ratio of two slices of the
-//! same round, and the median of those ratios.
+//! Figures differ between machines, and change while other programs run. So all clients are measured in one run and in
+//! turn, a slice of time each, in many rounds. The result is the median of the ratios of two slices of the same round.
 //!
-//! Each client is a process of its own, connected to the same server of three, with nothing else in it.
+//! Each client is a separate process, connected to the same server of three, with nothing else in it.
 
 mod child;
 mod client;

@@ -20,7 +20,7 @@ pub(crate) async fn run(options: &Options) -> ExitCode {
     let mut interrupt = signal(SignalKind::interrupt()).expect("SIGINT can be watched for");
     let mut terminate = signal(SignalKind::terminate()).expect("SIGTERM can be watched for");
     tokio::select! {
-        // Dropped, the benchmark ends all that it has started.
+        // The drop of the benchmark ends all its processes.
         _ = interrupt.recv() => {
             eprintln!("interrupted");
             ExitCode::from(130)
@@ -54,7 +54,7 @@ async fn measure(options: &Options) -> Result<Report, String> {
     for &kind in &kinds {
         clients.push(Process::start(kind, &address).await?);
     }
-    // The servers and the interpreters compile as they go: what they do at first is not what they do later.
+    // The servers and the interpreters compile at run time, so the first results differ.
     for _ in 0..3 {
         round(&mut clients, options.slice, 0, |_, _, _| {}).await?;
     }
@@ -79,7 +79,7 @@ async fn measure(options: &Options) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Every load by every client. A session is measured beside the client that carries it, first one of them, then the other.
+/// Every load by every client. A session is measured beside the client that carries it, in alternating order.
 async fn round(
     clients: &mut [Process],
     slice: Duration,
@@ -88,7 +88,7 @@ async fn round(
 ) -> Result<(), String> {
     for load in Load::ALL {
         let mut order: Vec<usize> = (0..clients.len()).collect();
-        // Whoever comes first bears what the load before has left to do.
+        // The first client also has the rest of the former load.
         order.rotate_left(number / 2 % clients.len().max(1));
         if number % 2 == 1 {
             order.reverse();
@@ -112,7 +112,7 @@ fn kinds(options: &Options) -> Vec<Kind> {
     kinds
 }
 
-/// A server that is not the leader: most clients of an ensemble are connected to such a one.
+/// A server that is not the leader: most clients of an ensemble are connected to a follower.
 async fn follower(ensemble: &Ensemble) -> Result<(usize, String), String> {
     for index in 0..ensemble.servers().len() {
         if ensemble.mode(index).await == Some(Mode::Follower) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::client::Kind;
 use crate::{child, measure};
 
-/// Does what the command line says.
+/// Runs the command line.
 pub(crate) fn obey(args: impl Iterator<Item = String>) -> ExitCode {
     match Role::parse(args) {
         Ok(Role::Child { kind, address }) => child::run(kind, &address),
@@ -18,19 +18,19 @@ pub(crate) fn obey(args: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-/// What this process is to be.
+/// The role of this process.
 enum Role {
     /// The benchmark.
     Parent(Options),
-    /// One of the clients that are measured. It takes its orders on its standard input.
+    /// One of the measured clients. It reads orders from its standard input.
     Child { kind: Kind, address: String },
 }
 
 pub(crate) struct Options {
     pub(crate) rounds: usize,
-    /// How long each client bears each load in each round.
+    /// The time of each load for each client in each round.
     pub(crate) slice: Duration,
-    /// Sessions by which memory is measured.
+    /// The number of sessions by which memory is measured.
     pub(crate) sessions: usize,
     pub(crate) kinds: Vec<Kind>,
 }

@@ -1,4 +1,4 @@
-//! The side of the parent: a client in a process of its own.
+//! The parent: a client in a separate process.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -11,14 +11,14 @@ use tokio::time::timeout;
 use crate::client::Kind;
 use crate::load::{Load, Sample};
 
-/// Beyond the time that an order takes by itself.
+/// The limit, in addition to the time of the order itself.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ended when dropped.
 pub(crate) struct Process {
     kind: Kind,
     child: Child,
-    /// Of its runtime, before it was connected.
+    /// The threads of its runtime, before it was connected.
     own_threads: usize,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
@@ -61,13 +61,13 @@ impl Process {
         self.order(&line, slice).await?.parse()
     }
 
-    /// Has it make so many sessions more, and keep them.
+    /// Makes it create so many more sessions, and keep them.
     pub(crate) async fn sessions(&mut self, number: usize) -> Result<(), String> {
         self.order(&format!("sessions {number}\n"), Duration::ZERO).await.map(drop)
     }
 
-    /// Has it make so many sessions, one after the other; gives the median milliseconds until one is made, and until it has
-    /// read.
+    /// Makes it create so many sessions, one after the other. Returns the median milliseconds until a session is
+    /// created, and until it has read.
     pub(crate) async fn connect(&mut self, number: usize) -> Result<[f64; 2], String> {
         let said = self.order(&format!("connect {number}\n"), Duration::ZERO).await?;
         let millis: Result<Vec<f64>, _> = said.split_whitespace().map(str::parse).collect();
@@ -75,12 +75,12 @@ impl Process {
         millis.ok_or_else(|| format!("{}: not two numbers: {said:?}", self.kind))
     }
 
-    /// Those that it has beyond its runtime's at the moment.
+    /// The present threads, without those of its runtime.
     pub(crate) fn threads(&self) -> Result<usize, String> {
         threads(self.pid()?).map(|threads| threads.saturating_sub(self.own_threads))
     }
 
-    /// The bytes of memory that are its own at the moment.
+    /// The present bytes of its private memory.
     pub(crate) fn resident(&self) -> Result<f64, String> {
         let path = format!("/proc/{}/status", self.pid()?);
         let status = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -126,7 +126,7 @@ pub(crate) fn threads(pid: u32) -> Result<usize, String> {
     std::fs::read_dir(&path).map(Iterator::count).map_err(|error| format!("{path}: {error}"))
 }
 
-/// The Python that has kazoo; if there is none, why. A distribution's kazoo is found by its own Python alone.
+/// The Python that has kazoo; if there is none, the reason. Only a distribution's own Python finds its kazoo.
 pub(crate) fn find_kazoo() -> Result<&'static str, String> {
     let mut reasons = Vec::new();
     for python in ["python3", "/usr/bin/python3"] {

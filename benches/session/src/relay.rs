@@ -1,4 +1,4 @@
-//! How many round trips it takes until a client is ready: by the time that it takes through a relay that is slow.
+//! The number of round trips until a client is ready, by the time that it needs through a slow relay.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,11 +15,11 @@ use crate::client::Kind;
 use crate::process::Process;
 use crate::setting::TICK;
 
-/// So long that timers and the work itself are a small part of a round trip.
+/// So long that timers and the work are a small part of a round trip.
 const ONE_WAY: Duration = Duration::from_millis(50);
 
-/// Until a client says that it is connected, and until a read is answered; medians of so many. TCP's own round trip is not
-/// among them.
+/// The time until a client reports that it is connected, and until a read is answered; medians of so many. TCP's own
+/// round trip is not included.
 pub(crate) async fn round_trips(kind: Kind, times: usize) -> Result<[f64; 2], String> {
     let server = TestServer::builder().tick_time(TICK).start().await.map_err(|error| error.to_string())?;
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| error.to_string())?;
@@ -36,7 +36,7 @@ pub(crate) async fn round_trips(kind: Kind, times: usize) -> Result<[f64; 2], St
     }
 }
 
-/// Passes on what is said, in both directions so much later; connections are made and closed at once.
+/// Passes data on in both directions with this delay. Connections are opened and closed at once.
 async fn relay(listener: TcpListener, server: SocketAddr) -> io::Error {
     let mut links = JoinSet::new();
     loop {
@@ -60,7 +60,7 @@ async fn pass(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt + 
     let listen = async move {
         loop {
             let mut bytes = Vec::with_capacity(1024);
-            // At the end of this direction the other half hears that nothing more comes.
+            // The end of this direction closes the other half.
             if from.read_buf(&mut bytes).await? == 0 {
                 return Ok(());
             }

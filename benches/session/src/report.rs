@@ -13,7 +13,7 @@ pub(crate) struct Report {
     rounds: usize,
     sessions: usize,
     samples: Vec<(usize, Kind, Load, Sample)>,
-    /// What does not depend on a load: what idle sessions take, and the round trips of making one.
+    /// Results without a load: the cost of idle sessions, and the round trips of a new one.
     alone: Vec<(Kind, Idle, [f64; 2])>,
 }
 
@@ -70,7 +70,7 @@ impl Report {
         writeln!(f, "  {kind:26}{:12}{middle:>10.0}{socket:>26}{beneath:>26}{kazoo:>10}", figure.name)
     }
 
-    /// What each does in its least disturbed slices. On a machine that others use, too, these say more than the median.
+    /// The results of the least disturbed slices. On a shared machine these are more significant than the median.
     fn best(&self, f: &mut fmt::Formatter<'_>, load: Load, kind: Kind) -> fmt::Result {
         let best_of = |kind: Kind| {
             let mut all: Vec<f64> = self.by_round(load, FIGURES[0], kind).into_iter().flatten().collect();

@@ -1,5 +1,5 @@
-//! A bare socket: one task that writes requests and reads their replies, and looks at no more of these than their number
-//! and their error. What other clients do is compared with it.
+//! A bare socket: one task that writes requests and reads their replies, of which it checks only the number and the
+//! error. It is the reference for the other clients.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ const PING_XID: i32 = -2;
 const EPHEMERAL: i32 = 1;
 const ANY_VERSION: i32 = -1;
 const ALL_PERMISSIONS: i32 = 31;
-/// Of a reply: its request's number, the ensemble's latest transaction, the error.
+/// The header of a reply: its request's number, the ensemble's latest transaction, the error.
 const REPLY_HEADER: usize = 4 + 8 + 4;
-/// More than the replies to all requests that are under way.
+/// More than the replies to all pending requests.
 const BUFFER: usize = 16 * 1024;
 
 pub(crate) struct Socket {
     stream: TcpStream,
-    /// What was read and not yet looked at.
+    /// Data that was read and not yet parsed.
     input: Vec<u8>,
     output: Vec<u8>,
     /// The numbers of the latest request, and of the latest one that has a reply.
@@ -37,7 +37,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Makes a session, which is kept alive until the last handle is dropped.
+    /// Creates a session, which is kept alive until the last handle is dropped.
     pub(crate) async fn connect(address: &str) -> Result<Arc<Mutex<Self>>, String> {
         let opened = async {
             let stream = TcpStream::connect(address).await?;
@@ -67,7 +67,7 @@ impl Socket {
             loop {
                 sleep(SESSION_TIMEOUT / 3).await;
                 let Some(socket) = handle.upgrade() else { return };
-                // One that is in use keeps itself alive.
+                // A session in use stays alive by its requests.
                 if let Ok(mut socket) = socket.try_lock()
                     && let Err(error) = socket.ping().await
                 {
@@ -92,8 +92,8 @@ impl Socket {
         self.ask(&Frame::set(path, data)).await
     }
 
-    /// Bears the load until then, and gives the time of each operation. As many requests as replies have come with one
-    /// read leave with one write.
+    /// Runs the load until then, and returns the time of each operation. One write sends as many requests as replies
+    /// came with one read.
     pub(crate) async fn bear(
         &mut self,
         load: Load,
@@ -134,7 +134,7 @@ impl Socket {
         self.flush().await
     }
 
-    /// Adds a request to those that leave next.
+    /// Adds a request to the next write.
     fn put(&mut self, request: &Frame) {
         let at = self.output.len() + 4;
         request.write(&mut self.output);
@@ -148,7 +148,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Reads until there is a reply, and gives how many there are; no more than were asked for.
+    /// Reads until there is a reply, and returns the number of replies, at most the requested number.
     async fn replies(&mut self) -> Result<usize, String> {
         loop {
             let before = self.answered;
@@ -185,7 +185,7 @@ impl Socket {
     }
 }
 
-/// What is sent, but for its length.
+/// A request without its length.
 #[derive(Default)]
 struct Frame(Vec<u8>);
 
@@ -230,7 +230,7 @@ impl Frame {
     }
 }
 
-/// The first frame and what is behind it, if all of the frame is there.
+/// The first frame and the rest, if the frame is complete.
 fn split(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = input.split_first_chunk()?;
     rest.split_at_checked(u32::from_be_bytes(*length) as usize)

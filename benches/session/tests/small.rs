@@ -1,4 +1,4 @@
-//! The benchmark in small: it runs through, and leaves nothing behind. Its figures mean nothing here.
+//! A small run of the benchmark: it completes, and leaves no process. Its figures have no meaning here.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -41,21 +41,21 @@ fn every_client_is_measured_under_every_load() {
             kind.strip_prefix("session/").is_some_and(|driver| raw.iter().any(|raw| raw == driver));
         let others = usize::from(kind != "socket") + usize::from(has_driver);
         let kazoo = usize::from(has_kazoo && kind != "kazoo");
-        // Per second, and two latencies: its own; three to the socket, three to the driver, and one to kazoo. In
-        // the best tenth of the rounds one to each.
+        // Operations per second, and two latencies: its own; three ratios to the socket, three to the driver, and one
+        // to kazoo. In the best tenth of the rounds one to each.
         let expected = 3 * (1 + 3 * others + kazoo) + (1 + others + kazoo);
         for part in &parts[..4] {
             let figures = figures(part, kind);
             assert_eq!(figures.len(), expected, "{kind}: {figures:?} in {part}");
             assert!(figures.iter().all(|figure| figure.is_finite() && *figure > 0.0), "{kind}: {part}");
         }
-        // Memory (so few sessions may well need no more), threads with one session and with all, round trips.
+        // Memory (so few sessions may need no more), threads with one session and with all, round trips.
         let [_, one, all, connected, read] = figures(parts[4], kind)[..] else {
             panic!("{kind}: {}", parts[4])
         };
         assert!(kind != "socket" || one + all == 0.0, "the socket's loop has no thread: {}", parts[4]);
         assert!(one <= all, "{kind}: {}", parts[4]);
-        // A handshake and the reply to a read that may have left with it.
+        // A handshake, and the reply to a read that may have been sent with it.
         assert!(read >= 1.0 && connected < read, "{kind}: {}", parts[4]);
     }
 }
@@ -78,7 +78,7 @@ fn an_interrupt_ends_all_that_was_started() {
     });
 }
 
-/// Ended in good order if the test fails.
+/// Ends by a signal if the test fails.
 struct Ends(Child);
 
 impl Drop for Ends {
@@ -102,12 +102,12 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
-        // Between two looks.
+        // The polling interval.
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// The processes that it has started, and those that they have started, each with the moment of its birth.
+/// Its children and their children, each with its start time.
 fn descendants(of: u32) -> BTreeMap<u32, u64> {
     let all: Vec<(u32, u32)> = std::fs::read_dir("/proc")
         .expect("/proc")
@@ -127,7 +127,7 @@ fn descendants(of: u32) -> BTreeMap<u32, u64> {
     found
 }
 
-/// `None` if it has ended, whether somebody has taken note of that or not.
+/// `None` if it has ended, reaped or not.
 fn birth(pid: u32) -> Option<u64> {
     let stat = stat(pid)?;
     if stat.first()? == "Z" { None } else { stat.get(19)?.parse().ok() }

@@ -14,12 +14,10 @@
 //! A run counts only if the decision says that it came about in the way that is measured.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use election_core::{
-    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, Profile, Recipe, StopOrder,
-    TakeoverLimit,
+    Election, ElectionConfig, Failure, Handler, Leadership, Policy, StopOrder, TakeoverLimit,
     strategy::{Ranked, Ranking, Round, Strategy},
 };
 use zk_session::{BootTime, CreateMode, DriverKind, Session};
@@ -140,21 +138,13 @@ impl Party {
         let mut members = Vec::new();
         for member in MEMBERS {
             let session = session(connect, driver).await;
-            let config = ElectionConfig {
-                paths: Paths::new("/bench", name).expect("paths"),
-                policy: Policy {
-                    stop_budget: Some(Duration::from_millis(500)),
-                    max_takeovers: TakeoverLimit { count: 1000, within: Duration::from_secs(60) },
-                    ..Policy::default()
-                },
-                ..ElectionConfig::new(
-                    "/bench",
-                    name,
-                    Profile::new(member.parse().expect("an id"), "east".parse().expect("a site")),
-                    Recipe::Elector(Arc::new(Preferred)),
-                )
+            let policy = Policy::default().with(|policy| {
+                policy.stop_budget = Some(Duration::from_millis(500));
+                policy.max_takeovers = TakeoverLimit { count: 1000, within: Duration::from_secs(60) };
+            });
+            let config = ElectionConfig::elector(&format!("/bench/{name}"), member, Preferred)
                 .expect("a configuration")
-            };
+                .policy(policy);
             let election = Election::join(session.clone(), config, Instantly);
             // One after the other, so that the first one has the lowest ballot.
             until(&election, |status| status.ballot.is_some()).await;
@@ -171,7 +161,7 @@ impl Party {
             until(other, |status| status.in_office[0].as_ref().is_some_and(|c| c.ready_ms.is_some())).await;
             until(other, |status| status.elected.as_ref().is_some_and(|e| e.line_of(0).len() == 3)).await;
         }
-        // Proving a lease takes a beat and a tick, which the first in line has behind it.
+        // Proving a lease takes a heartbeat and a tick, which the first in line has behind it.
         until(&members[FIRST_IN_LINE].1, |status| {
             status.work_until.is_some_and(|until| BootTime::now() < until)
         })

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// The longest name of a member or a site, in bytes.
 pub(crate) const MAX_NAME: usize = 128;
 
-/// Why a name was refused.
+/// Why a name, or the path of an election, was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {name:?} is not usable: {why}")]
 pub struct InvalidName {
@@ -16,7 +16,13 @@ pub struct InvalidName {
     why: &'static str,
 }
 
-fn check(kind: &'static str, name: &str) -> Result<(), InvalidName> {
+impl InvalidName {
+    pub(crate) fn new(kind: &'static str, name: &str, why: &'static str) -> Self {
+        Self { kind, name: name.to_owned(), why }
+    }
+}
+
+pub(crate) fn check(kind: &'static str, name: &str) -> Result<(), InvalidName> {
     let why = if name.is_empty() {
         "it is empty"
     } else if name.len() > MAX_NAME {
@@ -30,7 +36,7 @@ fn check(kind: &'static str, name: &str) -> Result<(), InvalidName> {
     } else {
         return Ok(());
     };
-    Err(InvalidName { kind, name: name.to_owned(), why })
+    Err(InvalidName::new(kind, name, why))
 }
 
 macro_rules! name {
@@ -101,8 +107,15 @@ name! {
     MemberId, "the member id"
 }
 name! {
-    /// The site that a member stands in.
+    /// The site of a member: where it runs.
     SiteId, "the site"
+}
+
+/// The site of members that name none: `default`.
+impl Default for SiteId {
+    fn default() -> Self {
+        Self("default".to_owned())
+    }
 }
 
 /// A member's ballot: the name of its ephemeral sequential znode.

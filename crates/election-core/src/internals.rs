@@ -6,9 +6,9 @@
 pub use crate::engine::Rule;
 pub use crate::{
     engine::{
-        Action, AppEvent, Config, EndReason, Engine, Epoch, Event, ForceStep, Forgotten, Grant, Level,
-        MAX_TOKEN_BASE, NoSuchToken, Node, Note, NoteKind, OpId, Outcome, Released, Request, Watched, Wish,
-        acknowledge, force_step, not_now, overrule_site, raise_tokens, slot_of,
+        Action, AppEvent, Config, EndReason, Engine, Epoch, Event, ForceStep, ForcedFailover, Forgotten,
+        Grant, Level, MAX_TOKEN_BASE, NoSuchToken, Node, Note, NoteKind, OpId, Outcome, Released, Request,
+        Watched, Wish, acknowledge, not_now, overrule_site, raise_tokens, slot_of,
     },
     time::{Now, Time},
 };

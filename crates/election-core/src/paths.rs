@@ -1,6 +1,6 @@
 //! Where an election keeps its znodes.
 
-use crate::ids::{Ballot, MemberId};
+use crate::ids::{Ballot, InvalidName, MemberId, check};
 
 /// The paths of one election, all under `<root>/<election>`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -12,24 +12,37 @@ impl Paths {
     /// The paths of `election` under `root` (`/` or `/some/path`).
     ///
     /// # Errors
-    /// A sentence that says which of the two is unusable and why.
-    pub fn new(root: &str, election: &str) -> Result<Self, String> {
-        MemberId::new(election).map_err(|e| e.to_string().replace("the member id", "the election"))?;
+    /// When one of the two can't be part of a path of ZooKeeper.
+    pub fn new(root: &str, election: &str) -> Result<Self, InvalidName> {
+        check("the election", election)?;
         let root = root.trim_end_matches('/');
-        if !root.is_empty() {
-            if !root.starts_with('/') {
-                return Err(format!("the root {root:?} must start with '/'"));
-            }
-            for part in root[1..].split('/') {
-                MemberId::new(part).map_err(|e| e.to_string().replace("the member id", "the root's part"))?;
-            }
+        match root.strip_prefix('/') {
+            Some(parts) => parts.split('/').try_for_each(|part| check("the root's part", part))?,
+            None if root.is_empty() => {}
+            None => return Err(InvalidName::new("the root", root, "it does not begin with '/'")),
         }
         Ok(Self { base: format!("{root}/{election}") })
+    }
+
+    /// The paths of the election at `path`, such as `/app/greetings`.
+    ///
+    /// # Errors
+    /// When it is no absolute path of ZooKeeper.
+    pub fn at(path: &str) -> Result<Self, InvalidName> {
+        let (root, election) = path
+            .rsplit_once('/')
+            .ok_or_else(|| InvalidName::new("the election's path", path, "it does not begin with '/'"))?;
+        Self::new(root, election)
     }
 
     /// `<root>/<election>` itself.
     pub fn base(&self) -> &str {
         &self.base
+    }
+
+    /// The election's name: the last part of its path.
+    pub fn name(&self) -> &str {
+        self.base.rsplit_once('/').map_or(&self.base, |(_, name)| name)
     }
 
     /// The parent of all members' records.
@@ -134,6 +147,19 @@ mod tests {
         assert!(Paths::new("dr", "orders").is_err());
         assert!(Paths::new("/dr//x", "orders").is_err());
         assert!(Paths::new("/dr", "a/b").is_err());
+    }
+
+    #[test]
+    fn a_path_is_root_and_election() {
+        let paths = Paths::at("/dr/orders").unwrap();
+        assert_eq!(paths, Paths::new("/dr", "orders").unwrap());
+        assert_eq!((paths.name(), Paths::at("/orders").unwrap().name()), ("orders", "orders"));
+        for (path, why) in
+            [("orders", "begin with '/'"), ("dr/orders", "begin with '/'"), ("/dr/", "empty"), ("/", "empty")]
+        {
+            let said = Paths::at(path).unwrap_err().to_string();
+            assert!(said.contains(why), "{path}: {said}");
+        }
     }
 
     #[test]

@@ -1,27 +1,28 @@
-//! A lock with a fencing token: `lock` and `work`, some 40 lines. Start it twice, and kill or freeze the one that holds the lock:
+//! A lock with a fencing token: `lock` and `work`, some 40 lines. Start it twice, and kill or freeze the one that holds
+//! the lock:
 //!
 //! `cargo run -p zk-session --example fenced_lock -- 127.0.0.1:2181 /lock`
 
 use std::error::Error;
 use std::time::Duration;
 
-use zk_session::{BootTime, CreateMode, OpError, Session, Tether};
+use zk_session::{BootTime, CreateMode, OpError, Session, SessionPin};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Waits for the lock. It is held while the session of the tether lives; the number grows with each holder.
-async fn lock(session: &Session, path: &str) -> Result<(Tether, i64), Failure> {
+/// Waits for the lock. It is held while the session of the pin lives; the number grows with each holder.
+async fn lock(session: &Session, path: &str) -> Result<(SessionPin, i64), Failure> {
     let mut holder = session.watch_data(path);
     loop {
-        // The tether keeps this process from a second life on a new session while it still works in its first.
-        let Some(tether) = session.tether() else {
+        // The pin keeps this process from a second life on a new session while it still works in its first.
+        let Some(pin) = session.pin() else {
             session.active().await?;
             continue;
         };
-        match tether.incarnation().create(path, "", CreateMode::Ephemeral).await {
-            Ok(created) => return Ok((tether, created.stat.czxid)),
+        match pin.incarnation().create(path, "", CreateMode::Ephemeral).await {
+            Ok(created) => return Ok((pin, created.stat.czxid)),
             Err(OpError::NodeExists { .. }) => {
-                drop(tether); // Nothing is done in its name while this waits.
+                drop(pin); // Nothing is done in its name while this waits.
                 while holder.next().await?.value.is_some() {}
             }
             Err(error) if error.is_session_over() => {}
@@ -37,14 +38,14 @@ pub(crate) async fn work(
     mut step: impl FnMut(i64) -> bool,
 ) -> Result<(), Failure> {
     let session = Session::builder(connect).connect().await?;
-    let (tether, token) = lock(&session, path).await?;
-    let (keeper, held) = (session.keep_lease(), tether.incarnation());
+    let (pin, token) = lock(&session, path).await?;
+    let (keeper, held) = (session.keep_lease(), pin.incarnation());
     let mut leases = keeper.subscribe();
     tokio::select! {
         lease = leases.wait_for(Option::is_some) => drop(lease?),
         () = held.over() => return Err("the lock was lost before the work began".into()),
     }
-    // Looked at before each step; a step takes much less time than is left of a lease at its worst. While the tether
+    // Looked at before each step; a step takes much less time than is left of a lease at its worst. While the pin
     // lives there is no other session, so the lease is the lock's.
     while keeper.lease().is_some_and(|lease| lease.is_valid_at(BootTime::now())) {
         if !step(token) {

@@ -1,4 +1,4 @@
-//! Who may do what with the znodes that a session creates.
+//! Access lists of the znodes that a session creates.
 
 use zk_proto::AclEntry as Wire;
 pub use zk_proto::{Acl as AclEntry, Id, permission};
@@ -8,7 +8,7 @@ use crate::node::Stat;
 /// The access list of a znode. From [`Incarnation::acl`](crate::Incarnation::acl).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessList {
-    /// Who may do what.
+    /// The permissions by identity.
     pub entries: Vec<AclEntry>,
     /// The metadata of the znode, whose `aversion` counts the changes of the list.
     pub stat: Stat,
@@ -16,10 +16,10 @@ pub struct AccessList {
 
 /// The access list of every znode that a session creates: by the create operations, as parents, as held ephemerals.
 ///
-/// A list is given to a znode when it is created. Znodes that exist keep theirs, parents that were there before
-/// included. ZooKeeper inherits nothing: that a parent can't be read keeps nobody from reading its children.
+/// A list is given to a znode when it is created. Existing znodes keep theirs, including parents. ZooKeeper inherits
+/// nothing: a client that may not read a parent may still read its children.
 ///
-/// "Creator" is every identity that the session has proved when it creates the znode: the credentials of
+/// "Creator" is every identity that the servers have verified for the session when it creates the znode: the credentials of
 /// [`SessionBuilder::auth`](crate::SessionBuilder::auth), the user of
 /// [`sasl_digest`](crate::SessionBuilder::sasl_digest), the subject of the client certificate of
 /// [`tls`](crate::SessionBuilder::tls) where the servers authenticate by it. Processes that share znodes need the same
@@ -27,13 +27,13 @@ pub struct AccessList {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Acl {
-    /// Anybody who reaches the servers may do anything.
+    /// Any client has all permissions.
     #[default]
     Open,
-    /// The creator may do anything, nobody else anything but see that the znode exists and what its metadata is:
-    /// ZooKeeper shows those to everybody.
+    /// The creator has all permissions, other clients have none. ZooKeeper shows the existence of a znode and its metadata
+    /// to every client.
     CreatorAll,
-    /// The creator may do anything, anybody may read the data and the names of the children.
+    /// The creator has all permissions, any client may read the data and the names of the children.
     CreatorAllWorldRead,
 }
 

@@ -4,23 +4,23 @@
 use zk_proto::{AclEntry as Wire, ErrorCode, Id, Reply, Request};
 
 use crate::acl::{AccessList, AclEntry};
-use crate::attempts::{Attempts, Write, of_kind};
+use crate::attempts::{Write, of_kind};
 use crate::error::OpError;
 use crate::incarnation::Incarnation;
 use crate::node::{Children, Node, Stat};
-use crate::operations::{any_without, observe};
+use crate::operations::any_without;
 use crate::path::check;
 
 /// One read of a group for [`Incarnation::multi_read`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadOp {
-    /// As [`Incarnation::get`].
+    /// Data and metadata of a znode.
     Get {
         /// Of the znode.
         path: String,
     },
-    /// As [`Incarnation::children`], without the parent's metadata.
+    /// The names of a znode's children.
     Children {
         /// Of the znode.
         path: String,
@@ -28,12 +28,12 @@ pub enum ReadOp {
 }
 
 impl ReadOp {
-    /// A znode to be read.
+    /// Reads data and metadata of a znode.
     pub fn get(path: impl Into<String>) -> Self {
         Self::Get { path: path.into() }
     }
 
-    /// A znode whose children are to be named.
+    /// Reads the names of a znode's children.
     pub fn children(path: impl Into<String>) -> Self {
         Self::Children { path: path.into() }
     }
@@ -63,35 +63,35 @@ pub struct Reconfiguration {
     pub joining: Option<String>,
     /// Numbers of servers, separated by commas.
     pub leaving: Option<String>,
-    /// All servers, one a line, instead of the other two.
+    /// All servers, one per line, instead of the other two.
     pub members: Option<String>,
     /// Only if the configuration still has this version.
     pub version: Option<i64>,
 }
 
 impl Incarnation {
-    /// The metadata of a znode, `None` if there is none. It needs no permission on servers before 3.9, and that to read on
-    /// later ones.
+    /// The metadata of a znode, `None` if there is none. Servers before 3.9 require no permission for it, later ones the
+    /// permission to read.
     ///
     /// # Errors
-    /// As for [`get`](Self::get).
+    /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn exists(&self, path: &str) -> Result<Option<Stat>, OpError> {
-        observe("exists", async {
+        self.observe("exists", async {
             let (absolute, mut attempts) = self.begin(path)?;
             attempts.exists(&absolute).await
         })
         .await
     }
 
-    /// Has the server at hand catch up with the ensemble's leader, so that what is read next is not older than what the
-    /// leader had when it was asked. It writes nothing and is no quorum round trip: a leader that has been deposed and
-    /// does not know it yet answers it, too. [`barrier`](Self::barrier) is one.
+    /// Makes the server of the connection catch up with the ensemble's leader: what is read next is not older than what the
+    /// leader had when it was asked. It writes nothing and is no quorum round trip: a deposed leader that has not noticed
+    /// it yet answers it, too. [`barrier`](Self::barrier) is a quorum round trip.
     ///
     /// # Errors
-    /// As for [`get`](Self::get).
+    /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -100,10 +100,10 @@ impl Incarnation {
         self.ask("sync", path, |path| Request::Sync { path }, take).await
     }
 
-    /// The access list of a znode. Who may not change it sees it without the hashes of passwords.
+    /// The access list of a znode. Clients that may not change it get it without the hashes of passwords.
     ///
     /// # Errors
-    /// [`OpError::NoNode`], and those of [`get`](Self::get).
+    /// [`OpError::NoNode`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -115,12 +115,12 @@ impl Incarnation {
     /// Replaces the access list of a znode; with `version`, only if the list still has that version
     /// ([`Stat::aversion`](crate::Stat)).
     ///
-    /// After a lost answer it is repeated without a `version`; with one, the same list at the next version of the
-    /// same znode counts as written here, as for [`set`](Self::set).
+    /// After a lost answer it is repeated without a `version`. With one, the same list at the next version of the same
+    /// znode counts as written by this operation, as for [`set`](Self::set).
     ///
     /// # Errors
     /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Invalid`] for an entry that the servers do not accept,
-    /// [`OpError::Unknown`], and those of [`get`](Self::get).
+    /// [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
@@ -130,7 +130,7 @@ impl Incarnation {
         entries: &[AclEntry],
         version: Option<i32>,
     ) -> Result<Stat, OpError> {
-        observe("set_acl", async {
+        self.observe("set_acl", async {
             let (absolute, mut attempts) = self.begin(path)?;
             let request = Request::SetAcl {
                 path: absolute.as_str().into(),
@@ -142,7 +142,7 @@ impl Incarnation {
                     Write::Done(reply) => return attempts.stat(reply),
                     Write::Lost => {}
                     Write::Refused(ErrorCode::BAD_VERSION) if attempts.in_doubt() => {
-                        // With the same attempts: that it may not be read any more does not say that nothing was done.
+                        // With the same attempts: a refused read does not prove that nothing was written.
                         let request = Request::GetAcl { path: absolute.as_str().into() };
                         return match attempts.read(&request).await? {
                             Ok(Reply::Acl(now, stat)) => {
@@ -162,8 +162,8 @@ impl Incarnation {
     /// The paths of this session's ephemerals that begin with `prefix` (servers from 3.6 on).
     ///
     /// # Errors
-    /// As for [`get`](Self::get); [`OpError::Invalid`] from servers that do not know the request, which cost the session
-    /// its connection besides.
+    /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`]. Servers that do not
+    /// know the request answer [`OpError::Invalid`], and close the connection.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -172,14 +172,15 @@ impl Incarnation {
         let take = |reply| of_kind!(reply, Reply::Names(paths) => paths);
         let mut paths = self.ask("ephemerals", prefix, request, take).await?;
         paths.sort_unstable();
-        // The servers compare the beginnings of paths, so there are some beside the root of the session.
+        // The servers compare prefixes of paths, so some may be outside of the chroot.
         Ok(paths.iter().filter_map(|absolute| self.inner.below_root(absolute)).collect())
     }
 
     /// How many znodes there are below one, at any depth (servers from 3.6 on).
     ///
     /// # Errors
-    /// [`OpError::NoNode`], and those of [`ephemerals`](Self::ephemerals).
+    /// [`OpError::NoNode`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
+    /// Servers that do not know the request answer [`OpError::Invalid`], and close the connection.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -188,10 +189,12 @@ impl Incarnation {
         self.ask("count_below", path, |path| Request::GetAllChildrenNumber { path }, take).await
     }
 
-    /// Whom the servers take this session for: its address, and what its credentials have proved (servers from 3.7 on).
+    /// The identities that the servers have verified for this session: its address and those of its credentials (servers
+    /// from 3.7 on).
     ///
     /// # Errors
-    /// As for [`ephemerals`](Self::ephemerals).
+    /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`]. Servers that do not
+    /// know the request answer [`OpError::Invalid`], and close the connection.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -203,7 +206,9 @@ impl Incarnation {
     /// Several reads by one request, of one moment (servers from 3.6 on). A znode that does not exist is no error.
     ///
     /// # Errors
-    /// With the path of the read that was refused, and those of [`ephemerals`](Self::ephemerals).
+    /// With the path of the read that was refused: [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`],
+    /// [`OpError::SessionOver`]. Servers that do not know the request answer [`OpError::Invalid`], and close the
+    /// connection.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -212,7 +217,7 @@ impl Incarnation {
         reads: impl IntoIterator<Item = ReadOp>,
     ) -> Result<Vec<ReadResult>, OpError> {
         let reads: Vec<ReadOp> = reads.into_iter().collect();
-        observe("multi_read", async {
+        self.observe("multi_read", async {
             let Some(first) = reads.first() else { return Ok(Vec::new()) };
             reads.iter().try_for_each(|read| check(read.path()))?;
             let parts = reads.iter().map(|read| {
@@ -225,7 +230,7 @@ impl Incarnation {
                 }
             });
             let request = Request::MultiRead(parts.collect());
-            let mut attempts = Attempts::new(&self.inner, first.path());
+            let mut attempts = self.attempts(first.path());
             let replies = match attempts.read(&request).await? {
                 Ok(Reply::Multi(replies)) if replies.len() == reads.len() => replies,
                 Ok(other) => return Err(attempts.unexpected(other)),
@@ -250,19 +255,18 @@ impl Incarnation {
         .await
     }
 
-    /// Changes the members of the ensemble, and answers the new configuration. The servers allow it where
-    /// `reconfigEnabled` is set, to who may write `/zookeeper/config`.
-    ///
-    /// It is sent once: what becomes of it after a lost answer the configuration tells.
+    /// Changes the members of the ensemble, and returns the new configuration. The servers allow it if `reconfigEnabled` is
+    /// set, to clients that may write `/zookeeper/config`. It is sent once: after a lost answer, read the configuration to
+    /// find out the outcome.
     ///
     /// # Errors
-    /// [`OpError::Invalid`] where it is not allowed or makes no sense, [`OpError::BadVersion`], [`OpError::NoAuth`],
-    /// [`OpError::Unknown`], and those of [`get`](Self::get).
+    /// [`OpError::Invalid`] also if it is not allowed or inconsistent, [`OpError::BadVersion`],
+    /// [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown.
     pub async fn reconfig(&self, change: &Reconfiguration) -> Result<Node, OpError> {
-        observe("reconfig", async {
+        self.observe("reconfig", async {
             let text = |text: &'_ Option<String>| text.clone().map(Into::into);
             let request = Request::Reconfig {
                 joining: text(&change.joining),
@@ -270,7 +274,7 @@ impl Incarnation {
                 members: text(&change.members),
                 version: change.version.unwrap_or(-1),
             };
-            let mut attempts = Attempts::new(&self.inner, "/zookeeper/config");
+            let mut attempts = self.attempts("/zookeeper/config");
             match attempts.write(&request).await? {
                 Write::Done(reply) => attempts.node(reply),
                 Write::Refused(code) => Err(attempts.refused(code)),
@@ -288,7 +292,7 @@ impl Incarnation {
         request: impl FnOnce(std::borrow::Cow<'static, str>) -> Request<'static>,
         take: impl FnOnce(Reply) -> Result<T, Reply>,
     ) -> Result<T, OpError> {
-        observe(op, async {
+        self.observe(op, async {
             let (absolute, mut attempts) = self.begin(path)?;
             match attempts.read(&request(absolute.into())).await? {
                 Ok(reply) => take(reply).map_err(|reply| attempts.unexpected(reply)),

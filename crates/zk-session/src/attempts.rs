@@ -1,5 +1,5 @@
-//! One operation, sent as often as it takes: waits for the connection, tells lost answers from refusals, keeps in mind
-//! whether a write may have been applied, and gives up in time.
+//! One operation and its attempts: waits for the connection, distinguishes lost answers from refusals, records whether a
+//! write may have been applied, and gives up in time.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::path;
 use crate::state::InactiveReason;
 use crate::time::{BootTime, sleep_until};
 
-/// More attempts than that in one operation mean that something is wrong which time alone will not mend.
+/// More attempts than that in one operation mean that something is wrong which does not pass with time.
 const MAX_ATTEMPTS: u32 = 32;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// What became of a write that was sent once.
+/// The outcome of one attempt at a write.
 pub(crate) enum Write<T> {
     Done(T),
     /// This attempt had no effect. An earlier one may have had one: see [`Attempts::in_doubt`].
@@ -65,30 +65,31 @@ impl Incarnation {
     /// An operation on a path, and the path as the server knows it.
     pub(crate) fn begin<'a>(&'a self, path: &'a str) -> Result<(String, Attempts<'a>), OpError> {
         path::check(path)?;
-        Ok((self.inner.absolute(path), Attempts::new(&self.inner, path)))
+        Ok((self.inner.absolute(path), self.attempts(path)))
     }
-}
 
-impl<'a> Attempts<'a> {
-    pub(crate) fn new(inner: &'a Arc<Inner>, path: &'a str) -> Self {
+    /// An operation that names `path` in its errors.
+    pub(crate) fn attempts<'a>(&'a self, path: &'a str) -> Attempts<'a> {
         let started = BootTime::now();
-        Self {
-            inner,
+        Attempts {
+            inner: &self.inner,
             path,
             started,
-            deadline: started + inner.settings.operation_timeout(),
+            deadline: self.bound.deadline(started, &self.inner.settings),
             backoff: BACKOFF,
             in_doubt: false,
             seen: 0,
             last: "ZooKeeper is not connected".into(),
         }
     }
+}
 
+impl Attempts<'_> {
     pub(crate) fn in_doubt(&self) -> bool {
         self.in_doubt
     }
 
-    /// It has been found out that no attempt so far had an effect, nor ever will have one.
+    /// No attempt so far had an effect or ever will have one.
     pub(crate) fn clear_doubt(&mut self) {
         self.in_doubt = false;
     }
@@ -102,7 +103,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// As [`read`](Self::read), with a request that arms a watch.
+    /// Sends a request that changes nothing and arms a watch, until it is answered.
     pub(crate) async fn read_and_watch<T>(
         &mut self,
         request: &Request<'_>,
@@ -134,7 +135,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// Whether that znode, in that life, is older than the writes whose outcomes are not known. Data versions and names
-    /// come again in every life of a znode; so of one that is not older nobody can tell what became of the one before.
+    /// come again in every life of a znode; so one that is not older does not show what became of the one before.
     pub(crate) fn is_older(&self, stat: &Stat) -> bool {
         stat.czxid <= self.seen
     }
@@ -184,7 +185,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// A quorum round trip. Needs no place: see [`driver::barrier`].
+    /// A quorum round trip. It needs no place: see [`driver::barrier`].
     pub(crate) async fn barrier(&mut self) -> Result<(), OpError> {
         loop {
             self.wait_until_open().await?;
@@ -215,10 +216,11 @@ impl<'a> Attempts<'a> {
     }
 
     pub(crate) fn unexpected(&self, reply: Reply) -> OpError {
-        self.distrust(format!("it took a reply for another kind: {reply:?}"))
+        self.distrust(format!("it returned a reply of another kind: {reply:?}"))
     }
 
-    /// The error for a refusal. In doubt it tells what stands there now, not what became of the request.
+    /// The error for a refusal. In doubt the refusal is about what exists now, and does not show what became of the
+    /// request.
     pub(crate) fn refused(&self, code: ErrorCode) -> OpError {
         self.refused_at(self.path, code)
     }
@@ -227,7 +229,7 @@ impl<'a> Attempts<'a> {
     pub(crate) fn refused_at(&self, path: &str, code: ErrorCode) -> OpError {
         let path = path.to_owned();
         if self.in_doubt {
-            return self.changed(format!("now the answer is: {code}"));
+            return self.changed(format!("the server now answers: {code}"));
         }
         match code {
             ErrorCode::NO_NODE => OpError::NoNode { path },
@@ -239,7 +241,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The error where the answer is lost and what stands there now does not tell the outcome.
+    /// The error if the answer is lost and what exists now does not show the outcome.
     pub(crate) fn changed(&self, now: String) -> OpError {
         OpError::Unknown { path: self.path.to_owned(), cause: UnknownCause::Changed { now } }
     }
@@ -256,8 +258,8 @@ impl<'a> Attempts<'a> {
         match (self.is_older(&stat), next == Some(now), is_same) {
             (true, true, true) => Ok(stat),
             (true, true, false) => Err(OpError::BadVersion { path: self.path.to_owned() }),
-            (true, false, _) => Err(self.changed(format!("version {now} is there by now"))),
-            (false, ..) => Err(self.changed("another znode is there by now".to_owned())),
+            (true, false, _) => Err(self.changed(format!("the version is {now} now"))),
+            (false, ..) => Err(self.changed("another znode exists at the path now".to_owned())),
         }
     }
 
@@ -278,7 +280,7 @@ impl<'a> Attempts<'a> {
         let place = self.wait_for_place().await?;
         let sent = BootTime::now();
         let answer = self.inner.driver.send(request, Along { watch, heartbeat: false, place: Some(place) });
-        // With the session the driver ends, and answers.
+        // When the session ends, the driver ends and answers.
         let answer = answered(answer, self.deadline).await;
         self.classify(sent, answer)
     }
@@ -299,7 +301,7 @@ impl<'a> Attempts<'a> {
         })
     }
 
-    /// Waits until the session is active and has few enough requests under way. Those who wait are served in turn.
+    /// Waits until the session is active and has few enough requests under way. Waiting operations are served in turn.
     async fn wait_for_place(&mut self) -> Result<Place, OpError> {
         let inner = self.inner;
         loop {
@@ -310,13 +312,13 @@ impl<'a> Attempts<'a> {
             let next = self.deadline.min(inner.deadline());
             let place = tokio::select! {
                 biased;
-                // Never closed.
+                // The semaphore is never closed.
                 place = Arc::clone(&inner.places).acquire_owned() => place.ok(),
                 () = inner.over.cancelled() => None,
                 () = sleep_until(next) => None,
             };
             match place {
-                // The wait may have been long: looked at once more, right before something is sent.
+                // The wait may have been long: checked again right before sending.
                 Some(place) if inner.is_open() && !inner.is_over() => return Ok(place),
                 None if BootTime::now() >= self.deadline && !inner.is_over() => {
                     self.last = format!("{PLACES} requests are under way already").into();
@@ -327,14 +329,20 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Waits until the session is active. The clock is looked at last, right before something is sent.
+    /// Waits until the session is active. The clock is read last, right before sending.
     async fn wait_until_open(&mut self) -> Result<(), OpError> {
         loop {
             if self.inner.is_over() {
                 return Err(self.over());
             }
             if self.inner.is_open() {
-                return Ok(());
+                if BootTime::now() < self.deadline {
+                    return Ok(());
+                }
+                if !self.in_doubt {
+                    self.last = "the timeout had passed before it was sent".into();
+                }
+                return Err(self.out_of_time());
             }
             let mut open = self.inner.open.subscribe();
             if *open.borrow_and_update() {
@@ -379,7 +387,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// What the driver did can't be right: the session is given up, for nothing it says can be relied on.
+    /// The driver did something impossible: the session is given up, because its answers can't be relied on.
     pub(crate) fn distrust(&self, reason: String) -> OpError {
         self.inner.end(InactiveReason::DriverFailed { reason });
         OpError::Unknown { path: self.path.to_owned(), cause: UnknownCause::SessionOver }

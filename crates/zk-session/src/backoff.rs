@@ -1,4 +1,4 @@
-//! Pauses between attempts: exponential, with full jitter, so that many clients do not come back all at once.
+//! Pauses between attempts: exponential, with full jitter, so that many clients do not return at the same time.
 
 use std::time::Duration;
 

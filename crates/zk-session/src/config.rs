@@ -11,9 +11,10 @@ use crate::acl::Acl;
 use crate::driver::Auth;
 use crate::error::ConnectError;
 use crate::hosts::ConnectString;
+use crate::instruments::Instruments;
 use crate::secret::Secret;
 
-/// What carries a session. The crate's documentation says what tells them apart.
+/// The client implementation of a session. The section 'Drivers' of the crate's documentation compares them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DriverKind {
@@ -42,9 +43,9 @@ impl fmt::Display for DriverKind {
     }
 }
 
-/// The name is none of a driver.
+/// No driver has that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no driver is called {0:?}: it is \"native\" or \"zookeeper-async\"")]
+#[error("unknown driver {0:?}: use \"native\" or \"zookeeper-async\"")]
 pub struct UnknownDriver(String);
 
 impl FromStr for DriverKind {
@@ -55,17 +56,17 @@ impl FromStr for DriverKind {
     }
 }
 
-/// How to speak TLS with the servers. The server's certificate must always be valid, for the name by which the connect
-/// string calls it: there is no way to turn that off.
+/// TLS settings. The server's certificate must always be valid for the name in the connect string: this check can't be
+/// turned off.
 ///
-/// All files are PEM. They are read anew for each new session, so that a renewed certificate is taken up then; within a
-/// session, reconnects use what was read at its beginning.
+/// All files are PEM. They are read again for each new session, so a renewed certificate is used from then on. Reconnects
+/// within a session use what was read at its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// Certificates of the authorities that may have signed the servers' certificates. The system's own authorities do
-    /// not count.
+    /// Certificates of the authorities that may have signed the servers' certificates. The system's own authorities are not
+    /// used.
     pub ca_file: PathBuf,
-    /// This client's certificate, and those that lead from it to an authority that the servers accept.
+    /// This client's certificate and the chain from it to an authority that the servers accept.
     pub cert_file: Option<PathBuf>,
     /// The private key of that certificate, not encrypted.
     pub key_file: Option<PathBuf>,
@@ -78,7 +79,7 @@ pub(crate) struct SaslDigest {
     pub(crate) password: Secret,
 }
 
-/// Settings as given: [`check`](Self::check) says whether they hold together.
+/// Settings as given: [`check`](Self::check) validates them.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) connect: String,
@@ -92,6 +93,8 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<TlsOptions>,
     pub(crate) sasl: Option<SaslDigest>,
     pub(crate) max_request: usize,
+    /// By the name of the session.
+    pub(crate) instruments: Instruments,
 }
 
 impl Settings {
@@ -108,6 +111,7 @@ impl Settings {
             tls: None,
             sasl: None,
             max_request: Limits::default().request,
+            instruments: Instruments::new("default".to_owned()),
         }
     }
 
@@ -143,10 +147,10 @@ impl Settings {
         }
         if let Some(tls) = &self.tls {
             if tls.cert_file.is_some() != tls.key_file.is_some() {
-                return invalid("tls: cert_file and key_file belong together, and only one of them is given");
+                return invalid("tls: only one of cert_file and key_file is given: give both or neither");
             }
             if tls.ca_file.as_os_str().is_empty() {
-                return invalid("tls: ca_file is missing; nothing else can tell a server from a stranger");
+                return invalid("tls: ca_file is missing: it is needed to verify the servers");
             }
         }
         if let Some(sasl) = &self.sasl {
@@ -160,8 +164,7 @@ impl Settings {
         let has_certificate = self.tls.as_ref().is_some_and(|tls| tls.cert_file.is_some());
         if self.acl != Acl::Open && self.auth.is_empty() && self.sasl.is_none() && !has_certificate {
             return invalid(format!(
-                "acl is {:?}, and the session has no credentials by which ZooKeeper could know the creator: add some, \
-                 say by auth",
+                "acl is {:?}, and the session has no credentials to identify the creator: add some, for example by auth",
                 self.acl
             ));
         }
@@ -173,11 +176,11 @@ fn invalid<T>(reason: impl Into<String>) -> Result<T, ConnectError> {
     Err(ConnectError::InvalidSetting { reason: reason.into() })
 }
 
-/// Shorter durations are slips of the pen: a server's tick, the smallest of them, is some hundred milliseconds.
+/// Shorter durations are mistakes: a server's tick, the smallest of them, is some hundred milliseconds.
 const MIN: Duration = Duration::from_millis(10);
 /// ZooKeeper sends a session timeout as milliseconds in 31 bits; nothing here needs to be longer than a day.
 const MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Smaller than any server is ever set up with: the session's own requests fit.
+/// Smaller than any server's limit in practice, and large enough for the session's own requests.
 const MIN_REQUEST: usize = 64 << 10;
 const MAX_REQUEST: usize = 1 << 30;
 

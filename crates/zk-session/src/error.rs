@@ -1,4 +1,4 @@
-//! Errors, each telling what has become of the request.
+//! Errors. Each states whether the request was applied.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::config::DriverKind;
 #[error("the ZooKeeper session has been closed by this process")]
 pub struct Closed;
 
-/// No lease can be given on a session: its server ends it with its connection, so that it can be over at any moment.
+/// No lease can be given on a session: its server ends it with its connection, so it can end at any moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no lease can be given here: this server ends a session with its connection, as ClickHouse Keeper does; \
-     leases and elections need Apache ZooKeeper"
+    "no lease is possible: this server ends a session with its connection, as ClickHouse Keeper does; \
+     use Apache ZooKeeper for leases and elections"
 )]
 #[non_exhaustive]
 pub struct NoLease;
@@ -22,7 +22,7 @@ pub struct NoLease;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The connect string can't be understood.
+    /// The connect string is invalid.
     #[error("connect string {connect:?}: {reason}")]
     InvalidConnectString {
         /// As given.
@@ -30,7 +30,7 @@ pub enum ConnectError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A setting makes no sense.
+    /// A setting is invalid.
     #[error("{reason}")]
     InvalidSetting {
         /// The setting, its value and its bounds.
@@ -41,16 +41,16 @@ pub enum ConnectError {
     Unreachable {
         /// The connect timeout.
         within: Duration,
-        /// Every host of the connect string and what it said last.
+        /// Every host of the connect string and its last answer.
         hosts: Vec<HostFailure>,
     },
     /// The server refused the credentials.
     #[error("ZooKeeper refused the credentials: {reason}")]
     AuthFailed {
-        /// As told by the server.
+        /// The server's reason.
         reason: String,
     },
-    /// The server granted a session timeout that the driver can't work with.
+    /// The server granted a session timeout that is too short for the driver.
     #[error(
         "ZooKeeper granted a session timeout of {granted:?}, and {driver} needs at least {needed:?}: \
          raise session_timeout, or the server's maxSessionTimeout"
@@ -63,8 +63,8 @@ pub enum ConnectError {
         /// The driver.
         driver: DriverKind,
     },
-    /// TLS does not come about: the files, the server's certificate, or the server's opinion of this client's.
-    #[error("TLS with ZooKeeper: {reason}")]
+    /// TLS failed: for the files, the server's certificate, or because the server refused this client's certificate.
+    #[error("TLS with ZooKeeper failed: {reason}")]
     Tls {
         /// The file, or the server, and what is wrong.
         reason: String,
@@ -72,7 +72,7 @@ pub enum ConnectError {
     /// The session to be resumed has expired.
     #[error("the session to be resumed has expired")]
     Expired,
-    /// What a setting asks for is not compiled in.
+    /// A setting needs a feature that is not compiled in.
     #[error("{what} is not compiled in: enable the feature {feature} of zk-session")]
     Unsupported {
         /// What was asked for.
@@ -102,10 +102,10 @@ fn list(hosts: &[HostFailure]) -> String {
     hosts.iter().map(|failure| format!("{}: {}", failure.host, failure.reason)).collect::<Vec<_>>().join("; ")
 }
 
-/// Why an operation did not do what it was asked.
+/// Why an operation failed.
 ///
-/// What matters most is what became of the request: [`has_no_effect`](Self::has_no_effect) if it certainly did nothing,
-/// [`is_unknown`](Self::is_unknown) if it may have been applied. Paths are the caller's, without a chroot.
+/// The first question is whether the request was applied: [`has_no_effect`](Self::has_no_effect) if it certainly was not,
+/// [`is_unknown`](Self::is_unknown) if it may have been. Paths are the caller's, without a chroot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpError {
@@ -115,16 +115,18 @@ pub enum OpError {
         /// Of the operation.
         path: String,
     },
-    /// The znode is there already and is not what this operation created.
+    /// The znode exists, and this operation did not create it.
     #[error("{path}: the znode exists{}", owned_by(*.owner))]
     NodeExists {
         /// Of the operation.
         path: String,
-        /// The session that owns it, `None` if it is persistent or gone again before that could be read.
+        /// The session that owns it, `None` if it is persistent or was deleted before that could be read.
         owner: Option<i64>,
     },
-    /// The data has been changed by somebody else.
-    #[error("{path}: the version is not the expected one, somebody else has changed the znode")]
+    /// Another client has changed the data.
+    #[error(
+        "{path}: the version is not the expected one: another client has changed the znode; read it again"
+    )]
     BadVersion {
         /// Of the operation.
         path: String,
@@ -136,28 +138,27 @@ pub enum OpError {
         path: String,
     },
     /// The znode's access list does not allow it.
-    #[error("{path}: not authorized; see the znode's access list and the credentials of this session")]
+    #[error("{path}: not authorized: check the znode's access list and the credentials of this session")]
     NoAuth {
         /// Of the operation.
         path: String,
     },
-    /// ZooKeeper refuses the credentials, so there is no session to do it on. Nothing was sent.
-    ///
-    /// See [`InactiveReason::AuthFailed`](crate::InactiveReason::AuthFailed) for what happens then.
+    /// ZooKeeper refuses the credentials, so there is no session. Nothing was sent.
+    /// [`InactiveReason::AuthFailed`](crate::InactiveReason::AuthFailed) describes how the session recovers.
     #[error("{path}: ZooKeeper refuses the credentials of this session: {reason}")]
     AuthFailed {
         /// Of the operation.
         path: String,
-        /// As told by the server.
+        /// The server's reason.
         reason: String,
     },
-    /// The session has ended, or its end has passed by the local clock. Nothing was sent, and nothing of it will ever
-    /// be applied.
+    /// The session has ended, by the server's word or by the local clock. Nothing was sent, and nothing will ever be
+    /// applied.
     #[error("the ZooKeeper session is over")]
     SessionOver,
-    /// Perhaps applied, perhaps not: the answer was lost, and nothing that could be read told the outcome. As long as
-    /// the session lives it may even be applied later.
-    #[error("{path}: the outcome is unknown, {cause}")]
+    /// Perhaps applied, perhaps not: the answer was lost, and what could be read did not show the outcome. It may even be
+    /// applied later, as long as the session lives.
+    #[error("{path}: the outcome is unknown: {cause}")]
     Unknown {
         /// Of the operation.
         path: String,
@@ -165,16 +166,16 @@ pub enum OpError {
         cause: UnknownCause,
     },
     /// Certainly not applied: no connection carried it in time.
-    #[error("{path}: not done within {within:.1?}, {reason}")]
+    #[error("{path}: not done within {within:.1?}: {reason}")]
     Unavailable {
         /// Of the operation.
         path: String,
         /// The time the operation had.
         within: Duration,
-        /// What stood in the way last.
+        /// The last obstacle.
         reason: String,
     },
-    /// The server, or a check before anything was sent, refuses such a request for good.
+    /// The server, or a check before sending, refuses such a request permanently.
     #[error("{path}: {reason}")]
     Invalid {
         /// Of the operation.
@@ -191,24 +192,24 @@ pub enum UnknownCause {
     /// No answer in the time that the operation had.
     #[error("no answer came in time: {last}")]
     NoAnswer {
-        /// What was seen last.
+        /// The last obstacle.
         last: String,
     },
-    /// Part of it was done, and then something stood in the way.
+    /// Part of it was done before an error.
     #[error("part of it was done: {deleted} deleted, then {error}")]
     Partly {
         /// Znodes that are gone.
         deleted: u64,
-        /// What stood in the way.
+        /// The obstacle.
         error: Box<OpError>,
     },
     /// The session ended before the outcome could be found out.
     #[error("the answer was lost and the ZooKeeper session is over")]
     SessionOver,
-    /// The answer was lost, and what stands there now does not tell whether the request was applied.
+    /// The answer was lost, and what exists now does not show whether the request was applied.
     #[error("the answer was lost and {now}")]
     Changed {
-        /// What stands there now.
+        /// What exists now.
         now: String,
     },
 }
@@ -218,7 +219,7 @@ pub(crate) fn owned_by(owner: Option<i64>) -> String {
 }
 
 impl OpError {
-    /// The request was perhaps applied: read before deciding anything.
+    /// The request was perhaps applied: read before you decide anything.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown { .. })
     }
@@ -254,7 +255,7 @@ impl OpError {
         }
     }
 
-    /// One word for metrics and logs.
+    /// The label of metrics.
     pub(crate) fn outcome(&self) -> &'static str {
         match self {
             Self::NoNode { .. } => "no_node",

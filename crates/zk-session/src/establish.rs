@@ -1,7 +1,6 @@
-//! Making a session: names, connections and the handshake.
-//!
-//! That a session is made is a proof that it lives: the ensemble's leader begins to count its timeout when it prepares the
-//! session, which is after the connect request was sent, and the answer comes only once a quorum has agreed.
+//! Makes a session: names, connections and the handshake.
+//! A session that has been made is proved to be alive: the ensemble's leader begins to count its timeout when it prepares
+//! the session, which is after the connect request was sent, and the answer comes only once a quorum has agreed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use crate::time::{BootTime, Moment, sleep_until, within};
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
 
-/// Below this nothing is left of a session timeout once the lease's margin and a heartbeat are taken from it.
+/// A shorter session timeout leaves no time for a lease after its margin and a heartbeat.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(300);
 
 /// A session that has just been made.
@@ -34,7 +33,7 @@ pub(crate) struct Made {
     pub(crate) alive: Moment,
 }
 
-/// Tries until `deadline`. Cancel safe: what was begun is ended.
+/// Retries until `deadline`. Cancel safe: connections and sessions that were begun are ended.
 pub(crate) async fn establish(
     shared: &Shared,
     purpose: Purpose,
@@ -54,7 +53,7 @@ pub(crate) async fn establish(
             }
         }
         let pause = backoff.next();
-        // An attempt without time to speak of would only say that of a server of which more is known by now.
+        // An attempt with too little time would only replace a better reason by 'no answer in time'.
         if BootTime::now() + pause + SHORTEST_ATTEMPT >= deadline {
             sleep_until(deadline.min(BootTime::now() + pause)).await;
             return Err(unreachable_hosts(shared, deadline.duration_since(started), &said));
@@ -71,7 +70,7 @@ async fn attempt(
 ) -> Result<Made, ConnectFailure> {
     let is_new = matches!(purpose, Purpose::New(_));
     let (resolver, settings) = (Arc::clone(&shared.resolver), Arc::clone(&shared.settings));
-    // On the heap: whoever connects would otherwise be as large as this.
+    // On the heap: the caller's future would otherwise be as large as this.
     let connecting = Box::pin(driver::connect(ConnectSpec { purpose, resolver, settings, deadline }));
     let silent = || ConnectFailure::Unavailable(Vec::new());
     let Connected { driver, events, sent } = within(deadline, connecting).await.ok_or_else(silent)??;
@@ -84,11 +83,11 @@ async fn attempt(
     let (contact, alive) = if is_new {
         (sent.boot, sent)
     } else {
-        // That a session is taken over a deposed leader may say, too.
+        // A deposed leader may also answer that a session is taken over.
         let alive = driver.attached();
         let contact = BootTime::now();
         if let Err(error) = driver::barrier(&*driver, deadline.min(contact + granted)).await {
-            debug!(%error, "the session was taken over, but no quorum answered on it");
+            debug!(%error, "the session was re-attached, but no quorum answered on it");
             return Err(silent());
         }
         (contact, alive)

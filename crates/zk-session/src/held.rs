@@ -1,4 +1,4 @@
-//! Ephemerals that outlive their sessions: created anew in each.
+//! Held ephemerals: created again in each new session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,14 @@ use crate::watching::{DataWatch, Observed};
 
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
-/// An ephemeral znode that is kept in existence. From [`Session::hold_ephemeral`](crate::Session::hold_ephemeral).
+/// An ephemeral znode that is created again whenever it is gone. From
+/// [`Session::hold_ephemeral`](crate::Session::hold_ephemeral).
 ///
-/// It is created, with its parents, in each new session, and again if somebody deletes it. Where a znode of another
-/// session stands in its place, which may well be this process's own previous session, it is not touched: the status
-/// says so, and the znode is created once the other one is gone.
+/// It is created, with its parents, in each new session, and again if a client deletes it. A znode of another session at
+/// its path (possibly of this process's own previous session) is not touched: the status is [`HeldStatus::Conflict`], and
+/// the znode is created once the other one is gone.
 ///
-/// Dropping it deletes the znode in the background; [`release`](Self::release) tells when that is done.
+/// Dropping it deletes the znode in the background. [`release`](Self::release) waits until that is done.
 #[derive(Debug)]
 pub struct HeldEphemeral {
     path: String,
@@ -30,30 +31,30 @@ pub struct HeldEphemeral {
     status: watch::Receiver<HeldStatus>,
 }
 
-/// How a held ephemeral stands.
+/// The status of a held ephemeral.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeldStatus {
-    /// Not there yet, not there any more, or not known to be.
+    /// Not created yet, gone, or unknown.
     Pending,
-    /// There, created in this session, with the data that was asked for last.
+    /// Created in this session, with the latest data.
     Held {
         /// The session that owns it.
         epoch: Epoch,
         /// As of the last change.
         stat: Stat,
     },
-    /// A znode that is not this session's stands in its place.
+    /// A znode that is not this session's exists at the path.
     Conflict {
         /// The session that owns that one; `None` if it is persistent.
         owner: Option<SessionId>,
     },
-    /// ZooKeeper refuses it; it is tried again with pauses of seconds.
+    /// ZooKeeper refuses it. It is retried with pauses of seconds.
     Refused {
         /// Why.
         error: OpError,
     },
-    /// Given up: released, dropped, or the session is closed. Final.
+    /// Released, dropped, or the session is closed. Final.
     Released,
 }
 
@@ -72,7 +73,7 @@ impl HeldEphemeral {
         &self.path
     }
 
-    /// Replaces the data, now and in all sessions to come. [`HeldStatus::Held`] comes again once it is written.
+    /// Replaces the data, now and in all sessions to come. [`HeldStatus::Held`] is reported again once it is written.
     pub fn set_data(&self, data: impl Into<Vec<u8>>) {
         let data = data.into();
         self.wish.send_if_modified(|wish| {
@@ -82,7 +83,7 @@ impl HeldEphemeral {
         });
     }
 
-    /// The status of the moment.
+    /// The present status.
     pub fn status(&self) -> HeldStatus {
         self.status.borrow().clone()
     }
@@ -93,14 +94,14 @@ impl HeldEphemeral {
     }
 
     /// Deletes the znode, if it is this session's, and returns when that is done or impossible, within a few operation
-    /// timeouts. Where it can't be deleted it goes with its session.
+    /// timeouts. If it can't be deleted, it is removed with its session.
     ///
     /// # Cancel safety
-    /// Cancel safe: once begun, releasing goes on.
+    /// Cancel safe: once begun, the release continues.
     pub async fn release(self) {
         let Self { wish, mut status, .. } = self;
         drop(wish);
-        // An error means that the keeper has gone: released as well.
+        // An error means that the keeper has ended: released as well.
         let _ = status.wait_for(|status| *status == HeldStatus::Released).await;
     }
 }
@@ -123,7 +124,7 @@ impl Keeper {
                 _ => None,
             };
             tokio::select! {
-                // Its session is over, and with it what was held; the next one tells what stands there then.
+                // Its session is over, and its znode with it. The watch reads again in the next session.
                 () = self.gone(held_in) => {
                     self.report(HeldStatus::Pending);
                     continue;
@@ -142,7 +143,7 @@ impl Keeper {
             }
             let Some(current) = &mut seen else { continue };
             let status = self.reconcile(current, &wish).await;
-            // Pending: something else stands there by now than what was seen.
+            // Pending: what exists at the path has changed since it was read.
             let certain = !matches!(status, Ok(HeldStatus::Pending));
             watch.knows(certain.then_some((current.epoch, current.value.as_ref())));
             match status {
@@ -152,7 +153,7 @@ impl Keeper {
                 }
                 Err(error) if error.is_session_over() => self.report(HeldStatus::Pending),
                 Err(error) => {
-                    debug!(path = %self.path, %error, "held znode: not done, trying again");
+                    debug!(path = %self.path, %error, "cannot create or update the held znode, retrying");
                     again = Some(BootTime::now() + backoff.next());
                     let refused = matches!(error, OpError::NoAuth { .. } | OpError::Invalid { .. });
                     self.report(if refused { HeldStatus::Refused { error } } else { HeldStatus::Pending });
@@ -172,10 +173,10 @@ impl Keeper {
             }
             match &status {
                 HeldStatus::Conflict { owner } => {
-                    warn!(path = %self.path, ?owner, "held znode: another session's znode stands in its place");
+                    warn!(path = %self.path, ?owner, "cannot create the held znode: another session's znode exists at its path; waiting until it is gone");
                 }
-                HeldStatus::Refused { error } => warn!(path = %self.path, %error, "held znode: refused"),
-                HeldStatus::Held { epoch, .. } => debug!(path = %self.path, %epoch, "held znode: in place"),
+                HeldStatus::Refused { error } => warn!(path = %self.path, %error, "ZooKeeper refuses the held znode, retrying"),
+                HeldStatus::Held { epoch, .. } => debug!(path = %self.path, %epoch, "held znode created or updated"),
                 HeldStatus::Pending | HeldStatus::Released => {}
             }
             *current = status;
@@ -183,7 +184,7 @@ impl Keeper {
         });
     }
 
-    /// Makes what stands there what it should be, on the session on which it was seen and on no other.
+    /// Creates or updates the znode, on the session on which it was read and on no other.
     async fn reconcile(&self, seen: &mut Observed<Option<Node>>, data: &[u8]) -> Result<HeldStatus, OpError> {
         let Some(session) = self.session(seen.epoch) else { return Ok(HeldStatus::Pending) };
         match &seen.value {
@@ -198,7 +199,7 @@ impl Keeper {
                     seen.value = Some(Node::new(data, stat));
                     Ok(HeldStatus::Held { epoch: seen.epoch, stat })
                 }
-                // Somebody was faster: the watch tells what stands there now.
+                // Another client was faster: the watch returns the new state.
                 Err(OpError::BadVersion { .. } | OpError::NoNode { .. }) => Ok(HeldStatus::Pending),
                 Err(error) => Err(error),
             },
@@ -221,13 +222,13 @@ impl Keeper {
                 seen.value = Some(Node::new(data, created.stat));
                 Ok(HeldStatus::Held { epoch: seen.epoch, stat: created.stat })
             }
-            // The watch tells what stands there now.
+            // The watch returns the new state.
             Err(OpError::NodeExists { .. }) => Ok(HeldStatus::Pending),
             Err(error) => Err(error),
         }
     }
 
-    /// Deletes the znode if it is that session's; what a session owns that is over goes with it.
+    /// Deletes the znode if it is that session's. The znodes of an ended session are removed by the servers.
     async fn delete(&self, epoch: Epoch) {
         let Some(session) = self.session(epoch) else { return };
         let deleted = match session.get(&self.path).await {
@@ -238,14 +239,14 @@ impl Keeper {
             Err(error) => Err(error),
         };
         match deleted {
-            Ok(()) | Err(OpError::NoNode { .. }) => debug!(path = %self.path, "held znode: released"),
+            Ok(()) | Err(OpError::NoNode { .. }) => debug!(path = %self.path, "held znode deleted"),
             Err(error) => {
-                info!(path = %self.path, %error, "held znode: not deleted, it goes with its session")
+                info!(path = %self.path, %error, "cannot delete the held znode: it is removed with its session")
             }
         }
     }
 
-    /// Returns when the session of that epoch is no more; never where none is meant.
+    /// Returns when the session of that epoch has ended; never for `None`.
     async fn gone(&self, epoch: Option<Epoch>) {
         let mut living = self.shared.incarnation.subscribe();
         let is_gone = |living: &Option<Incarnation>| living.as_ref().map(Incarnation::epoch) != epoch;

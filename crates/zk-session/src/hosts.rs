@@ -1,4 +1,4 @@
-//! The connect string: hosts with ports, and a root that all paths are taken from.
+//! The connect string: hosts with ports, and a chroot.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -8,10 +8,10 @@ use crate::error::ConnectError;
 /// ZooKeeper's own port for clients.
 const DEFAULT_PORT: u16 = 2181;
 
-/// `host:port,host:port/chroot`, taken apart.
+/// A parsed `host:port,host:port/chroot`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectString {
-    /// Never empty, without doubles.
+    /// Never empty, without duplicates.
     pub(crate) servers: Vec<Server>,
     /// Empty, or an absolute path without a slash at its end.
     pub(crate) chroot: String,
@@ -44,7 +44,7 @@ impl ConnectString {
         };
         let chroot = if chroot == "/" { "" } else { chroot };
         if !chroot.is_empty() {
-            crate::path::judge(chroot).map_err(|reason| fail(format!("the root {chroot:?}: {reason}")))?;
+            crate::path::judge(chroot).map_err(|reason| fail(format!("the chroot {chroot:?}: {reason}")))?;
         }
         let mut servers = Vec::new();
         for part in hosts.split(',') {
@@ -60,7 +60,7 @@ impl ConnectString {
 
 fn parse_server(part: &str) -> Result<Server, String> {
     if part.is_empty() {
-        return Err("a host is missing; write host:port,host:port".to_owned());
+        return Err("a host is missing: write host:port,host:port".to_owned());
     }
     let (name, port) = if let Some(rest) = part.strip_prefix('[') {
         let (name, rest) = rest.split_once(']').ok_or("no ']' after '['")?;
@@ -72,7 +72,7 @@ fn parse_server(part: &str) -> Result<Server, String> {
     } else {
         let (name, port) = part.split_once(':').map_or((part, None), |(name, port)| (name, Some(port)));
         if port.is_some_and(|port| port.contains(':')) {
-            return Err("more than one ':'; write an IPv6 address as [address]:port".to_owned());
+            return Err("more than one ':': write an IPv6 address as [address]:port".to_owned());
         }
         (name, port)
     };
@@ -80,12 +80,12 @@ fn parse_server(part: &str) -> Result<Server, String> {
         return Err("the host name is empty".to_owned());
     }
     if name.chars().any(|c| c.is_whitespace() || c.is_control() || c == '@') {
-        return Err("the host name has a character that no host name has".to_owned());
+        return Err("the host name has an invalid character".to_owned());
     }
     let port = match port.map(|port| (port, port.parse())) {
         None => DEFAULT_PORT,
         Some((_, Ok(port @ 1..))) => port,
-        Some((port, _)) => return Err(format!("{port:?} is no port, which is a number from 1 to 65535")),
+        Some((port, _)) => return Err(format!("{port:?} is not a port: use a number from 1 to 65535")),
     };
     Ok(Server { name: name.to_owned(), port })
 }
@@ -112,16 +112,16 @@ mod tests {
         for (connect, part) in [
             ("", "a host is missing"),
             ("a,,b", "a host is missing"),
-            ("a:0", "is no port"),
-            ("a:x", "is no port"),
-            ("a:99999", "is no port"),
+            ("a:0", "is not a port"),
+            ("a:x", "is not a port"),
+            ("a:99999", "is not a port"),
             ("::1", "write an IPv6 address as"),
             ("[::1", "no ']'"),
             ("[x]:1", "no IPv6 address"),
             ("[::1]x", "only ':port'"),
             (":1", "host name is empty"),
-            ("a b:1", "no host name has"),
-            ("a:1/x/", "the root"),
+            ("a b:1", "invalid character"),
+            ("a:1/x/", "the chroot"),
         ] {
             let error = ConnectString::parse(connect).unwrap_err().to_string();
             assert!(error.contains(part), "{connect:?}: {error}");

@@ -1,9 +1,11 @@
-//! One ZooKeeper session, from its making to its end, and never another one.
+//! One ZooKeeper session, from its creation to its end, and never another one.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -19,9 +21,10 @@ use crate::node::{Epoch, SessionId};
 use crate::state::{Deadline, InactiveReason};
 use crate::time::{BootTime, sleep_until};
 
-/// How many requests of operations are under way at one time. A server answers a session's requests in order, so a beat
-/// waits for all that were sent before it: with tens of thousands of them, for longer than a lease lasts. The session's
-/// own beats and probes need no place. More would not be faster: a server is busy with far fewer.
+/// How many requests of operations are under way at one time. A server answers a session's requests in order, so a
+/// heartbeat waits for all that were sent before it: with tens of thousands of them, for longer than a lease lasts. The
+/// session's own heartbeats and probes need no place. A higher limit would not be faster: far fewer requests keep a server
+/// busy.
 pub(crate) const PLACES: usize = 512;
 
 /// One ZooKeeper session: what is done through this value is done on that session, or not at all.
@@ -30,11 +33,42 @@ pub(crate) const PLACES: usize = 512;
 /// being sent, and [`Session::active`](crate::Session::active) gives the next one. The end is also found out from the
 /// local clock, so a process that was frozen past its session's timeout and wakes up sends nothing on it.
 ///
-/// The operations are documented at their definitions; all of them are bounded by the operation timeout and repeated
-/// within it, with checks that make the outcome known wherever it can be.
+/// All operations are bounded by a timeout, that of the session or of [`with_timeout`](Self::with_timeout), and are
+/// repeated within it, with checks that find out the outcome where that is possible.
 #[derive(Clone)]
 pub struct Incarnation {
     pub(crate) inner: Arc<Inner>,
+    pub(crate) bound: Bound,
+}
+
+/// By when the operations of a handle must have ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Bound {
+    /// The operation timeout of the session.
+    #[default]
+    Default,
+    /// Each operation within this time.
+    Within(Duration),
+    /// At this moment: of an operation that has begun.
+    By(BootTime),
+}
+
+impl Bound {
+    pub(crate) fn deadline(self, started: BootTime, settings: &Settings) -> BootTime {
+        match self {
+            Self::Default => started + settings.operation_timeout(),
+            Self::Within(timeout) => started + timeout,
+            Self::By(deadline) => deadline,
+        }
+    }
+
+    /// The bound for the steps of an operation that has several and begins now.
+    pub(crate) fn of_steps(self) -> Self {
+        match self {
+            Self::Within(timeout) => Self::By(BootTime::now() + timeout),
+            other => other,
+        }
+    }
 }
 
 pub(crate) struct Inner {
@@ -52,14 +86,14 @@ pub(crate) struct Inner {
     fault: Mutex<Option<InactiveReason>>,
     /// Whether operations may be sent: the session's state is active.
     pub(crate) open: watch::Sender<bool>,
-    pub(crate) tethers: watch::Sender<usize>,
+    pub(crate) pins: watch::Sender<usize>,
     /// For the requests of operations: as many as may be under way at one time.
     pub(crate) places: Arc<Semaphore>,
     watches: Mutex<HashMap<WatchId, Waiter>>,
     next_watch: AtomicU64,
 }
 
-/// Who waits for a watch.
+/// What waits for a watch.
 enum Waiter {
     Once(oneshot::Sender<WatchKind>),
     Lasting(Arc<Queue>),
@@ -86,31 +120,45 @@ impl Incarnation {
             over: CancellationToken::new(),
             fault: Mutex::new(None),
             open: watch::Sender::new(true),
-            tethers: watch::Sender::new(0),
+            pins: watch::Sender::new(0),
             places: Arc::new(Semaphore::new(PLACES)),
             watches: Mutex::new(HashMap::new()),
             next_watch: AtomicU64::new(1),
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), bound: Bound::Default }
     }
 
-    /// Which of this process's sessions it is.
+    /// The same session, with another timeout for each operation that is called on the returned handle. By default it is
+    /// the operation timeout of the session
+    /// ([`SessionBuilder::operation_timeout`](crate::SessionBuilder::operation_timeout)).
+    ///
+    /// The timeout covers the whole operation: waiting for the connection, repetitions, and the reads that find out the
+    /// outcome of a write; of [`delete_recursive`](Self::delete_recursive) the whole tree. When it has passed, a write that
+    /// was sent and whose outcome is not known fails with [`OpError::Unknown`](crate::OpError::Unknown); any other
+    /// operation fails with [`OpError::Unavailable`](crate::OpError::Unavailable), without effect.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { inner: Arc::clone(&self.inner), bound: Bound::Within(timeout) }
+    }
+
+    /// Its number among the sessions of this process.
     pub fn epoch(&self) -> Epoch {
         self.inner.epoch
     }
 
-    /// What takes the session to another process, as of this moment: see
-    /// [`SessionBuilder::resume`](crate::SessionBuilder::resume). Whoever has it can act as this session.
+    /// The ticket by which another process resumes this session, as of this moment: see
+    /// [`SessionBuilder::resume`](crate::SessionBuilder::resume). It allows any process to act as this session: keep it
+    /// secret.
     pub fn ticket(&self) -> Ticket {
         self.inner.driver.ticket()
     }
 
-    /// What ZooKeeper calls it: the owner of the ephemerals created here.
+    /// Its id in ZooKeeper: the owner of the ephemerals created on it.
     pub fn session_id(&self) -> SessionId {
         self.inner.session_id
     }
 
-    /// Whether leases can be given on it: not on servers of another make that end a session with its connection.
+    /// Whether leases can be given on it: not on servers that end a session with its connection, as ClickHouse Keeper does.
     ///
     /// # Errors
     /// [`NoLease`]: a [`LeaseKeeper`](crate::LeaseKeeper) gets none while this is the session.
@@ -123,13 +171,13 @@ impl Incarnation {
         self.inner.timing.session_timeout
     }
 
-    /// How often it beats, and how long its leases last: by what was granted, and by
+    /// How often it sends heartbeats, and how long its leases last: by what was granted, and by
     /// [`SessionBuilder::tick_time`](crate::SessionBuilder::tick_time).
     pub fn lease_timing(&self) -> LeaseTiming {
         self.inner.timing
     }
 
-    /// Whether it has ended, by what the server said or by the local clock. Once true it stays true.
+    /// Whether it has ended, by the server's answer or by the local clock. Once true it stays true.
     pub fn is_over(&self) -> bool {
         self.inner.is_over()
     }
@@ -182,11 +230,11 @@ impl Inner {
         self.below_root(absolute).unwrap_or_else(|| absolute.to_owned())
     }
 
-    /// The path as the caller knows it; `None` if it is not below the root of the session.
+    /// The path as the caller knows it; `None` if it is not below the chroot.
     pub(crate) fn below_root(&self, absolute: &str) -> Option<String> {
         match absolute.strip_prefix(self.chroot.as_str())? {
             "" => Some("/".to_owned()),
-            // The name of another znode may begin alike.
+            // Another znode's name may have the chroot as its prefix.
             path if path.starts_with('/') => Some(path.to_owned()),
             _ => None,
         }
@@ -217,19 +265,24 @@ impl Inner {
         lock(&self.deadline).contact(sent, BootTime::now());
     }
 
-    /// The session is over, and this side found out first. The first reason counts.
+    /// The session is over, by the local clock or for a fault found here. The first reason counts.
     pub(crate) fn end(&self, reason: InactiveReason) {
         lock(&self.fault).get_or_insert(reason);
         self.shut();
     }
 
-    /// The end: nothing more is sent, whatever waits here wakes up.
+    /// Ends the session here: nothing more is sent, and everything that waits on it wakes up.
     pub(crate) fn shut(&self) {
         self.over.cancel();
         self.open.send_replace(false);
         self.driver.abort();
-        // Whoever waits for a watch wakes up by the loss of its sender.
-        lock(&self.watches).clear();
+        // A watch that fires once wakes up by the loss of its sender.
+        let watches = std::mem::take(&mut *lock(&self.watches));
+        for waiter in watches.into_values() {
+            if let Waiter::Lasting(queue) = waiter {
+                queue.wake();
+            }
+        }
     }
 
     pub(crate) fn end_reason(&self) -> Option<InactiveReason> {
@@ -272,7 +325,7 @@ impl Inner {
             Some(Waiter::Lasting(queue)) => queue.put(kind, absolute),
             Some(Waiter::Once(_)) => {
                 if let Some(Waiter::Once(sender)) = watches.remove(&id) {
-                    // The watch may be dropped at this very moment: then nobody wants to know.
+                    // The receiver may have been dropped with the watch.
                     let _ = sender.send(kind);
                 }
             }
@@ -284,7 +337,7 @@ impl Inner {
 /// A watch on the server, given up when this is dropped.
 pub(crate) struct Armed<T> {
     pub(crate) id: WatchId,
-    /// Where it is told what the watch has seen.
+    /// Where the events of the watch arrive.
     pub(crate) news: T,
     pub(crate) inner: Arc<Inner>,
 }
@@ -293,19 +346,10 @@ pub(crate) struct Armed<T> {
 pub(crate) type ArmedOnce = Armed<oneshot::Receiver<WatchKind>>;
 
 impl ArmedOnce {
-    /// Returns when the watch has fired, or when its session is over. Cancel safe; not to be called again after it has
-    /// returned.
-    pub(crate) async fn fired(&mut self) {
-        tokio::select! {
-            _ = &mut self.news => {}
-            () = self.inner.over.cancelled() => {}
-        }
-    }
-}
-
-impl<T> fmt::Debug for Armed<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.id.fmt(f)
+    /// Ready when the watch has fired, or when its session is over, which drops the sender. Not to be called again after
+    /// that.
+    pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.news).poll(cx).map(drop)
     }
 }
 
@@ -317,46 +361,46 @@ impl<T> Drop for Armed<T> {
     }
 }
 
-/// While a tether of a session lives, no new session is made after that one ends.
+/// While a pin of a session exists, no new session is made after that one ends. From
+/// [`Session::pin`](crate::Session::pin).
 ///
-/// It is for whoever acts in the name of a session: without it a process could act in the name of an ended session and
-/// stand for election in the name of a new one at the same time. Hold it until the work done in the session's name has
-/// certainly stopped, then drop it.
+/// Without it a process could act under two sessions: for example do work under an ended one and be a candidate under a new
+/// one. Hold the pin until the work under the session has certainly stopped, then drop it.
 #[derive(Debug)]
-pub struct Tether {
+pub struct SessionPin {
     incarnation: Incarnation,
 }
 
-impl Tether {
+impl SessionPin {
     pub(crate) fn new(incarnation: &Incarnation) -> Self {
-        incarnation.inner.tethers.send_modify(|count| *count += 1);
+        incarnation.inner.pins.send_modify(|count| *count += 1);
         Self { incarnation: incarnation.clone() }
     }
 
-    /// The session that it belongs to.
+    /// The epoch of the pinned session.
     pub fn epoch(&self) -> Epoch {
         self.incarnation.epoch()
     }
 
-    /// The session that it belongs to.
+    /// The pinned session.
     pub fn incarnation(&self) -> &Incarnation {
         &self.incarnation
     }
 }
 
-impl Clone for Tether {
+impl Clone for SessionPin {
     fn clone(&self) -> Self {
         Self::new(&self.incarnation)
     }
 }
 
-impl Drop for Tether {
+impl Drop for SessionPin {
     fn drop(&mut self) {
-        self.incarnation.inner.tethers.send_modify(|count| *count = count.saturating_sub(1));
+        self.incarnation.inner.pins.send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 
-/// A panic elsewhere leaves these small tables whole, so a poisoned lock is as good as any.
+/// A panic elsewhere leaves these small tables consistent, so a poisoned lock is usable.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,10 @@
-//! Metrics, by the `metrics` facade: without a recorder they cost next to nothing.
+//! Metrics, by the `metrics` facade: without a recorder they cost next to nothing. And the span of the session's logs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
+use metrics::{SharedString, Unit, counter, describe_counter, describe_histogram, histogram};
+use tracing::{Span, error_span};
 
 const REQUESTS: &str = "zk_session_requests_total";
 const REQUEST_SECONDS: &str = "zk_session_request_seconds";
@@ -10,9 +12,9 @@ const RECONNECTS: &str = "zk_session_reconnects_total";
 const EXPIRATIONS: &str = "zk_session_expirations_total";
 
 /// Upper bounds in seconds for a histogram of `zk_session_request_seconds`: a round trip on a good network takes a few
-/// milliseconds, a lost one as long as an operation may take.
+/// milliseconds, a lost one up to the operation timeout.
 ///
-/// A recorder that is not told otherwise may well make a summary of it, which can't be added up over processes:
+/// Without bounds a recorder may make a summary of it, which can't be aggregated over processes:
 ///
 /// ```
 /// # fn recorder() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,35 +33,61 @@ const EXPIRATIONS: &str = "zk_session_expirations_total";
 pub const REQUEST_SECONDS_BUCKETS: [f64; 12] =
     [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// Describes this crate's metrics to the recorder that is installed. Call it once, after installing the recorder.
+/// Describes this crate's metrics to the recorder that is installed. Call it once, after installing the recorder and before
+/// making sessions.
 ///
-/// The round trips of the session itself are among `zk_session_request_seconds` as the operations `beat` (a quorum round
-/// trip, four in a session timeout while a lease is kept) and `probe` (a read, three in a session timeout where nothing
-/// else is asked for): how long ZooKeeper takes is known even where nothing is done.
+/// Each has the label `session`, the name of the session ([`SessionBuilder::name`](crate::SessionBuilder::name)).
+///
+/// The round trips of the session itself are among `zk_session_request_seconds` as the operations `heartbeat` (a quorum
+/// round trip, four in a session timeout while a lease is kept) and `probe` (a read, three in a session timeout when the
+/// session is idle): the round trip time to ZooKeeper is always known.
 pub fn describe_metrics() {
     describe_counter!(REQUESTS, Unit::Count, "Operations on ZooKeeper by kind and outcome, retries included");
     describe_histogram!(
         REQUEST_SECONDS,
         Unit::Seconds,
-        "Time that an operation on ZooKeeper took, retries included; the ops beat and probe are single round trips"
+        "Time that an operation on ZooKeeper took, retries included; the ops heartbeat and probe are single round trips"
     );
     describe_counter!(RECONNECTS, Unit::Count, "Times that a session was paused and became active again");
-    describe_counter!(EXPIRATIONS, Unit::Count, "Sessions that ended otherwise than by being closed");
-    // The first step of a counter that was not there before is not seen.
-    for counted in [RECONNECTS, EXPIRATIONS] {
-        counter!(counted).absolute(0);
+    describe_counter!(EXPIRATIONS, Unit::Count, "Sessions that ended without being closed");
+}
+
+/// What a session reports by: its name as a label, made once, and its span.
+#[derive(Clone, Debug)]
+pub(crate) struct Instruments {
+    session: SharedString,
+}
+
+impl Instruments {
+    pub(crate) fn new(name: String) -> Self {
+        // Shared: an operation clones it without copying the text.
+        Self { session: Arc::<str>::from(name).into() }
     }
-}
 
-pub(crate) fn request(op: &'static str, outcome: &'static str, took: Duration) {
-    counter!(REQUESTS, "op" => op, "outcome" => outcome).increment(1);
-    histogram!(REQUEST_SECONDS, "op" => op).record(took.as_secs_f64());
-}
+    /// The span of all that is logged of the session. It has no parent: the session outlives its caller's span. At the
+    /// level of errors, so that a filter that shows an event also shows whose it is.
+    pub(crate) fn span(&self) -> Span {
+        error_span!(parent: None, "zookeeper_session", name = %self.session)
+    }
 
-pub(crate) fn reconnect() {
-    counter!(RECONNECTS).increment(1);
-}
+    /// Begins the counters at zero: of a counter that did not exist before, the first increment is not seen.
+    pub(crate) fn register(&self) {
+        for counted in [RECONNECTS, EXPIRATIONS] {
+            counter!(counted, "session" => self.session.clone()).absolute(0);
+        }
+    }
 
-pub(crate) fn expiration() {
-    counter!(EXPIRATIONS).increment(1);
+    pub(crate) fn request(&self, op: &'static str, outcome: &'static str, took: Duration) {
+        let session = || self.session.clone();
+        counter!(REQUESTS, "op" => op, "outcome" => outcome, "session" => session()).increment(1);
+        histogram!(REQUEST_SECONDS, "op" => op, "session" => session()).record(took.as_secs_f64());
+    }
+
+    pub(crate) fn reconnect(&self) {
+        counter!(RECONNECTS, "session" => self.session.clone()).increment(1);
+    }
+
+    pub(crate) fn expiration(&self) {
+        counter!(EXPIRATIONS, "session" => self.session.clone()).increment(1);
+    }
 }

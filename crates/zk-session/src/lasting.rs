@@ -1,9 +1,12 @@
-//! Watches that stay: every change of a znode and its children, or of a whole tree, one by one.
+//! Lasting watches: each change of a znode and its children, or of a whole tree.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker, ready};
 
-use tokio::sync::Notify;
+use futures_core::Stream;
 pub use zk_proto::WatchKind as ChangeKind;
 use zk_proto::{Request, WatchMode};
 
@@ -11,16 +14,16 @@ use crate::error::{Closed, OpError};
 use crate::incarnation::{Armed, Incarnation, Inner, lock};
 use crate::node::Epoch;
 use crate::shared::Shared;
-use crate::watching::Tries;
+use crate::watching::{Next, PollNext, Tries};
 
-/// Changes that wait for who watches; beyond that they are one gap.
+/// The most changes that wait to be taken; further ones are one gap.
 const MOST_WAITING: usize = 1024;
 
-/// What a lasting watch tells.
+/// An item of a lasting watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// The session on which it was told.
+    /// The session on which it was reported.
     pub epoch: Epoch,
     /// The znode. For [`ChangeKind::Gap`] the one that is watched.
     pub path: String,
@@ -31,29 +34,34 @@ pub struct Change {
 /// Changes of a znode and its children, or of a tree. From [`Session::watch_each`](crate::Session::watch_each) and
 /// [`Session::watch_tree`](crate::Session::watch_tree).
 ///
-/// A [`DataWatch`](crate::DataWatch) tells the newest value and skips those between; this tells each change, and no
-/// values. Servers know it from 3.6 on.
-#[derive(Debug)]
+/// A [`DataWatch`](crate::DataWatch) returns the newest value and skips those between. A `ChangeWatch` returns each change,
+/// without values. It needs servers from 3.6 on.
+///
+/// As a [`Stream`] it yields what [`next`](Self::next) returns, and ends when the session is closed.
+///
+/// # Cancel safety
+/// No change is lost when the future of `next` or of `StreamExt::next` is dropped. A request that sets the watch and is
+/// under way is abandoned with the future of `next`, and repeated by the next call. The stream keeps it. Drop a stream that
+/// is no longer polled: its request may occupy one of the session's 512 requests.
 pub struct ChangeWatch {
-    tries: Tries,
-    mode: WatchMode,
-    armed: Option<Armed<Arc<Queue>>>,
+    watch: Lasting,
 }
 
 impl ChangeWatch {
     pub(crate) fn new(shared: Arc<Shared>, path: String, mode: WatchMode) -> Self {
-        Self { tries: Tries::new(shared, path), mode, armed: None }
+        Self { watch: Lasting { tries: Tries::new(shared, path), mode, armed: None } }
     }
 
     /// The path that is watched.
     pub fn path(&self) -> &str {
-        &self.tries.path
+        &self.watch.tries.path
     }
 
-    /// The next change: [`ChangeKind::Gap`] at first, and again after each reconnect, in each new session, and where changes
-    /// came faster than they were taken.
+    /// The next change: [`ChangeKind::Gap`] at first, and again after each reconnect, in each new session, and where
+    /// changes came faster than they were taken.
     ///
-    /// If the znode can't be watched, say by a server before 3.6, that is logged and tried again, with pauses of seconds.
+    /// If the znode can't be watched, for example by a server before 3.6, that is logged and retried, with pauses of
+    /// seconds.
     ///
     /// # Errors
     /// [`Closed`].
@@ -61,26 +69,59 @@ impl ChangeWatch {
     /// # Cancel safety
     /// Cancel safe: no change is lost.
     pub async fn next(&mut self) -> Result<Change, Closed> {
-        loop {
-            if let Some(armed) = &mut self.armed {
-                match armed.next(&self.tries.path).await {
-                    Some(change) => return Ok(change),
-                    None => self.armed = None,
-                }
-            }
-            let incarnation = self.tries.session().await?;
-            let armed = Box::pin(arm(&incarnation, &self.tries.path, self.mode)).await;
-            if let Some(armed) = self.tries.take(armed) {
-                self.armed = Some(armed);
-                let (epoch, path) = (incarnation.epoch(), self.tries.path.clone());
-                return Ok(Change { epoch, path, kind: ChangeKind::Gap });
-            }
-        }
+        Next(&mut self.watch).await
     }
 }
 
-async fn arm(incarnation: &Incarnation, path: &str, mode: WatchMode) -> Result<Armed<Arc<Queue>>, OpError> {
-    let (absolute, mut attempts) = incarnation.begin(path)?;
+impl Stream for ChangeWatch {
+    type Item = Change;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Change>> {
+        self.watch.poll_next(cx).map(Result::ok)
+    }
+}
+
+impl fmt::Debug for ChangeWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangeWatch").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
+struct Lasting {
+    tries: Tries<Armed<Arc<Queue>>>,
+    mode: WatchMode,
+    armed: Option<Armed<Arc<Queue>>>,
+}
+
+impl PollNext for Lasting {
+    type Item = Change;
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Change, Closed>> {
+        if let Some(armed) = &mut self.armed {
+            match ready!(armed.poll_next(cx, &self.tries.path)) {
+                Some(change) => return Poll::Ready(Ok(change)),
+                None => self.armed = None,
+            }
+        }
+        let mode = self.mode;
+        let set = move |incarnation, path| set(incarnation, path, mode);
+        let armed = ready!(self.tries.poll(cx, set))?;
+        let (epoch, path) = (armed.inner.epoch, self.tries.path.to_string());
+        self.armed = Some(armed);
+        Poll::Ready(Ok(Change { epoch, path, kind: ChangeKind::Gap }))
+    }
+
+    fn abandon(&mut self) {
+        self.tries.abandon();
+    }
+}
+
+async fn set(
+    incarnation: Incarnation,
+    path: Arc<str>,
+    mode: WatchMode,
+) -> Result<Armed<Arc<Queue>>, OpError> {
+    let (absolute, mut attempts) = incarnation.begin(&path)?;
     let request = Request::AddWatch { path: absolute.into(), mode: mode.number() };
     match attempts.read_and_watch(&request, Inner::prepare_lasting).await? {
         (Ok(_), armed) => Ok(armed),
@@ -88,54 +129,72 @@ async fn arm(incarnation: &Incarnation, path: &str, mode: WatchMode) -> Result<A
     }
 }
 
-/// Changes that were told to one watch and not yet taken.
+/// Changes that one watch has seen and its user has not yet taken.
 #[derive(Default)]
 pub(crate) struct Queue {
-    waiting: Mutex<VecDeque<(ChangeKind, String)>>,
-    more: Notify,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    waiting: VecDeque<(ChangeKind, String)>,
+    waker: Option<Waker>,
 }
 
 impl Queue {
     pub(crate) fn put(&self, kind: ChangeKind, absolute: String) {
-        let mut waiting = lock(&self.waiting);
-        if waiting.len() < MOST_WAITING {
-            waiting.push_back((kind, absolute));
-        } else if !matches!(waiting.back(), Some((ChangeKind::Gap, _))) {
-            waiting.push_back((ChangeKind::Gap, absolute));
+        let mut held = lock(&self.held);
+        if held.waiting.len() < MOST_WAITING {
+            held.waiting.push_back((kind, absolute));
+        } else if !matches!(held.waiting.back(), Some((ChangeKind::Gap, _))) {
+            held.waiting.push_back((ChangeKind::Gap, absolute));
         }
-        drop(waiting);
-        self.more.notify_one();
+        drop(held);
+        self.wake();
     }
 
-    /// The oldest.
-    fn take(&self) -> Option<(ChangeKind, String)> {
-        let mut waiting = lock(&self.waiting);
-        let change = waiting.pop_front();
-        if waiting.is_empty() {
-            // A crowd that has passed leaves no memory behind.
-            *waiting = VecDeque::new();
+    /// There is a change to take, or the session is over.
+    pub(crate) fn wake(&self) {
+        let waker = lock(&self.held).waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
         }
-        change
+    }
+
+    /// The oldest change.
+    fn poll_take(&self, cx: &mut Context<'_>) -> Poll<(ChangeKind, String)> {
+        let mut held = lock(&self.held);
+        let change = held.waiting.pop_front();
+        if held.waiting.is_empty() {
+            // The memory of a burst is given back.
+            held.waiting = VecDeque::new();
+        }
+        match change {
+            Some(change) => Poll::Ready(change),
+            None => {
+                held.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
     }
 }
 
 impl Armed<Arc<Queue>> {
     /// The next change of what is watched at `path`; `None` once its session is over.
-    async fn next(&mut self, path: &str) -> Option<Change> {
+    fn poll_next(&mut self, cx: &mut Context<'_>, path: &str) -> Poll<Option<Change>> {
         let epoch = self.inner.epoch;
-        loop {
-            if self.inner.over.is_cancelled() {
-                return None;
-            }
-            if let Some((kind, absolute)) = self.news.take() {
+        if self.inner.over.is_cancelled() {
+            return Poll::Ready(None);
+        }
+        match self.news.poll_take(cx) {
+            Poll::Ready((kind, absolute)) => {
                 let is_gap = kind == ChangeKind::Gap;
                 let path = if is_gap { path.to_owned() } else { self.inner.relative(&absolute) };
-                return Some(Change { epoch, path, kind });
+                Poll::Ready(Some(Change { epoch, path, kind }))
             }
-            tokio::select! {
-                () = self.inner.over.cancelled() => return None,
-                () = self.news.more.notified() => {}
-            }
+            // The end of the session cancels first and wakes then: it may have come before there was a waker.
+            Poll::Pending if self.inner.over.is_cancelled() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
         }
     }
 }

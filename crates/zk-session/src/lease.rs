@@ -1,32 +1,33 @@
-//! Until when this process may believe that its session is alive: times in, `valid_until` out, no I/O.
+//! Until when the session is known to be alive: times in, `valid_until` out, no I/O.
 //!
 //! # Why an answer proves less than it seems to
-//! A server that has been cut off from its ensemble goes on answering reads and pings for a while, and the ensemble's
-//! leader, which alone expires sessions, hears nothing of them. So a lease is computed from *beats*, quorum round trips,
-//! and even the answer to a beat proves nothing about the time of that beat itself: the write is forwarded to the
-//! ensemble's leader at once, while the note that the session was heard of ('touch') travels separately, with the
-//! server's next answer to a ping of the leader, which pings every half a tick.
+//! A server that is cut off from its ensemble answers reads and pings for a while, and the ensemble's leader, which alone
+//! expires sessions, does not learn of them. So a lease is computed from *heartbeats*, quorum round trips, and even the
+//! answer to a heartbeat proves nothing about the time of that heartbeat itself: the write is forwarded to the ensemble's
+//! leader at once, while the message that the session was active ('touch') travels separately, with the server's next
+//! answer to a ping of the leader, which pings every half a tick.
 //!
 //! # The rules
 //! The session was alive at the leader, and its timeout began anew, no earlier than
 //! 1. the sending of the connect request that **made** it: the leader tracks a session from the moment at which it
 //!    prepares its creation, and the answer comes only once a quorum has agreed;
-//! 2. the sending of the connect request that **re-attached** it, once a beat is acknowledged over that connection: the
-//!    leader touches the session before it answers the server that asks for it. That answer alone proves nothing, for a
-//!    deposed leader may give it; nor does a beat over another connection, for a leader elected meanwhile may have begun
-//!    its timers before;
-//! 3. the sending of beat *m*, once beat *n* is acknowledged that went over the same connection and was sent at least
-//!    **one tick after *m* had been acknowledged**. Between the arrival of *m* and that of *n* at the server lies an answer
-//!    to the leader's ping, which went ahead of *n* on the same ordered connection. Half a tick would do if pings were
-//!    never late. Over another connection *n* proves nothing of *m*: a session that moves has asked the next server
-//!    before it leaves the last one, so *m* may be later than that, and its touch may have got stuck with the last one.
+//! 2. the sending of the connect request that **re-attached** it, once a heartbeat is acknowledged over that
+//!    connection: the leader touches the session before it answers the server that asks for it. That answer alone
+//!    proves nothing, for a deposed leader may give it; nor does a heartbeat over another connection, for a leader
+//!    elected meanwhile may have begun its timers before;
+//! 3. the sending of heartbeat *m*, once heartbeat *n* is acknowledged that went over the same connection and was sent
+//!    at least
+//!    **one tick after *m* had been acknowledged**. Between the arrival of *m* and that of *n* at the server lies an
+//!    answer to the leader's ping, which went ahead of *n* on the same ordered connection. Half a tick would be enough if
+//!    pings were never late. Over another connection *n* proves nothing of *m*: a session that moves has asked the next
+//!    server before it leaves the last one, so *m* may be later than that, and its touch may not have left the last one.
 //!
 //! Hence, with the latest such moment: `valid_until = moment + granted timeout − margin`.
 //!
 //! # Clocks
-//! The margin covers clocks that drift. Where this machine's clock is slewed while the lease runs, which is looked at
-//! sixteen times in a session timeout, the lease is shortened by as much. What is assumed: the servers' clocks run no more
-//! than 0.5 % too fast, and no hypervisor stops this machine, which its clocks need not show.
+//! The margin covers clocks that drift. Where this machine's clock is slewed while the lease runs, which is checked sixteen
+//! times in a session timeout, the lease is shortened by as much. Assumed: the servers' clocks run no more than 0.5 % too
+//! fast, and no hypervisor stops this machine, which its clocks need not show.
 //!
 //! # Not covered
 //! Servers behind an observer master (`zookeeper.observerMasterPort`): a touch takes two hops there, each with a ping.
@@ -39,8 +40,8 @@ use crate::time::{BootTime, Moment};
 
 /// Until when the session of an epoch is known to be alive.
 ///
-/// A lease only ever proves something about the time before [`valid_until`](Self::valid_until): compare it with the
-/// clock at each use, for no event announces its end.
+/// A lease only ever proves something about the time before [`valid_until`](Self::valid_until): compare it with the clock
+/// at each use, because no event announces its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {
@@ -51,7 +52,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A lease that was not proved by beats, for tests of code that takes leases.
+    /// A lease that was not proved by heartbeats, for tests of code that takes leases.
     pub const fn new(epoch: Epoch, valid_until: BootTime) -> Self {
         Self { epoch, valid_until }
     }
@@ -63,12 +64,12 @@ impl Lease {
 }
 
 /// What covers the drift of this machine's clock against the servers': 1 % of the session timeout, at least 100 ms.
-/// Clocks that are slewed further are looked at.
+/// Clocks that are slewed further are compared.
 pub fn lease_margin(granted_timeout: Duration) -> Duration {
     (granted_timeout / 100).max(Duration::from_millis(100))
 }
 
-/// What the rules above come to for a session: for whoever must have ended before its lease does.
+/// The times of a session's heartbeats and leases, for code that must have ended before its lease does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTiming {
     /// Asked for or granted.
@@ -78,44 +79,45 @@ pub struct LeaseTiming {
 }
 
 impl LeaseTiming {
-    /// What a quorum round trip is taken to last.
+    /// The assumed time of a quorum round trip.
     pub const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-    /// How often the session beats while somebody needs a lease: four times in a session timeout. Eight times where two
-    /// of those lie within a tick and a round trip, for then each beat proves one that is several intervals older.
-    pub fn beat_interval(&self) -> Duration {
+    /// How often the session sends a heartbeat while a lease is kept: four times in a session timeout. Eight times if two
+    /// of those lie within a tick and a round trip, because each heartbeat then proves one that is several intervals older.
+    pub fn heartbeat_interval(&self) -> Duration {
         let quarter = self.session_timeout / 4;
         if quarter < self.tick_time + Self::ROUND_TRIP { quarter / 2 } else { quarter }
     }
 
-    /// How much older than the latest beat the one is that it proves: as many intervals as a tick and a round trip take.
+    /// How much older than the latest heartbeat the one is that it proves: as many intervals as a tick and a round trip
+    /// take.
     pub fn proving_time(&self) -> Duration {
-        let beat = self.beat_interval();
-        let beats = (self.tick_time + Self::ROUND_TRIP).as_nanos().div_ceil(beat.as_nanos().max(1));
-        beat.saturating_mul(u32::try_from(beats).unwrap_or(u32::MAX))
+        let heartbeat = self.heartbeat_interval();
+        let heartbeats = (self.tick_time + Self::ROUND_TRIP).as_nanos().div_ceil(heartbeat.as_nanos().max(1));
+        heartbeat.saturating_mul(u32::try_from(heartbeats).unwrap_or(u32::MAX))
     }
 
-    /// How much is left of a lease at least while every beat is answered within a round trip: what work that has to end
-    /// with the lease may need for that. Zero where the session timeout is too short for the servers' ticks.
+    /// How much is left of a lease at least while every heartbeat is answered within a round trip: what work that has
+    /// to end with the lease may need for that. Zero where the session timeout is too short for the servers' ticks.
     pub fn shortest_lease(&self) -> Duration {
-        let spent = self.beat_interval().saturating_add(self.proving_time()) + Self::ROUND_TRIP;
+        let spent = self.heartbeat_interval().saturating_add(self.proving_time()) + Self::ROUND_TRIP;
         self.session_timeout.saturating_sub(lease_margin(self.session_timeout)).saturating_sub(spent)
     }
 }
 
-/// How often a session that nobody needs a lease of is looked at: a server that stops answering is noticed in time.
+/// How often an idle session without a lease is probed, to notice in time that a server has stopped answering.
 pub(crate) fn probe_interval(granted_timeout: Duration) -> Duration {
     granted_timeout / 4
 }
 
-/// How often the clocks are compared while somebody needs a lease.
+/// How often the clocks are compared while a lease is kept.
 pub(crate) fn clock_interval(granted_timeout: Duration) -> Duration {
     granted_timeout / 16
 }
 
-/// A beat that was acknowledged.
+/// A heartbeat that was acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beat {
+pub(crate) struct Heartbeat {
     pub(crate) sent: Moment,
     pub(crate) acknowledged: BootTime,
     /// When the connect request was sent of the connection that it went over, or of an earlier one.
@@ -124,36 +126,37 @@ pub(crate) struct Beat {
     pub(crate) moved: bool,
 }
 
-/// What is known of one session's life, as far as it can still matter.
+/// The heartbeats of one session that can still prove something.
 #[derive(Debug)]
 pub(crate) struct LeaseHistory {
     timing: LeaseTiming,
     /// The latest moment at which the session is proved to have been alive.
     alive: Moment,
     /// Those over the present connection that prove nothing yet, in the order of sending: of about one tick.
-    beats: VecDeque<Beat>,
+    heartbeats: VecDeque<Heartbeat>,
 }
 
 impl LeaseHistory {
     /// Of a session that is proved to have been alive at that moment: it was made or re-attached then.
     pub(crate) fn new(timing: LeaseTiming, alive: Moment) -> Self {
-        Self { timing, alive, beats: VecDeque::new() }
+        Self { timing, alive, heartbeats: VecDeque::new() }
     }
 
-    /// Takes note of beats in the order in which they were sent.
-    pub(crate) fn acknowledged(&mut self, beat: Beat) {
-        if beat.moved || self.beats.back().is_some_and(|last| last.attached != beat.attached) {
-            self.beats.clear();
+    /// Records heartbeats in the order in which they were sent.
+    pub(crate) fn acknowledged(&mut self, heartbeat: Heartbeat) {
+        if heartbeat.moved || self.heartbeats.back().is_some_and(|last| last.attached != heartbeat.attached) {
+            self.heartbeats.clear();
         }
-        let proved = |earlier: &Beat| earlier.acknowledged + self.timing.tick_time <= beat.sent.boot;
-        let mut alive = beat.attached;
-        if let Some(latest) = self.beats.iter().rposition(proved) {
-            alive = later(alive, self.beats[latest].sent);
-            self.beats.drain(..=latest);
+        let proved =
+            |earlier: &Heartbeat| earlier.acknowledged + self.timing.tick_time <= heartbeat.sent.boot;
+        let mut alive = heartbeat.attached;
+        if let Some(latest) = self.heartbeats.iter().rposition(proved) {
+            alive = later(alive, self.heartbeats[latest].sent);
+            self.heartbeats.drain(..=latest);
         }
         self.alive = later(self.alive, alive);
-        if !beat.moved {
-            self.beats.push_back(beat);
+        if !heartbeat.moved {
+            self.heartbeats.push_back(heartbeat);
         }
     }
 
@@ -164,11 +167,11 @@ impl LeaseHistory {
         self.alive.boot + span.saturating_sub(now.slewed_since(self.alive))
     }
 
-    /// When the next beat is due that follows one sent at `last_sent`: after a beat interval, or earlier if that is what
-    /// gives a lease again.
-    pub(crate) fn next_beat(&self, last_sent: BootTime, now: Moment) -> BootTime {
-        let regular = last_sent + self.timing.beat_interval();
-        let proves = self.beats.front().map(|first| first.acknowledged + self.timing.tick_time);
+    /// When the next heartbeat is due that follows one sent at `last_sent`: after a heartbeat interval, or earlier if
+    /// that is what gives a lease again.
+    pub(crate) fn next_heartbeat(&self, last_sent: BootTime, now: Moment) -> BootTime {
+        let regular = last_sent + self.timing.heartbeat_interval();
+        let proves = self.heartbeats.front().map(|first| first.acknowledged + self.timing.tick_time);
         match proves {
             Some(proves) if self.valid_until(now) <= now.boot && proves > last_sent => regular.min(proves),
             _ => regular,
@@ -200,8 +203,8 @@ mod tests {
         Moment::at(at(ms), Duration::from_millis(ms))
     }
 
-    fn beat(sent: u64, acknowledged: u64) -> Beat {
-        Beat { sent: moment(sent), acknowledged: at(acknowledged), attached: moment(0), moved: false }
+    fn heartbeat(sent: u64, acknowledged: u64) -> Heartbeat {
+        Heartbeat { sent: moment(sent), acknowledged: at(acknowledged), attached: moment(0), moved: false }
     }
 
     fn history() -> LeaseHistory {
@@ -209,10 +212,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_last_of_several_beats_proves() {
-        // When each was sent and acknowledged, and at which moment the session is proved to have been alive. It was made
-        // at 0.
-        for (beats, alive) in [
+    fn what_the_last_of_several_heartbeats_proves() {
+        // When each was sent and acknowledged, and at which moment the session is proved to have been alive. It was
+        // made at 0.
+        for (heartbeats, alive) in [
             // Alone, or less than a tick after the one before, it proves nothing new.
             (&[][..], 0),
             (&[(1000, 1001)], 0),
@@ -222,7 +225,7 @@ mod tests {
             // The latest that is old enough counts.
             (&[(10, 11), (1000, 1001), (2500, 2501), (4500, 4501)], 1000),
             (&[(10, 11), (1000, 1001), (2500, 2501), (4500, 4501), (4501, 4502)], 2500),
-            // Held up on its way for 1.9 s: its touch may not have travelled when the next beat went out.
+            // Held up on its way for 1.9 s: its touch may not have travelled when the next heartbeat went out.
             (&[(100, 2000), (2101, 2102)], 0),
             (&[(100, 2000), (2101, 2102), (3999, 4000)], 0),
             (&[(100, 2000), (2101, 2102), (4000, 4001)], 100),
@@ -230,23 +233,23 @@ mod tests {
             (&[(1000, 1001), (3001, 3002), (3100, 9000)], 1000),
         ] {
             let mut history = history();
-            for (sent, acknowledged) in beats {
-                history.acknowledged(beat(*sent, *acknowledged));
+            for (sent, acknowledged) in heartbeats {
+                history.acknowledged(heartbeat(*sent, *acknowledged));
             }
-            assert_eq!(history.valid_until(moment(9000)), at(alive + SPAN), "{beats:?}");
+            assert_eq!(history.valid_until(moment(9000)), at(alive + SPAN), "{heartbeats:?}");
         }
     }
 
-    /// The session has asked the next server at 5 s, and moves there after a beat that it sent at 6 s by the last one, which
-    /// is cut off by then.
+    /// The session has asked the next server at 5 s, and moves there after a heartbeat that it sent at 6 s by the last
+    /// one, which is cut off by then.
     #[test]
-    fn a_beat_over_another_connection_proves_its_connect_request_and_nothing_of_those_before() {
+    fn a_heartbeat_over_another_connection_proves_its_connect_request_and_nothing_of_those_before() {
         let mut history = history();
-        history.acknowledged(beat(6000, 6001));
-        history.acknowledged(Beat { attached: moment(5000), ..beat(9000, 9001) });
+        history.acknowledged(heartbeat(6000, 6001));
+        history.acknowledged(Heartbeat { attached: moment(5000), ..heartbeat(9000, 9001) });
         assert_eq!(history.valid_until(moment(9001)), at(5000 + SPAN));
         // It went over this connection or a later one.
-        history.acknowledged(Beat { attached: moment(7000), moved: true, ..beat(12_000, 12_001) });
+        history.acknowledged(Heartbeat { attached: moment(7000), moved: true, ..heartbeat(12_000, 12_001) });
         assert_eq!(history.valid_until(moment(12_001)), at(7000 + SPAN));
     }
 
@@ -278,10 +281,10 @@ mod tests {
     #[test]
     fn a_lease_that_has_run_out_is_not_kept_waiting_for_a_whole_interval() {
         let mut history = history();
-        history.acknowledged(beat(20_000, 20_001));
-        assert_eq!(history.next_beat(at(20_000), moment(20_001)), at(22_001));
-        history.acknowledged(beat(22_001, 22_002));
-        assert_eq!(history.next_beat(at(22_001), moment(22_002)), at(24_501));
+        history.acknowledged(heartbeat(20_000, 20_001));
+        assert_eq!(history.next_heartbeat(at(20_000), moment(20_001)), at(22_001));
+        history.acknowledged(heartbeat(22_001, 22_002));
+        assert_eq!(history.next_heartbeat(at(22_001), moment(22_002)), at(24_501));
     }
 
     #[test]
@@ -294,7 +297,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_lease_is_never_shorter_than_said_while_beats_are_answered_in_time(
+        fn a_lease_is_never_shorter_than_said_while_heartbeats_are_answered_in_time(
             session_timeout in 1000u64..60_000,
             tick_time in 100u64..3000,
             round_trips in prop::collection::vec(0u64..=100, 40),
@@ -309,13 +312,14 @@ mod tests {
                 let left = history.valid_until(before).duration_since(acknowledged);
                 prop_assert!(left >= timing.shortest_lease(), "{:?} of {:?} with {:?}", left, timing.shortest_lease(), timing);
                 let sending = Moment::at(sent, sent.as_duration());
-                history.acknowledged(Beat { sent: sending, acknowledged, attached: moment(0), moved: false });
-                sent = history.next_beat(sent, before).max(acknowledged);
+                history.acknowledged(Heartbeat { sent: sending, acknowledged, attached: moment(0), moved: false });
+                sent = history.next_heartbeat(sent, before).max(acknowledged);
             }
         }
 
-        /// Against the rule, written down naively over the whole history, and against what a leader of an ensemble may know
-        /// at the worst: no touch reaches it after the last acknowledged beat, and its pings come up to a tick apart.
+        /// Against the rule, written down naively over the whole history, and against what a leader of an ensemble may
+        /// know at the worst: no touch reaches it after the last acknowledged heartbeat, and its pings come up to a
+        /// tick apart.
         #[test]
         fn no_lease_outlives_the_session_at_the_leader(
             steps in prop::collection::vec((1u64..3000, 0u64..3000, 0u64..=100, prop::bool::weighted(0.2)), 1..40),
@@ -328,7 +332,7 @@ mod tests {
             // The leader knows of the creation from its sending on, at the earliest.
             let (mut touched_at_leader, mut touched_at_server) = (0, Vec::new());
             // Over the present connection: when they were sent and acknowledged.
-            let (mut beats, mut alive): (Vec<(u64, u64)>, _) = (Vec::new(), 0);
+            let (mut heartbeats, mut alive): (Vec<(u64, u64)>, _) = (Vec::new(), 0);
             for (pause, round_trip, arrives, moves) in steps {
                 let asked = now + pause / 2;
                 let sent = now + pause;
@@ -338,19 +342,19 @@ mod tests {
                 let known = touched_at_server.iter().filter(|touch| **touch <= told).max().copied();
                 touched_at_leader = touched_at_leader.max(known.unwrap_or(0));
                 now = sent + round_trip;
-                history.acknowledged(Beat { attached: moment(attached), ..beat(sent, now) });
-                let proved = beats.iter().filter(|(_, acknowledged)| acknowledged + 2000 <= sent).map(|(sent, _)| *sent).max();
+                history.acknowledged(Heartbeat { attached: moment(attached), ..heartbeat(sent, now) });
+                let proved = heartbeats.iter().filter(|(_, acknowledged)| acknowledged + 2000 <= sent).map(|(sent, _)| *sent).max();
                 alive = alive.max(attached).max(proved.unwrap_or(0));
-                beats.push((sent, now));
+                heartbeats.push((sent, now));
                 prop_assert_eq!(history.valid_until(moment(now)), at(alive + SPAN));
                 let expires = at(touched_at_leader + 10_000);
                 prop_assert!(history.valid_until(moment(now)) < expires, "{:?} and {:?}", history, expires);
                 if moves {
-                    // To a server that was asked before this beat was sent by the last one, which is cut off now.
+                    // To a server that was asked before this heartbeat was sent by the last one, which is cut off now.
                     attached = asked;
                     touched_at_leader = touched_at_leader.max(asked);
                     touched_at_server.clear();
-                    beats.clear();
+                    heartbeats.clear();
                 }
             }
         }

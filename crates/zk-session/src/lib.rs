@@ -34,7 +34,7 @@ pub use administration::{ReadOp, ReadResult, Reconfiguration};
 pub use config::{DriverKind, TlsOptions, UnknownDriver};
 pub use error::{Closed, ConnectError, HostFailure, NoLease, OpError, UnknownCause};
 pub use held::{HeldEphemeral, HeldStatus};
-pub use incarnation::{Incarnation, Tether};
+pub use incarnation::{Incarnation, SessionPin};
 pub use instruments::{REQUEST_SECONDS_BUCKETS, describe_metrics};
 pub use lasting::{Change, ChangeKind, ChangeWatch};
 pub use lease::{Lease, LeaseTiming, lease_margin};

@@ -6,32 +6,31 @@ use crate::attempts::{Attempts, Write};
 use crate::error::OpError;
 use crate::incarnation::Incarnation;
 use crate::node::{CreateMode, Node, Stat};
-use crate::operations::{any_without, observe};
+use crate::operations::any_without;
 use crate::path::check;
 
 /// One operation of a group for [`Incarnation::multi`]. Each sees what those before it have done.
-///
-/// There are no sequential creates: their names could not be told after a lost answer.
+/// There are no sequential creates: their names could not be found after a lost answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MultiOp {
-    /// The znode exists, and its data has that version if one is given. Changes nothing.
+    /// Checks that the znode exists, and that its data has that version if one is given. Changes nothing.
     Check {
         /// Of the znode.
         path: String,
         /// `None`: any.
         version: Option<i32>,
     },
-    /// As [`Incarnation::create`].
+    /// Creates a znode with the access list of the session.
     Create {
         /// Of the znode.
         path: String,
         /// Its content.
         data: Vec<u8>,
-        /// How long it lives.
+        /// Its kind.
         mode: CreateMode,
     },
-    /// As [`Incarnation::set`].
+    /// Replaces the data of a znode.
     Set {
         /// Of the znode.
         path: String,
@@ -40,7 +39,7 @@ pub enum MultiOp {
         /// `None`: any.
         version: Option<i32>,
     },
-    /// As [`Incarnation::delete`].
+    /// Deletes a znode without children.
     Delete {
         /// Of the znode.
         path: String,
@@ -50,12 +49,12 @@ pub enum MultiOp {
 }
 
 impl MultiOp {
-    /// The znode exists, and its data has that version if one is given.
+    /// Checks that the znode exists, and that its data has that version if one is given.
     pub fn check(path: impl Into<String>, version: impl Into<Option<i32>>) -> Self {
         Self::Check { path: path.into(), version: version.into() }
     }
 
-    /// A znode to be created.
+    /// Creates a znode.
     pub fn create(path: impl Into<String>, data: impl Into<Vec<u8>>, mode: CreateMode) -> Self {
         Self::Create { path: path.into(), data: data.into(), mode }
     }
@@ -89,8 +88,8 @@ pub enum MultiResult {
     Checked,
     /// The znode was created.
     Created {
-        /// Its metadata; `None` where the server does not tell, as none does up to 3.8, or where the answer was lost
-        /// and the znode has changed since. Read it then, if it matters.
+        /// Its metadata; `None` if the server does not report it, as no server before 3.9 does, or if the answer was lost
+        /// and the znode has changed since. Read it then, if needed.
         stat: Option<Stat>,
     },
     /// The data was replaced.
@@ -122,10 +121,10 @@ impl Incarnation {
     /// Does all of the operations or none, in this order, as one change of ZooKeeper. An empty group is done at once.
     ///
     /// After a lost answer the group counts as done where it has created an ephemeral (with the same signs as for
-    /// [`create`](Self::create)), or where all that it was to change can be seen to be so, by one change of ZooKeeper, and
-    /// is more than one znode: others may write the same data to one. It is sent again only where it can be seen not to be
-    /// done, since a znode that it was to delete, or to set at a version, is still there as it was or as somebody else has
-    /// set it, or where it consists of checks alone. Otherwise the outcome is unknown.
+    /// [`create`](Self::create)), or where all its changes are visible, by one change of ZooKeeper, and concern more than
+    /// one znode: others may write the same data to one. It is sent again only if it can be seen not to be done, because a
+    /// znode that it was to delete, or to set at a version, still exists unchanged or as another client has set it, or if
+    /// it consists of checks alone. Otherwise the outcome is unknown.
     ///
     /// # Errors
     /// With the path of the operation that was refused; no other was done then. Those of [`create`](Self::create),
@@ -136,7 +135,7 @@ impl Incarnation {
     /// Dropping the future leaves the outcome unknown.
     pub async fn multi(&self, ops: impl IntoIterator<Item = MultiOp>) -> Result<Vec<MultiResult>, OpError> {
         let ops: Vec<MultiOp> = ops.into_iter().collect();
-        observe("multi", self.multi_unobserved(&ops)).await
+        self.observe("multi", self.multi_unobserved(&ops)).await
     }
 
     async fn multi_unobserved(&self, ops: &[MultiOp]) -> Result<Vec<MultiResult>, OpError> {
@@ -148,7 +147,7 @@ impl Incarnation {
         let parts = ops.iter().zip(&paths).map(|(op, path)| self.part(op, path));
         let request = Request::Multi(parts.collect());
         // Errors that concern no single operation name the first.
-        let mut attempts = Attempts::new(&self.inner, first.path());
+        let mut attempts = self.attempts(first.path());
         loop {
             match attempts.write(&request).await? {
                 Write::Done(Reply::Multi(replies)) if replies.len() == ops.len() => {
@@ -169,7 +168,7 @@ impl Incarnation {
                     attempts.barrier().await?;
                     match self.evidence(&mut attempts, ops).await? {
                         Some(results) => return Ok(results),
-                        // Whatever was sent before has come to nothing.
+                        // Nothing that was sent before had an effect.
                         None => attempts.clear_doubt(),
                     }
                 }
@@ -189,8 +188,8 @@ impl Incarnation {
         }
     }
 
-    /// Reads what the operations of a group would have left behind: what can still be told of them where they were done,
-    /// `None` where they were not, and after a quorum round trip never will be.
+    /// Reads what the operations of a group would have changed: their results as far as they can still be read if they were
+    /// done, `None` if they were not and, after a quorum round trip, never will be.
     async fn evidence(
         &self,
         attempts: &mut Attempts<'_>,
@@ -238,7 +237,7 @@ impl Incarnation {
                 *change
             }
             _ => {
-                let now = "what stands there now does not tell whether the group was applied";
+                let now = "the znodes do not show whether the group was applied";
                 return Err(attempts.changed(now.to_owned()));
             }
         };
@@ -250,7 +249,7 @@ impl Incarnation {
         Ok(Some(results))
     }
 
-    /// What the znode that is found says of an operation of a group. Within one life of a znode a version never comes back.
+    /// What a znode shows of an operation of a group. Within one life of a znode a version never comes back.
     fn sign(&self, op: &MultiOp, found: &Node, is_older: bool) -> Result<Option<i64>, NotDone> {
         let Node { data: there, stat } = found;
         match op {
@@ -262,7 +261,7 @@ impl Incarnation {
                 if is_older && version.is_none_or(|version| stat.version == version.wrapping_add(1)) =>
             {
                 match version {
-                    // Somebody else was faster.
+                    // Another client was faster.
                     Some(_) if there != data => Err(NotDone),
                     _ => Ok((there == data).then_some(stat.mzxid)),
                 }
@@ -276,7 +275,7 @@ impl Incarnation {
     }
 }
 
-/// Whether no other operation of the group is about the same znode, which would blur the signs of this one.
+/// Whether no other operation of the group concerns the same znode, which would hide the effect of this one.
 fn is_alone(ops: &[MultiOp], at: usize) -> bool {
     ops.iter().enumerate().all(|(other, op)| other == at || op.path() != ops[at].path())
 }

@@ -7,7 +7,6 @@ use zk_proto::{Create, ErrorCode, Reply, Request};
 use crate::attempts::{Attempts, Write, of_kind};
 use crate::error::{OpError, owned_by};
 use crate::incarnation::Incarnation;
-use crate::instruments;
 use crate::node::{Children, CreateMode, Created, Node, Stat};
 use crate::path::{self, check};
 use crate::time::BootTime;
@@ -29,8 +28,7 @@ pub enum Recovery {
 /// Dropping the future of a write leaves its outcome unknown. Reads can be dropped at any time.
 impl Incarnation {
     /// Reads a znode, `None` if there is none.
-    ///
-    /// Like every read it is answered by the server at hand, which may lag behind the others; after a
+    /// The server of the connection answers every read. It may lag behind the others; after a
     /// [`barrier`](Self::barrier) it is up to date.
     ///
     /// # Errors
@@ -39,7 +37,7 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn get(&self, path: &str) -> Result<Option<Node>, OpError> {
-        observe("get", async {
+        self.observe("get", async {
             let (absolute, mut attempts) = self.begin(path)?;
             attempts.get(&absolute).await
         })
@@ -49,30 +47,30 @@ impl Incarnation {
     /// Reads the names of a znode's children, `None` if the znode does not exist.
     ///
     /// # Errors
-    /// As for [`get`](Self::get).
+    /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn children(&self, path: &str) -> Result<Option<Children>, OpError> {
-        observe("children", async {
+        self.observe("children", async {
             let (absolute, mut attempts) = self.begin(path)?;
             attempts.children(&absolute).await
         })
         .await
     }
 
-    /// Creates a znode with the access list of the session ([`SessionBuilder::acl`](crate::SessionBuilder::acl)). Its parent
-    /// must exist.
+    /// Creates a znode with the access list of the session ([`SessionBuilder::acl`](crate::SessionBuilder::acl)). Its
+    /// parent must exist.
     ///
     /// After a lost answer, a new ephemeral that this session owns counts as the one created here; a new persistent znode
-    /// counts if it has the same data and was never changed, so put something unique into the data where it matters who
-    /// created it. Of any other new znode the outcome is unknown: it may be the one created here, with other data by now, or
-    /// have come after that one was deleted. Where none stands there it is created: a second time, if others have deleted the
-    /// first one meanwhile.
+    /// counts if it has the same data and was never changed, so put something unique into the data if the creator matters.
+    /// With any other new znode the outcome is unknown: it may be the one created here, changed since, or may have been
+    /// created after that one was deleted. If no znode exists it is created: a second time, if others have deleted the
+    /// first one.
     ///
     /// # Errors
     /// [`OpError::NodeExists`] with the owner, [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`], and
-    /// those of [`get`](Self::get).
+    /// [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
@@ -83,7 +81,7 @@ impl Incarnation {
         mode: CreateMode,
     ) -> Result<Created, OpError> {
         let data = data.as_ref();
-        observe("create", async {
+        self.observe("create", async {
             let (absolute, mut attempts) = self.begin(path)?;
             let create = Request::Create(self.to_create(&absolute, data, mode));
             loop {
@@ -103,15 +101,16 @@ impl Incarnation {
     /// Creates a znode whose name is the last element of `prefix` and a number that grows with each one created under
     /// the same parent.
     ///
-    /// After a lost answer the znode is looked for by `recovery` before another one is created; one that others have
-    /// deleted meanwhile is not found.
+    /// After a lost answer the znode is searched by `recovery` before another one is created. One that others have deleted
+    /// is not found.
     ///
     /// # Errors
-    /// As for [`create`](Self::create), without `NodeExists`.
+    /// [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`],
+    /// [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
-    /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it. A znode
-    /// that was created nevertheless is to be found by what `recovery` goes by.
+    /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it. A
+    /// znode that was created nevertheless is to be found by what `recovery` goes by.
     pub async fn create_sequential(
         &self,
         prefix: &str,
@@ -120,11 +119,11 @@ impl Incarnation {
         recovery: Recovery,
     ) -> Result<Created, OpError> {
         let data = data.as_ref();
-        observe("create_sequential", async {
+        self.observe("create_sequential", async {
             // A number is appended, so a prefix may end with a slash.
             check(&format!("{prefix}0"))?;
             let absolute = self.inner.absolute(prefix);
-            let mut attempts = Attempts::new(&self.inner, prefix);
+            let mut attempts = self.attempts(prefix);
             let invalid =
                 |reason: &str| OpError::Invalid { path: prefix.to_owned(), reason: reason.to_owned() };
             if recovery == Recovery::Name && prefix.ends_with('/') {
@@ -153,12 +152,12 @@ impl Incarnation {
     /// Creates the persistent znodes above `path`, each that is missing, with no data. `path` itself is not created.
     ///
     /// # Errors
-    /// As for [`create`](Self::create), without `NodeExists` and `NoNode`.
+    /// [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
-    /// Dropped before it has answered, it leaves some of the znodes created, or all; calling it again goes on.
+    /// Dropped before it has answered, it leaves some of the znodes created, or all; calling it again continues.
     pub async fn create_parents(&self, path: &str) -> Result<(), OpError> {
-        observe("create_parents", async {
+        self.observe("create_parents", async {
             let (absolute, mut attempts) = self.begin(path)?;
             // From the inside out: mostly the nearest parent is there, and then that is all.
             let ancestors: Vec<&str> = zk_proto::ancestors(&absolute).filter(|above| *above != "/").collect();
@@ -186,12 +185,13 @@ impl Incarnation {
 
     /// Replaces the data of a znode; with `version`, only if the data still has that version.
     ///
-    /// After a lost answer with a `version`, the same data at the next version of the same znode counts as written here:
-    /// of one that the session had seen before, which its `czxid` tells. Without a `version` the write is repeated: it may
-    /// then be applied twice, over what somebody else wrote in between.
+    /// After a lost answer with a `version`, the same data at the next version of the same znode counts as written by this
+    /// operation: of one that the session had seen before, by its `czxid`. Without a `version` the write is repeated: it
+    /// may be applied twice, and overwrite what another client wrote in between.
     ///
     /// # Errors
-    /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`], and those of [`get`](Self::get).
+    /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`], [`OpError::NoAuth`], [`OpError::Invalid`],
+    /// [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
@@ -202,7 +202,7 @@ impl Incarnation {
         version: Option<i32>,
     ) -> Result<Stat, OpError> {
         let data = data.as_ref();
-        observe("set", async {
+        self.observe("set", async {
             let (absolute, mut attempts) = self.begin(path)?;
             let set = Request::SetData {
                 path: absolute.as_str().into(),
@@ -228,21 +228,21 @@ impl Incarnation {
 
     /// Deletes a znode without children; with `version`, only if its data still has that version.
     ///
-    /// After a lost answer the deletion is repeated only on the znode that was seen there at first, never on another that
-    /// stands in its place by now (data versions start at 0 in every znode, so a version alone does not tell them apart).
-    /// Where it is gone, an ephemeral of this session counts as deleted here. Of any other znode the outcome is unknown:
+    /// After a lost answer the deletion is repeated only on the znode that was read first, never on another one that has
+    /// replaced it (data versions start at 0 in every znode, so a version alone does not distinguish them). If it is gone,
+    /// an ephemeral of this session counts as deleted by this operation. With any other znode the outcome is unknown:
     /// others may have deleted it.
     ///
     /// # Errors
-    /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::NotEmpty`], [`OpError::Unknown`], and those of
-    /// [`get`](Self::get).
+    /// [`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::NotEmpty`], [`OpError::Unknown`], [`OpError::NoAuth`],
+    /// [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
     ///
     /// # Cancel safety
     /// Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it.
     pub async fn delete(&self, path: &str, version: Option<i32>) -> Result<(), OpError> {
-        observe("delete", async {
+        self.observe("delete", async {
             let (absolute, mut attempts) = self.begin(path)?;
-            // Servers from 3.9 on tell only those who may read it.
+            // Servers from 3.9 on answer only clients that may read it.
             let meant = match attempts.exists(&absolute).await {
                 Err(OpError::NoAuth { .. }) => None,
                 found => Some(found?),
@@ -255,17 +255,17 @@ impl Incarnation {
                     Write::Lost => {
                         attempts.barrier().await?;
                         let Some(meant) = meant else {
-                            return Err(attempts.changed("what stands there may not be read".to_owned()));
+                            return Err(attempts.changed("the znode may not be read".to_owned()));
                         };
                         match (meant, attempts.exists(&absolute).await?) {
-                            // Whatever was sent before has come to nothing.
+                            // Nothing that was sent before had an effect.
                             (Some(meant), Some(now)) if meant.czxid == now.czxid => attempts.clear_doubt(),
                             (Some(meant), _) if meant.is_owned_by(self.session_id()) => return Ok(()),
-                            // By whom is not known: two who both meant to be the one would both believe it.
-                            (_, None) => return Err(attempts.changed("no znode stands there".to_owned())),
+                            // By which client is not known: two clients could both believe that they deleted it.
+                            (_, None) => return Err(attempts.changed("no znode exists now".to_owned())),
                             // What was seen first may have been out of date: this one may be older than the operation.
                             (_, Some(_)) => {
-                                return Err(attempts.changed("another znode stands there".to_owned()));
+                                return Err(attempts.changed("another znode exists now".to_owned()));
                             }
                         }
                     }
@@ -285,12 +285,25 @@ impl Incarnation {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn barrier(&self) -> Result<Duration, OpError> {
-        observe("barrier", async {
+        self.observe("barrier", async {
             let started = BootTime::now();
-            Attempts::new(&self.inner, "/").barrier().await?;
+            self.attempts("/").barrier().await?;
             Ok(BootTime::now().duration_since(started))
         })
         .await
+    }
+
+    /// Does an operation, and counts it.
+    pub(crate) async fn observe<T>(
+        &self,
+        op: &'static str,
+        operation: impl Future<Output = Result<T, OpError>>,
+    ) -> Result<T, OpError> {
+        let started = BootTime::now();
+        let result = operation.await;
+        let outcome = result.as_ref().map_or_else(OpError::outcome, |_| "ok");
+        self.inner.settings.instruments.request(op, outcome, BootTime::now().duration_since(started));
+        result
     }
 
     pub(crate) fn to_create<'a>(&self, absolute: &'a str, data: &'a [u8], mode: CreateMode) -> Create<'a> {
@@ -317,7 +330,7 @@ impl Incarnation {
         }
     }
 
-    /// A create was refused because the znode is there: by an earlier attempt of this very operation, or by others?
+    /// A create was refused because the znode exists: was it created by an earlier attempt of this operation, or by others?
     async fn explain_existing(
         &self,
         mut attempts: Attempts<'_>,
@@ -332,7 +345,7 @@ impl Incarnation {
             Ok(Some(node)) => node,
             Ok(None) if in_doubt => return Err(attempts.refused(ErrorCode::NO_NODE)),
             Err(error) if in_doubt => return Err(error),
-            // That it exists is certain; whose it is remains open.
+            // It certainly exists; its owner is not known.
             Ok(None) | Err(_) => return Err(exists(None)),
         };
         let owner = (stat.ephemeral_owner != 0).then_some(stat.ephemeral_owner);
@@ -342,18 +355,18 @@ impl Incarnation {
         let unchanged = stat.mzxid == stat.czxid;
         let ours = self.is_mine(&stat, mode)
             && match mode {
-                // Data that nobody has changed and that is not ours was created by another task of this session.
+                // Other data, unchanged since the creation: another task of this session created it.
                 CreateMode::Ephemeral => found == data || !unchanged,
                 _ => found == data && unchanged,
             };
         if ours {
             return Ok(Created { path: path.to_owned(), stat });
         }
-        // Perhaps ours, changed since; perhaps anothers, after ours was deleted.
-        Err(attempts.changed(format!("a znode stands there{}", owned_by(owner))))
+        // Perhaps ours, changed since; perhaps another client's, after ours was deleted.
+        Err(attempts.changed(format!("a znode exists{}", owned_by(owner))))
     }
 
-    /// Looks for the znode of a sequential create whose answer was lost.
+    /// Searches the znode of a sequential create whose answer was lost.
     async fn find_sequential(
         &self,
         attempts: &mut Attempts<'_>,
@@ -389,20 +402,9 @@ fn is_numbered(candidate: &str, prefix: &str) -> bool {
     candidate.strip_prefix(prefix).is_some_and(|number| number.len() >= 10 && number.parse::<i64>().is_ok())
 }
 
-/// As the protocol has it: -1 is any version.
+/// The protocol's number: -1 is any version.
 pub(crate) fn any_without(version: Option<i32>) -> i32 {
     version.unwrap_or(-1)
-}
-
-pub(crate) async fn observe<T>(
-    op: &'static str,
-    operation: impl Future<Output = Result<T, OpError>>,
-) -> Result<T, OpError> {
-    let started = BootTime::now();
-    let result = operation.await;
-    let outcome = result.as_ref().map_or_else(OpError::outcome, |_| "ok");
-    instruments::request(op, outcome, BootTime::now().duration_since(started));
-    result
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Names to addresses, without ever blocking a runtime.
+//! Resolves names to addresses, without blocking a runtime.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +17,7 @@ use crate::time::{BootTime, within};
 
 /// Once one name is resolved, the others have this long to be as well.
 const GRACE: Duration = Duration::from_millis(100);
-/// A name whose address was known before is waited for no longer than this: mostly that address is still good.
+/// A name with a known address is waited for no longer than this: mostly that address is still valid.
 const KNOWN: Duration = Duration::from_secs(1);
 
 type Lookup = Option<Result<Vec<SocketAddr>, String>>;
@@ -35,7 +35,7 @@ pub(crate) struct Resolver {
 #[derive(Default)]
 struct Table {
     under_way: HashMap<Server, watch::Receiver<Lookup>>,
-    /// The latest answers, also those that came too late for whoever asked.
+    /// The latest answers, including those that came too late for the caller.
     latest: HashMap<Server, Vec<SocketAddr>>,
 }
 
@@ -54,8 +54,8 @@ impl Resolver {
     }
 
     /// The addresses of the servers, in any order, and what is wrong with the names that have none. Each name is looked up
-    /// again. One that does not resolve, or not in that time, or not soon after the first that does, keeps the addresses
-    /// that it had before; its look-up goes on.
+    /// again. One that does not resolve, or not in that time, or not soon after the first that does, keeps its last
+    /// addresses; its lookup continues.
     pub(crate) async fn hosts(&self, within_time: Duration) -> (Vec<Host>, Vec<(Server, String)>) {
         let servers = self.servers();
         let is_known = servers.iter().any(|server| lock(&self.table).latest.contains_key(server));
@@ -94,7 +94,7 @@ impl Resolver {
         }
         let mut lookup = self.lookup(server)?;
         let found = lookup.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
-        found.unwrap_or_else(|| Err("the thread that looked it up has failed".to_owned()))
+        found.unwrap_or_else(|| Err("the resolver thread has failed".to_owned()))
     }
 
     /// The lookup that is under way, or a new one.
@@ -119,7 +119,7 @@ impl Resolver {
                 drop(table);
                 sender.send_replace(Some(found));
             })
-            .map_err(|error| format!("no thread to look it up: {error}"))?;
+            .map_err(|error| format!("cannot start a resolver thread: {error}"))?;
         table.under_way.insert(server.clone(), receiver.clone());
         Ok(receiver)
     }

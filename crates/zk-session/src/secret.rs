@@ -1,4 +1,4 @@
-//! Credentials, and how they come out of a file without going anywhere else.
+//! Credentials, read from a file and never printed.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 
-/// Credentials that don't print themselves.
+/// Credentials that are never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
@@ -29,8 +29,8 @@ impl SecretFileError {
 impl Secret {
     /// Reads credentials from a file, all of it but one line break at its end, which editors and `echo` leave there.
     ///
-    /// A file that every user of the machine may read is used all the same, with a warning in the log: it may be
-    /// mounted like that where nobody else has a shell.
+    /// A file that every user of the machine may read is used, with a warning in the log: it may be mounted like that where
+    /// no other user has a shell.
     ///
     /// # Errors
     /// [`SecretFileError`] if it can't be read, or if there is nothing in it.
@@ -42,7 +42,7 @@ impl Secret {
         if mode & 0o004 != 0 {
             warn!(
                 path = %path.display(), mode = format_args!("{:04o}", mode & 0o7777),
-                "every user of this machine may read these credentials: chmod o-r"
+                "every user of this machine may read these credentials: remove the permission with chmod o-r"
             );
         }
         if secret.ends_with(b"\n") {

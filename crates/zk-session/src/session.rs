@@ -1,10 +1,11 @@
-//! The session as its users hold it: handles, waiting, closing.
+//! The session and its handles.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tracing::Instrument as _;
 use zk_proto::{Purpose, Ticket, WatchMode};
 
 use crate::acl::{AccessList, Acl, AclEntry, Id};
@@ -15,7 +16,8 @@ use crate::error::{Closed, ConnectError, OpError};
 use crate::establish::establish;
 use crate::held::HeldEphemeral;
 use crate::hosts::ConnectString;
-use crate::incarnation::{Incarnation, Tether};
+use crate::incarnation::{Bound, Incarnation, SessionPin};
+use crate::instruments::Instruments;
 use crate::lasting::ChangeWatch;
 use crate::lease::Lease;
 use crate::multi::{MultiOp, MultiResult};
@@ -29,7 +31,7 @@ use crate::supervisor;
 use crate::time::{BootTime, within};
 use crate::watching::{ChildrenWatch, DataWatch};
 
-/// Settings of a session to be made.
+/// Settings of a new session.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct SessionBuilder {
@@ -37,7 +39,7 @@ pub struct SessionBuilder {
     resumed: Option<Ticket>,
 }
 
-/// Settings of a builder: what each is called, what it takes, and which field that goes to.
+/// The setters of a builder: name, arguments and field.
 macro_rules! setters {
     ($builder:ident: $($(#[$about:meta])* $name:ident($($value:ident: $kind:ty),+) { $($field:tt)+ })*) => {
         impl $builder {
@@ -54,6 +56,12 @@ macro_rules! setters {
 
 setters! { SessionBuilder:
 
+    /// The name of the session in logs and metrics, `default` by default. Give each session of a process its own.
+    ///
+    /// It is the field `name` of the `tracing` span `zookeeper_session`, in which the session logs, and the label `session`
+    /// of its metrics.
+    name(name: impl Into<String>) { settings.instruments = Instruments::new(name.into()) }
+
     /// The session timeout to ask for, 10 s by default. The server may grant another one:
     /// [`Incarnation::granted_timeout`].
     session_timeout(timeout: Duration) { settings.session_timeout = timeout }
@@ -63,125 +71,152 @@ setters! { SessionBuilder:
 
     /// The servers' `tickTime`, 2 s by default, which is ZooKeeper's own default.
     ///
-    /// Leases are computed with it: too large makes them shorter than need be, **too small makes them unsafe**.
+    /// Leases are computed with it: too large makes them shorter than necessary, **too small makes them unsafe**.
     tick_time(tick: Duration) { settings.tick_time = tick }
 
-    /// What carries the session.
+    /// The client implementation: [`DriverKind::Native`] by default.
     driver(driver: DriverKind) { settings.driver = driver }
 
     /// Adds credentials, as ZooKeeper's `addauth scheme secret` does, to every session. May be called several times.
     ///
-    /// A server that does not know the scheme, or refuses the secret, makes [`connect`](Self::connect) fail at once. The
-    /// scheme `digest` (`user:password`) has no list of users on the server: it takes anything there, and a wrong
-    /// password is noticed as [`OpError::NoAuth`] where a znode's access list asks for the right one.
+    /// If a server does not support the scheme, or refuses the secret, [`connect`](Self::connect) fails at once. The scheme
+    /// `digest` (`user:password`) has no list of users on the server: it accepts any password, and a wrong one causes
+    /// [`OpError::NoAuth`] where a znode's access list requires the right one.
     auth(scheme: impl Into<String>, secret: impl Into<Secret>) { settings.auth.push(Auth { scheme: scheme.into(), secret: secret.into() }) }
 
-    /// Speaks TLS with the servers. Needs the feature `tls`; [`ConnectError::Unsupported`] otherwise.
+    /// Uses TLS. Needs the feature `tls`; [`ConnectError::Unsupported`] otherwise.
     ///
-    /// A certificate that either side does not accept makes [`connect`](Self::connect) fail at once. The cryptography is
-    /// ring's, whatever provider the process has installed.
+    /// If either side refuses the other's certificate, [`connect`](Self::connect) fails at once. The cryptography is that
+    /// of `ring`, even if the process has installed another provider.
     tls(options: TlsOptions) { settings.tls = Some(options) }
 
     /// Authenticates each connection by SASL DIGEST-MD5. Needs the feature `sasl`; [`ConnectError::Unsupported`]
     /// otherwise.
     ///
-    /// The password is never sent, but the mechanism is old and weak: use it with TLS. A wrong password makes
-    /// [`connect`](Self::connect) fail at once.
+    /// The password is never sent, but the mechanism is old and weak: use it with TLS. With a wrong password
+    /// [`connect`](Self::connect) fails at once.
     sasl_digest(user: impl Into<String>, password: impl Into<Secret>) { settings.sasl = Some(SaslDigest { user: user.into(), password: password.into() }) }
 
-    /// The access list of everything that the session creates: open to all by default.
+    /// The access list of everything that the session creates: [`Acl::Open`] by default.
     acl(acl: Acl) { settings.acl = acl }
 
-    /// The most bytes that a request may have: the servers' `jute.maxbuffer`, 1,048,575 by default.
+    /// The maximum size of a request in bytes: the servers' `jute.maxbuffer`, 1,048,575 by default.
     ///
-    /// A longer one is refused as [`OpError::Invalid`] before it is sent, for a server closes the connection over it, with
-    /// everything that is under way there.
+    /// A longer one is refused as [`OpError::Invalid`] before it is sent, because a server closes the connection over it,
+    /// with all requests under way.
     max_request(bytes: usize) { settings.max_request = bytes }
 
-    /// How long an operation may take, waiting for a connection and repetitions included: the session timeout by
-    /// default.
+    /// How long an operation may take, waiting for a connection and repetitions included: by default the
+    /// [`session_timeout`](Self::session_timeout) that is asked for. An operation of a [`Session`] first waits up to the
+    /// same time for an active session. [`Session::with_timeout`] sets another timeout for single operations.
     operation_timeout(timeout: Duration) { settings.operation_timeout = Some(timeout) }
 
-    /// Goes on with a session that another process has handed over, or has left behind when it died: the first session is
-    /// that one. The timeout that was granted to it stays, whatever [`session_timeout`](Self::session_timeout) says;
-    /// sessions that are made later ask for that.
+    /// Resumes a session that another process has handed over, or left when it crashed. It keeps the timeout that was
+    /// granted to it; later sessions ask for [`session_timeout`](Self::session_timeout).
     ///
-    /// Whoever still has the session elsewhere loses its connection. A process can't know what the other one had under
-    /// way: writes of it may be applied until the first [`barrier`](Session::barrier) here has returned.
+    /// Another process that still uses the session loses its connection. Its requests that are under way are not known
+    /// here: they may be applied until the first [`barrier`](Session::barrier) of the new process has returned.
     resume(ticket: Ticket) { resumed = Some(ticket) }
 }
 
 impl SessionBuilder {
-    /// Makes a session and keeps one from then on, until it is closed or its last handle is dropped.
+    /// Makes a session, and a new one whenever it ends, until it is closed or its last handle is dropped.
     ///
     /// It returns once a quorum has agreed to the session. Must be called in a tokio runtime with time and I/O
     /// enabled; the session lives on that runtime.
     ///
     /// # Errors
-    /// Within the connect timeout in any case. [`ConnectError::Unreachable`] names each host and what it said;
-    /// [`ConnectError::Expired`] where the session to be resumed is over.
+    /// Within the connect timeout in any case. [`ConnectError::Unreachable`] names each host and its answer;
+    /// [`ConnectError::Expired`] if the session to be resumed is over.
     ///
     /// # Cancel safety
-    /// Cancel safe: what was begun is ended.
+    /// Cancel safe: connections and sessions that were begun are ended.
     pub async fn connect(self) -> Result<Session, ConnectError> {
         let Self { settings, resumed } = self;
         let shared = Arc::new(Shared::new(settings)?);
         let deadline = BootTime::now() + shared.settings.connect_timeout;
         let purpose = resumed.map_or(Purpose::New(shared.settings.session_timeout), Purpose::Resume);
-        let first = establish(&shared, purpose, Epoch(1), deadline).await?;
-        // Before anything else is waited for: dropped from here on, it is closed as any session that nobody holds.
-        let session = Session { _last_handle: Arc::new(LastHandle(Arc::clone(&shared))), shared };
-        session.shared.tasks.spawn(supervisor::run(Arc::clone(&session.shared), first));
-        // The supervisor's first act; should the session end at that very moment, it goes on making the next one.
+        let establishing = establish(&shared, purpose, Epoch(1), deadline);
+        let first = establishing.instrument(shared.span.clone()).await?;
+        // Before the next await: if this future is dropped from here on, the session is closed with its last handle.
+        let last_handle = Arc::new(LastHandle(Arc::clone(&shared)));
+        let session = Session { _last_handle: last_handle, bound: Bound::Default, shared };
+        let supervised = supervisor::run(Arc::clone(&session.shared), first);
+        session.shared.tasks.spawn(supervised.instrument(session.shared.span.clone()));
+        // The supervisor's first act. If the session ends at this moment, the supervisor makes the next one.
         let _ = within(deadline, session.shared.active()).await;
         Ok(session)
     }
 }
 
-/// What became of the session that was closed.
+/// The outcome of closing a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseOutcome {
     /// The server has closed it: its ephemerals are gone.
     Acknowledged,
-    /// The server was told; its answer did not come in time.
+    /// The request was sent; its answer did not come in time.
     Sent,
-    /// Nothing is known: it may live until its timeout has passed.
+    /// Unknown: it may live until its timeout has passed.
     Unknown,
-    /// It was left to another process: [`Session::hand_over`].
+    /// It was handed over to another process: [`Session::hand_over`].
     HandedOver,
 }
 
-/// A session with ZooKeeper that is made anew when it ends. Cheap to clone; all clones are the same session.
-///
-/// Its methods are of three kinds: those that *look* (`state`, `incarnation`, `subscribe`) answer at once; those that
-/// *hold* (`tether`, `keep_lease`, `watch_*`, `hold_ephemeral`) give a value that works until it is dropped; and the
-/// *operations* act on the session of the moment, as [`Incarnation`]'s do. Take an [`Incarnation`] where several
-/// operations must happen on the same session or not at all.
+/// A session with ZooKeeper that is replaced by a new one when it ends. Cheap to clone; all clones are the same session.
+/// It has three kinds of methods. *Queries* (`state`, `incarnation`, `subscribe`) return at once. *Holders* (`pin`,
+/// `keep_lease`, `watch_*`, `hold_ephemeral`) return a value that works until it is dropped. *Operations* act on the
+/// present session. Use an [`Incarnation`] if several operations must happen on the same session or not at all.
 #[derive(Clone)]
 pub struct Session {
     shared: Arc<Shared>,
+    bound: Bound,
     _last_handle: Arc<LastHandle>,
 }
 
 impl Session {
-    /// Settings for a session with the servers of `connect`, `host:port,host:port`, with a root for all paths behind
-    /// the last port if need be (`host:port/root`). The default port is 2181.
+    /// Settings for a session with the servers of `connect`: `host:port,host:port`, optionally followed by a chroot
+    /// (`host:port,host:port/my/app`). The default port is 2181.
+    ///
+    /// The chroot is put before each path that is sent, and removed from the paths in results, events of watches and
+    /// errors. It need not exist: [`create_parents`](Self::create_parents) creates it, too.
     pub fn builder(connect: impl Into<String>) -> SessionBuilder {
         SessionBuilder { settings: Settings::new(connect.into()), resumed: None }
     }
 
-    /// The state of the moment.
+    /// A handle of the same session with another timeout for each operation that is called on it, to bound a single
+    /// operation:
+    ///
+    /// ```no_run
+    /// # async fn run(session: zk_session::Session) -> Result<(), zk_session::OpError> {
+    /// let node = session.with_timeout(std::time::Duration::from_secs(1)).get("/config").await?;
+    /// # drop(node);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The timeout covers the whole operation: waiting for an active session, repetitions, and the reads that find out the
+    /// outcome of a write; of [`delete_recursive`](Self::delete_recursive) the whole tree. When it has passed, a write that
+    /// was sent and whose outcome is not known fails with [`OpError::Unknown`]; any other operation fails with
+    /// [`OpError::Unavailable`], without effect. The timeout may be shorter or longer than the operation timeout. It
+    /// changes nothing but the operations of this handle and its clones: not the session, its watches or its held znodes,
+    /// nor an [`Incarnation`] that the handle returns.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { bound: Bound::Within(timeout), ..self.clone() }
+    }
+
+    /// The present state.
     pub fn state(&self) -> SessionState {
         self.shared.state.borrow().clone()
     }
 
-    /// The state and its changes. A receiver that is slow sees the latest, perhaps not each one between.
+    /// The state and its changes. A slow receiver may miss states between, but never the latest.
     pub fn subscribe(&self) -> watch::Receiver<SessionState> {
         self.shared.state.subscribe()
     }
 
-    /// The living session, active or paused; `None` between sessions.
+    /// The present session, active or paused; `None` between sessions.
     pub fn incarnation(&self) -> Option<Incarnation> {
         self.shared.living()
     }
@@ -197,15 +232,16 @@ impl Session {
         self.shared.active().await
     }
 
-    /// Ties the process to the living session: while the tether lives, no new session is made after that one has ended.
-    /// `None` between sessions.
-    pub fn tether(&self) -> Option<Tether> {
-        // Under the lock that the end of a session needs: no tether can appear once a new session may be made.
+    /// Pins the present session: while the pin exists, no new session is made after that one has ended. `None` between
+    /// sessions.
+    pub fn pin(&self) -> Option<SessionPin> {
+        // Under the lock that the end of a session takes: no pin is made once a new session may be made.
         let living = self.shared.incarnation.borrow();
-        living.as_ref().filter(|living| !living.is_over()).map(Tether::new)
+        living.as_ref().filter(|living| !living.is_over()).map(SessionPin::new)
     }
 
-    /// Makes the session beat, in this session and the following ones, as long as the keeper or a clone of it lives.
+    /// Keeps a lease: makes this session and the following ones send quorum heartbeats as long as the keeper or a clone of
+    /// it exists.
     pub fn keep_lease(&self) -> LeaseKeeper {
         LeaseKeeper::new(&self.shared)
     }
@@ -220,10 +256,10 @@ impl Session {
         ChildrenWatch::new(Arc::clone(&self.shared), path.into())
     }
 
-    /// Keeps an ephemeral znode in existence, with its parents, across new sessions, until it is released or dropped.
+    /// Creates an ephemeral znode with its parents, and again in each new session, until it is released or dropped.
     ///
     /// # Errors
-    /// [`OpError::Invalid`] if `path` is none.
+    /// [`OpError::Invalid`] if `path` is not a valid path.
     pub fn hold_ephemeral(
         &self,
         path: impl Into<String>,
@@ -244,15 +280,15 @@ impl Session {
         ChangeWatch::new(Arc::clone(&self.shared), path.into(), WatchMode::Recursive)
     }
 
-    /// Replaces the servers to choose from, as `host:port,host:port`. The root of all paths stays. A session whose server
-    /// is no longer among them moves to one that is.
+    /// Replaces the servers, as `host:port,host:port`. The chroot stays. A session whose server is no longer in the list
+    /// moves to one that is.
     ///
     /// # Errors
-    /// [`ConnectError::InvalidConnectString`], also where a root is given and is another one.
+    /// [`ConnectError::InvalidConnectString`], also for another chroot.
     pub fn set_servers(&self, connect: &str) -> Result<(), ConnectError> {
         let given = ConnectString::parse(connect)?;
         if !given.chroot.is_empty() && given.chroot != self.shared.chroot {
-            let reason = "the root of a session can't be changed".to_owned();
+            let reason = "the chroot of a session can't be changed: leave it out".to_owned();
             return Err(ConnectError::InvalidConnectString { connect: connect.to_owned(), reason });
         }
         self.shared.resolver.set_servers(given.servers);
@@ -262,14 +298,14 @@ impl Session {
         Ok(())
     }
 
-    /// Leaves the session to another process: ends its tasks and sockets here without closing it, and answers what the
-    /// other process needs for [`SessionBuilder::resume`]. `None` between sessions.
+    /// Hands the session over to another process: ends its tasks and sockets here without closing it, and returns the
+    /// ticket for [`SessionBuilder::resume`]. `None` between sessions.
     ///
-    /// Ephemerals stay, watches and leases end. What is under way ends as unknown. Not resumed within its timeout, the
-    /// session expires.
+    /// Ephemerals stay, watches and leases end. Operations under way end as unknown. If it is not resumed within its
+    /// timeout, the session expires.
     ///
     /// # Cancel safety
-    /// Once begun, handing over goes on; dropped before it has answered, the session expires unless
+    /// Once begun, the handover continues. If the future is dropped before it has returned, the session expires unless
     /// [`Incarnation::ticket`] was taken before.
     pub async fn hand_over(self) -> Option<Ticket> {
         let living = self.shared.living();
@@ -278,13 +314,12 @@ impl Session {
         living.map(|living| living.ticket())
     }
 
-    /// Closes the session, ends its tasks and its sockets, within that time. Ephemerals vanish with it.
-    ///
-    /// Every handle is closed with it, and everything that waits on one gets [`Closed`]. Closing it a second time waits
-    /// for the first and answers alike.
+    /// Closes the session, and ends its tasks and its sockets, within that time. Its ephemerals are deleted.
+    /// Every handle is closed with it, and everything that waits on one gets [`Closed`]. A second call waits for the first
+    /// and returns the same.
     ///
     /// # Cancel safety
-    /// Cancel safe: once begun, closing goes on.
+    /// Cancel safe: once begun, closing continues.
     pub async fn close(&self, within_time: Duration) -> CloseOutcome {
         let deadline = BootTime::now() + within_time;
         self.shared.begin_closing(deadline);
@@ -298,52 +333,97 @@ impl Session {
     }
 }
 
-/// Operations of the session of the moment, each as the one of the same name there.
+/// The operations of [`Incarnation`] on the present session, each with its documentation and its own errors.
 macro_rules! delegate {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $output:ty, at $path:expr;)*) => {
-        /// Operations on the session of the moment; each waits for it to be active no longer than the operation timeout.
+    ($(
+        $(#[$about:meta])*
+        $kind:ident $name:ident($($argument:ident: $type:ty),*) -> $output:ty, at $path:expr $(, or $errors:literal)?;
+    )*) => {
+        /// Operations on the present session. Each waits for it to be active no longer than the operation timeout, and is
+        /// then the operation of the same name of that [`Incarnation`], which has the details.
         impl Session {
             $(
-                #[doc = concat!("As [`Incarnation::", stringify!($name), "`].")]
+                $(#[$about])*
                 ///
                 /// # Errors
-                /// As there.
+                $(#[doc = concat!($errors, ".")]
+                ///
+                )?
+                /// [`OpError::Unavailable`] if there was no active session or no connection in time,
+                /// [`OpError::SessionOver`], [`OpError::NoAuth`], [`OpError::AuthFailed`], [`OpError::Invalid`].
                 ///
                 /// # Cancel safety
-                /// As there.
+                #[doc = delegate!(@$kind)]
                 pub async fn $name(&self, $($argument: $type),*) -> Result<$output, OpError> {
-                    self.shared.current(stringify!($name), $path).await?.$name($($argument),*).await
+                    self.shared.current(stringify!($name), $path, self.bound).await?.$name($($argument),*).await
                 }
             )*
         }
     };
+    (@read) => { "Cancel safe." };
+    (@write) => {
+        "Dropped before it has answered, its outcome is unknown: it was done once or not at all, and nothing repeats it."
+    };
+    (@steps) => { "Dropped before it has answered, some of it may have been done; calling it again continues." };
 }
 
 delegate! {
-    get(path: &str) -> Option<Node>, at path;
-    exists(path: &str) -> Option<Stat>, at path;
-    children(path: &str) -> Option<Children>, at path;
-    create(path: &str, data: impl AsRef<[u8]>, mode: CreateMode) -> Created, at path;
-    create_sequential(
+    /// Reads a znode, `None` if there is none. The server that answers may lag behind the others; after a
+    /// [`barrier`](Self::barrier) it is up to date.
+    read get(path: &str) -> Option<Node>, at path;
+    /// The metadata of a znode, `None` if there is none.
+    read exists(path: &str) -> Option<Stat>, at path;
+    /// Reads the names of a znode's children, `None` if the znode does not exist.
+    read children(path: &str) -> Option<Children>, at path;
+    /// Creates a znode with the access list of the session ([`SessionBuilder::acl`]). Its parent must exist.
+    write create(path: &str, data: impl AsRef<[u8]>, mode: CreateMode) -> Created, at path,
+        or "[`OpError::NodeExists`] with the owner, [`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`]";
+    /// Creates a znode whose name is the last element of `prefix` and a number that grows with each one created under the
+    /// same parent. After a lost answer the znode is found again by `recovery`.
+    write create_sequential(
         prefix: &str,
         data: impl AsRef<[u8]>,
         mode: CreateMode,
         recovery: Recovery
-    ) -> Created, at prefix;
-    create_parents(path: &str) -> (), at path;
-    set(path: &str, data: impl AsRef<[u8]>, version: Option<i32>) -> Stat, at path;
-    delete(path: &str, version: Option<i32>) -> (), at path;
-    delete_recursive(path: &str) -> (), at path;
-    multi(ops: impl IntoIterator<Item = MultiOp>) -> Vec<MultiResult>, at "/";
-    multi_read(reads: impl IntoIterator<Item = ReadOp>) -> Vec<ReadResult>, at "/";
-    acl(path: &str) -> AccessList, at path;
-    set_acl(path: &str, entries: &[AclEntry], version: Option<i32>) -> Stat, at path;
-    ephemerals(prefix: &str) -> Vec<String>, at prefix;
-    count_below(path: &str) -> u32, at path;
-    whoami() -> Vec<Id>, at "/";
-    sync(path: &str) -> (), at path;
-    reconfig(change: &Reconfiguration) -> Node, at "/zookeeper/config";
-    barrier() -> Duration, at "/";
+    ) -> Created, at prefix, or "[`OpError::NoNode`] if the parent is missing, [`OpError::Unknown`]";
+    /// Creates the persistent znodes above `path`, each that is missing, with no data. `path` itself is not created.
+    steps create_parents(path: &str) -> (), at path, or "[`OpError::Unknown`]";
+    /// Replaces the data of a znode; with `version`, only if the data still has that version.
+    write set(path: &str, data: impl AsRef<[u8]>, version: Option<i32>) -> Stat, at path,
+        or "[`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`]";
+    /// Deletes a znode without children; with `version`, only if its data still has that version.
+    write delete(path: &str, version: Option<i32>) -> (), at path,
+        or "[`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::NotEmpty`], [`OpError::Unknown`]";
+    /// Deletes a znode and everything below it, znode by znode. Each step is bounded by the operation timeout, a
+    /// [`timeout`](Self::with_timeout) of the caller bounds the whole.
+    steps delete_recursive(path: &str) -> (), at path,
+        or "[`OpError::NoNode`], [`OpError::NotEmpty`] if others create znodes as fast as these are deleted, [`OpError::Unknown`]";
+    /// Does all of the operations or none, in this order, as one change of ZooKeeper.
+    write multi(ops: impl IntoIterator<Item = MultiOp>) -> Vec<MultiResult>, at "/",
+        or "Of the operation that was refused, with its path: [`OpError::NodeExists`], [`OpError::NoNode`], \
+            [`OpError::BadVersion`], [`OpError::NotEmpty`]; [`OpError::Unknown`]";
+    /// Several reads by one request, of one moment (servers from 3.6 on). A znode that does not exist is no error.
+    read multi_read(reads: impl IntoIterator<Item = ReadOp>) -> Vec<ReadResult>, at "/";
+    /// The access list of a znode.
+    read acl(path: &str) -> AccessList, at path, or "[`OpError::NoNode`]";
+    /// Replaces the access list of a znode; with `version`, only if the list still has that version.
+    write set_acl(path: &str, entries: &[AclEntry], version: Option<i32>) -> Stat, at path,
+        or "[`OpError::NoNode`], [`OpError::BadVersion`], [`OpError::Unknown`]";
+    /// The paths of this session's ephemerals that begin with `prefix` (servers from 3.6 on).
+    read ephemerals(prefix: &str) -> Vec<String>, at prefix;
+    /// How many znodes there are below one, at any depth (servers from 3.6 on).
+    read count_below(path: &str) -> u32, at path, or "[`OpError::NoNode`]";
+    /// The identities that the servers have verified for this session (servers from 3.7 on).
+    read whoami() -> Vec<Id>, at "/";
+    /// Makes the server that answers catch up with the ensemble's leader. It is no quorum round trip;
+    /// [`barrier`](Self::barrier) is one.
+    read sync(path: &str) -> (), at path;
+    /// Changes the members of the ensemble, and returns the new configuration. It is sent once.
+    write reconfig(change: &Reconfiguration) -> Node, at "/zookeeper/config",
+        or "[`OpError::BadVersion`], [`OpError::Unknown`]";
+    /// A quorum round trip, and how long it took: when it returns, everything that was written before it was sent can be
+    /// read. It writes nothing.
+    read barrier() -> Duration, at "/";
 }
 
 impl fmt::Debug for Session {
@@ -352,7 +432,8 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Makes the session beat while it, or a clone of it, lives: four quorum round trips in a session timeout.
+/// Keeps a lease while it, or a clone of it, exists: the session sends four quorum heartbeats in a session timeout. From
+/// [`Session::keep_lease`].
 #[derive(Debug)]
 pub struct LeaseKeeper {
     shared: Arc<Shared>,
@@ -364,14 +445,14 @@ impl LeaseKeeper {
         Self { shared: Arc::clone(shared) }
     }
 
-    /// The lease of the moment: `None` until a pair of beats has proved one, and after the session has ended. It may
-    /// have run out: compare it with the clock.
+    /// The present lease: `None` until one is proved, and after the session has ended. It may have run out: compare it with
+    /// the clock.
     pub fn lease(&self) -> Option<Lease> {
         let lease = (*self.shared.lease.borrow())?;
         self.shared.living().filter(|living| living.epoch() == lease.epoch).map(|_| lease)
     }
 
-    /// The lease and its changes. It only ever grows until its session ends; that it runs out is no change.
+    /// The lease and its changes. It only grows until its session ends; running out is no change.
     pub fn subscribe(&self) -> watch::Receiver<Option<Lease>> {
         self.shared.lease.subscribe()
     }

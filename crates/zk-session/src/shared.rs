@@ -1,4 +1,4 @@
-//! What the handles of a session, its supervisor and the holders of its znodes share.
+//! State that the handles of a session, its supervisor and its held znodes share.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,35 +8,37 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
+use tracing::{Instrument as _, Span};
 
 use crate::config::Settings;
 use crate::error::{Closed, ConnectError, OpError};
-use crate::incarnation::{Incarnation, lock};
-use crate::instruments;
+use crate::incarnation::{Bound, Incarnation, lock};
 use crate::lease::Lease;
 use crate::resolve::Resolver;
 use crate::session::CloseOutcome;
 use crate::state::{InactiveReason, SessionState};
 use crate::time::{BootTime, sleep_until, within};
 
-/// How long the session is given to say goodbye when its last handle is dropped.
-const GOODBYE: Duration = Duration::from_secs(2);
+/// The time for closing the session when its last handle is dropped.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Shared {
-    /// They hold together.
+    /// Validated.
     pub(crate) settings: Arc<Settings>,
     /// Of the connect string.
     pub(crate) chroot: String,
+    /// Of the session's logs.
+    pub(crate) span: Span,
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) state: watch::Sender<SessionState>,
     pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
     pub(crate) lease: watch::Sender<Option<Lease>>,
     pub(crate) keepers: watch::Sender<usize>,
-    /// By when the session is to be closed, once that is wanted.
+    /// By when the session is to be closed, once closing has begun.
     pub(crate) closing: watch::Sender<Option<BootTime>>,
     pub(crate) outcome: watch::Sender<Option<CloseOutcome>>,
     pub(crate) tasks: TaskTracker,
-    /// On which the session lives, wherever its handles are used.
+    /// The runtime of the session, wherever its handles are used.
     runtime: Handle,
     /// Tasks are begun under this lock, and only while it is false, so that closing waits for all of them.
     closed_to_tasks: Mutex<bool>,
@@ -46,7 +48,9 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(settings: Settings) -> Result<Self, ConnectError> {
         let connect = settings.check()?;
+        settings.instruments.register();
         Ok(Self {
+            span: settings.instruments.span(),
             resolver: Arc::new(Resolver::new(&connect.servers)),
             settings: Arc::new(settings),
             chroot: connect.chroot,
@@ -67,7 +71,7 @@ impl Shared {
         self.incarnation.borrow().clone().filter(|living| !living.is_over())
     }
 
-    /// The session where operations can be done at once.
+    /// The session if operations can be sent at once.
     fn ready(&self) -> Option<Incarnation> {
         let is_active = self.state.borrow().is_active();
         self.living().filter(|living| is_active && living.inner.is_open())
@@ -88,23 +92,33 @@ impl Shared {
         }
     }
 
-    /// The session to do an operation on. The lack of one is the operation's outcome, and counted as such.
-    pub(crate) async fn current(&self, op: &'static str, path: &str) -> Result<Incarnation, OpError> {
-        // Mostly there is one, and then nobody has to wait in line.
-        if let Some(ready) = self.ready() {
-            return Ok(ready);
+    /// The session for an operation. If there is none, that is the operation's outcome, and counted as such.
+    pub(crate) async fn current(
+        &self,
+        op: &'static str,
+        path: &str,
+        bound: Bound,
+    ) -> Result<Incarnation, OpError> {
+        // Usually there is one, and no wait is needed.
+        if let Some(inner) = self.ready().map(|ready| ready.inner) {
+            return Ok(Incarnation { inner, bound });
         }
         let started = BootTime::now();
-        let found = self.find(path).await;
+        let found = self.find(path, bound.deadline(started, &self.settings)).await;
         if let Err(error) = &found {
-            instruments::request(op, error.outcome(), BootTime::now().duration_since(started));
+            self.settings.instruments.request(op, error.outcome(), BootTime::now().duration_since(started));
         }
-        found
+        // A timeout of the caller's covers this wait, too.
+        let bound = match bound {
+            Bound::Within(timeout) => Bound::By(started + timeout),
+            other => other,
+        };
+        found.map(|found| Incarnation { inner: found.inner, bound })
     }
 
-    async fn find(&self, path: &str) -> Result<Incarnation, OpError> {
-        let timeout = self.settings.operation_timeout();
-        let waiting = within(BootTime::now() + timeout, self.active());
+    async fn find(&self, path: &str, deadline: BootTime) -> Result<Incarnation, OpError> {
+        let started = BootTime::now();
+        let waiting = within(deadline, self.active());
         let found = tokio::select! {
             biased;
             found = waiting => found,
@@ -115,7 +129,7 @@ impl Shared {
             Some(Err(Closed)) => Err(OpError::SessionOver),
             None => Err(OpError::Unavailable {
                 path: path.to_owned(),
-                within: timeout,
+                within: BootTime::now().duration_since(started),
                 reason: match &*self.state.borrow() {
                     SessionState::Inactive { reason } => format!("there is no ZooKeeper session: {reason}"),
                     state => format!("the ZooKeeper session is {state}"),
@@ -124,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Returns when the servers refuse the credentials, with what they said.
+    /// Returns when the servers refuse the credentials, with their reason.
     async fn refused(&self) -> String {
         let mut state = self.state.subscribe();
         loop {
@@ -144,14 +158,14 @@ impl Shared {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let closed = lock(&self.closed_to_tasks);
         if !*closed {
-            self.tasks.spawn_on(task, &self.runtime);
+            self.tasks.spawn_on(task.instrument(self.span.clone()), &self.runtime);
         }
     }
 
-    /// Closing is to leave the session as it is.
+    /// Begins closing that does not end the session on the servers.
     pub(crate) fn hand_over(&self) {
         self.handed_over.store(true, Ordering::Release);
-        self.begin_closing(BootTime::now() + GOODBYE);
+        self.begin_closing(BootTime::now() + CLOSE_WITHIN);
     }
 
     pub(crate) fn is_handed_over(&self) -> bool {
@@ -168,7 +182,7 @@ impl Shared {
         self.tasks.close();
     }
 
-    /// Returns when closing is wanted, with its deadline.
+    /// Returns when closing has begun, with its deadline.
     pub(crate) async fn closing(&self) -> BootTime {
         let mut closing = self.closing.subscribe();
         // The sender is in `self`.
@@ -176,7 +190,7 @@ impl Shared {
         deadline.unwrap_or_else(BootTime::now)
     }
 
-    /// Sleeps, or answers the deadline for closing, if that is wanted before.
+    /// Sleeps; `Err` with the deadline of closing if that begins first.
     pub(crate) async fn sleep(&self, until: BootTime) -> Result<(), BootTime> {
         tokio::select! {
             biased;
@@ -197,6 +211,6 @@ pub(crate) struct LastHandle(pub(crate) Arc<Shared>);
 
 impl Drop for LastHandle {
     fn drop(&mut self) {
-        self.0.begin_closing(BootTime::now() + GOODBYE);
+        self.0.begin_closing(BootTime::now() + CLOSE_WITHIN);
     }
 }

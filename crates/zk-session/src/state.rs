@@ -1,4 +1,4 @@
-//! What a session is, as a state machine without I/O: events and times in, states out.
+//! The states of a session, as a state machine without I/O: events and times in, states out.
 //!
 //! ```text
 //!              Connected                Silent, Suspended
@@ -11,8 +11,8 @@
 //!   Close leads from each of them to Closed, which is final.
 //! ```
 //!
-//! The **deadline** of a session is the sending of the last request that was answered, plus the granted timeout: later
-//! than that the servers may have expired it, whatever the client library believes.
+//! The **deadline** of a session is the sending of the last request that was answered, plus the granted timeout: after that
+//! the servers may have expired it, whatever the driver reports.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,10 +20,9 @@ use std::time::Duration;
 use crate::node::Epoch;
 use crate::time::BootTime;
 
-/// What a session is at the moment.
-///
-/// `Active` says that ZooKeeper answered a moment ago, not that the session is alive now: that is what a
-/// [`Lease`](crate::Lease) is for.
+/// The state of a session.
+/// `Active` means that ZooKeeper answered a moment ago, not that the session is alive now: that is proved by a
+/// [`Lease`](crate::Lease).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionState {
@@ -32,14 +31,14 @@ pub enum SessionState {
         /// Which session.
         epoch: Epoch,
     },
-    /// The connection is lost, or ZooKeeper is silent. The session may be alive; it may become active again.
+    /// The connection is lost, or ZooKeeper does not answer. The session may be alive, and may become active again.
     Paused {
         /// Which session.
         epoch: Epoch,
         /// Since when.
         since: BootTime,
     },
-    /// There is no session: none yet, or the last one is over. A new one is being made.
+    /// There is no session yet, or the last one is over. A new one is being made.
     Inactive {
         /// Why the last one ended.
         reason: InactiveReason,
@@ -49,7 +48,7 @@ pub enum SessionState {
 }
 
 impl SessionState {
-    /// The living session's epoch, if there is one.
+    /// The epoch of the session, if there is one.
     pub fn epoch(&self) -> Option<Epoch> {
         match self {
             Self::Active { epoch } | Self::Paused { epoch, .. } => Some(*epoch),
@@ -78,31 +77,31 @@ impl fmt::Display for SessionState {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InactiveReason {
-    /// None has been made yet.
+    /// No session has been made yet.
     #[error("not yet connected")]
     NotYetConnected,
-    /// The server said so.
+    /// The server has expired it.
     #[error("the server has expired the session")]
     Expired,
-    /// Nothing was answered for so long that the servers may have expired it.
+    /// No request was answered for a session timeout: the servers may have expired it.
     #[error("no answer for a whole session timeout")]
     DeadlinePassed,
-    /// The client library failed.
-    #[error("the client library failed: {reason}")]
+    /// The driver failed.
+    #[error("the driver failed: {reason}")]
     DriverFailed {
-        /// What it said.
+        /// The reason.
         reason: String,
     },
-    /// The server refused the credentials, of the session that was or of the attempt to make a new one.
+    /// The server refused the credentials, of the last session or of the attempt to make a new one.
     ///
-    /// Credentials that were good at first are refused when they are changed on the servers, or when a server is set up
-    /// wrongly. Until that is put right, operations fail at once with [`OpError::AuthFailed`](crate::OpError::AuthFailed),
-    /// and a new session is tried for every five to ten seconds. A process that would rather end sees this state, and
-    /// closes the session. Credentials are not read anew from their file: new ones take a new
+    /// Credentials that were accepted at first are refused after a change on the servers, or by a misconfigured server.
+    /// Until that is corrected, operations fail at once with [`OpError::AuthFailed`](crate::OpError::AuthFailed), and a new
+    /// session is attempted every five to ten seconds. A process that should rather end can watch for this state and close
+    /// the session. Credentials are not read again from their file: new ones need a new
     /// [`SessionBuilder`](crate::SessionBuilder).
     #[error("the server refused the credentials: {reason}")]
     AuthFailed {
-        /// What it said.
+        /// The reason.
         reason: String,
     },
 }
@@ -118,9 +117,9 @@ pub(crate) enum Event {
     Silent,
     /// The connection is lost.
     Suspended,
-    /// The connection is back; whether the session is alive, the next contact tells.
+    /// The connection is back. The next contact shows whether the session is alive.
     Resumed,
-    /// The session is over, by the word of the server or for a fault of the driver.
+    /// The session is over, by the server's answer or for a fault of the driver.
     Ended(InactiveReason),
     /// A new session was refused for the credentials.
     Refused { reason: String },
@@ -195,10 +194,9 @@ impl Machine {
         self.living.as_ref().map(|living| living.deadline.at())
     }
 
-    /// Takes an event, and answers whether the state has changed.
-    ///
-    /// The deadline comes first: a process that was frozen past it can't be talked back into a session by the events
-    /// that queued up meanwhile, not even by an answer to a request that it sent in time.
+    /// Handles an event, and returns whether the state has changed.
+    /// The deadline comes first: events that queued up while the process was frozen past it do not bring the session back,
+    /// not even an answer to a request that was sent in time.
     pub(crate) fn handle(&mut self, now: BootTime, event: Event) -> bool {
         let before = self.state.clone();
         if let (Some(living), Event::Contact { sent, answered }) = (&mut self.living, &event) {

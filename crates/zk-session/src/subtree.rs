@@ -1,51 +1,54 @@
 //! Deleting a znode with everything below it.
 
+use std::sync::Arc;
+
 use zk_proto::{ErrorCode, Request};
 
-use crate::attempts::{Attempts, Write};
+use crate::attempts::Write;
 use crate::error::{OpError, UnknownCause};
 use crate::incarnation::Incarnation;
-use crate::operations::observe;
 use crate::path::{check, join};
 
-/// How often the children of one znode are deleted before somebody who keeps creating them has won.
+/// How often the children of one znode are deleted before the operation gives up because others keep creating them.
 const ROUNDS: u32 = 16;
 
-/// What has become of the deletion of one znode.
+/// The outcome of the deletion of one znode.
 enum Step {
     Gone,
     HasChildren,
-    /// The tree that was meant is no more: another one, or none, stands in its place.
+    /// The tree that was to be deleted is gone; another one may have replaced it.
     TreeGone,
 }
 
 impl Incarnation {
     /// Deletes a znode and everything below it.
     ///
-    /// This is no transaction: the znodes go one by one, the lowest first, and others may see the tree half gone. What
-    /// is created below meanwhile goes, too. When it returns `Ok`, the tree that stood there when the operation began is
-    /// gone, whoever deleted the last of it; a tree that others have put in its place is left alone, as far as that can
-    /// be seen: between a look and a deletion nothing holds others off. A deletion whose answer was lost is repeated,
-    /// and only while the same tree stands there.
+    /// This is no transaction: the znodes are deleted one by one, the lowest first, and others may see a part of the tree.
+    /// What is created below meanwhile is deleted, too. When it returns `Ok`, the tree that existed when the operation
+    /// began is gone, possibly deleted by others. A tree that others have created in its place is left alone, as far as
+    /// that can be seen: between a read and a deletion others may act. A deletion whose answer was lost is repeated, and
+    /// only while the same tree exists.
     ///
-    /// Each step, not the whole, is bounded by the operation timeout.
+    /// Each step, not the whole, is bounded by the operation timeout. A timeout that was set by
+    /// [`with_timeout`](Self::with_timeout) bounds the whole.
     ///
     /// # Errors
-    /// [`OpError::NoNode`] if there is nothing to begin with, [`OpError::NotEmpty`] if others create znodes as fast as
-    /// these are deleted, and those of [`delete`](Self::delete). With the cause [`UnknownCause::Partly`] some of the tree
-    /// is gone and some is left; calling it again goes on.
+    /// [`OpError::NoNode`] if the znode does not exist, [`OpError::NotEmpty`] if others create znodes as fast as
+    /// these are deleted, [`OpError::NoAuth`], [`OpError::Invalid`], [`OpError::Unavailable`], [`OpError::SessionOver`].
+    /// With the cause [`UnknownCause::Partly`] some of the tree is gone and some is left; calling it again continues.
     ///
     /// # Cancel safety
     /// Dropping the future leaves a part of the tree.
     pub async fn delete_recursive(&self, path: &str) -> Result<(), OpError> {
-        observe("delete_recursive", async {
+        self.observe("delete_recursive", async {
             check(path)?;
             if path == "/" {
                 let reason = "the root can't be deleted".to_owned();
                 return Err(OpError::Invalid { path: path.to_owned(), reason });
             }
             let mut deleted = 0;
-            self.delete_tree(path, &mut deleted).await.map_err(|error| match deleted {
+            let bounded = Self { inner: Arc::clone(&self.inner), bound: self.bound.of_steps() };
+            bounded.delete_tree(path, &mut deleted).await.map_err(|error| match deleted {
                 0 => error,
                 _ => OpError::Unknown {
                     path: path.to_owned(),
@@ -58,8 +61,8 @@ impl Incarnation {
 
     async fn delete_tree(&self, path: &str, deleted: &mut u64) -> Result<(), OpError> {
         let root = self.inner.absolute(path);
-        // The server at hand may lag behind the others, and know nothing of the tree yet, or only of the one before.
-        Attempts::new(&self.inner, path).barrier().await?;
+        // The server of the connection may lag behind the others, and not have the tree yet, or only an earlier one.
+        self.attempts(path).barrier().await?;
         let Some(meant) = self.life_of(path, &root).await? else {
             return Err(OpError::NoNode { path: path.to_owned() });
         };
@@ -79,7 +82,7 @@ impl Incarnation {
                 }
                 Step::HasChildren => {
                     let path = self.inner.relative(&at);
-                    let children = Attempts::new(&self.inner, &path).children(&at).await?.unwrap_or_default();
+                    let children = self.attempts(&path).children(&at).await?.unwrap_or_default();
                     ahead.extend(children.names.iter().map(|name| (join(&at, name), 0)));
                 }
             }
@@ -89,7 +92,7 @@ impl Incarnation {
 
     async fn delete_one(&self, at: &str, root: &str, meant: i64, deleted: &mut u64) -> Result<Step, OpError> {
         let path = self.inner.relative(at);
-        let mut attempts = Attempts::new(&self.inner, &path);
+        let mut attempts = self.attempts(&path);
         let delete = Request::Delete { path: at.into(), version: -1 };
         loop {
             match attempts.write(&delete).await? {
@@ -115,6 +118,6 @@ impl Incarnation {
 
     /// Which life of a znode this is, by its `czxid`; `None` if it does not exist.
     async fn life_of(&self, path: &str, absolute: &str) -> Result<Option<i64>, OpError> {
-        Ok(Attempts::new(&self.inner, path).exists(absolute).await?.map(|stat| stat.czxid))
+        Ok(self.attempts(path).exists(absolute).await?.map(|stat| stat.czxid))
     }
 }

@@ -1,7 +1,7 @@
-//! The task that keeps a session: serves the living one, ends it in time, makes the next one.
+//! The supervisor task of a session: serves the present one, ends it in time, makes the next one.
 //!
-//! It alone changes the state. Each of its waits ends by a deadline, and the clock is looked at before anything else is
-//! done: a process that was frozen and wakes up finds its session over before it acts on what queued up.
+//! It alone changes the state. Each of its waits has a deadline, and the clock is read before anything else is done: a
+//! process that was frozen finds its session over before it acts on queued events.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -16,8 +16,7 @@ use crate::driver::{self, Along, BoxFuture, DriverError, DriverEvent, answered};
 use crate::error::{ConnectError, NoLease};
 use crate::establish::{Made, establish};
 use crate::incarnation::Incarnation;
-use crate::instruments;
-use crate::lease::{Beat, Lease, LeaseHistory, clock_interval, lease_margin, probe_interval};
+use crate::lease::{Heartbeat, Lease, LeaseHistory, clock_interval, lease_margin, probe_interval};
 use crate::node::Epoch;
 use crate::session::CloseOutcome;
 use crate::shared::Shared;
@@ -26,17 +25,17 @@ use crate::time::{BootTime, Moment, sleep_until};
 
 /// Between sessions.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
-/// Between attempts while the servers refuse the credentials, which does not pass by itself: from half of this on.
+/// Between attempts while the servers refuse the credentials: from half of this on.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
-/// Sessions that lost their servers together end together: each waits for a part of this, by chance, before it is made
-/// anew; for a quarter of the session timeout at the most.
+/// Sessions that lost their servers together end together: each waits for a random part of this before the next one is
+/// made; at most a quarter of the session timeout.
 const SPREAD: Duration = Duration::from_secs(1);
-/// A failed heartbeat is repeated no earlier than this.
+/// The minimum pause before a failed heartbeat is repeated.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Keeps a session until it is closed.
 pub(crate) async fn run(shared: Arc<Shared>, first: Made) {
-    let mut supervisor = Supervisor { shared, machine: Machine::new(), heard: String::new() };
+    let mut supervisor = Supervisor { shared, machine: Machine::new(), last_event: String::new() };
     let mut made = first;
     let outcome = loop {
         let incarnation = made.incarnation.clone();
@@ -45,7 +44,7 @@ pub(crate) async fn run(shared: Arc<Shared>, first: Made) {
         }
         match supervisor.next_session(&incarnation).await {
             Some(next) => made = next,
-            // The old session was given up without a word, so nothing is known of it.
+            // The old session was not closed, so its end is unknown.
             None => break CloseOutcome::Unknown,
         }
     };
@@ -57,12 +56,12 @@ pub(crate) async fn run(shared: Arc<Shared>, first: Made) {
 struct Supervisor {
     shared: Arc<Shared>,
     machine: Machine,
-    /// What was heard last that may be the reason for another state.
-    heard: String,
+    /// The last event, for the reason of the next state.
+    last_event: String,
 }
 
 impl Supervisor {
-    /// Serves one session to its end. `None` if it has ended otherwise than by being closed.
+    /// Serves one session to its end. `None` if it has ended without being closed.
     async fn serve(&mut self, made: Made) -> Option<CloseOutcome> {
         let Made { incarnation, mut events, alive } = made;
         let granted = incarnation.granted_timeout();
@@ -75,59 +74,60 @@ impl Supervisor {
         }
         self.shared.incarnation.send_replace(Some(incarnation.clone()));
         info!(
-            session = %incarnation.session_id(), epoch = %incarnation.epoch(), granted = ?granted,
+            session_id = %incarnation.session_id(), epoch = %incarnation.epoch(), granted = ?granted,
             "ZooKeeper session made"
         );
         if granted != self.shared.settings.session_timeout {
-            info!(asked = ?self.shared.settings.session_timeout, ?granted, "the server granted another session timeout");
+            info!(requested = ?self.shared.settings.session_timeout, ?granted, "the server granted another session timeout than requested");
         }
-        self.heard = "a new session was made".to_owned();
+        self.last_event = "a new session was made".to_owned();
         self.publish();
 
         let leases = incarnation.leases();
-        let mut heart = Heart::new(&incarnation, alive);
+        let mut heartbeats = Heartbeats::new(&incarnation, alive);
         let mut keepers = self.shared.keepers.subscribe();
-        heart.set_wanted(*keepers.borrow_and_update() > 0, BootTime::now());
+        heartbeats.set_wanted(*keepers.borrow_and_update() > 0, BootTime::now());
         loop {
             let now = BootTime::now();
-            self.tell(&incarnation, now, Event::Tick);
+            self.feed(&incarnation, now, Event::Tick);
             if let Some(reason) = incarnation.inner.end_reason() {
-                self.tell(&incarnation, now, Event::Ended(reason));
+                self.feed(&incarnation, now, Event::Ended(reason));
             }
             if self.machine.state().epoch().is_none() {
                 incarnation.inner.shut();
-                instruments::expiration();
+                self.shared.settings.instruments.expiration();
                 return None;
             }
-            self.publish_lease(&incarnation, &mut heart, leases);
-            heart.begin_if_due(&incarnation, now, self.machine.state().is_active());
-            let wake = self.machine.deadline().map_or(heart.wake(), |deadline| deadline.min(heart.wake()));
+            self.publish_lease(&incarnation, &mut heartbeats, leases);
+            heartbeats.begin_if_due(&incarnation, now, self.machine.state().is_active());
+            let wake =
+                self.machine.deadline().map_or(heartbeats.wake(), |deadline| deadline.min(heartbeats.wake()));
             let event = tokio::select! {
                 biased;
                 deadline = self.shared.closing() => return Some(self.close(&incarnation, deadline).await),
-                event = events.recv() => self.on_driver_event(&incarnation, &mut heart, event),
-                answer = heart.answer() => self.on_heartbeat(&incarnation, &mut heart, answer),
+                event = events.recv() => self.on_driver_event(&incarnation, &mut heartbeats, event),
+                answer = heartbeats.answer() => self.on_heartbeat(&incarnation, &mut heartbeats, answer),
                 _ = keepers.changed() => {
                     let wanted = *keepers.borrow_and_update() > 0;
                     if !wanted {
                         self.shared.lease.send_replace(None);
                     }
-                    heart.set_wanted(wanted, BootTime::now());
+                    heartbeats.set_wanted(wanted, BootTime::now());
                     if let (true, Err(no_lease)) = (wanted, leases) {
-                        error!(session = %incarnation.session_id(), %no_lease, "a lease is asked for in vain");
+                        error!(session_id = %incarnation.session_id(), %no_lease, "cannot keep a lease on this session");
                     }
                     Event::Tick
                 }
                 () = incarnation.inner.over.cancelled() => Event::Tick,
                 () = sleep_until(wake) => Event::Tick,
             };
-            self.tell(&incarnation, BootTime::now(), event);
+            self.feed(&incarnation, BootTime::now(), event);
         }
     }
 
-    /// Feeds the machine and makes its state known.
-    fn tell(&mut self, incarnation: &Incarnation, now: BootTime, event: Event) {
-        // What the operations heard of the session counts as well.
+    /// Passes an event to the state machine and publishes the state.
+    fn feed(&mut self, incarnation: &Incarnation, now: BootTime, event: Event) {
+        // Answers to operations count as well.
         let (sent, answered) = incarnation.inner.last_contact();
         let mut changed = self.machine.handle(now, Event::Contact { sent, answered });
         changed |= self.machine.handle(now, event);
@@ -135,8 +135,8 @@ impl Supervisor {
             let state = self.machine.state().clone();
             incarnation.inner.set_open(state.is_active());
             if state.is_active() {
-                instruments::reconnect();
-                self.heard = "ZooKeeper answers again".to_owned();
+                self.shared.settings.instruments.reconnect();
+                self.last_event = "ZooKeeper answers again".to_owned();
             }
             self.publish();
         }
@@ -145,7 +145,7 @@ impl Supervisor {
     fn on_driver_event(
         &mut self,
         incarnation: &Incarnation,
-        heart: &mut Heart,
+        heartbeats: &mut Heartbeats,
         event: Option<DriverEvent>,
     ) -> Event {
         match event {
@@ -155,24 +155,29 @@ impl Supervisor {
                 Event::Tick
             }
             Some(DriverEvent::Suspended { reason }) => {
-                info!(session = %incarnation.session_id(), %reason, "connection to ZooKeeper lost");
-                self.heard = format!("the connection was lost: {reason}");
+                info!(session_id = %incarnation.session_id(), %reason, "connection to ZooKeeper lost");
+                self.last_event = format!("the connection was lost: {reason}");
                 Event::Suspended
             }
             Some(DriverEvent::Resumed) => {
-                debug!(session = %incarnation.session_id(), "connection to ZooKeeper is back");
-                heart.restart(BootTime::now());
+                debug!(session_id = %incarnation.session_id(), "connection to ZooKeeper is back");
+                heartbeats.restart(BootTime::now());
                 Event::Resumed
             }
             Some(DriverEvent::Ended(reason)) => Event::Ended(reason),
-            // It also ends when this side gives it up.
+            // The driver also ends when the session is given up here.
             None => Event::Ended(incarnation.inner.end_reason().unwrap_or_else(|| {
-                InactiveReason::DriverFailed { reason: "it stopped without a word".to_owned() }
+                InactiveReason::DriverFailed { reason: "it stopped without a reason".to_owned() }
             })),
         }
     }
 
-    fn on_heartbeat(&mut self, incarnation: &Incarnation, heart: &mut Heart, answer: Answer) -> Event {
+    fn on_heartbeat(
+        &mut self,
+        incarnation: &Incarnation,
+        heartbeats: &mut Heartbeats,
+        answer: Answer,
+    ) -> Event {
         let now = BootTime::now();
         let Answer { sent: moment, attached, moved, quorum, result } = answer;
         let sent = moment.boot;
@@ -182,37 +187,43 @@ impl Supervisor {
             Err(DriverError::Ambiguous(_)) => "unknown",
             Err(DriverError::NotSent(_)) => "unavailable",
         };
-        instruments::request(if quorum { "beat" } else { "probe" }, outcome, now.duration_since(sent));
+        let op = if quorum { "heartbeat" } else { "probe" };
+        self.shared.settings.instruments.request(op, outcome, now.duration_since(sent));
         match result {
             Ok(()) => {
                 incarnation.inner.contact(sent);
                 if incarnation.is_over() {
                     return Event::Tick;
                 }
-                let beat = Beat { sent: moment, acknowledged: now, attached, moved };
-                heart.answered(beat, quorum);
+                let heartbeat = Heartbeat { sent: moment, acknowledged: now, attached, moved };
+                heartbeats.answered(heartbeat, quorum);
                 Event::Contact { sent, answered: now }
             }
             Err(error) => {
                 match &error {
-                    // It needs an operator.
+                    // An operator must remove the znode.
                     DriverError::Invalid(_) => {
-                        warn!(session = %incarnation.session_id(), %error, "heartbeat refused");
+                        warn!(session_id = %incarnation.session_id(), %error, "quorum heartbeat refused");
                     }
-                    _ => debug!(session = %incarnation.session_id(), %error, "heartbeat failed"),
+                    _ => debug!(session_id = %incarnation.session_id(), %error, "quorum heartbeat failed"),
                 }
-                heart.failed(now);
-                self.heard = format!("a heartbeat failed: {error}");
+                heartbeats.failed(now);
+                self.last_event = format!("a heartbeat failed: {error}");
                 Event::Silent
             }
         }
     }
 
-    /// Until when the session is known to be alive, if somebody wants to know and there is news.
-    fn publish_lease(&self, incarnation: &Incarnation, heart: &mut Heart, leases: Result<(), NoLease>) {
-        let (Some(valid_until), Ok(())) = (heart.lease(Moment::now()), leases) else { return };
+    /// Publishes the lease if one is kept and it has changed.
+    fn publish_lease(
+        &self,
+        incarnation: &Incarnation,
+        heartbeats: &mut Heartbeats,
+        leases: Result<(), NoLease>,
+    ) {
+        let (Some(valid_until), Ok(())) = (heartbeats.lease(Moment::now()), leases) else { return };
         let lease = Lease { epoch: incarnation.epoch(), valid_until };
-        // The hardware's clock and the system's part by a few microseconds all the time, which the margin covers.
+        // The hardware's clock and the system's diverge by a few microseconds all the time, which the margin covers.
         let slack = lease_margin(incarnation.granted_timeout()) / 10;
         self.shared.lease.send_if_modified(|current| {
             let known = current.filter(|known| known.epoch == lease.epoch).map(|known| known.valid_until);
@@ -224,16 +235,15 @@ impl Supervisor {
         });
     }
 
-    /// Waits until nobody acts on the old session any more, then makes a new one. `None` when the session is to be
-    /// closed.
+    /// Waits until the old session is no longer pinned, then makes a new one. `None` when the session is to be closed.
     async fn next_session(&mut self, old: &Incarnation) -> Option<Made> {
         let epoch = Epoch(old.epoch().0 + 1);
-        let mut tethers = old.inner.tethers.subscribe();
-        let bound = *tethers.borrow_and_update();
+        let mut pins = old.inner.pins.subscribe();
+        let bound = *pins.borrow_and_update();
         if bound > 0 {
-            info!(epoch = %old.epoch(), tethers = bound, "no new ZooKeeper session before the work of the old one has stopped");
+            info!(epoch = %old.epoch(), pins = bound, "waiting with a new ZooKeeper session until the work under the old one has stopped");
             tokio::select! {
-                _ = tethers.wait_for(|count| *count == 0) => {}
+                _ = pins.wait_for(|count| *count == 0) => {}
                 _ = self.shared.closing() => return None,
             }
         }
@@ -246,7 +256,7 @@ impl Supervisor {
             let made = tokio::select! {
                 biased;
                 _ = self.shared.closing() => return None,
-                // On the heap: every session has this task, which would otherwise be as large as this for good.
+                // On the heap: every session has this task, which would otherwise be as large as this permanently.
                 made = Box::pin(establish(&self.shared, purpose, epoch, deadline)) => made,
             };
             let pause = match made {
@@ -258,7 +268,7 @@ impl Supervisor {
                     REFUSED_PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0)
                 }
                 Err(error) => {
-                    warn!(%error, "no new ZooKeeper session yet, trying again");
+                    warn!(%error, "cannot make a new ZooKeeper session, retrying");
                     backoff.next()
                 }
             };
@@ -267,33 +277,33 @@ impl Supervisor {
     }
 
     async fn close(&mut self, incarnation: &Incarnation, deadline: BootTime) -> CloseOutcome {
-        // Told before the goodbye: whoever acts in the session's name must not learn of its end after others do.
+        // Before closing: the users of the session must not learn of its end after other processes do.
         self.shared.incarnation.send_replace(None);
         self.shared.lease.send_replace(None);
         incarnation.inner.set_open(false);
         if self.shared.is_handed_over() {
             incarnation.inner.shut();
-            info!(session = %incarnation.session_id(), "ZooKeeper session handed over");
+            info!(session_id = %incarnation.session_id(), "ZooKeeper session handed over");
             return CloseOutcome::HandedOver;
         }
         let closing = incarnation.inner.driver.close(deadline);
         let outcome = crate::time::within(deadline, closing).await.unwrap_or(CloseOutcome::Unknown);
         incarnation.inner.shut();
-        info!(session = %incarnation.session_id(), ?outcome, "goodbye to ZooKeeper");
+        info!(session_id = %incarnation.session_id(), ?outcome, "ZooKeeper session closed");
         outcome
     }
 
-    /// Makes the state known, each with its reason in the log.
+    /// Publishes the state, and logs it with its reason.
     fn publish(&self) {
         let state = self.machine.state().clone();
-        let reason = self.heard.as_str();
+        let reason = self.last_event.as_str();
         match &state {
             SessionState::Active { epoch } => info!(%state, %epoch, %reason, "ZooKeeper session is active"),
             SessionState::Paused { epoch, .. } => {
                 warn!(%state, %epoch, %reason, "ZooKeeper session is paused")
             }
             SessionState::Inactive { reason: InactiveReason::AuthFailed { reason } } => {
-                error!(%state, %reason, "ZooKeeper refuses the credentials: no session until that is put right");
+                error!(%state, %reason, "ZooKeeper refuses the credentials, retrying: correct the credentials or the servers");
             }
             SessionState::Inactive { reason } => warn!(%state, %reason, "ZooKeeper session is over"),
             SessionState::Closed => {
@@ -301,7 +311,7 @@ impl Supervisor {
             }
         }
         if !matches!(state, SessionState::Active { .. } | SessionState::Paused { .. }) {
-            // First the session and what it proved, then the state: nobody sees the end and still finds the session.
+            // The session and its lease first, then the state: after the end is visible, the session is not.
             self.shared.incarnation.send_replace(None);
             self.shared.lease.send_replace(None);
         }
@@ -312,17 +322,17 @@ impl Supervisor {
 /// The answer to a heartbeat.
 struct Answer {
     sent: Moment,
-    /// As in [`Beat`].
+    /// When the connect request of its connection was sent.
     attached: Moment,
     moved: bool,
-    /// Whether it went through the ensemble's log.
+    /// Whether it was a quorum heartbeat.
     quorum: bool,
     result: Result<(), DriverError>,
 }
 
-/// Decides when to send what, one at a time. A *beat* is a quorum round trip, sent while somebody keeps a lease and
-/// while the session is paused. A *probe* is a read, sent in idle times only to find out whether anybody is there.
-struct Heart {
+/// Decides when to send what, one at a time. A *heartbeat* is a quorum round trip, sent while a lease is kept and while the
+/// session is paused. A *probe* is a read, sent in idle times to find out whether the server answers.
+struct Heartbeats {
     granted: Duration,
     wanted: bool,
     history: LeaseHistory,
@@ -332,7 +342,7 @@ struct Heart {
     compared: BootTime,
 }
 
-impl Heart {
+impl Heartbeats {
     fn new(incarnation: &Incarnation, alive: Moment) -> Self {
         let granted = incarnation.granted_timeout();
         let (last_sent, _) = incarnation.inner.last_contact();
@@ -353,7 +363,7 @@ impl Heart {
         self.wanted = wanted;
     }
 
-    /// The lease that somebody wants, unless it has run out.
+    /// The lease if one is kept, unless it has run out.
     fn lease(&mut self, now: Moment) -> Option<BootTime> {
         if !self.wanted {
             return None;
@@ -362,7 +372,7 @@ impl Heart {
         Some(self.history.valid_until(now)).filter(|until| now.boot < *until)
     }
 
-    /// What was under way may belong to a connection that is gone.
+    /// Abandons the request under way, which may belong to a lost connection.
     fn restart(&mut self, now: BootTime) {
         self.under_way = None;
         self.next = now;
@@ -370,8 +380,8 @@ impl Heart {
 
     fn wake(&self) -> BootTime {
         let never = BootTime::from_duration(Duration::MAX);
-        let beat = if self.under_way.is_some() { never } else { self.next };
-        beat.min(if self.wanted { self.compared + clock_interval(self.granted) } else { never })
+        let heartbeat = if self.under_way.is_some() { never } else { self.next };
+        heartbeat.min(if self.wanted { self.compared + clock_interval(self.granted) } else { never })
     }
 
     fn begin_if_due(&mut self, incarnation: &Incarnation, now: BootTime, active: bool) {
@@ -380,9 +390,9 @@ impl Heart {
         }
         let quorum = self.wanted || !active;
         if !quorum {
-            // An operation that was answered makes a probe superfluous.
-            let (heard, _) = incarnation.inner.last_contact();
-            self.next = self.next.max(heard + probe_interval(self.granted));
+            // An answered operation makes a probe unnecessary.
+            let (contact, _) = incarnation.inner.last_contact();
+            self.next = self.next.max(contact + probe_interval(self.granted));
         }
         if now < self.next {
             return;
@@ -420,13 +430,13 @@ impl Heart {
     }
 
     /// A heartbeat was answered.
-    fn answered(&mut self, beat: Beat, quorum: bool) {
-        let (sent, now) = (beat.sent.boot, beat.acknowledged);
+    fn answered(&mut self, heartbeat: Heartbeat, quorum: bool) {
+        let (sent, now) = (heartbeat.sent.boot, heartbeat.acknowledged);
         if quorum {
-            self.history.acknowledged(beat);
+            self.history.acknowledged(heartbeat);
         }
         self.next = match self.wanted {
-            true => self.history.next_beat(sent, Moment::now()).max(now),
+            true => self.history.next_heartbeat(sent, Moment::now()).max(now),
             false => sent + probe_interval(self.granted),
         };
     }

@@ -1,4 +1,4 @@
-//! The clock of leases: one that goes on counting while the machine is suspended.
+//! The clock of leases: it advances while the machine is suspended.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -76,7 +76,7 @@ impl fmt::Debug for BootTime {
 /// One moment on two clocks.
 ///
 /// `CLOCK_BOOTTIME` is slewed when the time of day is corrected: chrony lets it run up to 8.3 % too slow or too fast by
-/// default. `CLOCK_MONOTONIC_RAW` has the hardware's own pace, but stands still while the machine is suspended.
+/// default. `CLOCK_MONOTONIC_RAW` has the hardware's own rate, but stops while the machine is suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub(crate) boot: BootTime,
@@ -96,13 +96,13 @@ impl Moment {
         Self { boot, raw }
     }
 
-    /// How much more has passed since `earlier` than `CLOCK_BOOTTIME` says.
+    /// How much more time has passed since `earlier` than `CLOCK_BOOTTIME` shows.
     pub(crate) fn slewed_since(self, earlier: Self) -> Duration {
         self.raw.saturating_sub(earlier.raw).saturating_sub(self.boot.duration_since(earlier.boot))
     }
 }
 
-/// The longest nap of [`sleep_until`]: tokio's timers stand still while the machine is suspended.
+/// The longest single sleep of [`sleep_until`]: tokio's timers stop while the machine is suspended.
 const NAP: Duration = Duration::from_secs(1);
 
 /// Sleeps until `deadline`, and returns at once if it has passed.

@@ -1,17 +1,22 @@
 //! Watches that survive reconnects and new sessions.
 //!
 //! A watch of ZooKeeper fires once and is then gone; its session may end; its event may be lost with a connection. The
-//! streams here are level-triggered over it: whatever happens, read again and arm again in one step, and tell the value
-//! if it is another one. Nothing is ever deduced from an event but that it is time to read.
+//! streams here are level-triggered over it: after every event, read again and arm again in one step, and return the value
+//! if it differs. An event means nothing but that it is time to read.
 
-use std::sync::Arc;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_core::Stream;
 use tracing::warn;
 use zk_proto::{ErrorCode, Reply, Request};
 
 use crate::attempts::Attempts;
 use crate::backoff::Backoff;
+use crate::driver::BoxFuture;
 use crate::error::{Closed, OpError};
 use crate::incarnation::{ArmedOnce, Incarnation, Inner};
 use crate::node::{Children, Epoch, Node};
@@ -31,7 +36,13 @@ pub struct Observed<T> {
 }
 
 /// A znode's data and its changes. From [`Session::watch_data`](crate::Session::watch_data).
-#[derive(Debug)]
+///
+/// As a [`Stream`] it yields what [`next`](Self::next) returns, and ends when the session is closed.
+///
+/// # Cancel safety
+/// No value is lost when the future of `next` or of `StreamExt::next` is dropped. A read that is under way is abandoned
+/// with the future of `next`, and repeated by the next call. The stream keeps it. Drop a stream that is no longer polled:
+/// its read may occupy one of the session's 512 requests.
 pub struct DataWatch {
     watch: Watch<Node>,
 }
@@ -46,29 +57,30 @@ impl DataWatch {
         &self.watch.tries.path
     }
 
-    /// What the caller knows by other means counts as told; `None` if he knows that what was told is out of date. Without
-    /// that, what was there before would be no news when it comes back: a znode that is created, here or by others, and
-    /// deleted before it is read.
+    /// Sets the state that counts as already returned, which the caller knows by other means; `None` if the state that was
+    /// returned last is known to be out of date. Otherwise that state would not be returned when it comes back: for
+    /// example when a znode is created and deleted before it is read.
     pub(crate) fn knows(&mut self, known: Option<(Epoch, Option<&Node>)>) {
         self.watch.last = known.map(|(epoch, node)| (epoch, node.map(Node::seen)));
     }
 
-    /// Returns when [`next`](Self::next) would read: at once before the first value, later when the znode has changed, or
-    /// when the session is over. Who waits a while between the two reads once for all that changes meanwhile.
+    /// Returns when [`next`](Self::next) would read: at once before the first value, later when the znode has changed or
+    /// the session is over. To coalesce changes, wait a while between `changed` and `next`: one read covers all changes of
+    /// that time.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn changed(&mut self) {
-        self.watch.changed().await;
+        std::future::poll_fn(|cx| self.watch.poll_changed(cx)).await;
     }
 
-    /// The next value: at the first call what is there now, later what is there after a change. `None` where the znode
-    /// does not exist.
+    /// The next value: at the first call the present one, later the one after a change. `None` if the znode does not
+    /// exist.
     ///
-    /// Values between the last one told and the newest may be skipped; the last one is never missed. Within one session
-    /// the same state is never told twice; in each new session the value is told once, changed or not.
+    /// Values between the last one returned and the newest may be skipped. The newest is never missed. Within one session
+    /// the same state is never returned twice. In each new session the value is returned once, changed or not.
     ///
-    /// If the znode can't be read, say for lack of permission, that is logged and tried again, with pauses of seconds.
+    /// If the znode can't be read, for example for lack of permission, that is logged and retried, with pauses of seconds.
     ///
     /// # Errors
     /// [`Closed`].
@@ -76,12 +88,18 @@ impl DataWatch {
     /// # Cancel safety
     /// Cancel safe: no value is lost.
     pub async fn next(&mut self) -> Result<Observed<Option<Node>>, Closed> {
-        self.watch.next().await
+        Next(&mut self.watch).await
     }
 }
 
 /// A znode's children and their changes. From [`Session::watch_children`](crate::Session::watch_children).
-#[derive(Debug)]
+///
+/// As a [`Stream`] it yields what [`next`](Self::next) returns, and ends when the session is closed.
+///
+/// # Cancel safety
+/// No value is lost when the future of `next` or of `StreamExt::next` is dropped. A read that is under way is abandoned
+/// with the future of `next`, and repeated by the next call. The stream keeps it. Drop a stream that is no longer polled:
+/// its read may occupy one of the session's 512 requests.
 pub struct ChildrenWatch {
     watch: Watch<Children>,
 }
@@ -96,8 +114,14 @@ impl ChildrenWatch {
         &self.watch.tries.path
     }
 
-    /// The next value, as [`DataWatch::next`] for data: the names of the children, `None` where the znode does not
-    /// exist.
+    /// The next value: at the first call the present names of the children, later those after a change. `None` if the
+    /// znode does not exist.
+    ///
+    /// Values between the last one returned and the newest may be skipped. The newest is never missed. Within one session
+    /// the same state is never returned twice. In each new session the value is returned once, changed or not.
+    ///
+    /// If the children can't be read, for example for lack of permission, that is logged and retried, with pauses of
+    /// seconds.
     ///
     /// # Errors
     /// [`Closed`].
@@ -105,13 +129,63 @@ impl ChildrenWatch {
     /// # Cancel safety
     /// Cancel safe: no value is lost.
     pub async fn next(&mut self) -> Result<Observed<Option<Children>>, Closed> {
-        self.watch.next().await
+        Next(&mut self.watch).await
     }
 }
 
-/// What is watched: how it is read, and by what its states are told apart.
-trait Watched: Sized {
-    type Seen: PartialEq + std::fmt::Debug;
+/// The stream of a watch, and its `Debug`, both by the one field that it has.
+macro_rules! watch_stream {
+    ($($watch:ident of $value:ty),*) => {
+        $(
+            impl Stream for $watch {
+                type Item = Observed<Option<$value>>;
+
+                fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+                    self.watch.poll_next(cx).map(Result::ok)
+                }
+            }
+
+            impl fmt::Debug for $watch {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.debug_struct(stringify!($watch)).field("path", &self.path()).finish_non_exhaustive()
+                }
+            }
+        )*
+    };
+}
+
+watch_stream!(DataWatch of Node, ChildrenWatch of Children);
+
+/// What `next` and the stream of a watch have in common.
+pub(crate) trait PollNext {
+    type Item;
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Item, Closed>>;
+
+    /// Drops the attempt under way, if any. The next poll begins another one.
+    fn abandon(&mut self);
+}
+
+/// The next item of a watch. When it is dropped, the attempt under way is dropped, so no attempt stays unpolled.
+pub(crate) struct Next<'a, W: PollNext>(pub(crate) &'a mut W);
+
+impl<W: PollNext> Future for Next<'_, W> {
+    type Output = Result<W::Item, Closed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_next(cx)
+    }
+}
+
+impl<W: PollNext> Drop for Next<'_, W> {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+/// What is watched: how it is read, and how its states are distinguished.
+trait Watched: Sized + Send + 'static {
+    type Seen: PartialEq;
 
     /// Reads it and arms a watch.
     fn request(absolute: &str) -> Request<'_>;
@@ -156,10 +230,9 @@ impl Watched for Children {
     }
 }
 
-/// What both kinds have in common: when to read again, and whether what was read is news.
-#[derive(Debug)]
+/// What both kinds have in common: when to read again, and whether the value has changed.
 struct Watch<T: Watched> {
-    tries: Tries,
+    tries: Tries<(Option<T>, ArmedOnce)>,
     armed: Option<ArmedOnce>,
     last: Option<(Epoch, Option<T::Seen>)>,
 }
@@ -169,76 +242,107 @@ impl<T: Watched> Watch<T> {
         Self { tries: Tries::new(shared, path), armed: None, last: None }
     }
 
-    async fn changed(&mut self) {
+    fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(armed) = &mut self.armed {
-            armed.fired().await;
+            ready!(armed.poll_fired(cx));
             self.armed = None;
         }
+        Poll::Ready(())
     }
+}
 
-    async fn next(&mut self) -> Result<Observed<Option<T>>, Closed> {
+impl<T: Watched> PollNext for Watch<T> {
+    type Item = Observed<Option<T>>;
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Item, Closed>> {
         loop {
-            self.changed().await;
-            let incarnation = self.tries.session().await?;
-            // On the heap: a watch mostly waits, and would otherwise be as large as its reading for good.
-            let read = Box::pin(read::<T>(&incarnation, &self.tries.path)).await;
-            let Some((value, armed)) = self.tries.take(read) else { continue };
+            ready!(self.poll_changed(cx));
+            let (value, armed) = ready!(self.tries.poll(cx, read::<T>))?;
             let epoch = armed.inner.epoch;
             self.armed = Some(armed);
             let seen = Some((epoch, value.as_ref().map(T::seen)));
             if self.last != seen {
                 self.last = seen;
-                return Ok(Observed { epoch, value });
+                return Poll::Ready(Ok(Observed { epoch, value }));
             }
         }
     }
+
+    fn abandon(&mut self) {
+        self.tries.abandon();
+    }
 }
 
+type Attempt<T> = BoxFuture<'static, Result<Result<T, OpError>, Closed>>;
+
 /// Attempts to set a watch, with pauses between them.
-#[derive(Debug)]
-pub(crate) struct Tries {
+pub(crate) struct Tries<T> {
     shared: Arc<Shared>,
-    pub(crate) path: String,
+    pub(crate) path: Arc<str>,
     backoff: Backoff,
     /// Not before this moment, after an attempt that failed.
     not_before: Option<BootTime>,
+    /// The attempt under way. The mutex makes it `Sync`; it is never locked.
+    attempt: Option<Mutex<Attempt<T>>>,
 }
 
-impl Tries {
+impl<T: 'static> Tries<T> {
     pub(crate) fn new(shared: Arc<Shared>, path: String) -> Self {
-        Self { shared, path, backoff: BACKOFF, not_before: None }
+        Self { shared, path: path.into(), backoff: BACKOFF, not_before: None, attempt: None }
     }
 
-    /// Waits until it is time for an attempt, and says on which session. Cancel safe.
-    pub(crate) async fn session(&mut self) -> Result<Incarnation, Closed> {
-        if let Some(not_before) = self.not_before {
-            self.shared.sleep(not_before).await.map_err(|_| Closed)?;
+    /// Waits until it is time for an attempt and there is a session, makes it, and repeats that until one succeeds.
+    pub(crate) fn poll<F>(
+        &mut self,
+        cx: &mut Context<'_>,
+        set: impl Fn(Incarnation, Arc<str>) -> F + Copy + Send + 'static,
+    ) -> Poll<Result<T, Closed>>
+    where
+        F: Future<Output = Result<T, OpError>> + Send + 'static,
+    {
+        loop {
+            let attempt = self.attempt.get_or_insert_with(|| {
+                let (shared, path) = (Arc::clone(&self.shared), Arc::clone(&self.path));
+                let not_before = self.not_before;
+                Mutex::new(Box::pin(async move {
+                    if let Some(not_before) = not_before {
+                        shared.sleep(not_before).await.map_err(|_| Closed)?;
+                    }
+                    let incarnation = shared.active().await?;
+                    // On the heap: the wait for a session may be long, and would otherwise be as large as this.
+                    Ok(Box::pin(set(incarnation, path)).await)
+                }))
+            });
+            let attempt = attempt.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let outcome = ready!(attempt.as_mut().poll(cx));
+            self.attempt = None;
             self.not_before = None;
+            match outcome? {
+                Ok(taken) => {
+                    self.backoff = BACKOFF;
+                    return Poll::Ready(Ok(taken));
+                }
+                Err(error) => {
+                    if self.backoff.attempts() == 0 && !error.is_session_over() {
+                        warn!(parent: &self.shared.span, path = %self.path, %error, "cannot set a watch, retrying");
+                    }
+                    self.not_before = Some(BootTime::now() + self.backoff.next());
+                }
+            }
         }
-        self.shared.active().await
     }
 
-    /// What an attempt has come to; `None` where another one is due.
-    pub(crate) fn take<T>(&mut self, attempt: Result<T, OpError>) -> Option<T> {
-        match attempt {
-            Ok(taken) => {
-                self.backoff = BACKOFF;
-                Some(taken)
-            }
-            Err(error) => {
-                if self.backoff.attempts() == 0 && !error.is_session_over() {
-                    warn!(path = %self.path, %error, "watch: can't be set, trying again");
-                }
-                self.not_before = Some(BootTime::now() + self.backoff.next());
-                None
-            }
-        }
+    pub(crate) fn abandon(&mut self) {
+        self.attempt = None;
     }
 }
 
 /// Reads what is there and watches it, or watches for it to be created.
-async fn read<T: Watched>(incarnation: &Incarnation, path: &str) -> Result<(Option<T>, ArmedOnce), OpError> {
-    let (absolute, mut attempts) = incarnation.begin(path)?;
+async fn read<T: Watched>(
+    incarnation: Incarnation,
+    path: Arc<str>,
+) -> Result<(Option<T>, ArmedOnce), OpError> {
+    let (absolute, mut attempts) = incarnation.begin(&path)?;
     let exists = Request::Exists { path: absolute.as_str().into(), watch: true };
     loop {
         match attempts.read_and_watch(&T::request(&absolute), Inner::prepare_watch).await? {

@@ -332,9 +332,9 @@ async fn extended() -> Servers {
             let builder = Ensemble::builder().servers(1).tick_time(TICK).ttl_nodes(true);
             Servers::Apache(Box::new(builder.container_check(CHECK).start().await.unwrap()))
         }
-        ServerKind::InProcess => {
+        ServerKind::Embedded => {
             let builder = TestServer::builder().tick_time(TICK).ttl_nodes(true);
-            Servers::InProcess(builder.container_check(CHECK).start().await.unwrap())
+            Servers::Embedded(builder.container_check(CHECK).start().await.unwrap())
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use zk_session::{
     ChildrenWatch, ConnectError, DataWatch, HeldEphemeral, Incarnation, LeaseKeeper, OpError, Session,
-    SessionBuilder, Tether, TlsOptions,
+    SessionBuilder, SessionPin, TlsOptions,
 };
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -92,7 +92,7 @@ fn the_public_types_are_send_and_sync() {
     check::<Session>();
     check::<SessionBuilder>();
     check::<Incarnation>();
-    check::<Tether>();
+    check::<SessionPin>();
     check::<LeaseKeeper>();
     check::<DataWatch>();
     check::<ChildrenWatch>();

@@ -608,7 +608,9 @@ fn public_futures() -> Vec<(String, bool)> {
             }
             is_list = line == "delegate! {" || (is_list && line != "}");
             if is_list && indent == 4 && code.starts_with(char::is_alphabetic) {
-                found.push((format!("Session::{}", code.split('(').next().unwrap()), delegated));
+                // `read get(path: &str) ..`
+                let name = code.split('(').next().unwrap().rsplit(' ').next().unwrap();
+                found.push((format!("Session::{name}"), delegated));
             }
             if code.starts_with("///") {
                 documented |= code.contains("# Cancel safety");

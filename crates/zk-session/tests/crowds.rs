@@ -16,7 +16,7 @@ on_each_server!(
     hundreds_of_tasks_on_one_thread_all_get_their_answers,
     much_data_and_many_cuts_leave_nothing_hanging,
     watches_that_nobody_reads_hold_nobody_up,
-    a_beat_does_not_wait_for_all_that_want_to_be_sent,
+    a_heartbeat_does_not_wait_for_all_that_want_to_be_sent,
     a_task_that_panics_over_a_watch_harms_nobody_else,
 );
 
@@ -124,15 +124,15 @@ async fn watches_that_nobody_reads_hold_nobody_up(driver: DriverKind) {
     }
 }
 
-/// A server answers a session's requests in order, so what is sent before a beat holds it up.
-async fn a_beat_does_not_wait_for_all_that_want_to_be_sent(driver: DriverKind) {
+/// A server answers a session's requests in order, so what is sent before a heartbeat holds it up.
+async fn a_heartbeat_does_not_wait_for_all_that_want_to_be_sent(driver: DriverKind) {
     const REQUESTS: usize = 3000;
     /// As many as are under way at one time, at the most.
     const PLACES: u64 = 512;
     let bed = Bed::start(driver).await;
     let session = bed.session().await;
     session.create("/a", "", CreateMode::Persistent).await.unwrap();
-    let beats = bed.proxy.seen(Op::Delete);
+    let heartbeats = bed.proxy.seen(Op::Delete);
     bed.proxy.hold_replies(true);
     let reads: Vec<_> = (0..REQUESTS)
         .map(|_| {
@@ -142,9 +142,9 @@ async fn a_beat_does_not_wait_for_all_that_want_to_be_sent(driver: DriverKind) {
         .collect();
     eventually("some of the reads", async || bed.proxy.seen(Op::GetData) >= 40).await;
     let keeper = session.keep_lease();
-    eventually("a beat", async || bed.proxy.seen(Op::Delete) > beats).await;
+    eventually("a heartbeat", async || bed.proxy.seen(Op::Delete) > heartbeats).await;
     let before = bed.proxy.seen(Op::GetData);
-    assert!(before <= PLACES, "{before} requests went before the beat");
+    assert!(before <= PLACES, "{before} requests went before the heartbeat");
     bed.proxy.hold_replies(false);
     for read in reads {
         soon("the answer to a read", read).await.unwrap().unwrap().unwrap();

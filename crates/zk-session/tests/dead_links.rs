@@ -60,7 +60,7 @@ async fn servers() -> &'static Servers {
     static IN_PROCESS: OnceCell<Servers> = OnceCell::const_new();
     let servers = match common::server_kind() {
         ServerKind::Apache => &APACHE,
-        ServerKind::InProcess => &IN_PROCESS,
+        ServerKind::Embedded => &IN_PROCESS,
     };
     servers.get_or_init(|| common::servers(2, TICK, (TICK * 2, Duration::from_secs(60)))).await
 }

@@ -193,11 +193,11 @@ async fn move_on(three: &Three, session: &Session, random: &mut fastrand::Rng, f
         }
         // To that one, which was frozen, and wakes up behind the others.
         (false, _) => {
-            three.ensemble().pause(follower).unwrap();
+            three.ensemble().faults().pause(follower).unwrap();
             sleep(some_time).await;
             three.refuse(only_there).await;
             three.cut().await;
-            three.ensemble().resume(follower).unwrap();
+            three.ensemble().faults().resume(follower).unwrap();
             sleep(some_time).await;
         }
         // The session is lost, and the next one is made with a server that lags behind.
@@ -206,10 +206,10 @@ async fn move_on(three: &Three, session: &Session, random: &mut fastrand::Rng, f
             three.cut().await;
             let over = |state: &SessionState| matches!(state, SessionState::Inactive { .. });
             wait_state(session, "inactive", over).await;
-            three.ensemble().pause(follower).unwrap();
+            three.ensemble().faults().pause(follower).unwrap();
             sleep(some_time).await;
             three.refuse(only_there).await;
-            three.ensemble().resume(follower).unwrap();
+            three.ensemble().faults().resume(follower).unwrap();
             wait_state(session, "a new session", |state| state.is_active()).await;
         }
     }

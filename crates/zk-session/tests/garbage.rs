@@ -95,7 +95,7 @@ async fn nonsense_instead_of_a_handshake_is_an_error_in_time(driver: DriverKind)
 }
 
 async fn a_session_timeout_that_makes_no_sense_is_refused(driver: DriverKind) {
-    for (granted, part) in [(-1, "no session came about"), (10, "session timeout")] {
+    for (granted, part) in [(-1, "no session"), (10, "session timeout")] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         // Otherwise a server in good order: each request finds no such znode.

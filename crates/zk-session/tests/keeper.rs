@@ -20,7 +20,7 @@ async fn no_lease_is_given(driver: DriverKind) {
     assert!(refused.to_string().contains("ClickHouse Keeper"), "{refused}");
     let lease = session.keep_lease();
     sleep_until(BootTime::now() + GRANTED).await;
-    assert_eq!(lease.lease(), None, "its beats are acknowledged, and prove nothing");
+    assert_eq!(lease.lease(), None, "its heartbeats are acknowledged, and prove nothing");
     assert!(session.state().is_active());
     session.close(PATIENCE).await;
 }

@@ -1,5 +1,6 @@
-//! Leases over real servers: given by the session's creation, kept by beats, taken by silence, and always before the server acts. One test has a server
-//! of a script, for answers to beats that a real one gives only after faults.
+//! Leases over real servers: given by the session's creation, kept by heartbeats, taken by silence, and always before
+//! the server acts. One test has a server of a script, for answers to heartbeats that a real one gives only after
+//! faults.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
 
@@ -18,20 +19,20 @@ use zk_session::{
 use zk_testkit::Op;
 
 on_each_server!(
-    a_lease_is_given_by_the_creation_and_kept_by_beats,
-    a_session_that_has_long_been_idle_proves_its_lease_by_beats,
-    nobody_beats_unless_a_lease_is_kept,
+    a_lease_is_given_by_the_creation_and_kept_by_heartbeats,
+    a_session_that_has_long_been_idle_proves_its_lease_by_heartbeats,
+    no_heartbeat_is_sent_unless_a_lease_is_kept,
     a_lease_ends_in_a_black_hole_before_the_server_expires_the_session,
     a_lease_is_not_kept_alive_by_a_server_that_only_listens,
     a_lease_of_an_ended_session_is_none_and_the_next_one_gets_its_own;
-    a_beat_with_any_other_answer_gives_no_lease_and_proves_no_session,
+    a_heartbeat_with_any_other_answer_gives_no_lease_and_proves_no_session,
 );
 
 async fn first_lease(leases: &mut tokio::sync::watch::Receiver<Option<Lease>>) -> Lease {
     wait_for(leases, "a lease", Option::is_some).await.unwrap()
 }
 
-async fn a_lease_is_given_by_the_creation_and_kept_by_beats(driver: DriverKind) {
+async fn a_lease_is_given_by_the_creation_and_kept_by_heartbeats(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     let before = BootTime::now();
     let session = bed.session().await;
@@ -41,7 +42,7 @@ async fn a_lease_is_given_by_the_creation_and_kept_by_beats(driver: DriverKind) 
     let lease = first_lease(&mut leases).await;
     assert_eq!(lease.epoch, Epoch(1));
     assert!(lease.is_valid_at(BootTime::now()));
-    // From the sending of the connect request, before any beat.
+    // From the sending of the connect request, before any heartbeat.
     let span = TIMEOUT - lease_margin(TIMEOUT);
     assert!(lease.valid_until >= before + span && lease.valid_until <= asked + span, "{lease:?}");
     let grown = wait_for(&mut leases, "a longer lease", |now| {
@@ -56,7 +57,7 @@ async fn a_lease_is_given_by_the_creation_and_kept_by_beats(driver: DriverKind) 
     }
 }
 
-async fn a_session_that_has_long_been_idle_proves_its_lease_by_beats(driver: DriverKind) {
+async fn a_session_that_has_long_been_idle_proves_its_lease_by_heartbeats(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     let session = bed.session().await;
     sleep_until(BootTime::now() + TIMEOUT).await;
@@ -67,7 +68,7 @@ async fn a_session_that_has_long_been_idle_proves_its_lease_by_beats(driver: Dri
     assert!(bed.proxy.seen(Op::Delete) >= 2);
 }
 
-async fn nobody_beats_unless_a_lease_is_kept(driver: DriverKind) {
+async fn no_heartbeat_is_sent_unless_a_lease_is_kept(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     let session = bed.session().await;
     let keeper = session.keep_lease();
@@ -80,9 +81,9 @@ async fn nobody_beats_unless_a_lease_is_kept(driver: DriverKind) {
     wait_for(&mut leases, "no lease", Option::is_none).await;
     // What was under way is done by now.
     session.barrier().await.unwrap();
-    let beats = bed.proxy.seen(Op::Delete);
+    let heartbeats = bed.proxy.seen(Op::Delete);
     sleep_until(BootTime::now() + TIMEOUT / 2).await;
-    assert_eq!(bed.proxy.seen(Op::Delete), beats);
+    assert_eq!(bed.proxy.seen(Op::Delete), heartbeats);
     assert!(session.state().is_active(), "idle, and alive all the same");
 }
 
@@ -124,7 +125,7 @@ async fn a_lease_is_not_kept_alive_by_a_server_that_only_listens(driver: DriverK
     let session = bed.session().await;
     let keeper = session.keep_lease();
     first_lease(&mut keeper.subscribe()).await;
-    // Beats arrive and touch the session, and nobody hears of it.
+    // Heartbeats arrive and touch the session, and nobody hears of it.
     bed.proxy.hold_replies(true);
     wait_state(&session, "inactive", |state| matches!(state, SessionState::Inactive { .. })).await;
     assert_eq!(keeper.lease(), None);
@@ -148,25 +149,25 @@ async fn a_lease_of_an_ended_session_is_none_and_the_next_one_gets_its_own(drive
     assert_eq!(keeper.lease(), None);
 }
 
-/// A server that goes on answering pings and reads, and answers beats otherwise than by 'no such znode'.
-async fn a_beat_with_any_other_answer_gives_no_lease_and_proves_no_session(driver: DriverKind) {
+/// A server that goes on answering pings and reads, and answers heartbeats otherwise than by 'no such znode'.
+async fn a_heartbeat_with_any_other_answer_gives_no_lease_and_proves_no_session(driver: DriverKind) {
     const GRANTED: Duration = Duration::from_secs(2);
     /// Of requests.
     const DELETE: [u8; 4] = 2i32.to_be_bytes();
     const CLOSE: [u8; 4] = (-11i32).to_be_bytes();
-    for (code, said) in [(0, "is deleted"), (-102, "not authorized"), (-111, "has children")] {
+    for (code, said) in [(0, "was deleted"), (-102, "not authorized"), (-111, "has children")] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let to_beats = Arc::new(AtomicI32::new(NO_NODE));
+        let to_heartbeats = Arc::new(AtomicI32::new(NO_NODE));
         let server = tokio::spawn(serve(listener, {
-            let to_beats = Arc::clone(&to_beats);
+            let to_heartbeats = Arc::clone(&to_heartbeats);
             move |_, turn, request| {
                 if turn == 0 {
                     return Answer::Say(handshake(i32::try_from(GRANTED.as_millis()).unwrap()));
                 }
                 let reply = |code, body: &[u8]| reply(xid(request), 1, code, body);
                 match request.get(4..8) {
-                    Some(op) if op == DELETE => Answer::Say(reply(to_beats.load(Ordering::SeqCst), &[])),
+                    Some(op) if op == DELETE => Answer::Say(reply(to_heartbeats.load(Ordering::SeqCst), &[])),
                     Some(op) if op == CLOSE => Answer::SayAndClose(reply(0, &[])),
                     // A probe, with its stat, or a ping.
                     _ if xid(request) >= 0 => Answer::Say(reply(0, &[0; 68])),
@@ -178,7 +179,7 @@ async fn a_beat_with_any_other_answer_gives_no_lease_and_proves_no_session(drive
         let keeper = session.keep_lease();
         let (mut leases, mut states) = (keeper.subscribe(), session.subscribe());
         first_lease(&mut leases).await;
-        to_beats.store(code, Ordering::SeqCst);
+        to_heartbeats.store(code, Ordering::SeqCst);
         // What was acknowledged was sent before this.
         let longest = BootTime::now() + GRANTED - lease_margin(GRANTED);
         let end = soon("the end of the session", async {

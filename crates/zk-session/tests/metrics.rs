@@ -77,7 +77,7 @@ fn counted_over(driver: DriverKind) {
         describe_metrics();
         runtime.block_on(async {
             let bed = Bed::start(driver).await;
-            let session = bed.session().await;
+            let session = bed.builder().name("metered").connect().await.unwrap();
             session.create("/a", "", CreateMode::Persistent).await.unwrap();
             session.create("/a", "", CreateMode::Persistent).await.unwrap_err();
             session.get("/a").await.unwrap();
@@ -94,14 +94,14 @@ fn counted_over(driver: DriverKind) {
     });
     let values = recording.values.lock().unwrap();
     for (metric, count) in [
-        ("zk_session_requests_total{op=create,outcome=ok}", 1),
-        ("zk_session_requests_total{op=create,outcome=node_exists}", 1),
-        ("zk_session_requests_total{op=get,outcome=ok}", 1),
-        ("zk_session_requests_total{op=children,outcome=session_over}", 1),
-        ("zk_session_request_seconds{op=create}", 2),
-        ("zk_session_request_seconds{op=children}", 1),
-        ("zk_session_reconnects_total{}", 1),
-        ("zk_session_expirations_total{}", 1),
+        ("zk_session_requests_total{op=create,outcome=ok,session=metered}", 1),
+        ("zk_session_requests_total{op=create,outcome=node_exists,session=metered}", 1),
+        ("zk_session_requests_total{op=get,outcome=ok,session=metered}", 1),
+        ("zk_session_requests_total{op=children,outcome=session_over,session=metered}", 1),
+        ("zk_session_request_seconds{op=create,session=metered}", 2),
+        ("zk_session_request_seconds{op=children,session=metered}", 1),
+        ("zk_session_reconnects_total{session=metered}", 1),
+        ("zk_session_expirations_total{session=metered}", 1),
     ] {
         assert_eq!(values.get(metric), Some(&count), "{driver}: {metric} in {values:#?}");
     }
@@ -144,25 +144,27 @@ fn histogram_over(driver: DriverKind) {
             let session = bed.session().await;
             session.get("/").await.unwrap();
             let count = |op: &str| {
-                let wanted = format!("zk_session_request_seconds_count{{op=\"{op}\"}} ");
+                let wanted = format!("zk_session_request_seconds_count{{op=\"{op}\",session=\"default\"}} ");
                 let text = rendered.render();
                 let line = text.lines().find_map(|line| line.strip_prefix(&wanted).map(str::to_owned));
                 line.map_or(0, |count| count.parse::<u64>().unwrap())
             };
             // Nothing is done: it asks now and then by itself.
             eventually("a probe", async || count("probe") > 0).await;
-            assert_eq!(count("beat"), 0);
+            assert_eq!(count("heartbeat"), 0);
             let keeper = session.keep_lease();
-            eventually("beats", async || count("beat") > 2).await;
+            eventually("heartbeats", async || count("heartbeat") > 2).await;
             drop(keeper);
             session.close(PATIENCE).await;
         });
     });
     let text = rendered.render();
     assert!(text.contains("# TYPE zk_session_request_seconds histogram"), "{text}");
-    for op in ["get", "probe", "beat"] {
+    for op in ["get", "probe", "heartbeat"] {
         for bucket in REQUEST_SECONDS_BUCKETS {
-            let line = format!("zk_session_request_seconds_bucket{{op=\"{op}\",le=\"{bucket}\"}} ");
+            let line = format!(
+                "zk_session_request_seconds_bucket{{op=\"{op}\",session=\"default\",le=\"{bucket}\"}} "
+            );
             assert!(text.contains(&line), "{line} in {text}");
         }
     }

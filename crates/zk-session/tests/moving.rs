@@ -91,7 +91,7 @@ impl Bed {
     /// On Apache ZooKeeper alone.
     fn freeze(&self, server: usize, frozen: bool) {
         let Servers::Apache(ensemble) = &self.servers else { panic!("the embedded server can't be frozen") };
-        let done = if frozen { ensemble.pause(server) } else { ensemble.resume(server) };
+        let done = if frozen { ensemble.faults().pause(server) } else { ensemble.faults().resume(server) };
         done.unwrap();
     }
 }

@@ -1,5 +1,6 @@
-//! The real faults: three servers on three networks, and the one that the clients are connected to is cut off, silently,
-//! from the others while it goes on talking to its clients, or from the clients while it goes on talking to the others.
+//! The real faults: three servers on three networks, and the one that the clients are connected to is cut off,
+//! silently, from the others while it goes on talking to its clients, or from the clients while it goes on talking to
+//! the others.
 //!
 //! Needs root, `ip` and `iptables`. Where they are missing the test says so and passes; with `CI=true` it fails.
 
@@ -17,10 +18,10 @@ use zk_session::{
     BootTime, CreateMode, DriverKind, Incarnation, OpError, Session, SessionBuilder, SessionState,
     lease_margin,
 };
-use zk_testkit::{Builder, Ensemble, Mode, Network};
+use zk_testkit::{Ensemble, EnsembleBuilder, Mode, Network};
 
-/// Runs, each with a cut of its own, and in it four sessions of either driver: three keep a lease, by beats, and just made
-/// or re-attached; one goes by what a server answers alone. `CUTS` sets another number.
+/// Runs, each with a cut of its own, and in it four sessions of either driver: three keep a lease, by heartbeats, and
+/// just made or re-attached; one goes by what a server answers alone. `CUTS` sets another number.
 const CUTS: usize = 3;
 /// Of the servers. The sessions' timeout is ten of them, and a server that is cut off goes on for fifty.
 const TICK: Duration = Duration::from_millis(200);
@@ -132,7 +133,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
         let expiry = self::expiry(observer, &path).await;
         let keeper = session.keep_lease();
         wait_for(&mut keeper.subscribe(), "a lease", Option::is_some).await;
-        leases.push((format!("{driver}, kept by beats"), last_lease(&session), expiry));
+        leases.push((format!("{driver}, kept by heartbeats"), last_lease(&session), expiry));
         sessions.push(session);
 
         let session = connect(driver, address).await;
@@ -142,7 +143,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
         deceived.push((driver, answers(&session, path, alone), expiry));
         sessions.push(session);
     }
-    // What proves these is their creation or their re-attachment: beats need a tick.
+    // What proves these is their creation or their re-attachment: heartbeats need a tick.
     for (driver, ticket, expiry) in handed_over {
         let session = builder(driver, address).resume(ticket).connect().await.unwrap();
         leases.push((format!("{driver}, re-attached"), last_lease(&session), expiry));
@@ -160,7 +161,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
         sessions.push(session);
     }
     let started = BootTime::now();
-    ensemble.isolate(follower).unwrap();
+    ensemble.faults().isolate(follower).unwrap();
     for (which, lease, expiry) in leases {
         let (end, expired) =
             (soon("the end", lease).await.unwrap(), soon("the expiry", expiry).await.unwrap());
@@ -192,7 +193,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
             told.duration_since(expired)
         );
     }
-    ensemble.rejoin(follower).unwrap();
+    ensemble.faults().rejoin(follower).unwrap();
     println!("run {run}: cut off for {:?}", BootTime::now().duration_since(started));
     for session in sessions {
         session.close(Duration::from_millis(500)).await;
@@ -205,7 +206,7 @@ async fn one_cut(ensemble: &Ensemble, follower: usize, observer: &Session, alone
 }
 
 /// Three servers that serve, those that follow first and the leader last. `None` on a machine that can't do it.
-async fn ensemble(settings: Builder) -> Option<(Ensemble, [usize; SERVERS])> {
+async fn ensemble(settings: EnsembleBuilder) -> Option<(Ensemble, [usize; SERVERS])> {
     if !Network::available_or_skip() {
         return None;
     }
@@ -245,7 +246,8 @@ async fn a_lease_is_over_by_its_margin_before_the_ensemble_expires_the_session()
 
 /// On servers that check access lists early, one that is cut off refuses deletions where the access list of the parent
 /// forbids them, and asks nobody. Each run shows such refusals on a session that has expired, so a refusal is no
-/// acknowledgement of a beat; and that leases end in time all the same, for beats are answered by a quorum there, too.
+/// acknowledgement of a heartbeat; and that leases end in time all the same, for heartbeats are answered by a quorum
+/// there, too.
 #[tokio::test]
 async fn a_lease_is_over_by_its_margin_where_a_server_refuses_deletions_by_itself() {
     let _alone = ALONE.lock().await;
@@ -286,7 +288,7 @@ async fn a_lease_is_over_by_its_margin_where_the_session_moves_to_a_server_that_
         // A move begins within 100 ms, and takes a few.
         tokio::time::sleep(Duration::from_millis(random.u64(0..200))).await;
         let started = BootTime::now();
-        ensemble.isolate(to).unwrap();
+        ensemble.faults().isolate(to).unwrap();
         // Those that have not moved stay, for the server that they are to move to serves nobody.
         tokio::time::sleep(TIMEOUT + 6 * TICK).await;
         for (driver, lease, expiry, session) in leases {
@@ -308,7 +310,7 @@ async fn a_lease_is_over_by_its_margin_where_the_session_moves_to_a_server_that_
             }
             session.close(Duration::from_millis(500)).await;
         }
-        ensemble.rejoin(to).unwrap();
+        ensemble.faults().rejoin(to).unwrap();
         connect(DriverKind::default(), ensemble.server(to).address())
             .await
             .close(Duration::from_secs(5))
@@ -372,7 +374,7 @@ async fn a_link_whose_packets_are_dropped_is_left_in_time() {
     for moved in moves.collect::<Vec<_>>() {
         moved.await.unwrap();
     }
-    ensemble.rejoin(cut).unwrap();
+    ensemble.faults().rejoin(cut).unwrap();
     for (.., session, _) in sessions {
         session.close(Duration::from_millis(500)).await;
     }

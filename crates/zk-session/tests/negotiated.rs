@@ -63,7 +63,7 @@ async fn granted_is_gone_by(
     assert_eq!(living.granted_timeout(), granted);
     let said = format!("granted={granted:?}");
     assert!(
-        log.text().lines().any(|line| line.contains(&said) && line.contains(&format!("asked={asked:?}"))),
+        log.text().lines().any(|line| line.contains(&said) && line.contains(&format!("requested={asked:?}"))),
         "asked for {asked:?}, granted {granted:?}"
     );
 
@@ -171,7 +171,7 @@ async fn more_at_a_reconnect_changes_nothing(driver: DriverKind) {
     // It asks for what it has, so the other server, which would grant more, does not.
     assert_eq!(there.connections(), 1);
     let of_there = there.addr().to_string();
-    let more = |line: &str| line.contains("would keep the session for") && line.contains(&of_there);
+    let more = |line: &str| line.contains("granted a longer session timeout") && line.contains(&of_there);
     assert!(!log.text().lines().any(more));
     session.close(Duration::from_secs(2)).await;
     clear(ensemble);

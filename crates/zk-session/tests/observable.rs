@@ -19,6 +19,8 @@ impl Events {
         let text = self.log.text();
         let news = &text[self.read..];
         let lines = news.lines().filter(|line| line.contains("zk_session::supervisor"));
+        let lines =
+            lines.inspect(|line| assert!(line.contains("zookeeper_session{name=observed}"), "{line}"));
         let changes =
             lines.filter_map(|line| line.find(" state=").map(|at| line[at + 1..].to_owned())).collect();
         self.read = text.len();
@@ -55,7 +57,13 @@ async fn changes_of(driver: DriverKind, events: &mut Events) {
     let stranger =
         server().jvm_flag("-Dzookeeper.DigestAuthenticationProvider.enabled=false").start().await.unwrap();
     let proxy = Proxy::start_many(vec![first.addresses()[0], stranger.addresses()[0]]).await.unwrap();
-    let session = builder(driver, proxy.addr()).auth("digest", "operator:hunter2").connect().await.unwrap();
+    let session = builder(driver, proxy.addr())
+        .name("observed")
+        .name("observed")
+        .auth("digest", "operator:hunter2")
+        .connect()
+        .await
+        .unwrap();
     let epoch = |n| move |state: &SessionState| *state == SessionState::Active { epoch: Epoch(n) };
     wait_state(&session, "active", epoch(1)).await;
     events.expect("made", &["state=active epoch=1 reason=a new session was made"]);
@@ -87,7 +95,7 @@ async fn changes_of(driver: DriverKind, events: &mut Events) {
     events.expect("made anew", &["state=active epoch=2 reason=a new session was made"]);
 
     // A server that is behind what a session has seen would only send it away.
-    let ahead = builder(driver, stranger.addresses()[0]).connect().await.unwrap();
+    let ahead = builder(driver, stranger.addresses()[0]).name("observed").connect().await.unwrap();
     for _ in 0..200 {
         ahead.barrier().await.unwrap();
     }

@@ -11,7 +11,6 @@ use zk_testkit::{Loss, Op, Which};
 on_each_server!(
     znodes_are_created_read_changed_and_deleted,
     refusals_say_what_and_where,
-    a_chroot_is_put_before_each_path,
     an_ephemeral_whose_reply_was_lost_is_adopted,
     an_ephemeral_whose_request_was_lost_is_created_once,
     what_others_changed_or_replaced_meanwhile_is_unknown,
@@ -88,27 +87,6 @@ async fn refusals_say_what_and_where(driver: DriverKind) {
         let refused = session.get(invalid).await.unwrap_err();
         assert!(matches!(refused, OpError::Invalid { .. }), "{invalid:?}: {refused}");
     }
-}
-
-async fn a_chroot_is_put_before_each_path(driver: DriverKind) {
-    let bed = Bed::start(driver).await;
-    let observer = bed.observer().await;
-    let session = zk_session::Session::builder(format!("{}/the/root", bed.proxy.addr()))
-        .driver(driver)
-        .session_timeout(common::TIMEOUT)
-        .connect()
-        .await
-        .unwrap();
-    session.create_parents("/a").await.unwrap();
-    let created = session.create_sequential("/a-", "", CreateMode::Persistent, Recovery::Data).await.unwrap();
-    assert_eq!(created.path, "/a-0000000000");
-    let mut watch = session.watch_children("/");
-    let names = soon("the children", watch.next()).await.unwrap().value.unwrap().names;
-    assert_eq!(names, ["a-0000000000"]);
-    observer.barrier().await.unwrap();
-    assert!(observer.get("/the/root/a-0000000000").await.unwrap().is_some());
-    assert_eq!(session.get("/b").await, Ok(None));
-    assert_eq!(session.delete("/b", None).await.unwrap_err(), OpError::NoNode { path: "/b".to_owned() });
 }
 
 async fn an_ephemeral_whose_reply_was_lost_is_adopted(driver: DriverKind) {

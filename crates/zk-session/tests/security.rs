@@ -22,7 +22,7 @@ on_each_server!(
     an_access_list_without_credentials_is_refused_before_anything_is_sent,
     tls_and_sasl_have_to_be_compiled_in,
     a_root_that_forbids_deletions_keeps_no_lease_from_coming,
-    a_znode_in_the_way_of_the_beats_is_named_and_no_beat_prolongs_a_lease,
+    a_znode_in_the_way_of_the_heartbeats_is_named_and_no_heartbeat_prolongs_a_lease,
     a_watch_on_what_may_not_be_read_does_not_storm,
 );
 
@@ -166,7 +166,7 @@ async fn tls_and_sasl_have_to_be_compiled_in(driver: DriverKind) {
     }
 }
 
-/// The beats are deletions below a znode that does not exist, so no access list is asked.
+/// The heartbeats are deletions below a znode that does not exist, so no access list is asked.
 async fn a_root_that_forbids_deletions_keeps_no_lease_from_coming(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     forbid_deletions_below_the_root(&bed.ensemble.connect_string());
@@ -179,7 +179,7 @@ async fn a_root_that_forbids_deletions_keeps_no_lease_from_coming(driver: Driver
     session.barrier().await.unwrap();
 }
 
-async fn a_znode_in_the_way_of_the_beats_is_named_and_no_beat_prolongs_a_lease(driver: DriverKind) {
+async fn a_znode_in_the_way_of_the_heartbeats_is_named_and_no_heartbeat_prolongs_a_lease(driver: DriverKind) {
     let bed = Bed::start(driver).await;
     let (insider, stranger) = (insider(&bed, Acl::CreatorAll).await, bed.session().await);
     insider.create("/zk-session-barrier", "", CreateMode::Persistent).await.unwrap();
@@ -188,7 +188,7 @@ async fn a_znode_in_the_way_of_the_beats_is_named_and_no_beat_prolongs_a_lease(d
     assert!(matches!(error, OpError::Invalid { .. }), "{error}");
     let said = error.to_string();
     assert!(said.contains("/zk-session-barrier/never-created") && said.contains("not authorized"), "{said}");
-    // A session that was just made has a lease, and no beat that is refused prolongs it.
+    // A session that was just made has a lease, and no heartbeat that is refused prolongs it.
     let keeper = stranger.keep_lease();
     let mut leases = keeper.subscribe();
     // The clocks that are compared for a lease move it by microseconds.

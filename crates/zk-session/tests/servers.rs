@@ -18,7 +18,7 @@ on_each_server!(
     servers_replaced_while_there_is_no_connection_are_tried,
     what_makes_no_sense_is_refused_and_changes_nothing,
 );
-tests_on!(native_on_lagging_servers, Native, InProcess, a_move_never_leads_back_behind_what_was_seen);
+tests_on!(native_on_lagging_servers, Native, Embedded, a_move_never_leads_back_behind_what_was_seen);
 
 async fn session(driver: DriverKind, connect: String) -> Session {
     common::builder_for(driver, connect).connect().await.unwrap()
@@ -141,7 +141,7 @@ async fn what_makes_no_sense_is_refused_and_changes_nothing(driver: DriverKind) 
 /// While it looks for another server the session goes on seeing changes. A server that is behind them must not get it.
 async fn a_move_never_leads_back_behind_what_was_seen(driver: DriverKind) {
     let three = Three::start().await;
-    let Servers::InProcess(servers) = &three.servers else { panic!("not in this process") };
+    let Servers::Embedded(servers) = &three.servers else { panic!("not in this process") };
     // A server that leads would see at once that it has the session no longer.
     let (here, there) = ((three.leader + 1) % 3, (three.leader + 2) % 3);
     let observer = three.observer().await;
@@ -153,7 +153,7 @@ async fn a_move_never_leads_back_behind_what_was_seen(driver: DriverKind) {
     three.proxies[there].delay_replies(Duration::from_millis(500));
     session.set_servers(&three.proxies[there].addr().to_string()).unwrap();
     eventually("it is asked", async || !three.proxies[there].accepted().is_empty()).await;
-    servers.hold_commits(there, true);
+    servers.faults().hold_commits(there, true);
     observer.set("/a", "new", None).await.unwrap();
     let read = async || session.get("/a").await.unwrap().unwrap().data;
     eventually("it is seen", async || read().await == b"new").await;
@@ -166,7 +166,7 @@ async fn a_move_never_leads_back_behind_what_was_seen(driver: DriverKind) {
         read = read() => assert_eq!(String::from_utf8(read).unwrap(), "new"),
         () = eventually("it is refused", async || three.proxies[there].accepted().len() >= tries) => {}
     }
-    servers.hold_commits(there, false);
+    servers.faults().hold_commits(there, false);
     assert_eq!(soon("it is read", read()).await, b"new");
     assert_eq!(session.active().await.unwrap().session_id(), id);
 }

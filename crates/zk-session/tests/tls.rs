@@ -197,7 +197,7 @@ async fn files_that_are_no_use_are_named() {
     };
     let nowhere = TlsOptions { ca_file: "/nowhere/ca.pem".into(), ..TlsOptions::default() };
     let half = TlsOptions { key_file: None, ..pki.options("ca", Some("client")) };
-    assert!(connect(half).await.contains("belong together"));
+    assert!(connect(half).await.contains("only one of cert_file and key_file"));
     // These are read once there is somebody to talk to.
     let bed = TlsBed::start("none", "TLSv1.2").await;
     let swapped = TlsOptions {

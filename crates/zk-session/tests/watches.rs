@@ -4,9 +4,13 @@
 
 mod common;
 
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use common::{Bed, PATIENCE, TIMEOUT, eventually, soon, wait_for, wait_state};
+use futures_util::future::join;
+use futures_util::{StreamExt, poll};
 use zk_session::{
     ChangeKind, CreateMode, DriverKind, Epoch, HeldStatus, OpError, Session, SessionId, SessionState,
 };
@@ -19,6 +23,8 @@ on_each_server!(
     watches_go_on_in_a_new_session,
     the_wait_for_the_next_value_can_be_dropped,
     watches_end_with_the_session,
+    a_stream_yields_what_next_returns_and_ends_with_the_session,
+    a_stream_that_is_polled_now_and_then_loses_nothing,
     a_held_ephemeral_comes_with_its_parents_and_changes_its_data,
     a_held_ephemeral_is_created_again_after_its_deletion,
     what_changed_while_the_session_was_away_is_held_in_the_next,
@@ -165,6 +171,66 @@ async fn the_wait_for_the_next_value_can_be_dropped(driver: DriverKind) {
         }
     });
     assert_eq!(told.await, b"one");
+}
+
+async fn a_stream_yields_what_next_returns_and_ends_with_the_session(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    let data = session.watch_data("/a").map(|observed| observed.value.map(|node| node.data));
+    let children = session.watch_children("/a").map(|observed| observed.value.map(|children| children.names));
+    let changes = session.watch_tree("/a").map(|change| (change.kind, change.path));
+    let (mut data, mut children, mut changes) = (pin!(data), pin!(children), pin!(changes));
+    assert_eq!(soon("no data", data.next()).await, Some(None));
+    assert_eq!(soon("no children", children.next()).await, Some(None));
+    assert_eq!(soon("a gap", changes.next()).await, Some((ChangeKind::Gap, "/a".to_owned())));
+    observer.create("/a", "one", CreateMode::Persistent).await.unwrap();
+    assert_eq!(soon("the data", data.next()).await, Some(Some(b"one".to_vec())));
+    assert_eq!(soon("the children", children.next()).await, Some(Some(vec![])));
+    observer.create("/a/b", "", CreateMode::Persistent).await.unwrap();
+    assert_eq!(soon("a child", children.next()).await, Some(Some(vec!["b".to_owned()])));
+    for path in ["/a", "/a/b"] {
+        assert_eq!(soon("a change", changes.next()).await, Some((ChangeKind::Created, path.to_owned())));
+    }
+    // Those that wait wake up, and those that are polled later end, too.
+    let waiting = async { (data.next().await, changes.next().await) };
+    let (ended, _) = soon("the end", join(waiting, session.close(PATIENCE))).await;
+    assert_eq!(ended, (None, None));
+    assert_eq!(soon("the end", children.next()).await, None);
+    assert_eq!(soon("the same end", children.next()).await, None);
+}
+
+async fn a_stream_that_is_polled_now_and_then_loses_nothing(driver: DriverKind) {
+    let bed = Bed::start(driver).await;
+    let (session, observer) = (bed.session().await, bed.observer().await);
+    let mut watch = session.watch_data("/a");
+    let mut tree = session.watch_tree("/a");
+    let mut told = Vec::new();
+    let mut changes = 0;
+    observer.create("/a", "0", CreateMode::Persistent).await.unwrap();
+    // The future of an item is dropped after one poll, by the stream and by the method in turn.
+    soon("the last value", async {
+        for round in 1_usize.. {
+            let item = match round % 5 {
+                0 => poll!(pin!(watch.next())).map(Result::ok),
+                _ => poll!(StreamExt::next(&mut watch)),
+            };
+            if let Poll::Ready(observed) = item {
+                told.extend(observed.unwrap().value.map(|node| node.stat.version));
+                if told.len() < 10 {
+                    observer.set("/a", round.to_string(), None).await.unwrap();
+                }
+            }
+            if let Poll::Ready(change) = poll!(StreamExt::next(&mut tree)) {
+                changes += usize::from(change.unwrap().kind == ChangeKind::DataChanged);
+            }
+            if told.len() >= 10 && changes >= 5 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(told.is_sorted_by(|one, next| one < next), "{told:?}");
 }
 
 async fn watches_end_with_the_session(driver: DriverKind) {

@@ -33,7 +33,7 @@ const PATH: &str = "/bench";
 type Load = fn() -> Request<'static>;
 const GET: Load = || Request::GetData { path: PATH.into(), watch: false };
 const SET: Load = || set(PATH, DATA);
-/// The first argument of the process that the test server has for itself.
+/// The first argument of the process that the embedded server has for itself.
 const SERVE: &str = "--serve";
 
 fn main() -> ExitCode {
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 /// Until its input ends, which it does with whoever started this.
 fn serve() -> ExitCode {
     let runtime = runtime();
-    let server = runtime.block_on(TestServer::start()).expect("a test server");
+    let server = runtime.block_on(TestServer::start()).expect("an embedded server");
     println!("{}", server.connect_string());
     let _ = io::stdin().read(&mut [0]);
     ExitCode::SUCCESS
@@ -70,7 +70,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
 }
 
-/// The test server in a process of its own.
+/// The embedded server in a process of its own.
 struct Served(Child, SocketAddr);
 
 impl Served {
@@ -134,7 +134,7 @@ fn measure(rounds: usize) {
     }
     let full = (resident(ours.0.id()), resident(apache.server(0).pid().expect("its process")));
 
-    println!("{:34}{:>14}{:>18}{:>10}", "", "test server", "Apache ZooKeeper", "ratio");
+    println!("{:34}{:>14}{:>18}{:>10}", "", "embedded server", "Apache ZooKeeper", "ratio");
     let apache_start = median(&apache_starts);
     row("start in this process, ms", median(&in_process), apache_start, 2);
     row("start in a process of its own, ms", median(&apart), apache_start, 2);

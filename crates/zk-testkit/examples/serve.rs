@@ -26,8 +26,8 @@ fn order(server: &TestServer, line: &str) -> Result<String, Error> {
     let (verb, session) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
     let session = u64::from_str_radix(session.trim_start_matches("0x"), 16).unwrap_or(0).cast_signed();
     match verb {
-        "expire" => server.expire_session(session).map(|()| "expired".to_owned()),
-        "drop" => Ok(format!("dropped {}", u8::from(server.drop_connection(session)))),
+        "expire" => server.faults().expire(session).map(|()| "expired".to_owned()),
+        "drop" => Ok(format!("dropped {}", u8::from(server.faults().disconnect(session)))),
         _ => Ok("expire SESSION, or drop SESSION".to_owned()),
     }
 }

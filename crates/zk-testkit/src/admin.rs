@@ -10,12 +10,12 @@ use tokio::net::TcpStream;
 
 use crate::server::Launch;
 
-/// Longer than any word takes on a machine that is merely busy.
+/// Longer than any word takes on a busy machine.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// By TLS, which takes a Java runtime.
 const ANSWER_BY_TLS_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a server says it is, in the `Mode:` line of `srvr`.
+/// The mode of a server, from the `Mode:` line of `srvr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
@@ -27,12 +27,12 @@ pub enum Mode {
     Follower,
     /// An observer.
     Observer,
-    /// Without a quorum, and serving reads all the same:
-    /// [`Builder::read_only_mode`](crate::Builder::read_only_mode).
+    /// Without a quorum, serving reads:
+    /// [`EnsembleBuilder::read_only_mode`](crate::EnsembleBuilder::read_only_mode).
     ReadOnly,
 }
 
-/// Sends a word and gives the whole answer, within two seconds, or ten by TLS.
+/// Sends a word and returns the whole answer, within two seconds, or ten by TLS.
 pub(crate) async fn ask(address: SocketAddr, word: &str, with: &Launch) -> io::Result<String> {
     let (within, answer) = match &with.tls {
         Some(tls) => {
@@ -55,13 +55,13 @@ async fn in_plain_text(address: SocketAddr, word: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// ZooKeeper's own client, with the server's files: it needs nothing here that the server does not. It gives up by itself
-/// after five seconds.
+/// ZooKeeper's own client, with the server's files: it needs nothing beyond those. It gives up by itself after
+/// five seconds.
 fn client_by_tls(address: SocketAddr, word: &str, with: &Launch, tls: &[(String, String)]) -> Command {
     let mut command = Command::new(with.installation.java());
     command.args(["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]);
     command.args(tls.iter().map(|(key, value)| format!("-Dzookeeper.{key}={value}")));
-    // It is asked by its address, which a certificate need not name.
+    // It is reached by its address, which need not be in the certificate.
     command.arg("-Dzookeeper.ssl.hostnameVerification=false");
     command.arg("-cp").arg(with.installation.class_path());
     command.arg("org.apache.zookeeper.client.FourLetterWordMain");
@@ -80,7 +80,7 @@ fn in_output(output: io::Result<Output>) -> io::Result<String> {
     Err(io::Error::other(reason.to_owned()))
 }
 
-/// What a server is by its answer to `srvr`, or what it said instead.
+/// The mode of a server by its answer to `srvr`, or its other answer.
 ///
 /// Only the `Mode:` line counts as serving: `ruok` answers `imok` before there
 /// is a quorum.

@@ -1,4 +1,4 @@
-//! What an ensemble can be told, and how it is put together.
+//! The settings of an ensemble, and how it is started.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -20,14 +20,14 @@ use crate::{Ensemble, Error, Host, Installation, Network};
 const PORTS_EACH: usize = 3;
 /// How many sets of ports are tried before giving up.
 const ATTEMPTS: usize = 5;
-/// On a host of its own a server has ZooKeeper's usual ports.
+/// A server on a host of its own has ZooKeeper's usual ports.
 const USUAL_PORTS: [u16; PORTS_EACH] = [2181, 2888, 3888];
-/// How `zoo.cfg` calls the port of clients, without TLS and with it.
+/// The keys of the client port in `zoo.cfg`, without TLS and with it.
 const CLIENT_PORT: &str = "clientPort";
 const SECURE_CLIENT_PORT: &str = "secureClientPort";
 /// The second lets a session create ephemerals, by which it becomes one like any other.
 const LOCAL_SESSIONS: [&str; 2] = ["localSessionsEnabled", "localSessionsUpgradingEnabled"];
-/// What the servers log unless `ZK_TESTKIT_LOG` says otherwise.
+/// The log level of the servers unless `ZK_TESTKIT_LOG` is set.
 const LOG_LEVEL: &str = "warn";
 /// For releases of ZooKeeper that log through logback, which would write
 /// everything without a configuration.
@@ -53,7 +53,7 @@ const LOGBACK: &str = r#"<configuration>
 /// program, and ZooKeeper's version, with tabs between them.
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Builder {
+pub struct EnsembleBuilder {
     servers: usize,
     tick_time: Duration,
     init_limit: u32,
@@ -72,7 +72,7 @@ pub struct Builder {
     start_within: Duration,
 }
 
-/// Settings of a builder: what each is called, what it takes, and which field that goes to.
+/// The setters of a builder: name, arguments and field.
 macro_rules! setters {
     ($builder:ident: $($(#[$about:meta])* $name:ident($($value:ident: $kind:ty),+) { $($field:tt)+ })*) => {
         impl $builder {
@@ -88,9 +88,9 @@ macro_rules! setters {
 }
 pub(crate) use setters;
 
-setters! { Builder:
+setters! { EnsembleBuilder:
 
-    /// How many servers; 1 stands alone. Default 3.
+    /// The number of servers; 1 is a standalone server. Default 3.
     servers(servers: usize) { servers = servers }
 
     /// `tickTime`. Default 500 ms. Sessions are expired on multiples of it.
@@ -99,8 +99,7 @@ setters! { Builder:
     /// `initLimit`, in ticks. Default 20.
     init_limit(ticks: u32) { init_limit = ticks }
 
-    /// `syncLimit`, in ticks: how long a follower that hears nothing of its
-    /// leader goes on serving. Default 10.
+    /// `syncLimit`, in ticks: how long a follower without contact to its leader serves. Default 10.
     sync_limit(ticks: u32) { sync_limit = ticks }
 
     /// The shortest and the longest session timeout that is granted. Default:
@@ -112,75 +111,75 @@ setters! { Builder:
     /// free ones.
     base_port(base: u16) { base_port = Some(base) }
 
-    /// The directory for all files; created if need be, never removed. Data
-    /// found there is used on. Default: a temporary directory, removed at the end.
+    /// The directory for all files; created if necessary, never removed. Existing data is used. Default: a
+    /// temporary directory, removed at the end.
     dir(dir: impl Into<PathBuf>) { dir = Some(dir.into()) }
 
-    /// Leave the temporary directory there after the end, to look at the logs.
+    /// Keep the temporary directory after the end, to read the logs.
     keep(keep: bool) { keep = keep }
 
-    /// Let the servers outlive this value and this process, once they serve.
-    /// Needs [`dir`](Self::dir); [`Ensemble::attach`] finds them again.
+    /// Keep the servers running after this value and this process have ended, once they serve. Needs
+    /// [`dir`](Self::dir); [`Ensemble::attach`] attaches to them again.
     detached(detached: bool) { detached = detached }
 
-    /// Any other line of `zoo.cfg`; it comes last and so wins.
+    /// Any other line of `zoo.cfg`; it comes last and takes precedence.
     setting(key: impl Into<String>, value: impl Into<String>) { settings.push((key.into(), value.into())) }
 
-    /// Any other flag for the Java runtime, such as `-Dzookeeper.snapCount=100`; it comes last and so wins.
-    /// `-Dzookeeper.forceSync=yes` has transactions forced to the disk, as in production.
+    /// Any other flag for the Java runtime, such as `-Dzookeeper.snapCount=100`; it comes last and takes
+    /// precedence. `-Dzookeeper.forceSync=yes` forces transactions to the disk, as in production.
     jvm_flag(flag: impl Into<String>) { jvm_flags.push(flag.into()) }
 
-    /// How many of the servers are observers, the last ones: they serve, and have no vote. The
-    /// others have to be two at least. Default 0.
+    /// The number of observers among the servers, the last ones: they serve, and have no vote. At least two
+    /// others are needed. Default 0.
     observers(observers: usize) { observers = observers }
 
-    /// Take clients by TLS alone: the port that [`Ensemble::addresses`] names speaks nothing else,
-    /// and there is no other. The files are as servers take them, such as PEM: the server's key with
-    /// its certificate, and the authorities whose clients are let in. Any `ssl.` line of `zoo.cfg`
-    /// is a [`setting`](Self::setting), such as `ssl.clientAuth=none`.
+    /// Accept clients by TLS only: on the port of [`Ensemble::addresses`], and no other. The files are in a
+    /// format of the servers, such as PEM: the server's key with its certificate, and the authorities of the
+    /// accepted clients. Any `ssl.` line of `zoo.cfg` is a [`setting`](Self::setting), such as
+    /// `ssl.clientAuth=none`.
     tls_only(key_store: impl Into<PathBuf>, trust_store: impl Into<PathBuf>) {
         tls = Some([key_store.into(), trust_store.into()])
     }
 
-    /// `enableEagerACLCheck`: the server that a client is connected to refuses what an access list
-    /// forbids, before it asks the ensemble's leader, and also when it can't. Default false.
+    /// `enableEagerACLCheck`: the server of a client refuses what an access list forbids by itself, before it
+    /// asks the ensemble's leader, and also when it can't ask. Default false.
     eager_acl_check(eager: bool) { jvm_flags.push(format!("-Dzookeeper.enableEagerACLCheck={eager}")) }
 
     /// `extendedTypesEnabled`: znodes may have a time to live. Default false, unlike that of
     /// [`TestServerBuilder::ttl_nodes`](crate::TestServerBuilder::ttl_nodes).
     ttl_nodes(enabled: bool) { jvm_flags.push(format!("-Dzookeeper.extendedTypesEnabled={enabled}")) }
 
-    /// How often containers without children and znodes whose time to live is over are looked for
-    /// and removed. Default: ZooKeeper's own, 60 s.
+    /// How often containers without children and znodes past their time to live are removed. Default:
+    /// ZooKeeper's own, 60 s.
     container_check(every: Duration) {
         jvm_flags.push(format!("-Dznode.container.checkIntervalMs={}", every.as_millis()))
     }
 
-    /// Sessions are known to the server that they were made with, and to no other, until they create
-    /// an ephemeral: `localSessionsEnabled` and `localSessionsUpgradingEnabled`. Default false.
+    /// Only the server on which a session was made knows it, until it creates an ephemeral:
+    /// `localSessionsEnabled` and `localSessionsUpgradingEnabled`. Default false.
     local_sessions(local: bool) {
         settings.extend(LOCAL_SESSIONS.map(|key| (key.to_owned(), local.to_string())))
     }
 
     /// Let the servers reach each other through proxies, so that
-    /// [`Ensemble::isolate`] can cut one off. The proxies work on the tokio runtime
+    /// [`isolate`](crate::EnsembleFaults::isolate) can cut one off. The proxies work on the tokio runtime
     /// that starts the ensemble, and end with it. Default false.
     breakable_links(breakable: bool) { breakable_links = breakable }
 
     /// Give each server a network namespace with an address of its own, so that
-    /// [`Ensemble::isolate`] and [`Ensemble::unplug`] cut off any of them, the leader too, as
-    /// a broken network does: packets are dropped, and nobody is told. Clients in this process
-    /// reach the servers by [`Ensemble::connect_string`] as always; what else is to run on
-    /// hosts of that network gets one by [`Ensemble::network`]. Default false.
+    /// [`isolate`](crate::EnsembleFaults::isolate) and [`unplug`](crate::EnsembleFaults::unplug) cut off any of
+    /// them, the leader too, as a broken network does: packets are dropped silently. Clients in this process
+    /// reach the servers by [`Ensemble::connect_string`] as always. Other programs get a host of that network
+    /// by [`Ensemble::network`]. Default false.
     ///
     /// Needs root, `ip` and `iptables-restore`: see [`Network`].
     in_namespaces(in_namespaces: bool) { in_namespaces = in_namespaces }
 
-    /// How long starting may take. Default 60 s; a quiet machine needs one or two.
+    /// The time for starting. Default 60 s; an idle machine needs one or two.
     start_within(within: Duration) { start_within = within }
 }
 
-impl Builder {
+impl EnsembleBuilder {
     pub(crate) fn new() -> Self {
         Self {
             servers: 3,
@@ -202,24 +201,23 @@ impl Builder {
         }
     }
 
-    /// `readonlymode.enabled`: a server without a quorum serves reads to clients that ask for that, in
-    /// [`Mode::ReadOnly`](crate::Mode::ReadOnly). It can make no sessions for them but local ones, so
-    /// this sets [`local_sessions`](Self::local_sessions), too. Default false.
+    /// `readonlymode.enabled`: a server without a quorum serves reads to clients that accept it, in
+    /// [`Mode::ReadOnly`](crate::Mode::ReadOnly). It can make only local sessions for them, so this sets
+    /// [`local_sessions`](Self::local_sessions), too. Default false.
     pub fn read_only_mode(self, enabled: bool) -> Self {
         self.local_sessions(enabled).jvm_flag(format!("-Dreadonlymode.enabled={enabled}"))
     }
 
     /// Starts the servers and waits until each of them serves.
-    ///
-    /// Ports that somebody else takes in the last moment are given up for others,
-    /// unless they were fixed by [`base_port`](Self::base_port).
+    /// Ports that another process takes at the last moment are replaced by others, unless they were fixed by
+    /// [`base_port`](Self::base_port).
     ///
     /// # Errors
-    /// What is missing on this machine, which setting makes no sense, which port
-    /// is taken, or which server did not come up and the end of its log.
+    /// What is missing on this machine, which setting is invalid, which port is taken, or which server did not
+    /// start and the end of its log.
     ///
     /// # Cancel safety
-    /// Dropping the future ends what was started.
+    /// Dropping the future ends the servers that were started.
     pub async fn start(self) -> Result<Ensemble, Error> {
         self.check()?;
         let installation = Installation::find()?;
@@ -235,7 +233,7 @@ impl Builder {
                     }
                     return Ok(ensemble);
                 }
-                // A stranger took a port between the look and the start.
+                // Another process took a port between the check and the start.
                 Err(_) if attempt < ATTEMPTS && self.lost_port(&ensemble) => {
                     attempt += 1;
                 }
@@ -244,7 +242,7 @@ impl Builder {
         }
     }
 
-    /// Puts an ensemble of earlier together again, by its files.
+    /// Attaches to an earlier ensemble, by its files.
     pub(crate) fn attach(self, dir: &Path) -> Result<Ensemble, Error> {
         let dir = dir
             .canonicalize()
@@ -284,22 +282,24 @@ impl Builder {
         let refuse = |what: &str| Err(Error::Settings(what.to_owned()));
         check_common(self.servers, self.tick_time, self.session_timeouts, self.base_port, PORTS_EACH)?;
         if self.detached && self.breakable_links {
-            return refuse("detached servers outlive the proxies that breakable_links needs");
+            return refuse(
+                "detached can't be combined with breakable_links: the servers would outlive their proxies",
+            );
         }
         if self.in_namespaces && (self.detached || self.breakable_links || self.base_port.is_some()) {
             return refuse(
-                "in_namespaces goes with none of detached (the namespaces end with this process), \
-                 breakable_links (they are) and base_port (each server has its own address)",
+                "in_namespaces can't be combined with detached (the namespaces end with this process), \
+                 breakable_links (the links are breakable anyway) or base_port (each server has its own address)",
             );
         }
         if self.detached && self.dir.is_none() {
-            return refuse("detached needs a directory to find the servers by");
+            return refuse("detached needs dir, to find the servers again");
         }
         if self.detached && self.tls.is_some() {
-            return refuse("detached servers are asked whether they serve in plain text, not by tls_only");
+            return refuse("detached can't be combined with tls_only: the servers are checked in plain text");
         }
         if self.observers > 0 && self.servers < self.observers + 2 {
-            return refuse("observers take two servers besides that are none");
+            return refuse("observers need at least two servers that are not observers");
         }
         Ok(())
     }
@@ -328,7 +328,7 @@ impl Builder {
             server.write_config(&self.config(server, &ports, links.as_ref()))?;
         }
         forget_others(&dir, servers.len())?;
-        // A kept directory stays; one of the caller's is not ours to remove.
+        // A kept directory stays, and so does the caller's own.
         let keep_files = self.keep || temporary.is_none();
         let warden = if self.detached { None } else { Some(Warden::post(&dir, keep_files)?) };
         Ok(Ensemble {
@@ -345,7 +345,7 @@ impl Builder {
         })
     }
 
-    /// Before the ports are looked at, which those servers would hold.
+    /// Before the ports are checked, which those servers would occupy.
     fn refuse_running(&self, dir: &Path) -> Result<(), Error> {
         for index in 0..self.servers {
             let server = Server::new(index, dir, Ports::NONE, None);
@@ -377,7 +377,7 @@ impl Builder {
             if let Some(taken) = ports.iter().find(|port| !is_free(**port)) {
                 return Err(Error::Ports(format!(
                     "port {taken} on 127.0.0.1 is in use; with base port {base}, {} servers need \
-                     {base} to {}: end what listens there, or take another base port",
+                     {base} to {}: end the process that listens there, or use another base port",
                     self.servers,
                     usize::from(base) + count - 1
                 )));
@@ -400,7 +400,7 @@ impl Builder {
             .collect()
     }
 
-    /// Whether a server failed because its port was taken, and others may do.
+    /// Whether a server failed because its port was taken, and other ports may work.
     fn lost_port(&self, ensemble: &Ensemble) -> bool {
         self.base_port.is_none()
             && ensemble.servers().iter().any(|server| {
@@ -477,13 +477,13 @@ fn note_start(version: Option<&str>) -> Result<(), Error> {
     let program = program.file_name().unwrap_or_default().to_string_lossy();
     let line = format!("{package}\t{program}\t{}\n", version.unwrap_or("unknown"));
     let opened = File::options().create(true).append(true).open(&file);
-    // At once, for other processes write there, too.
+    // In one write, because other processes write there, too.
     opened
         .and_then(|mut opened| opened.write_all(line.as_bytes()))
         .context(|| format!("cannot note a start in {}", Path::new(&file).display()))
 }
 
-/// What neither kind of server is started with.
+/// Checks the settings that both kinds of servers have.
 pub(crate) fn check_common(
     servers: usize,
     tick: Duration,
@@ -493,10 +493,10 @@ pub(crate) fn check_common(
 ) -> Result<(), Error> {
     let refuse = |what: String| Err(Error::Settings(what));
     if servers == 0 || servers > 9 {
-        return refuse(format!("{servers} servers; 1 to 9 make sense here"));
+        return refuse(format!("{servers} servers: use 1 to 9"));
     }
     if tick < Duration::from_millis(2) {
-        return refuse(format!("tick_time is {tick:?}; at least 2 ms"));
+        return refuse(format!("tick_time is {tick:?}: use at least 2 ms"));
     }
     if let Some((min, max)) = session_timeouts
         && min > max
@@ -519,7 +519,7 @@ fn usual_ports(host: &Host) -> Ports {
     Ports { ip: host.ip(), client, quorum, election }
 }
 
-/// An ensemble of earlier in the same directory may have had more servers.
+/// An earlier ensemble in the same directory may have had more servers.
 fn forget_others(dir: &Path, servers: usize) -> Result<(), Error> {
     for index in servers.. {
         let config = dir.join(format!("server-{index}/zoo.cfg"));

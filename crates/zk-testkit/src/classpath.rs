@@ -1,4 +1,4 @@
-//! Where Java and ZooKeeper's jars are on this machine.
+//! Finds Java and ZooKeeper's jars on this machine.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const DEBIAN_NEEDED: [&str; 13] = [
     "zookeeper.jar",
 ];
 
-/// What TLS needs besides (`NettyServerCnxnFactory`); a server without TLS does without them.
+/// The additional jars for TLS (`NettyServerCnxnFactory`).
 const DEBIAN_FOR_TLS: [&str; 3] =
     ["netty-codec.jar", "netty-resolver.jar", "netty-transport-native-unix-common.jar"];
 
@@ -47,12 +47,12 @@ struct Jars {
 }
 
 impl Installation {
-    /// Looks for both: Java in `JAVA_HOME`, then on `PATH`; ZooKeeper in
+    /// Finds both: Java in `JAVA_HOME`, then on `PATH`; ZooKeeper in
     /// `ZOOKEEPER_HOME`, then among Debian's jars.
     ///
     /// # Errors
     /// [`Error::JavaMissing`], [`Error::JarsMissing`], [`Error::NotAZookeeperHome`],
-    /// each saying what to install or to set.
+    /// each with what to install or to set.
     pub fn find() -> Result<Self, Error> {
         if let Some(home) = std::env::var_os("ZOOKEEPER_HOME").filter(|home| !home.is_empty()) {
             return Self::at(Path::new(&home));
@@ -95,7 +95,7 @@ impl Installation {
         &self.jars.class_path
     }
 
-    /// ZooKeeper's version, such as `3.8.0`, if the name of a jar tells it.
+    /// ZooKeeper's version, such as `3.8.0`, if the name of a jar has it.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.jars.version.as_deref()
@@ -108,7 +108,7 @@ fn java() -> Result<PathBuf, Error> {
         .filter(|java| java.is_file())
         .unwrap_or_else(|| PathBuf::from("java"));
     // Debian leaves a dangling alternative behind when a runtime is removed, so
-    // only starting it tells. `-version` loads no class and takes some 30 ms.
+    // only starting it shows that. `-version` loads no class and takes some 30 ms.
     let tried = Command::new(&java)
         .arg("-version")
         .stdin(Stdio::null())

@@ -1,13 +1,16 @@
-//! A port that is listened on, or merely kept.
+//! A port that is listened on, or only kept.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: u32 = 1024;
+/// On loopback a listening socket accepts at once.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(crate) struct Door {
@@ -20,13 +23,17 @@ enum State {
     Open(TcpListener),
     /// The same socket, bound and not listening: a connection is refused, and the port stays ours.
     Shut(TcpSocket),
-    /// An error in between: connections are refused, and another program can take the port.
+    /// After an error: connections are refused, and another program can take the port.
     Lost,
 }
 
 impl Door {
-    /// Listens. On port 0: on a free one.
+    /// Listens. On port 0: on a free one. A port on which another socket listens is in use, also where that one
+    /// would share it (`SO_REUSEPORT`).
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
+        if address.port() != 0 && std::net::TcpStream::connect_timeout(&address, ANSWERS_WITHIN).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
         let listener = listen(address)?;
         Ok(Self { address: listener.local_addr()?, state: State::Open(listener) })
     }
@@ -55,14 +62,14 @@ impl Door {
     }
 }
 
-/// The socket is never closed, so that no other program can bind its port before it listens again: while it listens the
-/// kernel refuses every other bind, and after that every other one since this socket shares its address with none but
-/// those that share their port as well (`SO_REUSEPORT`): its own earlier connections.
+/// The socket is never closed, so no other program can bind its port before it listens again: while it listens
+/// the kernel refuses every other bind, and after that every other one since this socket shares its address
+/// with none but those that share their port as well (`SO_REUSEPORT`): its own earlier connections.
 fn stop_listening(listener: TcpListener) -> io::Result<TcpSocket> {
     let stream = std::net::TcpStream::from(OwnedFd::from(listener.into_std()?));
     let same = stream.try_clone()?;
     let socket = TcpSocket::from_std_stream(stream);
-    // Before it stops listening, or somebody could bind in between.
+    // Before it stops listening, or another program could bind in between.
     socket.set_reuseaddr(false)?;
     same.shutdown(Shutdown::Read)?;
     Ok(socket)
@@ -81,7 +88,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // The port's earlier connections may still exist: those of others, and this socket's own when it listens again.
+    // The port's earlier connections may still exist: those of others, and this socket's own when it listens
+    // again.
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(true)?;
     socket.bind(address)?;

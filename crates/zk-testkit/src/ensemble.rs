@@ -8,12 +8,12 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::admin::{self, Mode};
-use crate::builder::Builder;
+use crate::builder::EnsembleBuilder;
 use crate::links::Links;
 use crate::ports::PortReservation;
 use crate::server::{Launch, Server};
 use crate::warden::Warden;
-use crate::{Error, Host, Network};
+use crate::{EnsembleFaults, Error, Network};
 
 /// How often a server is asked while something is awaited.
 const ASK_AGAIN: Duration = Duration::from_millis(25);
@@ -22,12 +22,13 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// For a process that was sent SIGKILL.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Real ZooKeeper servers on loopback, or each in a network namespace of its own, for as long as this value lives.
+/// Real ZooKeeper servers on loopback, or each in a network namespace of its own, for as long as this value
+/// lives.
 ///
 /// Dropping it ends every server by its pid (SIGKILL, some milliseconds) and
-/// removes the files, on panic too; if this process is killed instead, a helper
+/// removes the files, also on a panic; if this process is killed instead, a helper
 /// process does the same within about a second. Only an ensemble that was built
-/// [`detached`](Builder::detached) stays.
+/// [`detached`](EnsembleBuilder::detached) stays.
 ///
 /// All methods take `&self`, so tests may share one ensemble in a static.
 /// Methods that take an index panic if there is no such server, as a slice does.
@@ -47,25 +48,24 @@ pub struct Ensemble {
 }
 
 impl Ensemble {
-    /// Starts that many servers with the defaults of [`Builder`] and waits until
+    /// Starts that many servers with the defaults of [`EnsembleBuilder`] and waits until
     /// each of them serves.
     ///
     /// # Errors
-    /// What is missing on this machine, or which server did not come up and the
-    /// end of its log.
+    /// What is missing on this machine, or which server did not start and the end of its log.
     ///
     /// # Cancel safety
-    /// Dropping the future ends what was started.
+    /// Dropping the future ends the servers that were started.
     pub async fn start(servers: usize) -> Result<Self, Error> {
         Self::builder().servers(servers).start().await
     }
 
     /// Everything that can be chosen.
-    pub fn builder() -> Builder {
-        Builder::new()
+    pub fn builder() -> EnsembleBuilder {
+        EnsembleBuilder::new()
     }
 
-    /// Takes over an ensemble that was started [`detached`](Builder::detached),
+    /// Takes over an ensemble that was started [`detached`](EnsembleBuilder::detached),
     /// by its directory. Dropping the value leaves the servers alone; see
     /// [`end`](Self::end).
     ///
@@ -73,7 +73,7 @@ impl Ensemble {
     /// [`Error::NoEnsemble`] if the directory holds none; the errors of
     /// [`Installation::find`](crate::Installation::find).
     pub fn attach(dir: impl AsRef<Path>) -> Result<Self, Error> {
-        Builder::new().attach(dir.as_ref())
+        EnsembleBuilder::new().attach(dir.as_ref())
     }
 
     pub(crate) fn leave_running(&mut self) {
@@ -83,14 +83,14 @@ impl Ensemble {
         }
     }
 
-    /// What a client is given: `address:port,address:port,...`, one for each server.
+    /// The connect string for clients: `address:port,address:port,...`, one for each server.
     #[must_use]
     pub fn connect_string(&self) -> String {
         let addresses: Vec<String> = self.addresses().iter().map(ToString::to_string).collect();
         addresses.join(",")
     }
 
-    /// Where clients connect, in the order of the servers.
+    /// The addresses for clients, in the order of the servers.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.servers.iter().map(Server::address).collect()
@@ -147,8 +147,8 @@ impl Ensemble {
     }
 
     /// Starts a server again that was killed or stopped, on the same ports and
-    /// the same data, and waits until it listens. It need not serve yet: without
-    /// a quorum it cannot. See [`wait_serving`](Self::wait_serving).
+    /// the same data, and waits until it listens. Without a quorum it does not serve yet. See
+    /// [`wait_serving`](Self::wait_serving).
     ///
     /// # Errors
     /// [`Error::AlreadyRunning`]; [`Error::Exited`] with the end of its log.
@@ -172,14 +172,13 @@ impl Ensemble {
         }
     }
 
-    /// Stops and starts every running server, one after the other, the leader last, as an
-    /// operator would for an upgrade: the next one only when the one before serves again,
-    /// for which each is given `within`. With three servers there is a quorum all the time.
+    /// Stops and starts every running server, one after the other, the leader last, as for an upgrade: the next
+    /// one when the last one serves again, for which each has the time `within`. With three servers there is
+    /// always a quorum.
     ///
     /// # Errors
-    /// As [`stop`](Self::stop), [`start_server`](Self::start_server) and
-    /// [`wait_server_serving`](Self::wait_server_serving); the servers after it are then as
-    /// they were.
+    /// [`Error::NotRunning`], [`Error::AlreadyRunning`], [`Error::Exited`] or [`Error::Timeout`] for the first
+    /// server that fails; the servers after it have not been restarted.
     ///
     /// # Cancel safety
     /// Dropping the future may leave one server stopped.
@@ -196,98 +195,32 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Freezes a server by SIGSTOP: its connections stay open, nothing is answered. It stands still
-    /// when this returns, which blocks for as long as the machine needs for that, commonly less than
-    /// a millisecond.
-    ///
-    /// # Errors
-    /// [`Error::NotRunning`]; [`Error::Io`] if it does not stand still within 10 s.
-    pub fn pause(&self, index: usize) -> Result<(), Error> {
-        self.server(index).freeze()
-    }
-
-    /// Lets a frozen server go on, by SIGCONT.
-    ///
-    /// # Errors
-    /// [`Error::NotRunning`].
-    pub fn resume(&self, index: usize) -> Result<(), Error> {
-        self.server(index).signal(Signal::SIGCONT)
-    }
-
-    /// Cuts a server off from the other servers, and not from its clients: those of a
-    /// follower go on being answered, from ever older data, until `syncLimit` ticks have
-    /// passed, while the others expire their sessions after the session timeout.
-    /// Nothing is closed or refused; bytes just don't arrive.
-    ///
-    /// With [`breakable_links`](Builder::breakable_links) the ensemble's leader should not be
-    /// isolated but [paused](Self::pause): the notices by which servers elect a leader still
-    /// pass, so the others might choose the isolated one again and again, and nobody would
-    /// serve. [In namespaces](Builder::in_namespaces) nothing passes, and the others replace
-    /// it after `syncLimit` ticks.
-    ///
-    /// # Errors
-    /// [`Error::Settings`] unless built with one of them; [`Error::NoNamespaces`] if
-    /// `iptables` refuses.
-    pub fn isolate(&self, index: usize) -> Result<(), Error> {
-        if let Some(host) = self.server(index).host() {
-            let others = self.servers.iter().filter_map(Server::host).map(Host::ip);
-            return host.cut_from(&others.filter(|ip| *ip != host.ip()).collect::<Vec<_>>());
-        }
-        self.links(index)?.isolate(index, true);
-        Ok(())
-    }
-
-    /// Pulls a server's cable: it is cut off from the other servers and from all clients. It
-    /// runs on, and nobody can ask it anything.
-    ///
-    /// # Errors
-    /// [`Error::Settings`] unless built [`in_namespaces`](Builder::in_namespaces);
-    /// [`Error::NoNamespaces`] if `iptables` refuses.
-    pub fn unplug(&self, index: usize) -> Result<(), Error> {
-        self.server(index).host().ok_or_else(|| not_built_for("in_namespaces", "unplugged"))?.unplug()
-    }
-
-    /// Ends [`isolate`](Self::isolate) and [`unplug`](Self::unplug), and in namespaces any
-    /// other cut made at that server's [`host`](Server::host). The server needs some seconds to
-    /// find its leader again; see [`wait_serving`](Self::wait_serving).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn rejoin(&self, index: usize) -> Result<(), Error> {
-        if let Some(host) = self.server(index).host() {
-            return host.heal();
-        }
-        self.links(index)?.isolate(index, false);
-        Ok(())
-    }
-
-    fn links(&self, index: usize) -> Result<&Links, Error> {
-        let _there_is_one = self.server(index);
-        self.links.as_ref().ok_or_else(|| not_built_for("in_namespaces or with breakable_links", "isolated"))
+    /// Fault injection: servers that freeze, and servers that are cut off.
+    #[must_use]
+    pub fn faults(&self) -> EnsembleFaults<'_> {
+        EnsembleFaults { ensemble: self }
     }
 
     /// The network that the servers are on, for more hosts on it, if the ensemble was built
-    /// [`in_namespaces`](Builder::in_namespaces).
+    /// [`in_namespaces`](EnsembleBuilder::in_namespaces).
     #[must_use]
     pub fn network(&self) -> Option<&Network> {
         self.network.as_ref()
     }
 
-    /// What a server says it is; `None` while it serves nobody.
+    /// The mode of a server; `None` while it does not serve.
     pub async fn mode(&self, index: usize) -> Option<Mode> {
         self.mode_of(self.server(index)).await.ok()
     }
 
-    /// What it is, or what it said instead.
+    /// Its mode, or its other answer.
     async fn mode_of(&self, server: &Server) -> Result<Mode, String> {
         admin::mode_in(admin::ask(server.address(), "srvr", &self.launch).await)
     }
 
-    /// The server that leads the ensemble's quorum (or stands alone), by what
-    /// each says to `srvr`; `None` while there is none.
-    ///
-    /// Just after a leader was frozen or cut off two may say so for a moment;
-    /// then the one with the lowest index is given.
+    /// The server that leads the ensemble's quorum (or is standalone), by the answers to `srvr`; `None` while
+    /// there is none. Just after a leader was frozen or cut off, two may answer that they lead; then the one
+    /// with the lowest index is returned.
     pub async fn leader(&self) -> Option<usize> {
         for server in &self.servers {
             if server.pid().is_none() {
@@ -300,13 +233,13 @@ impl Ensemble {
         None
     }
 
-    /// Waits until every running server serves: has a quorum, or stands alone.
+    /// Waits until every running server serves: has a quorum, or is standalone.
     ///
     /// # Errors
-    /// [`Error::Timeout`] with what the last one said; [`Error::Exited`].
+    /// [`Error::Timeout`] with the answer of the last one; [`Error::Exited`].
     ///
     /// # Cancel safety
-    /// It only asks.
+    /// Cancel safe: it only reads.
     pub async fn wait_serving(&self, within: Duration) -> Result<(), Error> {
         let deadline = Instant::now() + within;
         for server in &self.servers {
@@ -318,10 +251,10 @@ impl Ensemble {
     /// Waits until one server serves.
     ///
     /// # Errors
-    /// [`Error::Timeout`] with what it said last; [`Error::Exited`].
+    /// [`Error::Timeout`] with its last answer; [`Error::Exited`].
     ///
     /// # Cancel safety
-    /// It only asks.
+    /// Cancel safe: it only reads.
     pub async fn wait_server_serving(&self, index: usize, within: Duration) -> Result<(), Error> {
         self.server_serving(self.server(index), within, Instant::now() + within).await
     }
@@ -346,7 +279,7 @@ impl Ensemble {
                     what: format!("server {} serving", server.index()),
                     within,
                     detail: format!(
-                        "; to `srvr` it said: {said}; the end of {}:\n{}",
+                        "; its answer to `srvr`: {said}; the end of {}:\n{}",
                         server.log().display(),
                         server.log_tail()
                     ),
@@ -357,7 +290,7 @@ impl Ensemble {
     }
 
     /// Sends a four-letter word (`srvr`, `mntr`, `conf`, `cons`, `dump`, ...) to
-    /// a server and gives its answer.
+    /// a server and returns its answer.
     ///
     /// # Errors
     /// [`Error::Io`] if there is no answer within two seconds, or ten by TLS.
@@ -369,8 +302,8 @@ impl Ensemble {
         })
     }
 
-    /// Ends all servers, detached ones too, and waits until they are gone. The
-    /// files of a directory of the caller's stay.
+    /// Ends all servers, including detached ones, and waits until they are gone. Files in a directory of the
+    /// caller's stay.
     pub fn end(mut self) {
         self.ends_servers = true;
     }
@@ -380,14 +313,10 @@ impl Ensemble {
     }
 }
 
-fn not_built_for(settings: &str, what: &str) -> Error {
-    Error::Settings(format!("only an ensemble that is built {settings} can have a server {what}"))
-}
-
 impl Drop for Ensemble {
     fn drop(&mut self) {
         if self.ends_servers {
-            // All signals first: then their ends overlap.
+            // All signals first, so that their ends overlap.
             for server in &self.servers {
                 let _ = server.signal(Signal::SIGKILL);
             }

@@ -1,10 +1,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why an ensemble, a test server or a proxy could not do what it was asked to.
-///
-/// The text is meant for whoever reads a failed test: it names the server, the
-/// file and, where something has to be installed, the command.
+/// Errors of ensembles, embedded servers and proxies.
+/// The text is for the reader of a failed test: it names the server, the file and, if something has to be
+/// installed, the command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,7 +13,7 @@ pub enum Error {
          on Debian: apt-get install default-jre-headless"
     )]
     JavaMissing {
-        /// What the attempt to start it said.
+        /// The error of the attempt to start it.
         reason: String,
     },
 
@@ -27,13 +26,13 @@ pub enum Error {
         missing = missing.join(", ")
     )]
     JarsMissing {
-        /// Where Debian's jars were looked for.
+        /// Where Debian's jars were searched.
         dir: PathBuf,
         /// The file names that were not found.
         missing: Vec<String>,
     },
 
-    /// `ZOOKEEPER_HOME` is set, but to something that holds no ZooKeeper.
+    /// `ZOOKEEPER_HOME` is set to a directory without ZooKeeper.
     #[error(
         "ZOOKEEPER_HOME is {home}, but it has neither lib/zookeeper-*.jar nor all the jars of \
          usr/share/java that a server needs: set it to the directory of an unpacked release of Apache \
@@ -45,26 +44,26 @@ pub enum Error {
         home: PathBuf,
     },
 
-    /// This machine makes no network namespaces, or not for this user.
+    /// This machine or this user can't make network namespaces.
     #[error("no network namespaces: {reason}")]
     NoNamespaces {
-        /// Which command failed, what it said, and what helps.
+        /// The command that failed, its output, and what to do.
         reason: String,
     },
 
-    /// There is no such session, or no longer.
+    /// The session does not exist, or has expired.
     #[error("there is no session 0x{session:x}")]
     NoSession {
         /// The id that was given.
         session: i64,
     },
 
-    /// A setting of the builder makes no sense.
-    #[error("bad ensemble settings: {0}")]
+    /// A setting of the builder is invalid.
+    #[error("invalid settings: {0}")]
     Settings(String),
 
-    /// A server's process ended although nobody asked it to.
-    #[error("server {server} ended by itself ({status}); the end of {log}:\n{tail}", log = log.display())]
+    /// A server's process ended unexpectedly.
+    #[error("server {server} ended unexpectedly ({status}); the end of {log}:\n{tail}", log = log.display())]
     Exited {
         /// The index of the server.
         server: usize,
@@ -76,14 +75,14 @@ pub enum Error {
         tail: String,
     },
 
-    /// Something was awaited and did not come in time.
+    /// A condition was not met in time.
     #[error("{what} did not happen within {within:?}{detail}")]
     Timeout {
-        /// What was awaited.
+        /// The condition.
         what: String,
         /// How long.
         within: Duration,
-        /// What was seen instead; empty or starting with a separator.
+        /// The last observation; empty or starting with a separator.
         detail: String,
     },
 
@@ -94,7 +93,7 @@ pub enum Error {
         server: usize,
     },
 
-    /// The operation needs a stopped server and this one runs.
+    /// The operation needs a stopped server and this one is running.
     #[error("server {server} is running already, pid {pid}")]
     AlreadyRunning {
         /// The index of the server.
@@ -112,21 +111,21 @@ pub enum Error {
         reason: String,
     },
 
-    /// A port that was asked for, or every port that was tried, is taken.
+    /// A requested port, or every port that was tried, is taken.
     #[error("{0}")]
     Ports(String),
 
     /// The operating system refused something.
     #[error("{context}: {error}")]
     Io {
-        /// What was being done, to what.
+        /// The action and its object.
         context: String,
-        /// The system's own words. Part of this error's text, so not its source.
+        /// The system's error. Part of this error's text, so not its source.
         error: std::io::Error,
     },
 }
 
-/// Adds what was being done to an error of the operating system.
+/// Adds the action to an error of the operating system.
 pub(crate) trait Context<T> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }

@@ -8,8 +8,8 @@ use crate::{Error, Proxy};
 
 /// One proxy for each ordered pair of servers, by their indices: the first follows the
 /// second through it. All of a follower's traffic with its leader goes over the one
-/// connection to the leader's quorum port; the notices by which servers elect
-/// their leader take another way and stay open, as they change no data.
+/// connection to the leader's quorum port; the election messages of the servers use other connections and stay
+/// open, because they change no data.
 #[derive(Debug)]
 pub(crate) struct Links(BTreeMap<(usize, usize), Proxy>);
 
@@ -30,7 +30,7 @@ impl Links {
         Some(self.0.get(&(follower, leader))?.addr().port())
     }
 
-    /// Lets nothing through between a server and all others, or everything again.
+    /// Blocks or unblocks all bytes between a server and the others.
     pub(crate) fn isolate(&self, server: usize, isolate: bool) {
         for ((follower, leader), proxy) in &self.0 {
             if *follower == server || *leader == server {

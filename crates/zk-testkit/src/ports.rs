@@ -1,11 +1,10 @@
-//! Ports that stay free while nobody listens on them.
+//! Reserved ports that stay free while no process listens on them.
 //!
-//! Binding port 0 and closing the socket again gives a port from the range
-//! that the kernel also takes the local ends of outgoing connections from. A
-//! server that is killed and started again some seconds later may then find its
+//! Binding port 0 and closing the socket again yields a port from the range that the kernel also uses for
+//! outgoing connections. A server that is killed and started again some seconds later may then find its
 //! port taken by some client's connection. So ports come from below that range,
 //! in blocks that a lock file reserves: two test processes never get the same
-//! block, and a process that dies in any way gives its block back.
+//! block, and the end of a process, by any cause, releases its block.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::net::{Ipv4Addr, TcpListener};
@@ -17,13 +16,12 @@ use crate::error::Context as _;
 const BLOCK: u16 = 16;
 /// The lowest port used.
 const LOWEST: u16 = 10_000;
-/// Where the kernel's own range starts when it does not say.
+/// The start of the kernel's own range if it can't be read.
 const USUAL_EPHEMERAL_START: u16 = 32_768;
 
-/// Ports on loopback that no other reservation gets while this value lives.
-///
-/// Nothing is bound: whoever holds the reservation may bind, close and bind
-/// again. Dropping it, and the end of the process, give the ports back.
+/// Ports on loopback that no other reservation gets while this value exists.
+/// Nothing is bound: the owner of the reservation may bind, close and bind again. Dropping it, and the end of
+/// the process, release the ports.
 #[derive(Debug)]
 pub struct PortReservation {
     ports: Vec<u16>,
@@ -32,7 +30,7 @@ pub struct PortReservation {
 }
 
 impl PortReservation {
-    /// Reserves `count` ports that are free at the moment.
+    /// Reserves `count` ports that are free now.
     ///
     /// # Errors
     /// [`Error::Ports`] if there are not enough free ones left, [`Error::Io`] if
@@ -40,12 +38,12 @@ impl PortReservation {
     pub fn take(count: usize) -> Result<Self, Error> {
         let dir = std::env::temp_dir().join("zk-testkit-ports");
         std::fs::create_dir_all(&dir).context(|| format!("cannot create {}", dir.display()))?;
-        // Users share a machine's temporary directory; the first one to come makes it.
+        // Users share a machine's temporary directory; the first one creates it.
         make_shared(&dir);
 
         let highest = ephemeral_start().max(LOWEST + 100 * BLOCK);
         let blocks = (highest - LOWEST) / BLOCK;
-        // Start anywhere, so that parallel processes rarely try the same block.
+        // Start at a random block, so that parallel processes rarely try the same block.
         let first = fastrand::u16(..blocks);
         let mut ports = Vec::with_capacity(count);
         let mut locks = Vec::new();
@@ -83,7 +81,7 @@ impl PortReservation {
         Ok(Self { ports, _locks: locks })
     }
 
-    /// The ports, as many as were asked for.
+    /// The reserved ports.
     #[must_use]
     pub fn ports(&self) -> &[u16] {
         &self.ports
@@ -103,6 +101,6 @@ fn ephemeral_start() -> u16 {
 
 fn make_shared(dir: &std::path::Path) {
     use std::os::unix::fs::PermissionsExt as _;
-    // Not ours: then its owner has done it already.
+    // Another user's: its owner has done it already.
     let _ = std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o1777));
 }

@@ -14,16 +14,16 @@ use nix::unistd::Pid;
 use crate::error::Context as _;
 use crate::{Error, Host, Installation};
 
-/// How often a process is looked at while its end is awaited.
+/// How often a process is checked while its end is awaited.
 const LOOK: Duration = Duration::from_millis(5);
-/// What a stop by SIGSTOP may take on the busiest machine.
+/// The maximum time of a stop by SIGSTOP on a busy machine.
 const FREEZES_WITHIN: Duration = Duration::from_secs(10);
-/// What the kernel may take to end a killed process, likewise.
+/// The maximum time for the kernel to end a killed process.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// Lines of the log that an error shows.
 const TAIL_LINES: usize = 25;
 
-/// Where one server listens.
+/// The address and ports of one server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ports {
     pub(crate) ip: Ipv4Addr,
@@ -33,7 +33,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Those of a server that is not to be started.
+    /// For a server that is not started.
     pub(crate) const NONE: Self = Self { ip: Ipv4Addr::LOCALHOST, client: 0, quorum: 0, election: 0 };
 }
 
@@ -47,11 +47,11 @@ pub struct Server {
     process: Mutex<Option<Process>>,
 }
 
-/// A process that this one started, or one that an earlier process left behind.
+/// A process that this one started, or one that an earlier process left running.
 #[derive(Debug)]
 enum Process {
     Child(Child),
-    /// By its id and when it started: ids are used again.
+    /// By its id and its start time, because ids are reused.
     Adopted(u32, u64),
 }
 
@@ -67,14 +67,14 @@ impl Server {
         self.index
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((self.ports.ip, self.ports.client))
     }
 
     /// The host that it runs on, if the ensemble was built
-    /// [`in_namespaces`](crate::Builder::in_namespaces).
+    /// [`in_namespaces`](crate::EnsembleBuilder::in_namespaces).
     #[must_use]
     pub fn host(&self) -> Option<&Host> {
         self.host.as_ref()
@@ -92,7 +92,7 @@ impl Server {
         &self.dir
     }
 
-    /// What it wrote to standard output and standard error.
+    /// Its standard output and standard error.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.dir.join("server.log")
@@ -129,7 +129,7 @@ impl Server {
             None => Command::new("/bin/sh"),
         };
         command
-            // The pid file is there before Java is, whoever dies in between.
+            // The pid file exists before Java runs, even if this process dies in between.
             .args(["-c", "echo $$ >pid && exec \"$@\"", "zookeeper"])
             .arg(with.installation.java())
             .args([
@@ -208,8 +208,8 @@ impl Server {
             .context(|| format!("cannot send {signal} to server {}, pid {pid}", self.index))
     }
 
-    /// SIGSTOP, and wait until it has taken hold: on a busy machine a thread may run on for a while after the signal
-    /// was sent. Blocks for that long.
+    /// SIGSTOP, and wait until it has taken hold: on a busy machine a thread may run on for a while after the
+    /// signal was sent. Blocks for that long.
     pub(crate) fn freeze(&self) -> Result<(), Error> {
         self.signal(Signal::SIGSTOP)?;
         let pid = self.pid().ok_or(Error::NotRunning { server: self.index })?;
@@ -217,7 +217,7 @@ impl Server {
         while !stands_still(pid) {
             if Instant::now() >= deadline {
                 return Err(std::io::Error::from(std::io::ErrorKind::TimedOut))
-                    .context(|| format!("server {}, pid {pid}, goes on after SIGSTOP", self.index));
+                    .context(|| format!("server {}, pid {pid}, still runs after SIGSTOP", self.index));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -292,8 +292,8 @@ fn stands_still(pid: u32) -> bool {
     threads(pid).is_some_and(|mut states| states.all(|state| matches!(state, 'T' | 't' | 'X' | 'Z')))
 }
 
-/// Whether a process that started then has a thread that has not ended. Its command line goes first, its first thread
-/// may be next, and its sockets go with the last one.
+/// Whether a process that started then has a thread that has not ended. Its command line goes first, its first
+/// thread may be next, and its sockets go with the last one.
 fn is_there(pid: u32, started: u64) -> bool {
     started_at(pid) == Some(started)
         && threads(pid).is_some_and(|mut states| states.any(|state| !matches!(state, 'X' | 'Z')))

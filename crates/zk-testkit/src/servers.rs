@@ -1,67 +1,67 @@
-//! One test, two servers.
+//! Servers of either kind, for one test on both.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::{Ensemble, Error, TestServer};
 
-/// Which servers a test is to run on.
+/// The kind of servers for a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ServerKind {
     /// Apache ZooKeeper, as [`Ensemble`] starts it.
     #[default]
     Apache,
-    /// The [`TestServer`] in this process.
-    InProcess,
+    /// The embedded server, [`TestServer`].
+    Embedded,
 }
 
-/// Servers of either kind, for tests that are to hold on both.
-///
-/// What only one of them can do is done to the value inside.
+/// Servers of either kind, for tests that run on both.
+/// Methods that only one kind has are called on the value inside.
 #[derive(Debug)]
 pub enum Servers {
     /// Apache ZooKeeper.
     Apache(Box<Ensemble>),
-    /// The server in this process.
-    InProcess(TestServer),
+    /// The embedded server.
+    Embedded(TestServer),
 }
 
 impl Servers {
     /// Starts servers of that kind with that `tickTime`, and otherwise with the
-    /// defaults of [`Ensemble::builder`] and [`TestServer::builder`], which are alike.
+    /// defaults of [`Ensemble::builder`] and [`TestServer::builder`], which are the same.
     ///
     /// # Errors
-    /// As there.
+    /// For Apache ZooKeeper what is missing on this machine, or which server did not start and the end of its
+    /// log; for the embedded server [`Error::Io`] if it can't listen.
     ///
     /// # Cancel safety
-    /// Dropping the future ends what was started.
+    /// Dropping the future ends the servers that were started.
     pub async fn start(kind: ServerKind, servers: usize, tick: Duration) -> Result<Self, Error> {
         Ok(match kind {
             ServerKind::Apache => {
                 let ensemble = Ensemble::builder().servers(servers).tick_time(tick).start().await?;
                 Self::Apache(Box::new(ensemble))
             }
-            ServerKind::InProcess => {
-                Self::InProcess(TestServer::builder().servers(servers).tick_time(tick).start().await?)
+            ServerKind::Embedded => {
+                Self::Embedded(TestServer::builder().servers(servers).tick_time(tick).start().await?)
             }
         })
     }
 
-    /// What a client is given: `127.0.0.1:p1,127.0.0.1:p2,...`.
+    /// The connect string for clients: `127.0.0.1:p1,127.0.0.1:p2,...`.
     #[must_use]
     pub fn connect_string(&self) -> String {
         match self {
             Self::Apache(ensemble) => ensemble.connect_string(),
-            Self::InProcess(server) => server.connect_string(),
+            Self::Embedded(server) => server.connect_string(),
         }
     }
 
-    /// Where clients connect, in the order of the servers.
+    /// The addresses for clients, in the order of the servers.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         match self {
             Self::Apache(ensemble) => ensemble.addresses(),
-            Self::InProcess(server) => server.addresses(),
+            Self::Embedded(server) => server.addresses(),
         }
     }
 
@@ -69,41 +69,44 @@ impl Servers {
     pub async fn leader(&self) -> Option<usize> {
         match self {
             Self::Apache(ensemble) => ensemble.leader().await,
-            Self::InProcess(server) => server.leader(),
+            Self::Embedded(server) => server.leader(),
         }
     }
 
     /// Ends a server, which keeps its data.
     ///
     /// # Errors
-    /// As [`Ensemble::stop`] and [`TestServer::stop`].
+    /// [`Error::NotRunning`]; [`Error::Io`] if its process or its port can't be controlled.
     pub async fn stop(&self, index: usize) -> Result<(), Error> {
         match self {
             Self::Apache(ensemble) => ensemble.stop(index).await,
-            Self::InProcess(server) => server.stop(index).await,
+            Self::Embedded(server) => server.stop(index).await,
         }
     }
 
     /// Starts a server that was stopped.
     ///
     /// # Errors
-    /// As [`Ensemble::start_server`] and [`TestServer::start_server`].
+    /// [`Error::AlreadyRunning`]; for Apache ZooKeeper that it did not start, with the end of its log; for the
+    /// embedded server [`Error::Io`] if it can't listen.
     pub async fn start_server(&self, index: usize) -> Result<(), Error> {
         match self {
             Self::Apache(ensemble) => ensemble.start_server(index).await,
-            Self::InProcess(server) => server.start_server(index).await,
+            Self::Embedded(server) => server.start_server(index).await,
         }
     }
 
     /// Cuts a server off from the others, and not from its clients.
     ///
     /// # Errors
-    /// As [`Ensemble::isolate`]: Apache ZooKeeper has to be built for it.
+    /// [`Error::Settings`] unless Apache ZooKeeper was built for it (see
+    /// [`EnsembleFaults::isolate`](crate::EnsembleFaults::isolate)), [`Error::NoNamespaces`] if `iptables`
+    /// refuses. None with the embedded server.
     pub fn isolate(&self, index: usize) -> Result<(), Error> {
         match self {
-            Self::Apache(ensemble) => ensemble.isolate(index),
-            Self::InProcess(server) => {
-                server.isolate(index);
+            Self::Apache(ensemble) => ensemble.faults().isolate(index),
+            Self::Embedded(server) => {
+                server.faults().isolate(index);
                 Ok(())
             }
         }
@@ -112,12 +115,13 @@ impl Servers {
     /// Ends [`isolate`](Self::isolate).
     ///
     /// # Errors
-    /// As there.
+    /// [`Error::Settings`] unless Apache ZooKeeper was built for it, [`Error::NoNamespaces`] if `iptables`
+    /// refuses. None with the embedded server.
     pub fn rejoin(&self, index: usize) -> Result<(), Error> {
         match self {
-            Self::Apache(ensemble) => ensemble.rejoin(index),
-            Self::InProcess(server) => {
-                server.rejoin(index);
+            Self::Apache(ensemble) => ensemble.faults().rejoin(index),
+            Self::Embedded(server) => {
+                server.faults().rejoin(index);
                 Ok(())
             }
         }

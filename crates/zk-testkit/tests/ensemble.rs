@@ -100,13 +100,13 @@ async fn a_rolling_restart_keeps_every_session() {
 async fn a_paused_server_answers_nothing_until_resumed() {
     let ensemble = Ensemble::builder().servers(1).start().await.unwrap();
     assert_eq!(ensemble.mode(0).await, Some(Mode::Standalone));
-    ensemble.pause(0).unwrap();
+    ensemble.faults().pause(0).unwrap();
     let silent = ensemble.admin(0, "srvr").await.unwrap_err().to_string();
     assert!(silent.contains("no answer to 'srvr'"), "{silent}");
-    ensemble.resume(0).unwrap();
+    ensemble.faults().resume(0).unwrap();
     ensemble.wait_serving(SOON).await.unwrap();
     // A paused server can be stopped, and dropped, too.
-    ensemble.pause(0).unwrap();
+    ensemble.faults().pause(0).unwrap();
     ensemble.stop(0).await.unwrap();
 }
 
@@ -130,7 +130,7 @@ async fn settings_reach_the_servers() {
 async fn bad_settings_start_nothing() {
     for (builder, expected) in [
         (Ensemble::builder().servers(0), "0 servers"),
-        (Ensemble::builder().detached(true), "needs a directory"),
+        (Ensemble::builder().detached(true), "needs dir"),
         (Ensemble::builder().base_port(65_530), "need 9 ports"),
         (Ensemble::builder().session_timeouts(SOON, Duration::from_secs(1)), "exceeds the longest"),
     ] {
@@ -153,7 +153,7 @@ async fn a_fixed_port_in_use_is_named() {
 async fn a_server_that_cannot_start_shows_its_log() {
     let builder = Ensemble::builder().servers(1).setting("tickTime", "soon");
     let said = builder.start().await.unwrap_err().to_string();
-    assert!(said.contains("server 0 ended by itself"), "{said}");
+    assert!(said.contains("server 0 ended unexpectedly"), "{said}");
     assert!(said.contains("soon"), "the log's end is missing: {said}");
 }
 

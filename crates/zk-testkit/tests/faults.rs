@@ -1,4 +1,4 @@
-//! The test server does wrong what it is told to, and nothing else.
+//! The faults of the embedded server happen as ordered, and no others.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 mod wire;
@@ -41,14 +41,14 @@ async fn an_expired_session_is_gone_with_its_ephemerals() {
     assert_eq!(mine.create("/mine", EPHEMERAL).unwrap(), OK);
     let watch = Request::Exists { path: "/mine".into(), watch: true };
     assert_eq!(other.do_it(&watch).unwrap(), OK);
-    server.expire_session(mine.session).unwrap();
+    server.faults().expire(mine.session).unwrap();
     assert!(mine.is_closed());
     let path = "/mine".to_owned();
     let event = WatchEvent { kind: EventKind::DELETED, state: WatchEvent::CONNECTED, path, zxid: -1 };
     assert_eq!(other.frame().unwrap().event(), event);
     assert!(!other.exists("/mine").unwrap());
     assert_eq!(mine.back_at(server.addresses()[0], 0).unwrap().session, 0, "it knows it no more");
-    assert!(server.expire_session(mine.session).unwrap_err().to_string().contains("no session"));
+    assert!(server.faults().expire(mine.session).unwrap_err().to_string().contains("no session"));
     assert_eq!(server.sessions().len(), 1);
 }
 
@@ -57,35 +57,35 @@ async fn a_dropped_connection_leaves_the_session() {
     let server = start(1).await;
     let (mut dropped, mut other) = (client(&server, 0), client(&server, 0));
     assert_eq!(dropped.create("/mine", EPHEMERAL).unwrap(), OK);
-    assert!(server.drop_connection(dropped.session));
+    assert!(server.faults().disconnect(dropped.session));
     assert!(is_reset(&dropped.ping().unwrap_err()));
-    assert!(!server.drop_connection(dropped.session));
+    assert!(!server.faults().disconnect(dropped.session));
     assert!(other.exists("/mine").unwrap());
     let mut back = dropped.back_at(server.addresses()[0], 0).unwrap();
     assert_eq!(back.session, dropped.session);
     back.ping().unwrap();
-    assert_eq!(server.drop_connections(), 2);
+    assert_eq!(server.faults().disconnect_all(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_black_hole_delays_and_loses_nothing() {
     let server = start(1).await;
     let (mut held, mut other) = (client(&server, 0), client(&server, 0));
-    server.black_hole_session(held.session, true);
+    server.faults().black_hole_session(held.session, true);
     let xid = held.ask(&create("/held", 0)).unwrap();
     assert!(held.is_silent());
     assert!(!other.exists("/held").unwrap());
-    server.black_hole_session(held.session, false);
+    server.faults().black_hole_session(held.session, false);
     assert_eq!(held.frames_to(xid).unwrap()[0].header.error, OK);
 
     // All, those that come included.
-    server.black_hole(true);
+    server.faults().black_hole(true);
     let address = server.addresses()[0];
     let newcomer = std::thread::spawn(move || Client::new(address));
     until("the newcomer is connected", || server.connections() == 3);
     other.ask(&Request::Ping).unwrap();
     assert!(other.is_silent() && !newcomer.is_finished());
-    server.black_hole(false);
+    server.faults().black_hole(false);
     newcomer.join().unwrap().unwrap();
     other.frame().unwrap();
 }
@@ -94,10 +94,10 @@ async fn a_black_hole_delays_and_loses_nothing() {
 async fn what_has_ended_in_a_black_hole_can_be_reset() {
     let server = start(1).await;
     let mut held = client(&server, 0);
-    server.black_hole_session(held.session, true);
-    server.expire_session(held.session).unwrap();
+    server.faults().black_hole_session(held.session, true);
+    server.faults().expire(held.session).unwrap();
     assert!(held.is_silent(), "it does not hear of its end");
-    assert_eq!(server.drop_connections(), 1);
+    assert_eq!(server.faults().disconnect_all(), 1);
     assert!(held.is_closed());
 }
 
@@ -105,7 +105,7 @@ async fn what_has_ended_in_a_black_hole_can_be_reset() {
 async fn a_lost_reply_leaves_the_request_done_and_a_lost_request_does_not() {
     let server = start(1).await;
     let mut observer = client(&server, 0);
-    let loss = server.lose_reply(Which::op(Op::Create).skipping(1));
+    let loss = server.faults().lose_reply(Which::op(Op::Create).skipping(1));
     let mut loser = client(&server, 0);
     assert_eq!(loser.create("/1", 0).unwrap(), OK);
     assert!(is_reset(&loser.create("/2", 0).unwrap_err()));
@@ -113,7 +113,7 @@ async fn a_lost_reply_leaves_the_request_done_and_a_lost_request_does_not() {
     assert_eq!((lost.op, lost.path.as_deref()), (Op::Create, Some("/2")));
     assert!(observer.exists("/2").unwrap());
 
-    let loss = server.lose_request(Which::write().on_path_with("/3"));
+    let loss = server.faults().lose_request(Which::write().on_path_with("/3"));
     let mut loser = client(&server, 0);
     assert!(is_reset(&loser.create("/3", 0).unwrap_err()));
     loss.happened(SOON).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_lost_reply_leaves_the_request_done_and_a_lost_request_does_not() {
 async fn what_is_never_answered_is_done() {
     let server = start(1).await;
     let (mut mute, mut observer) = (client(&server, 0), client(&server, 0));
-    let loss = server.never_answer(Which::op(Op::Create));
+    let loss = server.faults().never_answer(Which::op(Op::Create));
     mute.ask(&create("/done", 0)).unwrap();
     loss.happened(SOON).await.unwrap();
     mute.ask(&Request::Ping).unwrap();
@@ -139,7 +139,7 @@ async fn delays_keep_the_order() {
     let server = start(1).await;
     let (mut slow, mut quick) = (client(&server, 0), client(&server, 0));
     let asked = Instant::now();
-    let _late = server.delay_reply(Which::op(Op::Create), DELAY);
+    let _late = server.faults().delay_reply(Which::op(Op::Create), DELAY);
     let first = slow.ask(&create("/1", 0)).unwrap();
     let second = slow.ask(&Request::Ping).unwrap();
     until("it is done meanwhile", || quick.exists("/1").unwrap());
@@ -147,11 +147,11 @@ async fn delays_keep_the_order() {
     assert!(asked.elapsed() >= DELAY);
     assert_eq!(slow.frame().unwrap().header.xid, second);
 
-    server.delay_replies(DELAY);
+    server.faults().delay_replies(DELAY);
     let asked = Instant::now();
     quick.ping().unwrap();
     assert!(asked.elapsed() >= DELAY);
-    server.delay_replies(Duration::ZERO);
+    server.faults().delay_replies(Duration::ZERO);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -159,14 +159,14 @@ async fn a_write_of_an_earlier_connection_can_come_after_a_later_one() {
     let server = start(1).await;
     let mut early = client(&server, 0);
     assert_eq!(early.create("/who", 0).unwrap(), OK);
-    server.hold_requests(early.session, true);
+    server.faults().hold_requests(early.session, true);
     early.ask(&set("/who", b"early")).unwrap();
     let mut late = early.back_at(server.addresses()[0], 0).unwrap();
     let session = early.session;
     drop(early);
     assert_eq!(late.set("/who", "late").unwrap(), OK);
     assert_eq!(late.get("/who").unwrap().unwrap(), "late");
-    server.hold_requests(session, false);
+    server.faults().hold_requests(session, false);
     until("the early one has come", || late.get("/who").unwrap().unwrap() == "early");
     until("its connection is gone", || server.connections() == 1);
 }
@@ -177,7 +177,7 @@ async fn requests_are_reordered_by_the_seed() {
     let order_of = async |seed: u64| {
         let server = TestServer::builder().seed(seed).start().await.unwrap();
         let mut clients: Vec<Client> = (0..CLIENTS).map(|_| client(&server, 0)).collect();
-        server.reorder_requests(Some(Duration::from_secs(3600)));
+        server.faults().reorder_requests(Some(Duration::from_secs(3600)));
         for (index, client) in clients.iter_mut().enumerate() {
             for part in 0..2 {
                 client.ask(&create(&format!("/{index}{part}-"), 2)).unwrap();
@@ -185,7 +185,7 @@ async fn requests_are_reordered_by_the_seed() {
         }
         // What is still under way would be carried out in its turn, not by the seed.
         until("all have come", || wire::received(server.addresses()[0]).unwrap() == CLIENTS * 3);
-        server.reorder_requests(None);
+        server.faults().reorder_requests(None);
         let mut created = Vec::new();
         for client in &mut clients {
             for _ in 0..2 {
@@ -212,17 +212,17 @@ async fn frozen_time_expires_nobody_and_can_be_put_forward() {
     const TICK: Duration = Duration::from_millis(50);
     let server = TestServer::builder().tick_time(TICK).start().await.unwrap();
     let mut silent = Client::connect(server.addresses()[0], 100, 0, NO_PASSWORD, 0).unwrap();
-    server.freeze_time(true);
+    server.faults().freeze_clock(true);
     // Much longer than its timeout and the tick after it: nothing may happen.
     std::thread::sleep(TICK * 10);
     assert_eq!(server.sessions().len(), 1);
     silent.ping().unwrap();
-    server.advance_time(TICK * 2 - Duration::from_millis(1));
+    server.faults().advance_clock(TICK * 2 - Duration::from_millis(1));
     assert_eq!(server.sessions().len(), 1);
-    server.advance_time(TICK + Duration::from_millis(1));
+    server.faults().advance_clock(TICK + Duration::from_millis(1));
     assert_eq!(server.sessions().len(), 0);
     assert!(silent.is_closed());
-    server.freeze_time(false);
+    server.faults().freeze_clock(false);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -230,13 +230,13 @@ async fn without_space_nobody_is_served() {
     let server = start(1).await;
     let mut writer = client(&server, 0);
     assert_eq!(writer.create("/fits", 0).unwrap(), OK);
-    server.limit_space(Some(300));
+    server.faults().limit_log_space(Some(300));
     let failed = (0..10).find_map(|number| Some((number, writer.create(&format!("/{number}"), 0).err()?)));
     let (failed, error) = failed.expect("no room for ten");
     assert!(failed > 0 && is_reset(&error), "{failed}: {error}");
     assert!(Client::connect(server.addresses()[0], 10_000, 0, NO_PASSWORD, 0).is_err());
 
-    server.limit_space(None);
+    server.faults().limit_log_space(None);
     let mut back = writer.back_at(server.addresses()[0], 0).unwrap();
     assert_eq!(back.session, writer.session);
     assert!(back.exists(&format!("/{}", failed - 1)).unwrap());
@@ -249,10 +249,10 @@ async fn a_session_is_moved_to_a_server_that_lags() {
     let (mut moved, mut other) = (client(&server, 0), client(&server, 2));
     assert_eq!(moved.create("/old", 0).unwrap(), OK);
     let seen = server.zxid(1);
-    server.hold_commits(1, true);
+    server.faults().hold_commits(1, true);
     assert_eq!(other.create("/new", 0).unwrap(), OK);
 
-    server.move_session(moved.session, 1);
+    server.faults().move_session(moved.session, 1);
     assert!(is_reset(&moved.ping().unwrap_err()));
     assert!(moved.back_at(server.addresses()[2], seen).is_err(), "this one doesn't take it");
     assert!(moved.back_at(server.addresses()[1], server.zxid(0)).is_err(), "it has seen more");
@@ -263,7 +263,7 @@ async fn a_session_is_moved_to_a_server_that_lags() {
     let xid = moved.ask(&create("/own", 0)).unwrap();
     until("its write is done", || other.exists("/own").unwrap());
     assert!(moved.is_silent());
-    server.hold_commits(1, false);
+    server.faults().hold_commits(1, false);
     assert_eq!(moved.frames_to(xid).unwrap().pop().unwrap().header.error, OK);
     assert!(moved.exists("/new").unwrap());
 }
@@ -273,7 +273,7 @@ async fn a_lagging_follower_tells_later() {
     const LAG: Duration = Duration::from_millis(200);
     let server = start(3).await;
     let (mut reader, mut writer) = (client(&server, 1), client(&server, 0));
-    server.lag(1, LAG);
+    server.faults().delay_commits(1, LAG);
     let written = Instant::now();
     assert_eq!(writer.create("/a", 0).unwrap(), OK);
     // What a `sync` is for.
@@ -292,7 +292,7 @@ async fn an_isolated_follower_goes_on_answering_until_the_sync_limit() {
     let mut other = client(&server, 2);
     assert_eq!(cut_off.create("/mine", EPHEMERAL).unwrap(), OK);
     let cut = Instant::now();
-    server.isolate(1);
+    server.faults().isolate(1);
     until("the others expire its session", || {
         cut_off.ping().unwrap();
         !other.exists("/mine").unwrap()
@@ -306,7 +306,7 @@ async fn an_isolated_follower_goes_on_answering_until_the_sync_limit() {
     assert!(Client::new(server.addresses()[1]).is_err());
     assert!(other.exists("/").unwrap());
 
-    server.rejoin(1);
+    server.faults().rejoin(1);
     let mut back = client(&server, 1);
     assert!(!back.exists("/mine").unwrap());
     assert_eq!(back.create("/again", 0).unwrap(), OK);
@@ -316,11 +316,11 @@ async fn an_isolated_follower_goes_on_answering_until_the_sync_limit() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_isolated_server_goes_on_for_readers_where_that_is_enabled() {
     let server = TestServer::builder().servers(3).read_only_mode(true).start().await.unwrap();
-    server.freeze_time(true);
+    server.faults().freeze_clock(true);
     let address = server.addresses()[1];
     let mut early = client(&server, 1);
-    server.isolate(1);
-    server.advance_time(Duration::from_secs(5));
+    server.faults().isolate(1);
+    server.faults().advance_clock(Duration::from_secs(5));
     assert!(early.is_closed(), "the sync limit has passed");
     let reader = || Client::to_read(address, 0, NO_PASSWORD).unwrap();
     let mut readers = [reader(), reader(), reader()];
@@ -330,12 +330,12 @@ async fn an_isolated_server_goes_on_for_readers_where_that_is_enabled() {
     // Their sessions are no part of the ensemble's, and end as all do.
     let ids = readers.each_ref().map(|reader| reader.session);
     assert!(server.sessions().iter().all(|info| !ids.contains(&info.id)));
-    server.expire_session(ids[0]).unwrap();
+    server.faults().expire(ids[0]).unwrap();
     assert!(readers[0].is_closed());
-    assert!(server.expire_session(ids[0]).is_err());
-    server.advance_time(Duration::from_secs(6));
+    assert!(server.faults().expire(ids[0]).is_err());
+    server.faults().advance_clock(Duration::from_secs(6));
     readers[1].ping().unwrap();
-    server.advance_time(Duration::from_secs(6));
+    server.faults().advance_clock(Duration::from_secs(6));
     assert!(readers[2].is_closed(), "nobody has heard of it for longer than its timeout");
     readers[1].ping().unwrap();
 
@@ -344,7 +344,7 @@ async fn an_isolated_server_goes_on_for_readers_where_that_is_enabled() {
     assert!(readers[1].is_closed());
     server.start_server(1).await.unwrap();
     let mut reader = reader();
-    server.rejoin(1);
+    server.faults().rejoin(1);
     assert!(reader.is_closed());
     assert!(client(&server, 1).exists("/news").unwrap());
 }
@@ -353,11 +353,11 @@ async fn an_isolated_server_goes_on_for_readers_where_that_is_enabled() {
 async fn a_short_cut_costs_nothing() {
     let server = start(3).await;
     let (mut cut_off, mut other) = (client(&server, 1), client(&server, 0));
-    server.isolate(1);
+    server.faults().isolate(1);
     let xid = cut_off.ask(&create("/waits", 0)).unwrap();
     assert!(cut_off.is_silent());
     assert!(!other.exists("/waits").unwrap());
-    server.rejoin(1);
+    server.faults().rejoin(1);
     assert_eq!(cut_off.frames_to(xid).unwrap()[0].header.error, OK);
     assert!(other.exists("/waits").unwrap());
 }
@@ -366,12 +366,12 @@ async fn a_short_cut_costs_nothing() {
 async fn a_leader_without_followers_serves_nobody() {
     let server = TestServer::builder().servers(3).sync_limit(2).start().await.unwrap();
     let mut client = client(&server, 0);
-    server.isolate(1);
-    server.isolate(2);
+    server.faults().isolate(1);
+    server.faults().isolate(2);
     let xid = client.ask(&create("/waits", 0)).unwrap();
     assert!(client.is_silent());
     until("it gives up", || client.is_closed());
-    server.rejoin(1);
+    server.faults().rejoin(1);
     let mut back = client.back_at(server.addresses()[0], 0).unwrap();
     assert_eq!(back.session, client.session, "every session is given time to come back");
     assert!(!back.exists("/waits").unwrap(), "xid {xid} went under with the server");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use support::RawClient;
 use tokio::time::timeout;
-use zk_testkit::{Builder, Ensemble, Error, Network};
+use zk_testkit::{Ensemble, EnsembleBuilder, Error, Network};
 
 const TICK: Duration = Duration::from_millis(200);
 /// In ticks: four seconds.
@@ -30,7 +30,7 @@ async fn so_does_one_in_a_namespace() {
     }
 }
 
-async fn answers_reads_and_takes_no_writes(builder: Builder) {
+async fn answers_reads_and_takes_no_writes(builder: EnsembleBuilder) {
     let ensemble = builder.servers(3).tick_time(TICK).sync_limit(SYNC_LIMIT).start().await.unwrap();
     let leader = ensemble.leader().await.unwrap();
     let follower = (0..3).find(|index| *index != leader).unwrap();
@@ -40,7 +40,7 @@ async fn answers_reads_and_takes_no_writes(builder: Builder) {
     assert_eq!(outside.create("/before").await.unwrap().error, 0);
 
     let isolated = Instant::now();
-    ensemble.isolate(follower).unwrap();
+    ensemble.faults().isolate(follower).unwrap();
     assert_eq!(inside.create("/after").await.unwrap().error, 0);
     outside.ping().await.unwrap();
     assert!(outside.exists("/before").await.unwrap());
@@ -57,7 +57,7 @@ async fn answers_reads_and_takes_no_writes(builder: Builder) {
     assert!(served > TICK * SYNC_LIMIT / 2, "it stopped serving after {served:?} already");
     assert_eq!(ensemble.leader().await, Some(leader));
 
-    ensemble.rejoin(follower).unwrap();
+    ensemble.faults().rejoin(follower).unwrap();
     ensemble.wait_serving(SOON).await.unwrap();
     let mut again = RawClient::connect(address(follower)).await.unwrap();
     assert!(again.exists("/after").await.unwrap());
@@ -66,7 +66,7 @@ async fn answers_reads_and_takes_no_writes(builder: Builder) {
 #[tokio::test]
 async fn without_either_nothing_can_be_cut() {
     let ensemble = Ensemble::start(1).await.unwrap();
-    for refused in [ensemble.isolate(0), ensemble.unplug(0), ensemble.rejoin(0)] {
+    for refused in [ensemble.faults().isolate(0), ensemble.faults().unplug(0), ensemble.faults().rejoin(0)] {
         assert!(matches!(refused, Err(Error::Settings(what)) if what.contains("in_namespaces")));
     }
 }

@@ -1,4 +1,4 @@
-//! kazoo, the Python client, is as content with the test server as with Apache
+//! kazoo, the Python client, works with the embedded server as with Apache
 //! ZooKeeper: sessions, znodes, watches, transactions, and its recipes.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
@@ -55,8 +55,8 @@ async fn content_with(servers: usize) {
         let (verb, what) = line.split_once(' ').unwrap_or((&line, ""));
         let session = || u64::from_str_radix(what, 16).unwrap().cast_signed();
         match verb {
-            "expire" => server.expire_session(session()).unwrap(),
-            "drop" => assert!(server.drop_connection(session()), "{line}"),
+            "expire" => server.faults().expire(session()).unwrap(),
+            "drop" => assert!(server.faults().disconnect(session()), "{line}"),
             "passed" => {
                 passed.push(what.to_owned());
                 continue;

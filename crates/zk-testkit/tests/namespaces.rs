@@ -50,13 +50,13 @@ async fn unplugged_follower(ensemble: Ensemble) {
     let mut outside = RawClient::connect(address(follower)).await.unwrap();
     assert!(!outside.exists("/meanwhile").await.unwrap());
 
-    ensemble.unplug(follower).unwrap();
+    ensemble.faults().unplug(follower).unwrap();
     assert!(timeout(A_WHILE, outside.ping()).await.is_err(), "it answers");
     assert!(timeout(A_WHILE, RawClient::connect(address(follower))).await.is_err(), "it takes clients");
     assert_eq!(inside.create("/meanwhile").await.unwrap().error, 0);
     assert_eq!(ensemble.leader().await, Some(leader));
 
-    ensemble.rejoin(follower).unwrap();
+    ensemble.faults().rejoin(follower).unwrap();
     ensemble.wait_serving(SOON).await.unwrap();
     let mut again = RawClient::connect(address(follower)).await.unwrap();
     assert!(again.exists("/meanwhile").await.unwrap());
@@ -66,7 +66,7 @@ async fn isolated_leader(ensemble: Ensemble) {
     let old = ensemble.leader().await.unwrap();
     let mut client = RawClient::connect(ensemble.server(old).address()).await.unwrap();
 
-    ensemble.isolate(old).unwrap();
+    ensemble.faults().isolate(old).unwrap();
     // The notices of an election are cut, too: the others choose one of themselves.
     let new = soon("another leader", async || {
         for index in (0..3).filter(|index| *index != old) {
@@ -85,7 +85,7 @@ async fn isolated_leader(ensemble: Ensemble) {
     soon("the old one gives up", async || (ensemble.mode(old).await != Some(Mode::Leader)).then_some(()))
         .await;
 
-    ensemble.rejoin(old).unwrap();
+    ensemble.faults().rejoin(old).unwrap();
     ensemble.wait_serving(SOON).await.unwrap();
     assert_eq!(ensemble.mode(old).await, Some(Mode::Follower));
     let mut again = RawClient::connect(ensemble.server(old).address()).await.unwrap();

@@ -95,7 +95,7 @@ async fn a_lost_request_leaves_it_undone() {
 async fn a_loss_that_cannot_happen_says_so() {
     let proxy = proxy().await;
     let said = proxy.lose_reply(Which::any()).happened(A_WHILE).await.unwrap_err();
-    assert!(said.to_string().contains("no request fitted"), "{said}");
+    assert!(said.to_string().contains("no request matched"), "{said}");
     let loss = proxy.lose_reply(Which::any());
     drop(proxy);
     let said = loss.happened(SOON).await.unwrap_err();

@@ -78,7 +78,7 @@ async fn a_stopped_server_has_its_data_when_it_starts_again() {
     assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     assert!(matches!(server.stop(0).await, Err(Error::NotRunning { server: 0 })));
     // No session ends meanwhile, and each is given its timeout anew.
-    server.advance_time(Duration::from_secs(3600));
+    server.faults().advance_clock(Duration::from_secs(3600));
 
     server.start_server(0).await.unwrap();
     assert!(matches!(server.start_server(0).await, Err(Error::AlreadyRunning { server: 0, .. })));
@@ -94,7 +94,7 @@ async fn a_stopped_leader_is_replaced_by_one_that_has_all_that_was_committed() {
     let client = |at: usize| Client::new(server.addresses()[at]).unwrap();
     let (mut writer, mut other) = (client(0), client(1));
     assert_eq!(server.leader(), Some(0));
-    server.hold_commits(2, true);
+    server.faults().hold_commits(2, true);
     assert_eq!(writer.create("/committed", 0).unwrap(), OK);
     let seen = server.zxid(0);
     assert_eq!(server.data(2, "/committed"), None, "it has not carried it out");
@@ -125,7 +125,7 @@ async fn an_isolated_leader_is_replaced_after_the_sync_limit() {
     let client = |at: usize| Client::new(server.addresses()[at]).unwrap();
     let (mut inside, mut outside) = (client(0), client(1));
     assert_eq!(inside.create("/before", 0).unwrap(), OK);
-    server.isolate(0);
+    server.faults().isolate(0);
     assert_eq!(server.leader(), None);
     assert!(inside.exists("/before").unwrap(), "reads are answered");
     inside.ask(&create("/by-the-isolated", 0)).unwrap();
@@ -138,7 +138,7 @@ async fn an_isolated_leader_is_replaced_after_the_sync_limit() {
     assert_eq!(back.session, inside.session, "every session is given time to come back");
     assert_eq!(back.create("/after", 0).unwrap(), OK);
 
-    server.rejoin(0);
+    server.faults().rejoin(0);
     assert_eq!(server.leader(), Some(2));
     let mut follower = client(0);
     assert!(follower.exists("/before").unwrap() && follower.exists("/after").unwrap());
@@ -146,10 +146,10 @@ async fn an_isolated_leader_is_replaced_after_the_sync_limit() {
         assert!(!follower.exists(lost).unwrap(), "{lost} went under with the connection");
     }
     // A short cut costs nothing, not even the leader's.
-    server.isolate(2);
+    server.faults().isolate(2);
     let xid = follower.ask(&create("/waits", 0)).unwrap();
     assert!(follower.is_silent());
-    server.rejoin(2);
+    server.faults().rejoin(2);
     assert_eq!(follower.frames_to(xid).unwrap()[0].header.error, OK);
     assert_eq!(server.leader(), Some(2));
 }
@@ -158,9 +158,9 @@ async fn an_isolated_leader_is_replaced_after_the_sync_limit() {
 async fn one_that_comes_back_makes_no_majority_of_two_in_five() {
     let server = TestServer::builder().servers(5).sync_limit(2).start().await.unwrap();
     let mut client = Client::new(server.addresses()[0]).unwrap();
-    (1..5).for_each(|index| server.isolate(index));
-    server.rejoin(1);
+    (1..5).for_each(|index| server.faults().isolate(index));
+    server.faults().rejoin(1);
     until("the leader gives up", || client.is_closed());
-    server.rejoin(2);
+    server.faults().rejoin(2);
     assert_eq!(server.leader(), Some(0));
 }

@@ -11,7 +11,7 @@ use support::RawClient;
 use tokio::time::timeout;
 use wire::{Client, NO_PASSWORD, OK, OPEN, create, set, word};
 use zk_proto::{ErrorCode, Request};
-use zk_testkit::{Builder, Ensemble, Error, Mode, Release, Servers, TestServer};
+use zk_testkit::{Ensemble, EnsembleBuilder, Error, Mode, Release, Servers, TestServer};
 
 const SOON: Duration = Duration::from_secs(30);
 /// For what must not come.
@@ -24,7 +24,7 @@ const NO_AUTH: i32 = -102;
 const EPHEMERAL: i32 = 1;
 
 /// The named server and the ensemble's leader, of three servers; the leader is another one.
-async fn three(builder: Builder) -> (Ensemble, usize, usize) {
+async fn three(builder: EnsembleBuilder) -> (Ensemble, usize, usize) {
     let ensemble = builder.servers(3).start().await.unwrap();
     let leader = ensemble.leader().await.unwrap();
     (ensemble, (leader + 1) % 3, leader)
@@ -38,7 +38,7 @@ async fn a_server_that_checks_access_lists_early_refuses_by_itself() {
         let (ensemble, follower, _) = three(builder).await;
         let mut client = RawClient::connect(ensemble.server(follower).address()).await.unwrap();
         assert_eq!(client.create_allowing("/locked", READ).await.unwrap().error, 0);
-        ensemble.isolate(follower).unwrap();
+        ensemble.faults().isolate(follower).unwrap();
         let xid = client.send_create("/locked/child").await.unwrap();
         if eager {
             let refused = timeout(SOON, client.reply_to(xid)).await.expect("an answer").unwrap();
@@ -84,7 +84,7 @@ async fn a_server_without_a_quorum_answers_reads() {
 async fn so_does_an_embedded_one() {
     for release in [Release::V3_8, Release::V3_9] {
         let server = TestServer::builder().servers(3).release(release).read_only_mode(true);
-        answers_reads_without_a_quorum(&Servers::InProcess(server.start().await.unwrap())).await;
+        answers_reads_without_a_quorum(&Servers::Embedded(server.start().await.unwrap())).await;
     }
 }
 

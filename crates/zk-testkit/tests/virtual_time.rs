@@ -1,4 +1,4 @@
-//! With tokio's clock paused, the test server lives in virtual time.
+//! With tokio's clock paused, the embedded server runs in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test says what failed by panicking")]
 
 mod support;
@@ -63,7 +63,7 @@ async fn what_ends_by_itself_ends_in_virtual_time() {
 async fn delays_are_virtual() {
     let (server, began) = (TestServer::start().await.unwrap(), Instant::now());
     let mut client = RawClient::connect(server.addresses()[0]).await.unwrap();
-    server.delay_replies(Duration::from_secs(5));
+    server.faults().delay_replies(Duration::from_secs(5));
     let asked = time::Instant::now();
     client.ping().await.unwrap();
     assert!(asked.elapsed() >= Duration::from_secs(5));

@@ -187,7 +187,7 @@ async fn watches_end_with_their_connection() {
         assert_eq!(client.do_it(&request).unwrap(), OK);
     }
     assert_ne!(figure(&server, "zk_watch_count"), 0);
-    assert!(server.drop_connection(client.session));
+    assert!(server.faults().disconnect(client.session));
     other.ping().unwrap();
     assert_eq!(figure(&server, "zk_watch_count"), 0);
 }

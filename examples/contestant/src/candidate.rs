@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::Context as _;
 use election_core::{
-    Election, ElectionConfig, Failure, Handler, Leadership, Policy, Profile, QueueFormat, Recipe, StopOrder,
-    TakeoverLimit,
+    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, Profile, QueueFormat, Recipe,
+    StopOrder, TakeoverLimit,
 };
 use strategies::{OnLeaderFailure, PolicySpec};
 use tokio::task::JoinHandle;
@@ -39,14 +39,12 @@ pub(crate) struct Candidate {
 impl Candidate {
     pub(crate) fn new(number: usize, session: Session, arguments: &Arguments) -> anyhow::Result<Self> {
         let (root, name) = arguments.election(number);
-        let mut member = Profile::new(arguments.member(number).parse()?, SITE.parse()?);
+        let mut member = Profile::new(arguments.member(number).parse()?).in_site(SITE.parse()?);
         if arguments.witness && number == 0 {
             member.priority = 0;
         }
-        let mut config = ElectionConfig::new(&root, &name, member, recipe(arguments)?)
-            .map_err(anyhow::Error::msg)
-            .with_context(|| format!("--path {}", arguments.path))?;
-        config.policy = policy(arguments);
+        let paths = Paths::new(&root, &name).with_context(|| format!("--path {}", arguments.path))?;
+        let config = ElectionConfig::new(paths, member, recipe(arguments)?).policy(policy(arguments));
         Ok(Self { number, session, config, election: None, releasing: Arc::default(), leaving: None })
     }
 
@@ -115,14 +113,13 @@ fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
 
 /// Nothing slows a change of leadership down here: that is what is measured.
 fn policy(arguments: &Arguments) -> Policy {
-    Policy {
+    Policy::default().with(|policy| {
         // There is no work to end.
-        stop_budget: Some((arguments.session_timeout() / 100).min(Duration::from_millis(50))),
-        min_tenure: Duration::ZERO,
-        max_takeovers: TakeoverLimit { count: u32::MAX, within: Duration::from_secs(1) },
-        startup_wait: Duration::ZERO,
-        ..Policy::default()
-    }
+        policy.stop_budget = Some((arguments.session_timeout() / 100).min(Duration::from_millis(50)));
+        policy.min_tenure = Duration::ZERO;
+        policy.max_takeovers = TakeoverLimit { count: u32::MAX, within: Duration::from_secs(1) };
+        policy.startup_wait = Duration::ZERO;
+    })
 }
 
 /// Says when it leads.

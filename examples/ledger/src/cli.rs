@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and who answers.
+//! The command line.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,21 +6,20 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::failure::{self, Failure};
+use crate::failure;
 use crate::leadership::Leadership;
 use crate::store::StoreAddress;
-use crate::{book, check, generate, progress};
 
 /// Books each order of a file exactly once, under a fencing token.
 #[derive(Debug, Parser)]
 #[command(name = "ledger", version, after_help = failure::EXIT_CODES)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    pub(crate) verb: Verb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+pub(crate) enum Verb {
     /// Claim the token at the store, then book what is not booked yet, one
     /// order per transaction.
     Run(RunArguments),
@@ -102,17 +101,6 @@ pub(crate) enum Output {
     Pretty,
     /// One JSON object on one line.
     Json,
-}
-
-/// Does what was asked for.
-pub(crate) fn dispatch(arguments: Arguments) -> Result<(), Failure> {
-    match arguments.verb {
-        Verb::Run(run) => book::run(&run),
-        Verb::Check { orders, store, output } => check::run(&orders, &store.address, output),
-        Verb::Generate { orders, seed, out } => generate::run(orders, seed, out.as_deref()),
-        Verb::Status { store } => progress::status(&store.address),
-        Verb::Wait { store, booked, timeout } => progress::wait(&store.address, booked, timeout),
-    }
 }
 
 /// Prints clap's own message and gives its exit code: help and version are no

@@ -20,16 +20,29 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use cli::Verb;
+use failure::Failure;
+
 fn main() -> ExitCode {
     let arguments = match cli::Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return cli::explain(&error),
     };
-    match cli::dispatch(arguments) {
+    match run(arguments.verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::say(format_args!("ledger: {failure}"));
             failure.exit_code()
         }
+    }
+}
+
+fn run(verb: Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::Run(run) => book::run(&run),
+        Verb::Check { orders, store, output } => check::run(&orders, &store.address, output),
+        Verb::Generate { orders, seed, out } => generate::run(orders, seed, out.as_deref()),
+        Verb::Status { store } => progress::status(&store.address),
+        Verb::Wait { store, booked, timeout } => progress::wait(&store.address, booked, timeout),
     }
 }

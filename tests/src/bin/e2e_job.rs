@@ -1,12 +1,11 @@
-//! A job that stamps the boot clock into a journal for as long as it acts, and that can be told to
-//! misbehave:
+//! A job that stamps the boot clock into a journal while it acts, with options for faults:
 //!
 //! ```text
 //! e2e-job --journal FILE [--ignore-term] [--stop-takes MS] [--offspring]
 //! ```
 //!
-//! `--offspring` starts three more processes that act, and that ignore SIGTERM: a child, a child with a
-//! session of its own, and one that was forked twice on the way to its own session.
+//! `--offspring` starts three more processes that act and ignore SIGTERM: a child, a child with its own session, and
+//! one that was forked twice and has its own session.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -20,7 +19,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::setsid;
 use zk_session::BootTime;
 
-/// Between two acts: an overlap that lasts longer is seen.
+/// The time between two acts: a longer overlap is detected.
 const PACE: Duration = Duration::from_millis(4);
 
 #[derive(Default)]
@@ -29,7 +28,7 @@ struct Options {
     ignore_term: bool,
     stop_takes: Duration,
     offspring: bool,
-    /// This process is itself offspring.
+    /// This process is offspring.
     born: Option<Born>,
 }
 
@@ -37,9 +36,9 @@ struct Options {
 enum Born {
     /// Into the job's process group.
     Plain,
-    /// With a session of its own.
+    /// With its own session.
     Apart,
-    /// Only to fork again and to end.
+    /// Forks again and ends.
     Midwife,
 }
 
@@ -95,7 +94,7 @@ fn run(options: &Options) -> io::Result<()> {
         }
         Some(Born::Plain) | None => {}
     }
-    // Blocked, so that it is looked at between two acts; for who ignores it that is never.
+    // Blocked, so that it is polled between two acts; a job that ignores it never does.
     let mut term = SigSet::empty();
     term.add(Signal::SIGTERM);
     term.thread_block()?;
@@ -124,9 +123,9 @@ fn run(options: &Options) -> io::Result<()> {
     }
 }
 
-/// Starts one more process of the job, which ignores SIGTERM. It is never waited for: who has the right
-/// to reap it, and to end it, is what the tests look at.
-#[allow(clippy::zombie_processes, reason = "whoever guards the job reaps what it leaves behind")]
+/// Starts one more process of the job, which ignores SIGTERM. It is never waited for: the tests check who reaps and
+/// ends it.
+#[allow(clippy::zombie_processes, reason = "the guard of the job reaps its children")]
 fn give_birth(options: &Options, born: Born) -> io::Result<()> {
     let word = BIRTHS.iter().find(|(known, _)| *known == born).map_or("", |(_, word)| word);
     let this = std::env::current_exe()?;
@@ -163,7 +162,7 @@ impl Stamper {
         })
     }
 
-    /// One line in one write, so that lines of several processes never mix.
+    /// One line in one write, so lines of several processes never mix.
     fn stamp(&mut self, event: Event) -> io::Result<()> {
         let stamp = Stamp {
             at: BootTime::now(),

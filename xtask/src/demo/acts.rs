@@ -1,4 +1,4 @@
-//! What happens in the demo, in this order.
+//! The acts of the demo, in order.
 
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,17 @@ use super::narrator::{Narrator, Seen, seconds, until};
 use super::stage::{Leader, Stage};
 use super::summary::Summary;
 
-/// For anything that takes some seconds on a quiet machine.
+/// The limit for what takes some seconds on an idle machine.
 const SOON: Duration = Duration::from_secs(60);
-/// For how long it is watched that leadership stays where it is.
+/// How long the demo checks that leadership stays.
 const WATCHED: Duration = Duration::from_secs(4);
-/// The ledger stands still if not one order is booked for so long.
+/// Without a booked order for this time, the ledger has stopped.
 const STANDSTILL: Duration = Duration::from_secs(30);
-/// A leader's work is shown by as many orders.
+/// The number of orders that prove a leader's work.
 const SOME_ORDERS: u64 = 150;
 
 /// # Errors
-/// The first thing that did not hold.
+/// The first check that failed.
 pub(crate) async fn play(stage: &mut Stage, narrator: &mut Narrator) -> anyhow::Result<Summary> {
     let mut summary = Summary::default();
     let first = first_election(stage, narrator, &mut summary).await?;
@@ -42,7 +42,7 @@ async fn first_election(
     narrator.headline("Two sites, two workers each");
     let orders = stage.ledger.orders()?;
     narrator.say(format!(
-        "starting east-1, east-2, west-1 and west-2, with config/base.toml and config/east.toml or west.toml;\n\
+        "starting east-1, east-2, west-1 and west-2 with config/base.toml and config/east.toml or west.toml;\n\
          their job books {orders} orders, each exactly once; the preferred site is east"
     ));
     let event = Instant::now();
@@ -52,13 +52,14 @@ async fn first_election(
     let (leader, progress) = new_leadership(stage, 0, 0).await?;
     tell_leader(stage, narrator, &leader).await?;
     narrator
-        .say(format!("its job has booked the first orders, {} after the start", seconds(event.elapsed())));
+        .say(format!("the job has booked the first orders, {} after the start", seconds(event.elapsed())));
     ensure!(leader.site == "east", "the preferred site is east, and {} leads", leader.id);
     summary.add("four workers start", &leader.id, Some(event.elapsed()));
     some_orders(stage, narrator, &progress).await?;
     members_stand_by(stage, 3).await?;
     only_it_answers(stage, &leader).await?;
-    narrator.say(format!("a load balancer that asks /leader: 200 from {}, 503 from the others", leader.id));
+    narrator
+        .say(format!("GET /leader, as a load balancer does: 200 from {}, 503 from the others", leader.id));
     Ok(leader)
 }
 
@@ -79,7 +80,7 @@ async fn leading_worker_dies(
     }
     let (leader, progress) = new_leadership(stage, old.token, before.booked).await?;
     tell_takeover(stage, narrator, &leader, event).await?;
-    ensure!(leader.site == old.site, "the other worker of {} lives, and {} leads", old.site, leader.id);
+    ensure!(leader.site == old.site, "the other worker of {} runs, and {} leads", old.site, leader.id);
     summary.add(&format!("{} was killed", old.id), &leader.id, Some(event.elapsed()));
     some_orders(stage, narrator, &progress).await?;
     Ok(leader)
@@ -91,14 +92,14 @@ async fn site_dies(
     summary: &mut Summary,
     old: &Leader,
 ) -> anyhow::Result<Leader> {
-    narrator.headline(&format!("The whole site {} goes away", old.site));
+    narrator.headline(&format!("The whole site {} fails", old.site));
     let before = stage.ledger.progress().await?;
     let event = Instant::now();
     let killed = stage.kill_site(&old.site)?;
-    narrator.say(format!("SIGKILL to all that is left there: {}", killed.join(", ")));
+    narrator.say(format!("SIGKILL to the remaining workers of the site: {}", killed.join(", ")));
     let (leader, progress) = new_leadership(stage, old.token, before.booked).await?;
     tell_takeover(stage, narrator, &leader, event).await?;
-    ensure!(leader.site != old.site, "{} is said to lead, of a site that is gone", leader.id);
+    ensure!(leader.site != old.site, "{} reports that it leads, in a site that is lost", leader.id);
     summary.add(&format!("site {} was lost", old.site), &leader.id, Some(event.elapsed()));
     some_orders(stage, narrator, &progress).await?;
     Ok(leader)
@@ -111,27 +112,27 @@ async fn site_returns(
     leader: &Leader,
     site: &str,
 ) -> anyhow::Result<()> {
-    narrator.headline(&format!("The site {site} comes back"));
+    narrator.headline(&format!("The site {site} returns"));
     stage.start_site(site)?;
-    narrator.say(format!("the workers of {site} are started again"));
+    narrator.say(format!("the workers of {site} are restarted"));
     members_stand_by(stage, 3).await?;
     let watched = Instant::now();
     while watched.elapsed() < WATCHED {
         let now = stage.leader().await?;
         let stays = now.as_ref().is_some_and(|now| now.token == leader.token);
-        ensure!(stays, "leadership should have stayed with {}, and now: {now:?}", leader.id);
+        ensure!(stays, "leadership must stay with {}, but is: {now:?}", leader.id);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     narrator.say(format!(
-        "they stand by; for {} leadership has stayed with {}: by default an operator decides about going back",
+        "they are on standby; leadership has stayed with {1} for {0}: by default an operator decides about the return",
         seconds(watched.elapsed()),
         leader.id
     ));
-    summary.add(&format!("site {site} came back"), &leader.id, None);
+    summary.add(&format!("site {site} returned"), &leader.id, None);
     Ok(())
 }
 
-/// How an operator moves leadership.
+/// An operator's command that moves leadership.
 #[derive(Clone, Copy)]
 enum Move {
     Switchover,
@@ -166,16 +167,16 @@ async fn moved(
     narrator.say(format!("exit code 0 after {}", seconds(answered)));
     let (leader, progress) = new_leadership(stage, old.token, before.booked).await?;
     tell_takeover(stage, narrator, &leader, event).await?;
-    ensure!(leader.site == target, "{target} was asked for, and {} leads", leader.id);
+    ensure!(leader.site == target, "{target} was requested, and {} leads", leader.id);
     summary.add(what, &leader.id, Some(event.elapsed()));
     some_orders(stage, narrator, &progress).await?;
     Ok(leader)
 }
 
-/// A leader that was deposed and did not notice tries to go on.
+/// A deposed leader that has not noticed continues to write.
 async fn late_write(stage: &Stage, narrator: &Narrator, old: &Leader, new: &Leader) -> anyhow::Result<()> {
     narrator.headline("A deposed leader that has not noticed");
-    narrator.say(format!("{} books on under its old token {}", old.id, old.token));
+    narrator.say(format!("{} continues to book under its old token {}", old.id, old.token));
     let refusal = stage.ledger.book_late(old.token, &old.id).await?;
     narrator.say(format!("the store refuses, because it knows token {}: {refusal}", new.token));
     Ok(())
@@ -189,8 +190,8 @@ async fn everything_is_booked(
     narrator.headline("The count");
     let orders = stage.ledger.orders()?;
     let mut seen = stage.ledger.progress().await?;
-    // Otherwise the last acts would have shown nothing.
-    ensure!(seen.booked < orders, "the orders were all booked before the demo was over");
+    // Otherwise the last acts would have proved nothing.
+    ensure!(seen.booked < orders, "all orders were booked before the end of the demo");
     narrator.say(format!("{} of {orders} orders are booked; waiting for the rest", seen.booked));
     while seen.booked < orders {
         let what = format!("another order being booked, after {} of {orders}", seen.booked);
@@ -198,7 +199,7 @@ async fn everything_is_booked(
         stage.statuses().await?;
     }
     narrator.say(format!(
-        "all {orders} are booked; `ledger check` counts them, and every balance and every token"
+        "all {orders} are booked; `ledger check` verifies the orders, every balance and every token"
     ));
     let verdict = stage.ledger.check().await?;
     if !verdict.sound {
@@ -218,18 +219,17 @@ async fn more_booked(stage: &Stage, than: u64) -> anyhow::Result<Seen<Progress>>
     Ok(Seen::NotYet(format!("{} are", progress.booked)))
 }
 
-/// Waits until a job books under a newer token than `token`, and its worker says
-/// that it leads.
+/// Waits until a job books under a newer token than `token`, and its worker reports that it leads.
 async fn new_leadership(stage: &mut Stage, token: u64, booked: u64) -> anyhow::Result<(Leader, Progress)> {
     let what = format!("an order being booked under a newer token than {token}");
     let deadline = Instant::now() + SOON;
     let progress = loop {
-        // A worker that has ended by itself would be awaited in vain.
+        // A worker that has ended would never lead.
         stage.statuses().await?;
         match stage.ledger.booked_under_newer(token, booked).await? {
             Seen::There(progress) => break progress,
             Seen::NotYet(instead) if Instant::now() >= deadline => {
-                bail!("awaited for {}: {what}; instead: {instead}", seconds(SOON))
+                bail!("waited {} for {what}; last state: {instead}", seconds(SOON))
             }
             Seen::NotYet(_) => tokio::time::sleep(Duration::from_millis(25)).await,
         }
@@ -251,14 +251,14 @@ async fn new_leadership(stage: &mut Stage, token: u64, booked: u64) -> anyhow::R
             }
             instead if Instant::now() >= deadline => {
                 let member = &progress.member;
-                bail!("{member} books and does not say that it leads; the leader is said to be {instead:?}");
+                bail!("{member} books but does not report that it leads; reported leader: {instead:?}");
             }
             _ => tokio::time::sleep(Duration::from_millis(25)).await,
         }
     }
 }
 
-/// Waits until that many workers stand by, fit to take over.
+/// Waits until that many workers are on standby and fit.
 async fn members_stand_by(stage: &mut Stage, count: usize) -> anyhow::Result<()> {
     let deadline = Instant::now() + SOON;
     loop {
@@ -273,13 +273,13 @@ async fn members_stand_by(stage: &mut Stage, count: usize) -> anyhow::Result<()>
             return Ok(());
         }
         if Instant::now() >= deadline {
-            bail!("awaited for {}: {count} workers that stand by; there are {standing_by:?}", seconds(SOON));
+            bail!("waited {} for {count} workers on standby; on standby: {standing_by:?}", seconds(SOON));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// What a load balancer relies on.
+/// The answers of `/leader`, on which a load balancer relies.
 async fn only_it_answers(stage: &Stage, leader: &Leader) -> anyhow::Result<()> {
     for worker in &stage.workers {
         let expected = if worker.id == leader.id { 200 } else { 503 };
@@ -289,7 +289,7 @@ async fn only_it_answers(stage: &Stage, leader: &Leader) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the leader has shown that its job does its work.
+/// Waits until the leader's job has booked orders.
 async fn some_orders(stage: &mut Stage, narrator: &Narrator, since: &Progress) -> anyhow::Result<()> {
     let mut seen = since.clone();
     while seen.booked < since.booked + SOME_ORDERS {
@@ -297,11 +297,11 @@ async fn some_orders(stage: &mut Stage, narrator: &Narrator, since: &Progress) -
         stage.statuses().await?;
     }
     narrator
-        .say(format!("{} orders are booked, the last ones by {} in {}", seen.booked, seen.member, seen.site));
+        .say(format!("{} orders are booked, the latest by {} in {}", seen.booked, seen.member, seen.site));
     Ok(())
 }
 
-/// Without its worker the job must not go on: its guard ends it.
+/// Without its worker the job must not continue: its guard ends it.
 async fn job_is_gone(narrator: &Narrator, job: u32, event: Instant) -> anyhow::Result<()> {
     let look = || async move {
         let stat = std::fs::read_to_string(format!("/proc/{job}/stat"));
@@ -309,7 +309,7 @@ async fn job_is_gone(narrator: &Narrator, job: u32, event: Instant) -> anyhow::R
         let runs = stat.is_ok_and(|stat| !stat.contains(") Z "));
         Ok(if runs { Seen::NotYet("it runs".to_owned()) } else { Seen::There(()) })
     };
-    until(&format!("the end of the job, pid {job}, without its worker"), SOON, look).await?;
+    until(&format!("the end of the job, pid {job}, after its worker"), SOON, look).await?;
     narrator.say(format!("its guard has ended the job, pid {job}, within {}", seconds(event.elapsed())));
     Ok(())
 }
@@ -333,7 +333,7 @@ async fn tell_leader(stage: &Stage, narrator: &Narrator, leader: &Leader) -> any
     Ok(())
 }
 
-/// The first text under that key, wherever it stands.
+/// The first text under that key, at any depth.
 fn find_text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! Just enough HTTP to ask a worker on this machine.
+//! A minimal HTTP client for workers on this machine.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// GET, by HTTP/1.0: the answer then ends with the connection.
+/// GET by HTTP/1.0: the answer ends with the connection.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Answer> {
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;

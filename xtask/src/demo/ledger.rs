@@ -1,4 +1,4 @@
-//! The job's books, as the program `ledger` tells them.
+//! The job's store, read by the program `ledger`.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use super::narrator::Seen;
 
-/// Where the orders and the store are, and who reads them.
+/// The orders, the store, and the program that reads them.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     program: PathBuf,
@@ -17,7 +17,7 @@ pub(crate) struct Ledger {
     store: String,
 }
 
-/// How far the ledger is, and under whom.
+/// The progress of the ledger, and the holder of the token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) booked: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Progress {
     pub(crate) site: String,
 }
 
-/// What `ledger check` found.
+/// The result of `ledger check`.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) sound: bool,
@@ -42,7 +42,7 @@ impl Ledger {
         }
     }
 
-    /// What a worker starts. The pause makes the orders last for the whole demo.
+    /// The job's command. The pause makes the orders last for the whole demo.
     pub(crate) fn job(&self) -> Vec<String> {
         let text = |path: &Path| path.display().to_string();
         let mut command = vec![text(&self.program), "run".to_owned()];
@@ -52,7 +52,7 @@ impl Ledger {
         command
     }
 
-    /// How many orders there are to be booked.
+    /// The number of orders.
     pub(crate) fn orders(&self) -> anyhow::Result<u64> {
         let text = std::fs::read_to_string(&self.orders)
             .with_context(|| format!("cannot read {}", self.orders.display()))?;
@@ -60,7 +60,7 @@ impl Ledger {
         Ok(text.lines().count().saturating_sub(1) as u64)
     }
 
-    /// Nothing booked while there is no store yet.
+    /// Without a store nothing is booked.
     pub(crate) async fn progress(&self) -> anyhow::Result<Progress> {
         let output = self.ask(&["status"]).await?;
         if !output.status.success() {
@@ -88,24 +88,23 @@ impl Ledger {
         )))
     }
 
-    /// Does what a deposed leader would do that has not noticed: books under an
-    /// old token. The store's refusal is given in words.
+    /// Books under an old token, as a deposed leader that has not noticed. Returns the store's refusal.
     ///
     /// # Errors
-    /// If the store lets it.
+    /// The store accepts the write.
     pub(crate) async fn book_late(&self, token: u64, member: &str) -> anyhow::Result<String> {
         let token = token.to_string();
         let orders = self.orders.display().to_string();
         let run = ["run", "--orders", &orders, "--exit-when-done", "--token", &token, "--member", member];
         let output = self.ask(&run).await?;
         if output.status.success() {
-            bail!("the store took a write under the old token {token}");
+            bail!("the store accepted a write under the old token {token}");
         }
         let words = String::from_utf8_lossy(&output.stderr);
         Ok(words.lines().last().unwrap_or_default().to_owned())
     }
 
-    /// Counts everything.
+    /// Verifies all orders.
     pub(crate) async fn check(&self) -> anyhow::Result<Verdict> {
         let orders = self.orders.display().to_string();
         let output = self.ask(&["check", "--orders", &orders]).await?;

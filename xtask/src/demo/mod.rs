@@ -1,5 +1,4 @@
-//! `cargo xtask demo`: two sites, four workers, one job; things are taken away
-//! and brought back, and at the end the ledger is counted.
+//! `cargo xtask demo`: two sites, four workers, one job. Workers and sites fail and return; at the end the ledger is checked.
 
 mod acts;
 mod http;
@@ -19,9 +18,9 @@ use narrator::Narrator;
 use servers::Servers;
 use stage::{Programs, Stage};
 
-/// Plays the demo. Success only if everything held that it shows.
+/// Runs the demo. Success only if every check passed.
 pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
-    eprintln!("building dr-worker and ledger (the first time this takes some minutes)");
+    eprintln!("building dr-worker and ledger (some minutes the first time)");
     let programs = Programs::build().await?;
 
     let mut narrator = Narrator::start();
@@ -43,7 +42,7 @@ pub(crate) async fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let cleared = stage.strike();
     match (played, cleared) {
         (Ok(_), Ok(())) => {
-            println!("\nEverything held; every process has ended and every file is removed.");
+            println!("\nAll checks passed; every process has ended and every file is removed.");
             Ok(ExitCode::SUCCESS)
         }
         (Ok(_), Err(error)) => Err(error),

@@ -1,14 +1,14 @@
-//! Says what happens, and when.
+//! Prints each event with its time.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-/// How often something awaited is looked at: also how exact the times are.
+/// The polling interval, and so the precision of the times.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Time since the demo began, in front of every sentence.
+/// Prints the time since the start of the demo before every sentence.
 #[derive(Debug)]
 pub(crate) struct Narrator {
     begun: Instant,
@@ -28,12 +28,12 @@ impl Narrator {
         }
     }
 
-    /// The beginning of an act.
+    /// The headline of an act.
     pub(crate) fn headline(&self, words: &str) {
         println!("\n          {words}\n          {}", "-".repeat(words.chars().count()));
     }
 
-    /// Since the beginning.
+    /// The time since the start.
     pub(crate) fn time(&self) -> String {
         seconds(self.begun.elapsed())
     }
@@ -44,19 +44,18 @@ pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// What a look at something awaited found.
+/// The result of one poll.
 pub(crate) enum Seen<T> {
-    /// It is there.
+    /// The condition holds.
     There(T),
-    /// Not yet; what is there instead.
+    /// It does not hold; the present state.
     NotYet(String),
 }
 
-/// Looks again and again until it is there.
+/// Polls until the condition holds.
 ///
 /// # Errors
-/// What was awaited, for how long, and what was seen last; and at once what the
-/// look itself fails with.
+/// The condition, the time and the last state; or at once the error of a poll.
 pub(crate) async fn until<T, F>(
     what: &str,
     within: Duration,
@@ -72,7 +71,7 @@ where
             Seen::NotYet(instead) => instead,
         };
         if Instant::now() >= deadline {
-            bail!("awaited for {}: {what}; instead: {instead}", seconds(within));
+            bail!("waited {} for {what}; last state: {instead}", seconds(within));
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -84,8 +83,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_wait_that_ends_in_vain_says_for_what_and_what_there_was() {
-        let look = || async { anyhow::Ok(Seen::<()>::NotYet("nobody leads".to_owned())) };
+        let look = || async { anyhow::Ok(Seen::<()>::NotYet("no member leads".to_owned())) };
         let error = until("a leader", Duration::ZERO, look).await.unwrap_err();
-        assert_eq!(error.to_string(), "awaited for 0.0 s: a leader; instead: nobody leads");
+        assert_eq!(error.to_string(), "waited 0.0 s for a leader; last state: no member leads");
     }
 }

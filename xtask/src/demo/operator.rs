@@ -1,4 +1,4 @@
-//! `dr-worker`'s verbs, as an operator types them.
+//! `dr-worker`'s commands, as an operator types them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 use tokio::process::Command;
 
-/// No verb takes longer; with `--wait` it waits for a takeover.
+/// The limit for one command; with `--wait` it waits for a takeover.
 const ENDS_WITHIN: Duration = Duration::from_secs(120);
 
-/// The program and the options that come before every verb.
+/// The program and the options before every command.
 #[derive(Debug, Clone)]
 pub(crate) struct Operator {
     pub(crate) program: PathBuf,
@@ -18,10 +18,10 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// Runs a verb and gives what it printed.
+    /// Runs a command and returns its output.
     ///
     /// # Errors
-    /// If it does not end with exit code 0, with all that it said.
+    /// The exit code is not 0; with the whole output.
     pub(crate) async fn run(&self, verb: &[&str]) -> anyhow::Result<String> {
         let shown = format!("dr-worker {}", verb.join(" "));
         let mut command = Command::new(&self.program);
@@ -39,7 +39,7 @@ impl Operator {
         Ok(words)
     }
 
-    /// Runs a verb with `--output json`.
+    /// Runs a command with `--output json`.
     pub(crate) async fn json(&self, verb: &[&str]) -> anyhow::Result<Value> {
         let mut all = vec!["--output", "json"];
         all.extend(verb);
@@ -48,8 +48,7 @@ impl Operator {
     }
 }
 
-/// Takes the settings for other workers, which whoever starts the demo may have in
-/// the environment, out of a command's.
+/// Removes settings of other workers, which the environment of the demo may have, from a command's environment.
 pub(crate) fn without_settings(command: &mut std::process::Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("DR_WORKER__") {

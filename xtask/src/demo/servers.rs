@@ -1,4 +1,4 @@
-//! The ZooKeeper that the demo stands on.
+//! The ZooKeeper servers of the demo.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use zk_testkit::{Ensemble, TestServer};
 use super::narrator::Narrator;
 use crate::packages;
 
-/// Three, so that the workers are given what they would be given in production.
+/// Three, as in production.
 const SERVERS: usize = 3;
-/// ZooKeeper's tick here: short, so that short sessions are granted.
+/// ZooKeeper's tick: short, so that it grants short sessions.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
-/// Ends with the value.
+/// Dropping it ends the servers.
 #[derive(Debug)]
 pub(crate) enum Servers {
-    /// In this process, with nothing to install. On a thread of its own: the demo waits
-    /// for processes that still need it.
-    InProcess(TestServer),
+    /// An embedded server, without an installation. It has its own thread, because the demo waits for processes that still
+    /// need it.
+    Embedded(TestServer),
     /// Apache ZooKeeper.
     Real(Box<Ensemble>),
 }
@@ -27,10 +27,10 @@ impl Servers {
         if !real {
             let server = TestServer::builder().servers(SERVERS).tick_time(TICK).start_on_thread()?;
             narrator.say(format!(
-                "a stand-in for ZooKeeper, in this process, serves at {}; `cargo xtask demo --real` takes Apache's",
+                "an embedded ZooKeeper server runs at {}; `cargo xtask demo --real` uses Apache ZooKeeper",
                 server.connect_string()
             ));
-            return Ok(Self::InProcess(server));
+            return Ok(Self::Embedded(server));
         }
         packages::ensure_zookeeper().await?;
         narrator.say("starting three ZooKeeper servers on this machine");
@@ -39,13 +39,13 @@ impl Servers {
             .leader()
             .await
             .map_or_else(String::new, |leader| format!("; server {} leads their quorum", leader + 1));
-        narrator.say(format!("they serve at {}{leader}", ensemble.connect_string()));
+        narrator.say(format!("they run at {}{leader}", ensemble.connect_string()));
         Ok(Self::Real(Box::new(ensemble)))
     }
 
     pub(crate) fn connect_string(&self) -> String {
         match self {
-            Self::InProcess(server) => server.connect_string(),
+            Self::Embedded(server) => server.connect_string(),
             Self::Real(ensemble) => ensemble.connect_string(),
         }
     }

@@ -1,4 +1,4 @@
-//! Everything that runs in the demo, and how it is ended again.
+//! All processes of the demo, and their end.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use crate::cargo;
 
 const SITES: [&str; 2] = ["east", "west"];
 const WORKERS_PER_SITE: u32 = 2;
-/// For workers that were asked to end. A job is given two seconds of it.
+/// For workers after SIGTERM. A job has two seconds of it.
 const END_WITHIN: Duration = Duration::from_secs(10);
-/// For guards and jobs after their workers have ended.
+/// For guards and jobs after the end of their workers.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// The programs that the demo shows.
+/// The programs of the demo.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
     dr_worker: PathBuf,
@@ -40,8 +40,8 @@ impl Programs {
 
 /// The servers, the workers, their files.
 ///
-/// Dropping it ends every process and removes every file; [`strike`](Self::strike)
-/// does the same and tells whether anything was left behind.
+/// Dropping it ends every process and removes every file. [`strike`](Self::strike) does the same and reports processes that
+/// were left.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) workers: Vec<Worker>,
@@ -65,7 +65,7 @@ pub(crate) struct Leader {
 }
 
 impl Stage {
-    /// Takes the servers, and starts no worker yet.
+    /// Takes the servers; starts no worker.
     pub(crate) fn set(programs: Programs, servers: Servers) -> anyhow::Result<Self> {
         let dir = tempfile::Builder::new().prefix("dr-demo-").tempdir().context("no temporary directory")?;
         let count = SITES.len() * WORKERS_PER_SITE as usize;
@@ -97,7 +97,7 @@ impl Stage {
         self.dir.path()
     }
 
-    /// Starts the workers of a site that do not run.
+    /// Starts the stopped workers of a site.
     pub(crate) fn start_site(&mut self, site: &str) -> anyhow::Result<()> {
         let shared = shared_settings(&self.servers);
         let job = toml_array(&self.ledger.job());
@@ -121,7 +121,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Ends all workers of a site by SIGKILL, as a power cut would; gives their names.
+    /// Ends all workers of a site by SIGKILL, as a power failure; returns their names.
     pub(crate) fn kill_site(&mut self, site: &str) -> anyhow::Result<Vec<String>> {
         let mut killed = Vec::new();
         for worker in self.workers.iter_mut().filter(|worker| worker.site == site) {
@@ -137,10 +137,10 @@ impl Stage {
         self.workers.iter_mut().find(|worker| worker.id == id).with_context(|| format!("no worker {id}"))
     }
 
-    /// What each running worker says about itself.
+    /// The status of each running worker.
     ///
     /// # Errors
-    /// If one of them has ended by itself.
+    /// A worker has ended by itself.
     pub(crate) async fn statuses(&mut self) -> anyhow::Result<Vec<(String, Status)>> {
         let mut all = Vec::new();
         for worker in &mut self.workers {
@@ -152,8 +152,7 @@ impl Stage {
         Ok(all)
     }
 
-    /// Who leads, by what the workers say; the newest if two say so, as they may
-    /// between two questions.
+    /// The leader by the workers' own status. If two report leadership, as they may between two requests: the newer one.
     pub(crate) async fn leader(&mut self) -> anyhow::Result<Option<Leader>> {
         let statuses = self.statuses().await?;
         let leading = statuses.into_iter().filter(|(_, status)| status.role == "leader");
@@ -173,7 +172,7 @@ impl Stage {
     /// For `--keep`.
     pub(crate) fn what_to_try(&self) -> anyhow::Result<String> {
         use std::os::unix::fs::PermissionsExt as _;
-        // Shorter to type than the options are.
+        // A short name for the program with its options.
         let script = self.dir().join("dr-worker");
         let words: Vec<String> = std::iter::once(self.operator.program.display().to_string())
             .chain(self.operator.options.iter().cloned())
@@ -184,8 +183,10 @@ impl Stage {
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
         let script = script.display();
 
-        let mut text =
-            format!("It goes on running until Ctrl-C.\n\n  ZooKeeper  {}\n", self.servers.connect_string());
+        let mut text = format!(
+            "The demo keeps running until Ctrl-C.\n\n  ZooKeeper  {}\n",
+            self.servers.connect_string()
+        );
         for worker in &self.workers {
             text.push_str(&format!(
                 "  {:<10} http://{}/status  log {}\n",
@@ -202,10 +203,10 @@ impl Stage {
         Ok(text)
     }
 
-    /// Ends everything.
+    /// Ends all processes.
     ///
     /// # Errors
-    /// If a process was left behind; it is ended as well.
+    /// A process was left; it is ended too.
     pub(crate) fn strike(mut self) -> anyhow::Result<()> {
         self.end_processes()
     }
@@ -224,7 +225,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // After `strike` there is nothing left to do.
+        // After `strike` no process is left.
         if let Err(error) = self.end_processes() {
             eprintln!("error: {error:#}");
         }
@@ -235,16 +236,16 @@ fn config(file: &str) -> PathBuf {
     cargo::root().join("config").join(file)
 }
 
-/// What differs from the files in `config/`, which are written for real machines.
+/// The differences from the files in `config/`, which are for real machines.
 fn shared_settings(servers: &Servers) -> Vec<String> {
     vec![
         format!("zookeeper.connect={}", servers.connect_string()),
         format!("zookeeper.tick_time={}ms", servers::TICK.as_millis()),
-        // Shorter than in production, so that nobody has to wait for it long.
+        // Shorter than in production, for short waits.
         "zookeeper.session_timeout=6s".to_owned(),
-        // Shows three levels: another worker of the site, the other site, an operator.
+        // Three levels: another worker of the site, the other site, an operator.
         "policy.on_leader_failure=same-site-first".to_owned(),
-        // In a minute it has as many takeovers as others in a year.
+        // The demo has as many takeovers in a minute as a deployment in a year.
         "policy.max_takeovers.count=50".to_owned(),
     ]
 }

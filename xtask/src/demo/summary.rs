@@ -1,11 +1,11 @@
-//! The table at the end.
+//! The final table.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::narrator::seconds;
 
-/// What happened, one row for each act.
+/// One row for each act.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     rows: Vec<Row>,
@@ -25,7 +25,7 @@ impl Summary {
         self.rows.push(Row { what: what.to_owned(), leader: leader.to_owned(), pause });
     }
 
-    /// What the ledger's check said.
+    /// Adds the result of the ledger's check.
     pub(crate) fn conclude(&mut self, verdict: &str) {
         verdict.clone_into(&mut self.verdict);
     }
@@ -33,7 +33,7 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let heading = ["what happened", "leader then", "until the job booked again"];
+        let heading = ["event", "leader", "until the job booked again"];
         let width = |heading: &str, cell: fn(&Row) -> &str| {
             let cells = self.rows.iter().map(|row| cell(row).chars().count());
             cells.chain([heading.chars().count()]).max().unwrap_or_default()
@@ -63,10 +63,10 @@ mod tests {
         summary.add("a", "east-1", None);
         summary.add("a site was lost", "west-1", Some(Duration::from_millis(6_540)));
         summary.conclude("all booked");
-        let expected = "  what happened     leader then   until the job booked again\n  \
-                          ---------------   -----------   --------------------------\n  \
-                          a                 east-1        no pause\n  \
-                          a site was lost   west-1        6.5 s\n\n  all booked\n";
+        let expected = "  event             leader   until the job booked again\n  \
+                          ---------------   ------   --------------------------\n  \
+                          a                 east-1   no pause\n  \
+                          a site was lost   west-1   6.5 s\n\n  all booked\n";
         assert_eq!(summary.to_string(), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Finds what the demo has started and what that has started in turn.
+//! Finds the processes of the demo, and their children.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,13 +10,13 @@ use anyhow::bail;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Set for every worker to the stage's directory, and inherited by its guards and
-/// their jobs: so each of them can be found, whatever has become of its parent.
+/// A variable in every worker's environment with the stage's directory. Its guards and their jobs inherit it, so each can be
+/// found after the end of its parent.
 pub(crate) const MARK: &str = "DR_DEMO_STAGE";
 
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The processes that bear the mark of this stage.
+/// The processes with the mark of this stage.
 pub(crate) fn marked(stage: &Path) -> Vec<u32> {
     let mut mark = OsString::from(format!("{MARK}="));
     mark.push(stage);
@@ -34,11 +34,10 @@ pub(crate) fn marked(stage: &Path) -> Vec<u32> {
     found
 }
 
-/// Waits until none of them is left.
+/// Waits until no marked process is left.
 ///
 /// # Errors
-/// If some are still there after that time; they have been killed then, by their
-/// process ids, and are named.
+/// Processes that are left after that time. They have been killed by their process ids.
 pub(crate) fn await_none(stage: &Path, within: Duration) -> anyhow::Result<()> {
     let deadline = Instant::now() + within;
     let mut is_empty = false;
@@ -48,7 +47,7 @@ pub(crate) fn await_none(stage: &Path, within: Duration) -> anyhow::Result<()> {
         if was_empty && is_empty {
             return Ok(());
         }
-        // One that is about to run another program has no environment for a moment: that none is left was seen twice.
+        // A process has no environment for a moment in `exec`: two scans must find none.
         if is_empty || Instant::now() < deadline {
             std::thread::sleep(LOOK);
             continue;
@@ -59,7 +58,7 @@ pub(crate) fn await_none(stage: &Path, within: Duration) -> anyhow::Result<()> {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
         }
-        bail!("still running {within:?} after every worker had ended, and killed now: {}", names.join(", "));
+        bail!("still running {within:?} after the end of every worker, now killed: {}", names.join(", "));
     }
 }
 
@@ -77,7 +76,7 @@ mod tests {
     #[test]
     fn finds_the_children_of_children_and_ends_them() {
         let stage = tempfile::tempdir().unwrap();
-        // The shell in between ends at once.
+        // The shell ends at once.
         let script = "sleep 60 >/dev/null 2>&1 & echo $!";
         let output = Command::new("/bin/sh").args(["-c", script]).env(MARK, stage.path()).output().unwrap();
         let orphan: u32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();

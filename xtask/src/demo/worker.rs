@@ -16,7 +16,7 @@ use super::http;
 use super::sweep;
 
 const LOOK: Duration = Duration::from_millis(10);
-/// Lines of a log that are shown when the demo fails.
+/// The number of log lines that are printed when the demo fails.
 const TAIL_LINES: usize = 15;
 /// The job of the example configuration.
 pub(crate) const JOB: &str = "orders";
@@ -31,7 +31,7 @@ pub(crate) struct Worker {
     process: Option<Child>,
 }
 
-/// What a worker says about itself and its job.
+/// The status of a worker and its job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) role: String,
@@ -52,7 +52,7 @@ impl Worker {
         self.dir.join("state")
     }
 
-    /// Starts it; returns before it has joined.
+    /// Starts the worker; returns before it has joined.
     pub(crate) fn start(&mut self, command: &mut Command, stage: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(self.state_dir())
             .with_context(|| format!("cannot create {}", self.state_dir().display()))?;
@@ -63,7 +63,7 @@ impl Worker {
             .with_context(|| format!("cannot open {}", self.log().display()))?;
         let child = command
             .env(sweep::MARK, stage)
-            // A group of its own: Ctrl-C at the terminal is the demo's to answer.
+            // Its own group: only the demo handles Ctrl-C at the terminal.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -86,15 +86,15 @@ impl Worker {
         Ok(())
     }
 
-    /// SIGTERM: the worker stops its job, gives up what it leads and ends.
+    /// SIGTERM: the worker stops its job, gives up leadership and ends.
     pub(crate) fn ask_to_end(&self) {
         if let Some(pid) = self.pid().and_then(|pid| i32::try_from(pid).ok()) {
-            // Not reaped yet, so the number is still its own.
+            // Not reaped yet, so the process id is valid.
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
     }
 
-    /// Waits for its end; SIGKILL at the deadline.
+    /// Waits for the worker's end; SIGKILL at the deadline.
     pub(crate) fn end_by(&mut self, deadline: Instant) {
         let Some(child) = &mut self.process else { return };
         while matches!(child.try_wait(), Ok(None)) {
@@ -109,7 +109,7 @@ impl Worker {
     }
 
     /// # Errors
-    /// If it was started and has ended by itself.
+    /// The worker was started and has ended by itself.
     pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
         if let Some(child) = &mut self.process
             && let Some(status) = child.try_wait()?
@@ -120,7 +120,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What `/status` says; the default while it does not answer.
+    /// The answer of `/status`; the default while there is none.
     pub(crate) async fn status(&self) -> anyhow::Result<Status> {
         if self.process.is_none() {
             return Ok(Status::default());
@@ -139,7 +139,7 @@ impl Worker {
         })
     }
 
-    /// The code that `/leader` or `/standby` answers with, as a load balancer sees it.
+    /// The status code of `/leader` or `/standby`, as a load balancer sees it.
     pub(crate) async fn answers(&self, path: &str) -> Option<u16> {
         http::get(self.http, path).await.ok().map(|answer| answer.status)
     }

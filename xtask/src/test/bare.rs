@@ -1,4 +1,4 @@
-//! `.ci/run` on a bare Debian: what it needs it installs, or does without.
+//! `.ci/run` on a bare Debian, where it installs what it needs.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use super::totals::Totals;
 use crate::cargo::{self, Stream};
 use crate::packages;
 
-/// The root, the workspace, the toolchain (rustup's and cargo's directories) are the arguments. In a mount and a process
-/// namespace of its own, so that nothing of it outlives the script; the root is bound to itself, for `ip netns exec`
-/// wants `/` to be a mount point.
+/// Arguments: the root, the workspace, the toolchain (rustup's and cargo's directories). It runs in its own mount and
+/// process namespaces, so nothing outlives the script. The root is bound to itself, because `ip netns exec` needs `/` to be
+/// a mount point.
 const ENTER: &str = r#"
 set -eu
 root=$1 workspace=$2 rustup=$3 cargo=$4
@@ -34,13 +34,13 @@ exec chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 TERM=dumb RUSTUP_HOM
     /workspace/.ci/run
 "#;
 
-/// What the workspace needs before `.ci/run` can install anything: what rustup asks for.
+/// The packages that rustup needs, before `.ci/run` can install anything.
 const INCLUDED: &str = "ca-certificates,gcc,libc6-dev";
 
-/// What is wrong. Nothing where it could not be tried, which is printed.
+/// The complaint, if there is one. If the check is impossible here, prints the reason and returns nothing.
 ///
 /// # Errors
-/// That a program could not be started, or a directory not be made.
+/// A program can't be started, or a directory can't be created.
 pub(super) async fn check() -> anyhow::Result<Option<String>> {
     if let Some(why) = impossible().await {
         eprintln!("SKIPPED: .ci/run on a bare Debian: {why}");
@@ -48,7 +48,7 @@ pub(super) async fn check() -> anyhow::Result<Option<String>> {
     }
     let target = cargo::target_directory()?;
     let root = tempfile::Builder::new().prefix("bare-").tempdir_in(&target)?;
-    eprintln!("making a bare Debian in {}", root.path().display());
+    eprintln!("creating a bare Debian in {}", root.path().display());
     let mut debootstrap = Command::new("debootstrap");
     let include = format!("--include={INCLUDED}");
     debootstrap
@@ -79,7 +79,7 @@ async fn run(root: &Path) -> anyhow::Result<(Totals, bool)> {
     super::counted(&mut enter, Stream::Stdout, Totals::add_own_line).await
 }
 
-/// Why it can't be tried here.
+/// The reason why the check is impossible here.
 async fn impossible() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("it needs root".to_owned());

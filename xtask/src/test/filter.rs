@@ -1,27 +1,27 @@
-//! Which tests are chosen: those of `cargo xtask test FILTER...`, or those on Apache's servers.
+//! The choice of tests: those of `cargo xtask test FILTER...`, or those on Apache ZooKeeper.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::cargo::{self, Target};
 
-/// In the names of tests that run on the embedded server.
-const EMBEDDED: &str = "_in_process::";
-/// In those of tests with that driver. What servers do differently reaches it through the same code as the other one.
+/// Part of the names of tests that run on the embedded server.
+const EMBEDDED: &str = "_embedded::";
+/// Part of the names of tests with that driver. Differences between servers reach it through the code of the other driver.
 const OTHER_DRIVER: &str = "zookeeper_async";
 
-/// The tests that were asked for.
+/// The chosen tests.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Those that fit a filter; without any filter all there are.
+    /// Those that match a filter; all without a filter.
     Filters(Vec<Wanted>),
-    /// Of these programs what runs on Apache's servers, without tests of such names.
+    /// The tests of these programs that run on Apache ZooKeeper, without tests of these names.
     OnServers { programs: Vec<Program>, without: &'static [&'static str] },
-    /// All of these programs.
+    /// All tests of these programs.
     Programs(Vec<Program>),
 }
 
-/// A program of a package's `tests` directory.
+/// A test program, of a package's `tests` directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Program {
     pub(crate) package: String,
@@ -45,7 +45,7 @@ impl Choice {
         Self::Filters(filters.iter().map(|filter| Wanted::of(filter, targets)).collect())
     }
 
-    /// On Apache's servers, with both drivers or with the default one.
+    /// On Apache ZooKeeper, with both drivers or with the default one.
     pub(crate) fn on_servers(programs: Vec<Program>, both_drivers: bool) -> Self {
         let without: &[&str] = if both_drivers { &[EMBEDDED] } else { &[EMBEDDED, OTHER_DRIVER] };
         Self::OnServers { programs, without }
@@ -55,17 +55,16 @@ impl Choice {
         matches!(self, Self::Filters(filters) if filters.is_empty())
     }
 
-    /// The packages that all chosen tests belong to, where that is known: no
-    /// others need to be built then.
+    /// The packages of all chosen tests, if they are known. No others need to be built then.
     pub(crate) fn packages(&self) -> Option<BTreeSet<&str>> {
         match self {
             Self::Filters(filters) if !filters.is_empty() => filters.iter().map(Wanted::package).collect(),
-            // With all packages at once nothing is built again for a few of them, with other features.
+            // All packages at once: a subset would be built again with other features.
             _ => None,
         }
     }
 
-    /// For `cargo nextest run --filterset`.
+    /// The argument of `cargo nextest run --filterset`.
     pub(crate) fn nextest_expression(&self) -> Option<String> {
         match self {
             Self::Filters(filters) if filters.is_empty() => None,
@@ -78,7 +77,7 @@ impl Choice {
         }
     }
 
-    /// For `cargo test`, once for each.
+    /// Arguments of `cargo test`, once for each.
     pub(crate) fn cargo_test_arguments(&self) -> Vec<Vec<String>> {
         match self {
             Self::Filters(filters) if filters.is_empty() => vec![vec!["--workspace".to_owned()]],
@@ -145,7 +144,7 @@ impl Wanted {
         if let Some(target) = target {
             return Some(Self::of_target(target));
         }
-        // A module: of the target whose directory it lies in.
+        // A module belongs to the target whose directory contains it.
         let owner = targets
             .iter()
             .filter_map(|target| Some((target, target.source.parent()?)))
@@ -254,14 +253,14 @@ mod tests {
         assert_eq!(choice.packages(), None);
         assert_eq!(
             choice.nextest_expression().unwrap_or_default(),
-            "((package(=kit) & binary(=proxy)) | (package(=e2e) & binary(=failover))) - test(_in_process::)"
+            "((package(=kit) & binary(=proxy)) | (package(=e2e) & binary(=failover))) - test(_embedded::)"
         );
-        let args = ["--workspace", "--test", "failover", "--test", "proxy", "--", "--skip", "_in_process::"];
+        let args = ["--workspace", "--test", "failover", "--test", "proxy", "--", "--skip", "_embedded::"];
         assert_eq!(choice.cargo_test_arguments(), [args]);
         let choice = Choice::on_servers(vec![program("kit", "proxy")], false);
         assert_eq!(
             choice.nextest_expression().unwrap_or_default(),
-            "((package(=kit) & binary(=proxy))) - test(_in_process::) - test(zookeeper_async)"
+            "((package(=kit) & binary(=proxy))) - test(_embedded::) - test(zookeeper_async)"
         );
     }
 

@@ -1,11 +1,11 @@
-//! What `cargo xtask test --full` does beside the tests that are ignored otherwise.
+//! Checks of `cargo xtask test --full` beside the ignored tests.
 
 use std::process::{Command, Stdio};
 
 use super::bare;
 use crate::cargo::{self, cargo};
 
-/// How much of the same the tests do, unless these variables are set already.
+/// The length of repeated tests, unless these variables are set.
 pub(super) const LONG: [(&str, &str); 6] = [
     ("CUTS", "20"),
     ("ROLLING_RESTARTS", "10"),
@@ -15,13 +15,13 @@ pub(super) const LONG: [(&str, &str); 6] = [
     ("ZK_TESTKIT_FUZZ_SECONDS", "30"),
 ];
 
-/// Of zk-session: with all of them on, what one lacks without the others does not show.
+/// Features of zk-session. With all of them on, a missing dependency of a single one does not show.
 const FEATURES: [&str; 4] = ["", "zookeeper-async", "tls", "sasl"];
 
-/// What is wrong with what is no test of a program.
+/// The complaints of checks that are no test programs.
 ///
 /// # Errors
-/// That a program could not be started.
+/// A program can't be started.
 pub(super) async fn checks() -> anyhow::Result<Vec<String>> {
     let mut complaints = Vec::new();
     for features in FEATURES {
@@ -37,7 +37,7 @@ pub(super) async fn checks() -> anyhow::Result<Vec<String>> {
         .await?
         .success()
     {
-        complaints.push("cargo deny found something, see above".to_owned());
+        complaints.push("cargo deny reports errors, see above".to_owned());
     }
     complaints.extend(bare::check().await?);
     Ok(complaints)

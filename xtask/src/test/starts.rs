@@ -1,7 +1,6 @@
-//! Which programs of tests start servers of Apache ZooKeeper.
+//! The test programs that start servers of Apache ZooKeeper.
 //!
-//! The tables are compared with what the tests do: zk-testkit notes each start in a file, and a run of all tests fails
-//! that has started servers in a program which no table names.
+//! zk-testkit records each start in a file. A run of all tests fails if a program has started servers that no table names.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,8 +14,8 @@ use crate::packages::Release;
 /// The variable of zk-testkit that names the file.
 pub(crate) const VARIABLE: &str = "ZK_TESTKIT_STARTS";
 
-/// Those whose outcome can depend on the release of ZooKeeper; a run of all tests can be followed by these on each other
-/// release. What releases do differently, the package, the programs.
+/// The programs whose outcome can depend on the release of ZooKeeper; a run of all tests can be followed by these on each
+/// other release. The difference between the releases, the package, the programs.
 const BY_RELEASE: [(&str, &str, &str); 8] = [
     (
         "what servers answer, and whom they refuse: groups, stats, access lists",
@@ -40,8 +39,8 @@ const BY_RELEASE: [(&str, &str, &str); 8] = [
     ("all parts together", "e2e", "failover"),
 ];
 
-/// The others: what they look at is done on the client's side of the protocol, whose server's side those above cover;
-/// `namespaces` goes on for minutes with what `partition` does once.
+/// The others: they test the client's side of the protocol, whose server's side those above cover. `namespaces` repeats for
+/// minutes what `partition` does once.
 const ON_ANY: [(&str, &str); 5] = [
     (
         "e2e",
@@ -62,7 +61,7 @@ pub(crate) fn by_release() -> Vec<Program> {
     programs(BY_RELEASE.into_iter().map(|(_, package, names)| (package, names)))
 }
 
-/// Those that run on the embedded server, and on Apache's by `TEST_SERVERS=apache`.
+/// The programs that run on the embedded server, and on Apache ZooKeeper by `TEST_SERVERS=apache`.
 const ON_EITHER: [(&str, &str); 1] = [("election-tests", "others runtime")];
 
 pub(crate) fn on_either_server() -> Vec<Program> {
@@ -83,17 +82,17 @@ fn programs<'a>(table: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Program>
     table.flat_map(of_package).collect()
 }
 
-/// Servers that were started: by which program, of which version.
+/// A start of servers: the program and the version.
 #[derive(Debug)]
 struct Start {
     by: Program,
     version: String,
 }
 
-/// What the file tells against the tables, and against what was asked for.
+/// Differences between the file and the tables, or the requested release.
 ///
 /// # Errors
-/// That the file can't be read.
+/// The file can't be read.
 pub(crate) fn complaints(
     file: &Path,
     targets: &[Target],
@@ -103,7 +102,7 @@ pub(crate) fn complaints(
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let starts: Vec<Start> = text.lines().filter_map(Start::of_line).collect();
     let mut complaints = against(&starts, targets, release);
-    // Elsewhere tests may skip what the machine lacks.
+    // Otherwise tests may be skipped for lack of a program.
     if let (Choice::OnServers { programs, .. }, true) = (choice, std::env::var_os("CI").is_some()) {
         complaints.extend(without_start(programs, &starts, targets));
     }
@@ -120,7 +119,7 @@ fn against(starts: &[Start], targets: &[Target], release: Option<Release>) -> Ve
         }
         if start.is_by_tests(targets) && !all.contains(by) {
             complaints.insert(format!(
-                "{package} {name} starts servers: say in {} whether its outcome depends on their release",
+                "{package} {name} starts servers: add it to a table in {}, by whether its outcome depends on their release",
                 file!()
             ));
         }
@@ -144,7 +143,7 @@ fn without_start<'a>(
 }
 
 impl Start {
-    /// Not by a doctest, nor by what a test starts in its turn.
+    /// Not by a doctest, nor by a child of a test.
     fn is_by_tests(&self, targets: &[Target]) -> bool {
         let Program { package, name } = &self.by;
         targets.iter().any(|target| target.package == *package && target.name.replace('-', "_") == *name)

@@ -1,4 +1,4 @@
-//! How many tests passed, read from what the runners print.
+//! The totals of the tests, from the output of the runners.
 
 use std::fmt;
 use std::ops::Add;
@@ -37,13 +37,13 @@ impl Totals {
             match what.trim() {
                 "passed" => self.passed += number,
                 "skipped" => self.skipped += number,
-                // `failed`, `timed out`, `exec failed`: none of them has passed.
+                // `failed`, `timed out`, `exec failed`.
                 _ => self.failed += number,
             }
         }
     }
 
-    /// From the last line of `cargo xtask test`, as it is displayed.
+    /// From the last line of `cargo xtask test`.
     pub(crate) fn add_own_line(&mut self, line: &str) {
         let figures: Vec<_> = line.split(", ").filter_map(|figure| figure.split_once(' ')).collect();
         let [(passed, "passed"), (failed, "failed"), (skipped, "skipped")] = figures[..] else {

@@ -60,7 +60,7 @@ impl fmt::Display for DoesNotFit {
         let margin = lease_margin(lease.session_timeout);
         let parts = [
             timing.stop_budget(),
-            lease.beat_interval(),
+            lease.heartbeat_interval(),
             lease.proving_time(),
             margin,
             LeaseTiming::ROUND_TRIP,
@@ -73,7 +73,7 @@ impl fmt::Display for DoesNotFit {
             show(timing.stop_budget()),
             show(timing.stop_timeout),
             show(KILL_RESERVE),
-            show(lease.beat_interval()),
+            show(lease.heartbeat_interval()),
             show(lease.tick_time),
             show(lease.proving_time()),
             show(margin),

@@ -1,6 +1,6 @@
-//! Prints the tables of `docs/weeks.md`: the defaults beside their alternatives, over years drawn from seeds.
+//! Prints the tables of `docs/weeks.md`: the defaults beside their alternatives, over years generated from seeds.
 //!
-//! `cargo run --release -p policy-world [-- YEARS | --write]`; `--write` puts them into the document.
+//! `cargo run --release -p policy-world [-- YEARS | --write]`; `--write` writes them into the document.
 
 use std::{fs, path::Path, process::ExitCode};
 

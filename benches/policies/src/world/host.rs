@@ -10,10 +10,10 @@ use election_core::{
 use super::job::{Job, Phase};
 use crate::{Millis, incident};
 
-/// Creation and last change of what a watch has reported, by name.
+/// Creation and last change of the znodes that a watch has reported, by name.
 pub(super) type Versions = BTreeMap<String, (i64, i64)>;
 
-/// What the client of a worker knows of its session.
+/// The client's view of a worker's session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Link {
     /// There is no session.
@@ -28,22 +28,22 @@ pub(super) struct Host {
     pub(super) member: MemberId,
     pub(super) site: SiteId,
     pub(super) powered: bool,
-    /// How many cuts hold: the link's, and the ensemble's.
+    /// The number of cuts: the link's, and the ensemble's.
     pub(super) cuts: u32,
-    /// How long its worker stays away when it was asked to end.
+    /// How long its worker stays down after SIGTERM.
     pub(super) back_after: Millis,
-    /// What becomes of its job.
+    /// The behaviour of its job.
     pub(super) task: incident::Job,
     pub(super) unwell: Option<String>,
     pub(super) measured: BTreeMap<String, String>,
-    /// Counts processes: what was meant for a dead one reaches none.
+    /// Counts processes: events for a dead process reach none.
     pub(super) life: u64,
     pub(super) engine: Option<Engine>,
     pub(super) wakes_at: Option<Millis>,
     pub(super) link: Link,
     pub(super) epoch: Epoch,
     pub(super) session: i64,
-    /// When its session began: heartbeats are counted from there.
+    /// The start of its session, from which heartbeats are counted.
     pub(super) since: Millis,
     /// Operations under way.
     pub(super) ops: BTreeSet<OpId>,
@@ -79,7 +79,7 @@ impl Host {
         self.cuts > 0
     }
 
-    /// Its process is gone.
+    /// Its process has ended.
     pub(super) fn dies(&mut self) {
         self.life += 1;
         self.engine = None;
@@ -95,7 +95,7 @@ impl Host {
         self.job.phase == Phase::Serving
     }
 
-    /// Whether it could lead, whatever the members know of it.
+    /// Whether it could lead, whatever the members know.
     pub(super) fn is_fit(&self) -> bool {
         self.engine.is_some()
             && !self.is_cut()

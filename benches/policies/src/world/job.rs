@@ -1,4 +1,4 @@
-//! The job of a member: it takes its time, and fails where it is to.
+//! The job of a member: it needs time, and fails as configured.
 
 use election_core::{
     StopReason,
@@ -9,13 +9,13 @@ use election_core::{
 use super::{ENDLESS, ToProcess, World, millis_up};
 use crate::{Millis, SECOND, account::Move, incident::Job as Task};
 
-/// How long a hook to prepare takes.
+/// The duration of the hook `prepare`.
 const PREPARES: Millis = 200;
-/// How long a job takes until it is ready.
+/// The time until a job is ready.
 const STARTS: Millis = 2 * SECOND;
-/// How long it takes until it has ended.
+/// The time until it has ended.
 pub(super) const STOPS: Millis = 500;
-/// How long a worker tries to start what fails at once: three restarts with backoff.
+/// How long a worker restarts a job that fails at once: three restarts with backoff.
 const GIVES_UP: Millis = 3 * SECOND;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,14 +35,14 @@ pub(super) enum Step {
     Ready,
     Fails(String),
     Stopped,
-    /// Its guard looks at the deadline.
+    /// Its guard checks the deadline.
     Guard,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Job {
     pub(super) phase: Phase,
-    /// What was meant for an earlier run is void.
+    /// Events for an earlier run are ignored.
     pub(super) run: u64,
     pub(super) work_until: Option<Time>,
 }
@@ -66,7 +66,7 @@ impl World {
         job.run += 1;
     }
 
-    // ---- what the engine asks for ----
+    // ---- actions of the engine ----
 
     pub(super) fn prepare(&mut self, host: usize) {
         self.enter(host, Phase::Preparing);
@@ -112,7 +112,7 @@ impl World {
         self.watch_deadline(host);
     }
 
-    /// The guard of this run looks when the work must have ended.
+    /// The guard of this run checks at the deadline of the work.
     fn watch_deadline(&mut self, host: usize) {
         let until = self.hosts[host].job.work_until.map(millis_up);
         if let Some(at) = until.filter(|at| *at < ENDLESS) {
@@ -134,7 +134,7 @@ impl World {
         self.watch_deadline(host);
     }
 
-    /// Whatever led there serves no longer.
+    /// The job there no longer serves.
     pub(super) fn no_longer_leads(&mut self, host: usize, failed: bool) {
         if self.hosts[host].job.phase == Phase::Serving {
             self.account.vacant();
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    // ---- what happens in the job ----
+    // ---- events of the job ----
 
     pub(super) fn job_step(&mut self, host: usize, run: u64, step: Step) {
         let job = &mut self.hosts[host].job;
@@ -194,7 +194,7 @@ impl World {
         self.feed(host, Event::App(event));
     }
 
-    /// From now on the job does this there; one that runs is replaced, and what it would have done is void.
+    /// Sets the behaviour of the job there. A running job is replaced, and its pending events are ignored.
     pub(super) fn deploy(&mut self, host: usize, task: Task) {
         if self.hosts[host].serves() {
             self.enter(host, Phase::Serving);
@@ -209,7 +209,7 @@ impl World {
     }
 }
 
-/// Without the decision that another line shows.
+/// Without the decision, which another line has.
 fn brief(reason: &StopReason) -> String {
     match reason {
         StopReason::NotNamed(_) => "another one is to lead".to_owned(),
@@ -217,7 +217,7 @@ fn brief(reason: &StopReason) -> String {
     }
 }
 
-/// A span for people.
+/// A duration in a readable form.
 pub(crate) fn words(span: Millis) -> String {
     election_core::strategy::in_words(std::time::Duration::from_millis(span))
 }

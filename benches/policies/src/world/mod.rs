@@ -1,11 +1,12 @@
-//! The world that the engines live in: an agenda of what is due, and nothing between two entries.
+//! The world of the engines: an agenda of due events, and nothing between two entries.
 //!
-//! What it takes for granted, for the sake of a year in a second:
+//! Its simplifications, which permit a year in a second:
 //!
-//! - A message takes [`LATENCY`], to the ensemble and back. Nothing is lost but by a cut.
-//! - A member that is connected sends a quorum heartbeat in each quarter of its session's timeout, and its lease is
-//!   what the heartbeats prove; but it is worked out only when the member is cut off. Until then its lease is endless.
-//! - Clocks run alike. What clocks, lost replies and lagging servers do is for the simulation in `election-core/tests`.
+//! - A message takes [`LATENCY`], to the ensemble and back. Only a cut loses messages.
+//! - A connected member sends a quorum heartbeat in each quarter of its session's timeout, and the heartbeats prove its
+//!   lease. The lease is computed only when the member is cut off. Until then it has no end.
+//! - All clocks have the same rate. The simulation in `election-core/tests` covers clocks, lost replies and lagging
+//!   servers.
 
 mod host;
 mod job;
@@ -30,17 +31,17 @@ use crate::{
 use host::{Host, Link};
 pub(crate) use job::words;
 
-/// One way between a member and the ensemble.
+/// The one-way time between a member and the ensemble.
 pub const LATENCY: Millis = 5;
-/// The timeout of the sessions: the default of a worker.
+/// The timeout of the sessions: a worker's default.
 pub const TIMEOUT: Millis = 10 * SECOND;
 /// The tick of the servers, which expire sessions at multiples of it.
 const TICK: Millis = 2 * SECOND;
-/// Between two heartbeats.
+/// The time between two heartbeats.
 const HEARTBEAT: Millis = TIMEOUT / 4;
-/// How long a worker that died stays away.
+/// How long a dead worker stays down.
 const RESTART: Millis = 5 * SECOND;
-/// Monday, 5 January 2026, 00:00 UTC: when every world begins.
+/// Monday, 5 January 2026, 00:00 UTC: the start of every world.
 const EPOCH_MS: u64 = 1_767_571_200_000;
 /// A lease or a deadline beyond this is none.
 const ENDLESS: Millis = 1000 * crate::DAY * 365;
@@ -48,28 +49,28 @@ const ENDLESS: Millis = 1000 * crate::DAY * 365;
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// When.
+    /// The time.
     pub at: Millis,
-    /// Who.
+    /// The member.
     pub who: String,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
-/// Something that is due.
+/// A due event.
 #[derive(Clone, Debug)]
 enum Due {
     Wake(usize),
-    /// For a process, if it lives this life still.
+    /// For a process, if it is still the same process.
     Process(usize, u64, ToProcess),
     Expires(i64),
-    /// Its guard closes the session of a worker that is gone.
+    /// The guard of a dead worker closes its session.
     Closes(i64),
     Start(usize),
     Happens(Incident),
 }
 
-/// Something for a process.
+/// An event for a process.
 #[derive(Clone, Debug)]
 enum ToProcess {
     Client(network::ToClient),
@@ -87,17 +88,17 @@ pub struct World {
     zk: Ensemble,
     outage: bool,
     hosts: Vec<Host>,
-    /// Who began to lead last, and whether that one could not lead on.
+    /// The latest leader, and whether it could not lead on.
     former: Option<(usize, bool)>,
     account: Account,
     lines: Option<Vec<Line>>,
 }
 
 impl World {
-    /// A deployment with these members, none of which has started. `logs` if its [lines](Self::lines) are wanted.
+    /// A deployment with these members, none of which has started. `logs`: whether it collects [lines](Self::lines).
     ///
     /// # Errors
-    /// If an id is none.
+    /// If an id is invalid.
     pub fn new(rules: Rules, members: &[&str], logs: bool) -> Result<Self, String> {
         let host = |name: &&str| {
             let site = name.split('-').next().unwrap_or(name);
@@ -119,12 +120,12 @@ impl World {
         })
     }
 
-    /// Puts an incident on the agenda.
+    /// Adds an incident to the agenda.
     pub fn plan(&mut self, at: Millis, incident: Incident) {
         self.at(at, Due::Happens(incident));
     }
 
-    /// Lets everything happen that is due until `end`.
+    /// Runs all events that are due until `end`.
     pub fn run_until(&mut self, end: Millis) {
         while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= end) {
             let ((at, _), due) = entry.remove_entry();
@@ -144,17 +145,17 @@ impl World {
         self.hosts.iter().any(Host::is_fit)
     }
 
-    /// Gives up what no read can ask for any more: what znodes held before.
+    /// Drops states of znodes that no read can request any more.
     pub fn forget_history(&mut self) {
         self.zk.forget_history();
     }
 
-    /// What has been logged since the last call.
+    /// The lines since the last call.
     pub fn lines(&mut self) -> Vec<Line> {
         self.lines.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// What it has come to.
+    /// The totals.
     pub fn account(&self) -> &Account {
         &self.account
     }
@@ -226,7 +227,7 @@ impl World {
         let target = &mut self.hosts[host];
         let due = target.engine.as_ref().and_then(Engine::wakeup).map(millis_up);
         if let Some(at) = due.filter(|at| *at < ENDLESS && target.wakes_at != Some(*at)) {
-            // One that is due already would be no step forwards.
+            // A time that is due already would be no progress.
             let at = at.max(self.now + 1);
             target.wakes_at = Some(at);
             self.at(at, Due::Wake(host));
@@ -271,13 +272,13 @@ impl World {
         if target.engine.is_some() || !target.powered {
             return;
         }
-        let mut member = Profile::new(target.member.clone(), target.site.clone());
+        let mut member = Profile::new(target.member.clone()).in_site(target.site.clone());
         member.attributes = target.measured.clone();
         let config = Config {
             paths: self.paths.clone(),
             member,
             policy: self.rules.policy.clone(),
-            // The lock in its state directory proves that nothing of the former process lives.
+            // The lock in its state directory proves that no former process lives.
             leftovers: Leftovers::Remove,
             recipe: Recipe::Elector(self.rules.strategy.clone()),
         };
@@ -295,7 +296,7 @@ impl World {
         match incident {
             Incident::Start(at) => self.each(&at, |world, host| {
                 world.hosts[host].powered = true;
-                // One after the other, which gives their ballots an order.
+                // One after the other, which fixes the order of their ballots.
                 world.at(world.now + 100 * host as Millis, Due::Start(host));
             }),
             Incident::Crash(at) => self.each(&at, Self::crash),
@@ -369,7 +370,7 @@ impl World {
         self.at(self.now + RESTART, Due::Start(host));
     }
 
-    /// The process of a host is gone, and what it led is over.
+    /// The process of a host has ended, and with it its leadership.
     fn lost(&mut self, host: usize, failed: bool) {
         self.no_longer_leads(host, failed);
         self.hosts[host].dies();

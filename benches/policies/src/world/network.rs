@@ -1,4 +1,4 @@
-//! Between a worker and the ensemble: sessions, operations, watches, cuts.
+//! The network between a worker and the ensemble: sessions, operations, watches, cuts.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use election_core::{
 use super::{Due, ENDLESS, HEARTBEAT, LATENCY, Link, TICK, TIMEOUT, ToProcess, World};
 use crate::{Millis, SECOND, zookeeper::parent_of};
 
-/// What the client of a worker has to do, or learns.
+/// A task of a worker's client, or an event for it.
 #[derive(Clone, Debug)]
 pub(super) enum ToClient {
     Connect,
     Arrives(i64, OpId, Request),
     Reply(i64, OpId, Outcome),
-    /// There was none to send an operation on.
+    /// There was no connection for an operation.
     NoSession(OpId),
     ReadWatch(Epoch, Watched),
     /// The heartbeat after a cut is not answered.
@@ -65,7 +65,8 @@ impl World {
 
     // ---- sessions ----
 
-    /// The client knows as well as the ensemble when the session was heard of last, and gives it up then.
+    /// The client knows as well as the ensemble when the last heartbeat of the session arrived, and ends the session
+    /// then.
     fn deadline(&mut self, host: usize, session: i64) {
         let target = &self.hosts[host];
         if target.session != session || target.link != Link::Paused || !target.is_cut() {
@@ -81,7 +82,7 @@ impl World {
         let target = &self.hosts[host];
         let Some(engine) = target.engine.as_ref().filter(|_| target.link == Link::None) else { return };
         if target.is_cut() {
-            // Its mending connects it.
+            // The end of the cut connects it.
             return;
         }
         if !engine.is_clear() {
@@ -105,7 +106,7 @@ impl World {
         self.feed(host, Event::Lease { epoch, valid_until: Time::from_millis(2 * ENDLESS) });
     }
 
-    /// The session of a host is not heard of from now on.
+    /// The ensemble hears nothing of the session of a host from now on.
     pub(super) fn silence(&mut self, host: usize) {
         let target = &self.hosts[host];
         if target.link == Link::None || target.is_cut() {
@@ -165,7 +166,7 @@ impl World {
         }
     }
 
-    /// The session is over, and its client knows.
+    /// The session is over, and its client knows that.
     fn over(&mut self, host: usize) {
         let target = &mut self.hosts[host];
         target.link = Link::None;
@@ -201,7 +202,7 @@ impl World {
         }
         match self.zk.expires_at(session) {
             Some(at) if at <= self.now => {
-                // A session of a member that does not lead is no news.
+                // The end of a passive member's session is not logged.
                 let leads = self.zk.get(&self.paths.place(0)).is_some_and(|node| node.owner == session);
                 let owner = self.hosts.iter().position(|host| host.session == session);
                 if let Some(host) = owner.filter(|_| leads) {
@@ -235,7 +236,7 @@ impl World {
     fn arrives(&mut self, host: usize, session: i64, op: OpId, request: &Request) {
         let target = &self.hosts[host];
         if target.is_cut() || target.session != session || !target.ops.contains(&op) {
-            // What is under way when the link goes is unknown when that is noticed.
+            // The outcome of pending operations is unknown when the client notices the cut.
             return;
         }
         if !self.zk.lives(session) {
@@ -274,7 +275,7 @@ impl World {
         }
     }
 
-    /// What an operator's request has come to, where it was not carried out.
+    /// The result of an operator's request that was not carried out.
     fn say_answers(&mut self, paths: &[String]) {
         let parent = self.paths.requests();
         for path in paths.iter().filter(|path| parent_of(path) == parent) {
@@ -312,13 +313,13 @@ impl World {
 }
 
 impl super::Host {
-    /// When the ensemble last heard of its session: its last heartbeat.
+    /// The time of the session's last heartbeat at the ensemble.
     fn heard(&self, now: Millis) -> Millis {
         self.since + (now.saturating_sub(self.since)) / HEARTBEAT * HEARTBEAT
     }
 
-    /// What its lease is counted from: the heartbeat before, which the last one has proved to have reached the leader
-    /// of the ensemble.
+    /// The start of its lease: the heartbeat before, which the last one has proved to have reached the leader of the
+    /// ensemble.
     fn proved(&self, now: Millis) -> Millis {
         self.heard(now).saturating_sub(HEARTBEAT).max(self.since)
     }

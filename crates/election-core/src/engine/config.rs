@@ -9,12 +9,13 @@ use crate::{
     record::Health,
 };
 
-/// What a member says of itself.
+/// What a member publishes of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Profile {
     /// Its unique id.
     pub member: MemberId,
-    /// Where it stands.
+    /// Where it runs.
     pub site: SiteId,
     /// How others reach this node.
     pub address: Option<String>,
@@ -35,11 +36,11 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// A member of a site, with nothing else to say.
-    pub fn new(member: MemberId, site: SiteId) -> Self {
+    /// A member of the site `default`, without attributes.
+    pub fn new(member: MemberId) -> Self {
         Self {
             member,
-            site,
+            site: SiteId::default(),
             address: None,
             http: None,
             priority: 1,
@@ -48,6 +49,12 @@ impl Profile {
             software: String::new(),
             health: Health::Unchecked,
         }
+    }
+
+    /// This member in that site.
+    pub fn in_site(mut self, site: SiteId) -> Self {
+        self.site = site;
+        self
     }
 }
 

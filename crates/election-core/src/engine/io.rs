@@ -370,7 +370,7 @@ pub enum Action {
         /// What.
         set: Vec<Watched>,
     },
-    /// Keep the lease renewed by beats, or let it go.
+    /// Keep the lease renewed by heartbeats, or let it go.
     KeepLease(bool),
     /// Prepare to lead; answer with `Prepared` or `PrepareFailed`.
     Prepare(Nomination),

@@ -60,7 +60,7 @@ impl Mandate {
 impl Core {
     /// What the decision entitles this member to, under an elector.
     pub(in crate::engine) fn decided_mandate(&self) -> Option<Mandate> {
-        if self.is_contest() || self.own.leaving.is_asked() || self.own.wishes.withdrawn.is_some() {
+        if self.own.leaving.is_asked() || self.own.wishes.withdrawn.is_some() {
             return None;
         }
         let ballot = self.own.seat.ballot.as_ref()?;

@@ -65,7 +65,7 @@ pub use io::{
 };
 pub use operator::{
     acknowledge::{Forgotten, Released, acknowledge},
-    force::{ForceStep, force_step},
+    force::{ForceStep, ForcedFailover},
 };
 pub use policy::{Confirm, OnPause, Policy, SiteFailureLimit, TakeoverLimit};
 pub use recipe::{Leftovers, QueueFormat, Recipe};
@@ -326,8 +326,8 @@ impl Engine {
     fn saw(&mut self, path: &str, node: Option<&Node>) {
         let core = &mut self.core;
         let paths = &core.config.paths;
-        if core.is_contest() {
-            self.course.saw(core, &mut self.leader, path, node);
+        if let Course::Contest(contest) = &mut self.course {
+            contest.saw(core, &mut self.leader, path, node);
         } else if path == paths.elected() {
             core.reading.rereading.watch_told(Znode::Decision, node);
             core.see_elected(node);
@@ -383,7 +383,7 @@ impl Engine {
         leader.advance(core);
         leader.announce_again(core);
         // The leader may have let go, of the last thing held maybe, or have entered another stage.
-        if core.is_contest() || core.own.leaving.is_asked() {
+        if matches!(self.course, Course::Contest(_)) || core.own.leaving.is_asked() {
             self.course.advance(core, leader);
         }
         core.advance_rereading();

@@ -6,6 +6,7 @@ use crate::calendar::Windows;
 
 /// How an election behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Policy {
     /// How many members lead at once, each in a slot of its own: 1 to
     /// [`MAX_SLOTS`](crate::record::MAX_SLOTS); anything else counts as the nearest of them.
@@ -62,6 +63,12 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// This policy with a change: `Policy::default().with(|policy| policy.slots = 2)`.
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     /// Whether a leader can be put out of office on what its peers say.
     pub const fn may_suspect(&self) -> bool {
         self.fenced && self.fast_failover

@@ -9,7 +9,7 @@ use super::{
     observer::Observer,
 };
 use crate::{
-    engine::{ForceStep, Policy, fencing_token, force_step},
+    engine::{ForceStep, ForcedFailover, Policy, fencing_token},
     paths::Paths,
     record::{Current, Elected, FiledRequest, MAX_SLOTS, Record, Request},
     runtime::{
@@ -55,19 +55,19 @@ pub async fn force(
         }
         let offices: Vec<_> =
             snapshot.offices.iter().map(|o| o.as_ref().map(|o| (&o.record, o.version))).collect();
-        let step = force_step(
+        let failover = ForcedFailover {
             filed,
-            &filed.request.by,
-            unix_ms(),
             policy,
             strategy,
-            &snapshot.members,
-            snapshot.newest_zxid,
-            &snapshot.control,
-            snapshot.decided(),
-            &offices,
+            unix_ms: unix_ms(),
+            members: &snapshot.members,
+            newest_zxid: snapshot.newest_zxid,
+            control: &snapshot.control,
+            elected: snapshot.decided(),
+            current: &offices,
             seen,
-        );
+        };
+        let step = failover.next_step();
         seen = seen.max(snapshot.decided().and_then(|elected| elected.last_request));
         let outcome = match step {
             ForceStep::Named => return Ok(()),

@@ -10,11 +10,13 @@ use std::{
 use tokio::sync::{mpsc, watch};
 use zk_session::{BootTime, LeaseTiming, NoLease, Session};
 
-use super::{handler::Handler, now, runner::Runner, status::ElectionStatus, to_time};
+use super::{
+    changes::Changes, config::ElectionConfig, handler::Handler, now, runner::Runner, status::ElectionStatus,
+    to_time,
+};
 use crate::{
-    engine::{self, Engine, Event, Leftovers, Policy, Profile, Recipe, Wish},
+    engine::{Engine, Event, Policy, Wish},
     ids::{Ballot, MemberId},
-    paths::Paths,
     record::{Health, RoundTrips},
 };
 
@@ -29,40 +31,6 @@ pub const MAX_ATTRIBUTES: usize = 16 * 1024;
 pub struct AttributesTooLong {
     /// How long they are.
     pub bytes: usize,
-}
-
-/// What to join, as whom, and how it behaves.
-#[derive(Clone, Debug)]
-pub struct ElectionConfig {
-    /// Where the election keeps its znodes.
-    pub paths: Paths,
-    /// The election's name, for logs and metrics.
-    pub name: String,
-    /// Who this member is.
-    pub member: Profile,
-    /// How the leader is found; the same for all members.
-    pub recipe: Recipe,
-    /// How the election behaves.
-    pub policy: Policy,
-    /// What to do about a former process of this member.
-    pub leftovers: Leftovers,
-}
-
-impl ElectionConfig {
-    /// The election `name` under `root`, with the default policy.
-    ///
-    /// # Errors
-    /// A sentence that says which of the two names is unusable and why.
-    pub fn new(root: &str, name: &str, member: Profile, recipe: Recipe) -> Result<Self, String> {
-        Ok(Self {
-            paths: Paths::new(root, name)?,
-            name: name.to_owned(),
-            member,
-            recipe,
-            policy: Policy::default(),
-            leftovers: Leftovers::default(),
-        })
-    }
 }
 
 /// Why this member's part in an election is over.
@@ -93,6 +61,8 @@ pub enum Ended {
     /// The engine's own task panicked: a bug. The process should end.
     EnginePanicked,
 }
+
+impl std::error::Error for Ended {}
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -169,17 +139,8 @@ impl Election {
     /// first session if nobody can lead on that: [`Ended::NoLease`], [`Ended::StopBudgetTooLong`].
     /// Must be called in a tokio runtime, which the election lives on.
     pub fn join<H: Handler>(session: Session, config: ElectionConfig, handler: H) -> Self {
-        let name = config.name;
-        let engine = Engine::new(
-            engine::Config {
-                paths: config.paths,
-                member: config.member,
-                policy: config.policy,
-                leftovers: config.leftovers,
-                recipe: config.recipe,
-            },
-            now(),
-        );
+        let name = config.paths().name().to_owned();
+        let engine = Engine::new(config.into_engine(), now());
         let (events, inbox) = mpsc::unbounded_channel();
         let (status_sender, status) = watch::channel(ElectionStatus::of(&engine));
         let (ended_sender, ended) = watch::channel(None);
@@ -199,17 +160,17 @@ impl Election {
     }
 
     /// What this member is doing, and its changes.
-    pub fn status(&self) -> watch::Receiver<ElectionStatus> {
-        self.handle.status.clone()
+    pub fn status(&self) -> Changes<ElectionStatus> {
+        Changes::new(self.handle.status.clone())
     }
 
-    /// What this member is doing now.
-    ///
-    /// A copy, so that nothing is locked while it is looked at. A `borrow()` of
-    /// [`status`](Self::status) that is still alive at the next one deadlocks as soon
-    /// as the election wants to tell something new in between.
-    pub fn status_now(&self) -> ElectionStatus {
-        self.handle.status.borrow().clone()
+    pub(super) fn token_while_leading(&self) -> Option<u64> {
+        let status = self.handle.status.borrow();
+        if status.leads_now() { status.fencing_token } else { None }
+    }
+
+    pub(super) fn downgrade(&self) -> WeakElection {
+        WeakElection(Arc::downgrade(&self.handle))
     }
 
     /// Reports whether this member is fit to lead, with the reason if it is not. At any time, as often as the program
@@ -369,6 +330,16 @@ impl Handle {
     fn holds(&self) -> MutexGuard<'_, Holds> {
         // Nothing that can panic is done under it.
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A handle that does not keep the election running.
+#[derive(Debug)]
+pub(super) struct WeakElection(Weak<Handle>);
+
+impl WeakElection {
+    pub(super) fn upgrade(&self) -> Option<Election> {
+        self.0.upgrade().map(|handle| Election { handle })
     }
 }
 

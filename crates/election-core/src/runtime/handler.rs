@@ -5,6 +5,7 @@ use std::{fmt, future::Future};
 use tokio::sync::watch;
 use zk_session::BootTime;
 
+use super::{candidate::Hold, changes::Changes};
 use crate::{
     engine::{Nomination, StopReason},
     record::Current,
@@ -88,17 +89,33 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Leadership that has been entered: what it came from, its fencing token, and
-/// until when it lasts.
-#[derive(Clone, Debug)]
+/// Leadership that has been acquired: its term, its fencing token, and until when it lasts.
+///
+/// [`Candidate::campaign`](super::Candidate::campaign) returns one, which resigns when it is dropped. A [`Handler`] is
+/// lent one for the time of each call.
+#[derive(Debug)]
 pub struct Leadership {
     pub(super) nomination: Nomination,
     pub(super) fencing_token: u64,
     pub(super) work_until: watch::Receiver<BootTime>,
+    pub(super) stop: watch::Receiver<Option<StopReason>>,
+    /// Releases leadership when it is dropped, where it is owned.
+    pub(super) hold: Option<Hold>,
 }
 
 impl Leadership {
-    /// How it came about.
+    /// The same, without what releases it.
+    pub(super) fn lent(&self) -> Self {
+        Self {
+            nomination: self.nomination.clone(),
+            fencing_token: self.fencing_token,
+            work_until: self.work_until.clone(),
+            stop: self.stop.clone(),
+            hold: None,
+        }
+    }
+
+    /// Why this member was named, and who led before.
     pub fn nomination(&self) -> &Nomination {
         &self.nomination
     }
@@ -113,21 +130,35 @@ impl Leadership {
         self.nomination.slot
     }
 
-    /// Grows with every leadership of a slot; for whatever the work writes to. What is
-    /// written to by several slots keeps the tokens of each apart.
+    /// Grows with every leadership of a slot. Pass it to every resource that the work writes to, and have the
+    /// resource refuse older ones; a resource that several slots write to keeps the tokens of each slot apart.
     pub fn fencing_token(&self) -> u64 {
         self.fencing_token
     }
 
     /// Until when the work may go on, renewed while the session is proved alive.
-    pub fn work_until(&self) -> watch::Receiver<BootTime> {
-        self.work_until.clone()
+    pub fn work_until(&self) -> Changes<BootTime> {
+        Changes::new(self.work_until.clone())
     }
 
     /// Whether the work may go on *now*. A process can be frozen between this and
     /// what it does next; the fencing token is for that.
     pub fn is_valid(&self) -> bool {
-        BootTime::now() < *self.work_until.borrow()
+        self.stop.borrow().is_none() && BootTime::now() < *self.work_until.borrow()
+    }
+
+    /// Waits until leadership ends: this member resigned, another one was named, or the lease nears its end. The work
+    /// must have ended by [`work_until`](Self::work_until), and leadership is not released before it has.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn lost(&self) -> StopReason {
+        let mut stop = self.stop.clone();
+        match stop.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or(StopReason::LeaseEnds),
+            // The election is over, its last task with it.
+            Err(_) => StopReason::SessionOver,
+        }
     }
 }
 
@@ -157,16 +188,16 @@ impl StopOrder {
     }
 
     /// By when everything must have ended, and its changes.
-    pub fn deadline(&self) -> watch::Receiver<BootTime> {
-        self.deadline.clone()
+    pub fn deadline(&self) -> Changes<BootTime> {
+        Changes::new(self.deadline.clone())
     }
 
-    /// Whether there is time for politeness: nobody else can be leading yet.
-    pub fn is_leisurely(&self) -> bool {
+    /// Whether there is time for an orderly stop: no other member can be leading yet.
+    pub fn is_orderly(&self) -> bool {
         !self.reason.borrow().is_urgent()
     }
 
-    /// Waits until there is no time for politeness any more.
+    /// Waits until there is no time for an orderly stop any more.
     ///
     /// # Cancel safety
     /// Cancel safe.

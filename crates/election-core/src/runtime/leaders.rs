@@ -6,9 +6,11 @@ use std::{
     future::poll_fn,
     pin::Pin,
     sync::{Mutex, PoisonError},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
+
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 
 use zk_session::{
     BootTime, Children, ChildrenWatch, Closed, DataWatch, Epoch, Incarnation, Node, Observed, Session,
@@ -62,21 +64,100 @@ pub struct LeaderChange {
     pub began_anew: bool,
 }
 
-/// Who leads an election and its changes: for clients that want to find the leader, or
-/// the leaders of all slots where there are several. It costs two watches, and one more
-/// for each further slot; in a queue one, of whoever is first. No lease, and nothing that
-/// the members notice.
+/// A stream of who leads an election: for clients that want to find the leader, or the leaders of all slots where there
+/// are several. It costs two watches, and one more for each further slot; in a queue one, of the first member. No lease,
+/// and nothing that the members notice.
 ///
 /// The stream never goes back, whatever a server that lags behind answers: once a leadership
-/// was seen, one of its slot with an older token is told only where a quorum says that it is
-/// the present one, as an election that [began anew](LeaderChange::began_anew). What it tells
-/// can be late, though: the leader may have gone since. Whoever writes to something on the
+/// was seen, one of its slot with an older token is reported only where a quorum says that it is
+/// the present one, as an election that [began anew](LeaderChange::began_anew). What it reports
+/// can be late, though: the leader may have gone since. A program that writes to something on the
 /// leader's behalf passes the fencing token along.
 ///
-/// While the connection is lost nothing is told; the stream goes on by itself on
-/// another server and, when the session is over, on the next one.
-#[derive(Debug)]
+/// The first item is the present leader of slot 0, at once or soon after; those of other slots follow once they have had
+/// a leader. Leaderships between the last one reported and the newest may be left out. A slot that was taken away has no
+/// leader.
+///
+/// While the connection is lost nothing is reported; the stream goes on by itself on
+/// another server and, when the session is over, on the next one. It ends when the session is closed.
 pub struct Leaders {
+    /// Behind a lock that is never taken: it can't be shared between threads without.
+    changes: Mutex<BoxStream<'static, LeaderChange>>,
+    last: BTreeMap<usize, Leader>,
+}
+
+impl Leaders {
+    /// Follows an election of the recipe `elector` or `single` over a session, which
+    /// may be shared. There need not be such an election yet.
+    pub fn follow(session: &Session, paths: Paths) -> Self {
+        Self::of(Follower {
+            session: session.clone(),
+            places: Some(Awaited::new(session.watch_children(paths.leader()))),
+            slots: BTreeMap::from([(0, Slot::new(session, &paths, 0))]),
+            paths,
+        })
+    }
+
+    /// Follows an election of the recipe `queue`, in this crate's own format; in other
+    /// formats no member says whether it serves. There need not be such an election yet.
+    pub fn follow_queue(session: &Session, paths: Paths) -> Self {
+        let first = Place::Queue(First::new(session, &paths));
+        let slots = BTreeMap::from([(0, Slot::at(first))]);
+        Self::of(Follower { session: session.clone(), places: None, slots, paths })
+    }
+
+    fn of(follower: Follower) -> Self {
+        let changes = stream::unfold(follower, |mut follower| async {
+            follower.next().await.ok().map(|change| (change, follower))
+        });
+        Self { changes: Mutex::new(changes.boxed()), last: BTreeMap::new() }
+    }
+
+    /// The next change; `None` when the session was closed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost.
+    pub async fn next(&mut self) -> Option<LeaderChange> {
+        StreamExt::next(self).await
+    }
+
+    /// The leader of this slot, as reported last.
+    pub fn last(&self, slot: usize) -> Option<&Leader> {
+        self.last.get(&slot)
+    }
+
+    /// All leaders, as reported last, lowest slot first.
+    pub fn all(&self) -> impl Iterator<Item = &Leader> {
+        self.last.values()
+    }
+}
+
+impl Stream for Leaders {
+    type Item = LeaderChange;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<LeaderChange>> {
+        let this = &mut *self;
+        let changes = this.changes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let change = ready!(changes.as_mut().poll_next(context));
+        if let Some(LeaderChange { slot, leader, .. }) = &change {
+            match leader {
+                Some(leader) => drop(this.last.insert(*slot, leader.clone())),
+                None => drop(this.last.remove(slot)),
+            }
+        }
+        Poll::Ready(change)
+    }
+}
+
+impl fmt::Debug for Leaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leaders").field("last", &self.last).finish_non_exhaustive()
+    }
+}
+
+/// What makes the stream.
+#[derive(Debug)]
+struct Follower {
     session: Session,
     paths: Paths,
     /// Which places there are, where there can be several.
@@ -133,38 +214,8 @@ impl Slot {
     }
 }
 
-impl Leaders {
-    /// Follows an election of the recipe `elector` or `single` over a session, which
-    /// may be shared. There need not be such an election yet.
-    pub fn follow(session: &Session, paths: Paths) -> Self {
-        Self {
-            session: session.clone(),
-            places: Some(Awaited::new(session.watch_children(paths.leader()))),
-            slots: BTreeMap::from([(0, Slot::new(session, &paths, 0))]),
-            paths,
-        }
-    }
-
-    /// Follows an election of the recipe `queue`, in this crate's own format; in others'
-    /// formats nobody says whether it serves. There need not be such an election yet.
-    pub fn follow_queue(session: &Session, paths: Paths) -> Self {
-        let first = Place::Queue(First::new(session, &paths));
-        let slots = BTreeMap::from([(0, Slot::at(first))]);
-        Self { session: session.clone(), places: None, slots, paths }
-    }
-
-    /// Who leads a slot: of the first at the first call or soon after, of another one once
-    /// it has had a leader; later after a change.
-    ///
-    /// Leaderships between the last one told and the newest may be left out. A slot that
-    /// was taken away has no leader, like one that lacks one.
-    ///
-    /// # Errors
-    /// When the session was closed.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: nothing is lost.
-    pub async fn next(&mut self) -> Result<LeaderChange, Closed> {
+impl Follower {
+    async fn next(&mut self) -> Result<LeaderChange, Closed> {
         loop {
             let pending = self.slots.iter().find_map(|(slot, s)| Some((*slot, s.pending.clone()?)));
             let Some((slot, seen)) = pending else {
@@ -188,16 +239,6 @@ impl Leaders {
                 }
             }
         }
-    }
-
-    /// Who leads this slot, as told last.
-    pub fn last(&self, slot: usize) -> Option<&Leader> {
-        self.slots.get(&slot)?.told.as_ref()?.as_ref()
-    }
-
-    /// All who lead, as told last, lowest slot first.
-    pub fn all(&self) -> impl Iterator<Item = &Leader> {
-        self.slots.values().filter_map(|slot| slot.told.as_ref()?.as_ref())
     }
 
     /// Waits until something is seen at one of the places, or another place.

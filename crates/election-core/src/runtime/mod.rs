@@ -5,25 +5,27 @@
 //! on its one queue; what the engine asks for is carried out in tasks of its own.
 //! So nothing that the application or ZooKeeper does can keep the engine from
 //! hearing of the next thing.
-
+mod candidate;
+mod changes;
+mod config;
 mod election;
 mod first;
-
 mod handler;
+mod latch;
 mod leaders;
-
 pub(crate) mod operations;
-
 mod runner;
 mod status;
 mod turn;
 mod watches;
 mod work;
 
-pub use election::{
-    AttributesTooLong, Election, ElectionConfig, Ended, MAX_ATTRIBUTES, StopBudgetTooLong, SwitchoverBlock,
-};
+pub use candidate::{Candidate, RunError};
+pub use changes::Changes;
+pub use config::ElectionConfig;
+pub use election::{AttributesTooLong, Election, Ended, MAX_ATTRIBUTES, StopBudgetTooLong, SwitchoverBlock};
 pub use handler::{Failure, Handler, Leadership, StopOrder};
+pub use latch::Latch;
 pub use leaders::{Leader, LeaderChange, Leaders};
 pub use operations::ReadError;
 pub use status::ElectionStatus;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionState, Tether, sleep_until};
+use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionPin, SessionState, sleep_until};
 
 use super::{
     election::{Ended, StopBudgetTooLong},
@@ -39,7 +39,7 @@ pub(super) struct Runner<H> {
     /// Operations that have not ended.
     under_way: usize,
     incarnation: Option<Incarnation>,
-    tether: Option<Tether>,
+    pin: Option<SessionPin>,
     paused: bool,
     lease: Option<(LeaseKeeper, watch::Receiver<Option<Lease>>)>,
     leave_by: Option<BootTime>,
@@ -85,7 +85,7 @@ impl<H: Handler> Runner<H> {
             turn: Turn::default(),
             under_way: 0,
             incarnation: None,
-            tether: None,
+            pin: None,
             paused: false,
             lease: None,
             leave_by: None,
@@ -211,12 +211,12 @@ impl<H: Handler> Runner<H> {
     fn session_started(&mut self, state: &SessionState) {
         // Tied to it before anything is begun on it: no new session while work of
         // this one may run.
-        let Some(tether) = self.session.tether() else { return };
-        if Some(tether.epoch()) != state.epoch() {
+        let Some(pin) = self.session.pin() else { return };
+        if Some(pin.epoch()) != state.epoch() {
             // It has moved on already; the next state tells.
             return;
         }
-        let incarnation = tether.incarnation().clone();
+        let incarnation = pin.incarnation().clone();
         if let Err(refusal) = self.fits(&incarnation) {
             tracing::error!(election = self.name, %refusal, "leaving the election");
             self.refusal = Some(refusal);
@@ -230,7 +230,7 @@ impl<H: Handler> Runner<H> {
             session_id: incarnation.session_id().0,
             granted: incarnation.granted_timeout(),
         };
-        self.tether = Some(tether);
+        self.pin = Some(pin);
         self.incarnation = Some(incarnation);
         self.paused = false;
         self.handle(event);
@@ -268,7 +268,7 @@ impl<H: Handler> Runner<H> {
     /// What follows from the engine's state rather than from an action.
     fn settle(&mut self) {
         if self.incarnation.as_ref().is_none_or(Incarnation::is_over) && self.engine.is_clear() {
-            self.tether = None;
+            self.pin = None;
         }
         // It stands, or waits for something else than an answer.
         if self.turn.has_come()

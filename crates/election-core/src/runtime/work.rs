@@ -22,6 +22,8 @@ pub(super) struct Work<H> {
     call: Option<Call>,
     stop: Option<watch::Sender<StopReason>>,
     work_until: watch::Sender<BootTime>,
+    /// Tells the leadership that it has ended.
+    lost: watch::Sender<Option<StopReason>>,
     leadership: Option<Leadership>,
     term: u64,
     leaders: watch::Sender<Leaders>,
@@ -53,6 +55,7 @@ impl<H: Handler> Work<H> {
             call: None,
             stop: None,
             work_until,
+            lost: watch::Sender::new(None),
             leadership: None,
             term: 0,
             leaders,
@@ -73,12 +76,15 @@ impl<H: Handler> Work<H> {
 
     pub(super) fn take_over(&mut self, grant: Grant) {
         self.term = grant.nomination.term;
+        self.lost = watch::Sender::new(None);
         let leadership = Leadership {
             nomination: grant.nomination,
             fencing_token: grant.fencing_token,
             work_until: self.work_until.subscribe(),
+            stop: self.lost.subscribe(),
+            hold: None,
         };
-        self.leadership = Some(leadership.clone());
+        self.leadership = Some(leadership.lent());
         let handler = Arc::clone(&self.handler);
         self.begin("takeover", async move {
             match handler.takeover(&leadership).await {
@@ -89,7 +95,7 @@ impl<H: Handler> Work<H> {
     }
 
     pub(super) fn lead(&mut self) {
-        let Some(leadership) = self.leadership.clone() else { return };
+        let Some(leadership) = self.leadership.as_ref().map(Leadership::lent) else { return };
         let handler = Arc::clone(&self.handler);
         self.begin("lead", async move {
             match handler.lead(&leadership).await {
@@ -105,6 +111,7 @@ impl<H: Handler> Work<H> {
 
     /// Stops whatever was begun; said again, it makes the stop more urgent.
     pub(super) fn stop(&mut self, reason: StopReason) {
+        self.lost.send_replace(Some(reason.clone()));
         if let Some(stop) = &self.stop {
             stop.send_replace(reason);
             return;

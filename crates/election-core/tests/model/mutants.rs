@@ -55,7 +55,7 @@ pub(crate) const ALL: [Rule; 34] = [
 
 /// What stands outside the engine.
 const OUTSIDE: [Outside; 5] =
-    [Outside::Claim, Outside::Tokens, Outside::Tether, Outside::Guard, Outside::Beats];
+    [Outside::Claim, Outside::Tokens, Outside::SessionPin, Outside::Guard, Outside::Heartbeats];
 
 /// What becomes of an election without a rule.
 #[derive(Debug)]
@@ -191,9 +191,9 @@ fn without_outside(rule: Outside) -> Without {
     match rule {
         Outside::Claim => Breaks("fencing", setting(1, &[Freeze])),
         Outside::Tokens => Breaks("fencing", setting(1, &[Freeze])),
-        Outside::Tether => Breaks("one life", Setting { overtakes: 1, ..setting(1, &[Cut, Freeze]) }),
+        Outside::SessionPin => Breaks("one life", Setting { overtakes: 1, ..setting(1, &[Cut, Freeze]) }),
         Outside::Guard => Breaks("at most one", setting(1, &[Freeze])),
-        Outside::Beats => Breaks("at most one", setting(1, &[Minority, Crash])),
+        Outside::Heartbeats => Breaks("at most one", setting(1, &[Minority, Crash])),
     }
 }
 

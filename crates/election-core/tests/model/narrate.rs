@@ -86,7 +86,7 @@ fn in_words(setting: &Setting, world: &World, step: Step) -> String {
             };
             format!("{}: its job {words}", name(m))
         }
-        Step::Beat(m) => format!("{} has its first lease", name(m)),
+        Step::Heartbeat(m) => format!("{} has its first lease", name(m)),
         Step::Learn(m) => format!("{} is told that its session is over", name(m)),
         Step::Connect(m) => format!("{} makes a session", name(m)),
         Step::Wake(m) => format!("{} is woken by its clock", name(m)),

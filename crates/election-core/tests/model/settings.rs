@@ -95,11 +95,11 @@ pub(crate) enum Outside {
     /// The resource refuses older tokens.
     Tokens,
     /// No new session while work of the old one runs.
-    Tether,
+    SessionPin,
     /// The guard ends a job at its deadline.
     Guard,
     /// The lease rests on writes that the ensemble has acknowledged, not on being connected.
-    Beats,
+    Heartbeats,
 }
 
 /// Where a run begins.
@@ -199,36 +199,37 @@ impl Setting {
     }
 
     pub(crate) fn policy(&self) -> Policy {
-        Policy {
-            slots: self.slots,
-            on_pause: OnPause::Stop,
-            stop_budget: Some(TICK),
-            takeover_timeout: 2 * TICK,
-            release_timeout: 2 * TICK,
-            acquire_timeout: 2 * TICK,
-            exclusion: Duration::from_secs(1800),
-            max_exclusion: Duration::ZERO,
+        Policy::default().with(|policy| {
+            policy.slots = self.slots;
+            policy.on_pause = OnPause::Stop;
+            policy.stop_budget = Some(TICK);
+            policy.takeover_timeout = 2 * TICK;
+            policy.release_timeout = 2 * TICK;
+            policy.acquire_timeout = 2 * TICK;
+            policy.exclusion = Duration::from_secs(1800);
+            policy.max_exclusion = Duration::ZERO;
+
             // Another memory would be another dimension of the states.
-            penalty_window: Duration::ZERO,
-            max_site_failures: SiteFailureLimit { count: 0, within: Duration::ZERO },
-            site_gone_after: TICK,
-            min_tenure: Duration::ZERO,
-            max_takeovers: TakeoverLimit { count: 50, within: Duration::from_secs(600) },
-            better_after: Duration::from_secs(100 * 3600),
-            failback_windows: Windows::default(),
-            confirm: Confirm::Never,
-            startup_wait: Duration::ZERO,
-            history_kept: 200,
-            fenced: self.suspicion,
-            fast_failover: self.suspicion,
-            suspect_after: TICK,
-        }
+            policy.penalty_window = Duration::ZERO;
+            policy.max_site_failures = SiteFailureLimit { count: 0, within: Duration::ZERO };
+            policy.site_gone_after = TICK;
+            policy.min_tenure = Duration::ZERO;
+            policy.max_takeovers = TakeoverLimit { count: 50, within: Duration::from_secs(600) };
+            policy.better_after = Duration::from_secs(100 * 3600);
+            policy.failback_windows = Windows::default();
+            policy.confirm = Confirm::Never;
+            policy.startup_wait = Duration::ZERO;
+            policy.history_kept = 200;
+            policy.fenced = self.suspicion;
+            policy.fast_failover = self.suspicion;
+            policy.suspect_after = TICK;
+        })
     }
 
     pub(crate) fn config(&self, member: usize) -> Config {
         let (id, home) = self.members[member];
         let site = |name: &str| SiteId::new(name).expect("a site");
-        let member = Profile::new(MemberId::new(id).expect("an id"), site(home));
+        let member = Profile::new(MemberId::new(id).expect("an id")).in_site(site(home));
         Config {
             paths: self.paths(),
             member,

@@ -27,7 +27,7 @@ pub(crate) enum Step {
     /// Its job answers.
     Answer(usize),
     /// Its first lease arrives.
-    Beat(usize),
+    Heartbeat(usize),
     /// It learns that its session is over.
     Learn(usize),
     /// It makes a session.
@@ -147,10 +147,10 @@ impl World {
                 let tells = |w: &usize| self.would_tell(client, *w);
                 steps.extend((0..client.watched.len()).filter(tells).map(|w| Step::Tell(m, w)));
                 if process.keeps_lease && client.lease.is_none() && !client.minority {
-                    steps.push(Step::Beat(m));
+                    steps.push(Step::Heartbeat(m));
                 }
             }
-            Link::Over if returns && (process.engine.is_clear() || !setting.has(Outside::Tether)) => {
+            Link::Over if returns && (process.engine.is_clear() || !setting.has(Outside::SessionPin)) => {
                 steps.push(Step::Connect(m));
             }
             Link::Connected | Link::Silent | Link::Paused | Link::Over => {}
@@ -287,7 +287,7 @@ impl World {
             Step::Reply(m) => self.reply(setting, m),
             Step::Tell(m, w) => self.tell(setting, m, w),
             Step::Answer(m) => self.answer(setting, m),
-            Step::Beat(m) => self.beat(setting, m),
+            Step::Heartbeat(m) => self.heartbeat(setting, m),
             Step::Learn(m) | Step::GiveUp(m) => self.over(setting, m),
             Step::Connect(m) => self.connect(setting, m),
             Step::Wake(m) => self.feed(setting, m, Event::Tick),
@@ -467,7 +467,7 @@ impl World {
             client.link = Link::Connected;
         }
         self.feed(setting, m, Event::SessionResumed { epoch });
-        self.beat(setting, m);
+        self.heartbeat(setting, m);
     }
 
     fn tick(&mut self, setting: &Setting) {
@@ -479,7 +479,7 @@ impl World {
             }
             let connected = member.link() == Some(Link::Connected);
             if connected && member.client().is_some_and(|c| self.server.lives(c.session) || c.minority) {
-                self.beat(setting, m);
+                self.heartbeat(setting, m);
             }
             if self.members[m]
                 .process
@@ -689,7 +689,7 @@ impl Step {
             | Self::Reply(m)
             | Self::Tell(m, _)
             | Self::Answer(m)
-            | Self::Beat(m)
+            | Self::Heartbeat(m)
             | Self::Learn(m)
             | Self::Connect(m)
             | Self::Wake(m)

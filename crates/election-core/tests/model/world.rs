@@ -427,7 +427,7 @@ impl World {
     }
 
     /// The session is heard of; the lease, if it is kept, lasts from now on.
-    pub(crate) fn beat(&mut self, setting: &Setting, m: usize) {
+    pub(crate) fn heartbeat(&mut self, setting: &Setting, m: usize) {
         let now = self.now;
         let Some(process) = &mut self.member(m).process else { return };
         let keeps = process.keeps_lease;
@@ -437,7 +437,7 @@ impl World {
         if reaches {
             self.server().touch(session, now);
         }
-        if keeps && (reaches || !setting.has(Outside::Beats)) {
+        if keeps && (reaches || !setting.has(Outside::Heartbeats)) {
             let until = now + TICK * LEASE;
             if let Some(client) = self.member(m).client_mut() {
                 client.lease = Some(until);

@@ -30,7 +30,7 @@ fn server_kind() -> ServerKind {
     match std::env::var("TEST_SERVERS").as_deref() {
         Ok("apache") => ServerKind::Apache,
         Ok(other) => panic!("TEST_SERVERS={other}: only apache is known"),
-        Err(_) => ServerKind::InProcess,
+        Err(_) => ServerKind::Embedded,
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use election_core::{
-    Election, ElectionConfig, Failure, Handler, Leadership, Profile, QueueFormat, Recipe, StopOrder,
+    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Profile, QueueFormat, Recipe, StopOrder,
 };
 use tokio::runtime::Runtime;
 use zk_session::Session;
@@ -33,15 +33,16 @@ impl Ours {
         election: (&str, &str),
         lock_file: PathBuf,
     ) -> Self {
-        let profile = Profile::new(name.parse().unwrap(), "here".parse().unwrap());
-        let config = ElectionConfig::new(election.0, election.1, profile, Recipe::Queue(format)).unwrap();
+        let profile = Profile::new(name.parse().unwrap()).in_site("here".parse().unwrap());
+        let paths = Paths::new(election.0, election.1).unwrap();
+        let config = ElectionConfig::new(paths, profile, Recipe::Queue(format));
         Self { session, config, lock_file, tokens: Arc::default(), election: None }
     }
 
     pub(crate) fn join(&mut self, runtime: &Runtime) {
         let _guard = runtime.enter();
         let app = App {
-            name: self.config.member.member.to_string(),
+            name: self.config.member().to_string(),
             lock_file: self.lock_file.clone(),
             tokens: Arc::clone(&self.tokens),
         };
@@ -49,7 +50,7 @@ impl Ours {
     }
 
     pub(crate) fn leads(&self) -> bool {
-        self.election.as_ref().is_some_and(|election| election.status_now().leads_now())
+        self.election.as_ref().is_some_and(|election| election.status().now().leads_now())
     }
 
     pub(crate) fn leave(&mut self, runtime: &Runtime) {

@@ -91,17 +91,9 @@ impl<'a> Stage<'a> {
 
     async fn join(&self, member: &str, site: &str) -> Election {
         let session = self.world.session(None).await;
-        let config = ElectionConfig {
-            paths: self.world.paths().clone(),
-            policy: self.world.policy(),
-            ..ElectionConfig::new(
-                "/unused",
-                "orders",
-                Profile::new(member.parse().unwrap(), site.parse().unwrap()),
-                Recipe::Elector(self.world.strategy()),
-            )
-            .unwrap()
-        };
+        let me = Profile::new(member.parse().unwrap()).in_site(site.parse().unwrap());
+        let recipe = Recipe::Elector(self.world.strategy());
+        let config = ElectionConfig::new(self.world.paths().clone(), me, recipe).policy(self.world.policy());
         let job = Job {
             witness: self.world.operator().clone(),
             paths: self.world.paths().clone(),
@@ -114,9 +106,9 @@ impl<'a> Stage<'a> {
     /// Two members, of which the first one leads.
     async fn two(&self) -> (Election, Election) {
         let east = self.join("east-1", "east").await;
-        wait_for("east-1 leads", SOON, || east.status_now().leads_now()).await;
+        wait_for("east-1 leads", SOON, || east.status().now().leads_now()).await;
         let west = self.join("west-1", "west").await;
-        wait_for("west-1 stands by", SOON, || west.status_now().ballot.is_some()).await;
+        wait_for("west-1 stands by", SOON, || west.status().now().ballot.is_some()).await;
         (east, west)
     }
 
@@ -134,14 +126,14 @@ async fn by_a_wish(world: &World) {
     let stage = Stage::new(world);
     let (east, west) = stage.two().await;
     east.resign("the disk is to be changed");
-    wait_for("west-1 leads", SOON, || west.status_now().leads_now()).await;
+    wait_for("west-1 leads", SOON, || west.status().now().leads_now()).await;
     assert_eq!(stage.the_end().reason, StopReason::Resigned("the disk is to be changed".to_owned()));
-    let elected = west.status_now().elected.unwrap();
+    let elected = west.status().now().elected.unwrap();
     assert!(elected.sentence().contains("the disk is to be changed"), "{}", elected.sentence());
     // It stands: when nobody else may lead it is named again.
     west.resign("mine too");
     wait_for("somebody leads again", SOON, || {
-        let leads = |election: &Election| election.status_now().leads_now();
+        let leads = |election: &Election| election.status().now().leads_now();
         (leads(&east) || leads(&west)) && stage.ends.lock().unwrap().len() == 2
     })
     .await;
@@ -151,29 +143,29 @@ async fn by_withdrawing(world: &World) {
     let stage = Stage::new(world);
     let (east, west) = stage.two().await;
     east.withdraw("it is being upgraded");
-    wait_for("west-1 leads", SOON, || west.status_now().leads_now()).await;
+    wait_for("west-1 leads", SOON, || west.status().now().leads_now()).await;
     stage.the_end();
     let request = world.ask(RequestKind::Failover, Target::Member("east-1".parse().unwrap()), false).await;
     let RequestState::Failed { reason, .. } = &request.state else { panic!("{request:?}") };
     assert!(reason.contains("it is being upgraded"), "{reason}");
     west.leave().await;
     wait_for("nobody is named, and it is said", SOON, || {
-        let status = east.status_now();
+        let status = east.status().now();
         status.is_elector
             && status.in_office.iter().all(Option::is_none)
             && status.note.contains("no member may lead")
     })
     .await;
-    assert!(!east.status_now().leads_now());
+    assert!(!east.status().now().leads_now());
     east.rejoin();
-    wait_for("east-1 leads again", SOON, || east.status_now().leads_now()).await;
+    wait_for("east-1 leads again", SOON, || east.status().now().leads_now()).await;
 }
 
 async fn by_a_drop(world: &World) {
     let stage = Stage::new(world);
     let (east, west) = stage.two().await;
     drop(east);
-    wait_for("west-1 leads", SOON, || west.status_now().leads_now()).await;
+    wait_for("west-1 leads", SOON, || west.status().now().leads_now()).await;
     assert_eq!(stage.the_end().reason, StopReason::Leaving);
 }
 
@@ -182,8 +174,8 @@ async fn by_a_deadline(world: &World) {
     let (east, west) = stage.two().await;
     let by = BootTime::now() + Duration::from_secs(3);
     east.resign_by(by, "the window closes");
-    wait_for("its work may go on until then", SOON, || east.status_now().work_until == Some(by)).await;
-    wait_for("west-1 leads", SOON, || west.status_now().leads_now()).await;
+    wait_for("its work may go on until then", SOON, || east.status().now().work_until == Some(by)).await;
+    wait_for("west-1 leads", SOON, || west.status().now().leads_now()).await;
     let end = stage.the_end();
     assert_eq!(end.reason, StopReason::Resigned("the window closes".to_owned()));
     let left = by.duration_since(end.at);
@@ -191,7 +183,7 @@ async fn by_a_deadline(world: &World) {
     assert!(Some(left) <= world.policy().stop_budget, "it stopped sooner than it had to: {left:?} were left");
     // The deadline was that leadership's alone.
     drop(west);
-    wait_for("east-1 leads again", SOON, || east.status_now().leads_now()).await;
+    wait_for("east-1 leads again", SOON, || east.status().now().leads_now()).await;
 }
 
 async fn not_while_it_holds(world: &World) {
@@ -216,11 +208,11 @@ async fn not_while_it_holds(world: &World) {
     refused("the backup runs").await;
     drop(inner);
     refused("the books are being closed").await;
-    assert!(east.status_now().leads_now());
+    assert!(east.status().now().leads_now());
     // An operator who means it has his way.
     let request = world.ask(RequestKind::Failover, Target::Any, false).await;
     assert!(matches!(request.state, RequestState::Done { .. }), "{request:?}");
-    wait_for("west-1 leads", SOON, || west.status_now().leads_now()).await;
+    wait_for("west-1 leads", SOON, || west.status().now().leads_now()).await;
     stage.the_end();
     drop(outer);
 }
@@ -292,10 +284,10 @@ impl Handler for Clumsy {
 async fn a_panic_in_any_call_ends_the_election() {
     let world = World::start(DriverKind::Native).await;
     for name in ["prepare", "takeover", "lead", "stop", "leader_changed"] {
-        let me = Profile::new("clumsy".parse().unwrap(), "east".parse().unwrap());
+        let me = Profile::new("clumsy".parse().unwrap()).in_site("east".parse().unwrap());
         let recipe = Recipe::Elector(world.strategy());
-        let config = ElectionConfig::new(world.root(), name, me, recipe).unwrap();
-        let config = ElectionConfig { policy: world.policy(), ..config };
+        let paths = Paths::new(world.root(), name).unwrap();
+        let config = ElectionConfig::new(paths, me, recipe).policy(world.policy());
         let election = Election::join(world.session(None).await, config, Clumsy(name));
         let ended = tokio::time::timeout(SOON, election.ended()).await.expect("it ends");
         assert_eq!(ended, Ended::HandlerPanicked { call: name });
@@ -310,8 +302,7 @@ async fn an_election_ends_where_no_lease_is_given() {
         let (address, _close) = scripted::keeper(Duration::from_secs(4)).await;
         let session = Session::builder(address.to_string()).driver(driver).connect().await.unwrap();
         let no_lease = session.active().await.unwrap().leases().unwrap_err();
-        let me = Profile::new("east-1".parse().unwrap(), "east".parse().unwrap());
-        let config = ElectionConfig::new("/app", "orders", me, Recipe::Elector(Arc::new(EastFirst))).unwrap();
+        let config = ElectionConfig::elector("/app/orders", "east-1", EastFirst).unwrap();
         let election = Election::join(session, config, Clumsy("prepare"));
         let ended = tokio::time::timeout(SOON, election.ended()).await.expect("it ends");
         assert_eq!(ended, Ended::NoLease(no_lease));

@@ -31,7 +31,7 @@ impl Told {
         let told = Self::default();
         let to = told.clone();
         tokio::spawn(async move {
-            while let Ok(change) = leaders.next().await {
+            while let Some(change) = leaders.next().await {
                 assert_eq!(leaders.last(change.slot), change.leader.as_ref());
                 to.0.lock().unwrap().push(change);
             }

@@ -1,10 +1,11 @@
-//! The shell over an ensemble of three servers, with either driver.
+//! The runtime over an ensemble of three servers, with either driver.
 //!
 //! Members live in this process, each with a session of its own, so that a member
 //! can be cut off or dropped while the others go on.
 
 #![allow(clippy::unwrap_used)] // a panic is how a test reports
 
+mod candidates;
 mod deleted;
 mod ending;
 mod fast;
@@ -204,7 +205,8 @@ over_both_drivers! {
 
     /// A member that is checked is not named before it has reported an answer.
     async fn a_member_is_not_named_before_its_first_check(world: &World) {
-        let checked = Profile { health: Health::Unknown, ..Profile::new("east-1".parse().unwrap(), "east".parse().unwrap()) };
+        let mut checked = Profile::new("east-1".parse().unwrap()).in_site("east".parse().unwrap());
+        checked.health = Health::Unknown;
         let east = world.join_as(checked).await;
         wait_for("east-1 names no member", SOON, || east.status().note.contains("no member may lead")).await;
         assert_eq!(east.status().health, Health::Unknown);

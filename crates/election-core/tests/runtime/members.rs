@@ -10,8 +10,8 @@ use std::{
 };
 
 use election_core::{
-    Election, ElectionConfig, ElectionStatus, Failure, Handler, Leadership, Leftovers, Nomination, Paths,
-    Policy, Profile, Recipe, StopOrder, TakeoverLimit,
+    Election, ElectionConfig, ElectionStatus, Failure, Handler, Leadership, Nomination, Paths, Policy,
+    Profile, Recipe, StopOrder, TakeoverLimit,
     operator::{self, Observer, Problem, ReadError, Snapshot},
     record::{FiledRequest, Health, Outgoing, Request, RequestKind, Target},
     strategy::{Ranked, Ranking, Refused, Round, Strategy},
@@ -69,7 +69,7 @@ fn server_kind() -> ServerKind {
     match std::env::var("TEST_SERVERS").as_deref() {
         Ok("apache") => ServerKind::Apache,
         Ok(other) => panic!("TEST_SERVERS={other}: only apache is known"),
-        Err(_) => ServerKind::InProcess,
+        Err(_) => ServerKind::Embedded,
     }
 }
 
@@ -84,9 +84,9 @@ async fn servers() -> Arc<Servers> {
     }
     let started = match server_kind() {
         ServerKind::Apache => Servers::start(ServerKind::Apache, 3, TICK).await,
-        ServerKind::InProcess => {
+        ServerKind::Embedded => {
             let builder = TestServer::builder().servers(3).tick_time(TICK);
-            builder.start_on_thread().map(Servers::InProcess)
+            builder.start_on_thread().map(Servers::Embedded)
         }
     };
     let started = Arc::new(started.expect("the servers start"));
@@ -140,7 +140,7 @@ impl World {
     pub(crate) fn ensemble(&self) -> &Ensemble {
         match &*self.servers {
             Servers::Apache(ensemble) => ensemble,
-            Servers::InProcess(_) => panic!("these servers are not Apache ZooKeeper"),
+            Servers::Embedded(_) => panic!("these servers are not Apache ZooKeeper"),
         }
     }
 
@@ -173,18 +173,17 @@ impl World {
     }
 
     pub(crate) fn policy(&self) -> Policy {
-        Policy {
-            slots: self.slots,
-            stop_budget: Some(Duration::from_millis(500)),
-            takeover_timeout: Duration::from_secs(2),
-            release_timeout: Duration::from_secs(5),
-            acquire_timeout: Duration::from_secs(5),
-            startup_wait: Duration::from_secs(15),
-            max_takeovers: TakeoverLimit { count: 50, within: Duration::from_secs(60) },
-            fenced: self.fast,
-            fast_failover: self.fast,
-            ..Policy::default()
-        }
+        Policy::default().with(|policy| {
+            policy.slots = self.slots;
+            policy.stop_budget = Some(Duration::from_millis(500));
+            policy.takeover_timeout = Duration::from_secs(2);
+            policy.release_timeout = Duration::from_secs(5);
+            policy.acquire_timeout = Duration::from_secs(5);
+            policy.startup_wait = Duration::from_secs(15);
+            policy.max_takeovers = TakeoverLimit { count: 50, within: Duration::from_secs(60) };
+            policy.fenced = self.fast;
+            policy.fast_failover = self.fast;
+        })
     }
 
     pub(crate) async fn session(&self, proxy: Option<&Proxy>) -> Session {
@@ -222,10 +221,8 @@ impl World {
         fate: Fate,
         paths: Paths,
     ) -> Member {
-        let profile = Profile {
-            address: Some(format!("{member}.example")),
-            ..Profile::new(member.parse().unwrap(), site.parse().unwrap())
-        };
+        let mut profile = Profile::new(member.parse().unwrap()).in_site(site.parse().unwrap());
+        profile.address = Some(format!("{member}.example"));
         self.stand(session, profile, fate, paths, self.policy())
     }
 
@@ -238,14 +235,7 @@ impl World {
         policy: Policy,
     ) -> Member {
         let member = profile.member.to_string();
-        let config = ElectionConfig {
-            paths,
-            name: format!("orders as {member}"),
-            member: profile,
-            recipe: self.recipe.clone(),
-            policy,
-            leftovers: Leftovers::Wait,
-        };
+        let config = ElectionConfig::new(paths, profile, self.recipe.clone()).policy(policy);
         let (end, _) = watch::channel(None);
         let app = App { member: member.clone(), fate, stints: Arc::clone(&self.stints), end: end.clone() };
         let election = Election::join(session.clone(), config, app);
@@ -347,7 +337,7 @@ impl Member {
     }
 
     pub(crate) fn status(&self) -> ElectionStatus {
-        self.election.status().borrow().clone()
+        self.election.status().now()
     }
 
     pub(crate) fn leads(&self) -> bool {

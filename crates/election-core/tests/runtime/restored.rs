@@ -8,7 +8,7 @@ use std::{
 };
 
 use election_core::{
-    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, Profile, Recipe, StopOrder,
+    Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, StopOrder,
     operator::{self, Raised},
     record::Cause,
 };
@@ -87,23 +87,18 @@ impl Stage {
     /// Somebody joins, and leads; answered with its token.
     async fn lead(&self, member: &str) -> (Session, Election, u64) {
         let (session, election) = self.join(member).await;
-        wait_for(&format!("{member} leads"), SOON, || election.status_now().leads_now()).await;
-        let token = election.status_now().fencing_token.unwrap();
+        wait_for(&format!("{member} leads"), SOON, || election.status().now().leads_now()).await;
+        let token = election.status().now().fencing_token.unwrap();
         (session, election, token)
     }
 
     async fn join(&self, member: &str) -> (Session, Election) {
         let session = self.session().await;
-        let config = ElectionConfig {
-            policy: Policy { stop_budget: Some(Duration::from_millis(500)), ..Policy::default() },
-            ..ElectionConfig::new(
-                "/dr",
-                "orders",
-                Profile::new(member.parse().unwrap(), "east".parse().unwrap()),
-                Recipe::Elector(Arc::new(EastFirst)),
-            )
+        let policy = Policy::default().with(|policy| policy.stop_budget = Some(Duration::from_millis(500)));
+        let config = ElectionConfig::elector("/dr/orders", member, EastFirst)
             .unwrap()
-        };
+            .site("east".parse().unwrap())
+            .policy(policy);
         let election = Election::join(session.clone(), config, Job(self.store.clone()));
         (session, election)
     }
@@ -166,11 +161,11 @@ async fn a_restored_ensemble(driver: DriverKind) {
     let raised = operator::raise_tokens(&operator, &stage.paths, second, "the test").await.unwrap();
     let Raised::InTerm(term) = raised else { panic!("{raised:?}") };
     wait_for("it leads in the term of the raised base", SOON, || {
-        let status = election.status_now();
+        let status = election.status().now();
         status.term == term && status.leads_now()
     })
     .await;
-    let status = election.status_now();
+    let status = election.status().now();
     assert_eq!(status.elected.unwrap().cause(), Cause::TokensRaised);
     let fourth = status.fencing_token.unwrap();
     assert!(fourth > second, "{fourth} after {second}");
@@ -182,10 +177,10 @@ async fn a_restored_ensemble(driver: DriverKind) {
 
     // Every later leadership has the base, whoever decides it.
     let (next_session, next) = stage.join("east-2").await;
-    wait_for("east-2 stands by", SOON, || next.status_now().ballot.is_some()).await;
+    wait_for("east-2 stands by", SOON, || next.status().now().ballot.is_some()).await;
     stage.end(session, election).await;
-    wait_for("east-2 leads", SOON, || next.status_now().leads_now()).await;
-    let fifth = next.status_now().fencing_token.unwrap();
+    wait_for("east-2 leads", SOON, || next.status().now().leads_now()).await;
+    let fifth = next.status().now().fencing_token.unwrap();
     assert!(fifth > fourth, "{fifth} after {fourth}");
     assert_eq!(stage.store.accepted(), 4);
     stage.end(next_session, next).await;

@@ -15,7 +15,7 @@ async fn join(world: &World, name: &str, timeout: Duration, policy: Policy) -> M
     let builder = Session::builder(world.connect_string()).driver(world.driver()).session_timeout(timeout);
     let session = builder.connect().await.unwrap();
     let paths = Paths::new(world.root(), name).unwrap();
-    let profile = Profile::new(name.parse().unwrap(), "east".parse().unwrap());
+    let profile = Profile::new(name.parse().unwrap()).in_site("east".parse().unwrap());
     world.stand(session, profile, Fate::Lead, paths, policy)
 }
 
@@ -30,7 +30,7 @@ async fn the_default_policy_leads_with_any_timeout(world: &World) {
     for member in &members {
         wait_for(&format!("{} leads", member.id()), SOON, || member.leads()).await;
     }
-    // Renewed by beats, again and again.
+    // Renewed by heartbeats, again and again.
     let now = BootTime::now();
     for (member, timeout) in members.iter().zip(timeouts) {
         let renewed = || member.status().work_until.is_some_and(|until| until >= now + timeout * 2);
@@ -41,7 +41,7 @@ async fn the_default_policy_leads_with_any_timeout(world: &World) {
 
 async fn a_stop_budget_that_does_not_fit_ends_the_election(world: &World) {
     let timeout = Duration::from_secs(4);
-    let policy = Policy { stop_budget: Some(Duration::from_millis(800)), ..Policy::default() };
+    let policy = Policy::default().with(|policy| policy.stop_budget = Some(Duration::from_millis(800)));
     let member = join(world, "slow", timeout, policy).await;
     let ended = tokio::time::timeout(SOON, member.election().ended()).await.expect("it ends");
     let Ended::StopBudgetTooLong(why) = &ended else { panic!("{ended:?}") };

@@ -1,10 +1,9 @@
 //! A session's side of the wire, over one transport after another.
 //!
 //! # Driving it
-//! Whatever happens goes in through [`Connection::handle`]; then [`Connection::poll`] is called until it has nothing more
-//! to say, the bytes of [`Connection::outgoing`] are written and [`Input::Written`] says how many were, and by
-//! [`Connection::deadline`] at the latest [`Input::Tick`] comes in. Time is what the caller says it is: any clock that
-//! does not go back.
+//! Pass every event to [`Connection::handle`]. Then call [`Connection::poll`] until it returns nothing more, write the
+//! bytes of [`Connection::outgoing`], and report their number by [`Input::Written`]. Pass [`Input::Tick`] by
+//! [`Connection::deadline`] at the latest. The time is that of any clock of the caller's that does not go back.
 //!
 //! # The end of a request
 //! Each request ends in exactly one [`Outcome`]: answered, certainly not sent, or perhaps applied. A request is certainly
@@ -20,18 +19,17 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use super::dialogue::{Input, Limits, NotSent, Outcome, Output};
 use super::handshake::Ticket;
 use super::pace::Pace;
+use super::pending_watch::{PendingWatch, without_watch};
 use super::watches::{Look, Removal, WatchId, WatchKind, Watches};
-use super::wish::{Wish, without_watch};
 use crate::codec::{
     ErrorCode, EventKind, Malformed, OpCode, Reply, ReplyHeader, Request, WatchEvent, WatchMode, cut_frame,
     xid,
 };
 
 /// The session's side of the wire.
-///
-/// Its methods are of three kinds: those that *look* ([`ticket`](Self::ticket), [`outgoing`](Self::outgoing),
-/// [`deadline`](Self::deadline), [`suspects`](Self::suspects)), the one that takes *events* ([`handle`](Self::handle)),
-/// and the one that tells what *follows* ([`poll`](Self::poll)).
+/// It has three kinds of methods: *queries* ([`ticket`](Self::ticket), [`outgoing`](Self::outgoing),
+/// [`deadline`](Self::deadline), [`suspects`](Self::suspects)), the one that takes *inputs* ([`handle`](Self::handle)), and
+/// the one that returns *outputs* ([`poll`](Self::poll)).
 pub struct Connection<T> {
     ticket: Ticket,
     limits: Limits,
@@ -49,7 +47,7 @@ pub struct Connection<T> {
 /// Queues that were longer hold no memory while they are empty.
 const ROOM: usize = 8;
 
-/// What goes with one transport.
+/// The state of one transport.
 struct Link<T> {
     /// Not written yet.
     outgoing: BytesMut,
@@ -58,7 +56,7 @@ struct Link<T> {
     pending: VecDeque<Pending<T>>,
     /// When the heartbeats were sent that are not answered, oldest first.
     heartbeats: VecDeque<Duration>,
-    heard: Duration,
+    last_received: Duration,
     /// When something was last put into `outgoing`.
     spoken: Duration,
     /// When the ping was sent that is not answered.
@@ -73,14 +71,14 @@ struct Pending<T> {
     op: OpCode,
     /// Where it begins among the bytes of this transport.
     begins: u64,
-    watch: Option<Wish>,
+    watch: Option<PendingWatch>,
     is_heartbeat: bool,
-    /// `None`: nobody waits for it.
+    /// `None`: no caller waits for it.
     tag: Option<T>,
 }
 
-/// Those that wait for a reply.
-fn wishes<T>(link: Option<&Link<T>>) -> impl Iterator<Item = &Wish> {
+/// The requests that wait for a reply.
+fn pending_watches<T>(link: Option<&Link<T>>) -> impl Iterator<Item = &PendingWatch> {
     link.into_iter().flat_map(|link| &link.pending).filter_map(|pending| pending.watch.as_ref())
 }
 
@@ -103,19 +101,19 @@ impl<T> Connection<T> {
         connection
     }
 
-    /// What takes the session to another transport.
+    /// The ticket that resumes the session on another transport.
     #[must_use]
     pub fn ticket(&self) -> &Ticket {
         &self.ticket
     }
 
-    /// What is to be written, oldest first.
+    /// The bytes to write, oldest first.
     #[must_use]
     pub fn outgoing(&self) -> &[u8] {
         self.link.as_ref().map_or(&[], |link| &link.outgoing)
     }
 
-    /// Whether requests are sent at the moment.
+    /// Whether requests can be sent now.
     #[must_use]
     pub fn is_attached(&self) -> bool {
         self.link.is_some()
@@ -137,30 +135,30 @@ impl<T> Connection<T> {
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         let link = self.link.as_ref()?;
-        let silent = link.heard + self.silence();
+        let silent = link.last_received + self.silence();
         let next = match link.pinged {
             None => silent.min(link.spoken + self.ping_interval()),
             Some(_) => silent,
         };
-        // Once suspicious it stays so until something is answered, which is no matter of time.
+        // Once suspected, a server stays so until it answers, whatever the time.
         let suspicious = self.suspicious_at().filter(|at| *at > self.handled);
         Some(suspicious.map_or(next, |at| next.min(at)))
     }
 
-    /// Whether a heartbeat has been unanswered for several of its usual round trips: another server may do better.
+    /// Whether a heartbeat has been unanswered for several of its usual round trips: another server may be faster.
     #[must_use]
     pub fn suspects(&self, now: Duration) -> bool {
         self.suspicious_at().is_some_and(|at| now >= at)
     }
 
-    /// Takes note of what has happened at `now`.
+    /// Handles what has happened at `now`.
     pub fn handle(&mut self, now: Duration, input: Input<'_, T>) {
-        // Its timers wake it every tenth of the session timeout. A process that stood still for longer than half of it
-        // must not write what was meant to be written before.
+        // Its timers wake it every tenth of the session timeout. A process that was frozen for longer than half of it must
+        // not write what it should have written before.
         let stood_still = now.saturating_sub(self.handled);
         self.handled = now;
         if self.link.is_some() && stood_still >= self.ticket.timeout / 2 {
-            self.lose(format!("this process stood still for {stood_still:?}"));
+            self.lose(format!("this process was frozen for {stood_still:?}"));
         }
         match input {
             Input::Attached(ticket) => self.attach(now, ticket),
@@ -187,7 +185,7 @@ impl<T> Connection<T> {
         self.keep_alive(now);
     }
 
-    /// What follows from it, one after the other.
+    /// The next output.
     pub fn poll(&mut self) -> Option<Output<T>> {
         let output = self.outputs.pop_front();
         if output.is_none() && self.outputs.capacity() > ROOM {
@@ -212,17 +210,17 @@ impl<T> Connection<T> {
     }
 
     fn attach(&mut self, now: Duration, granted: Ticket) {
-        self.lose("the session was taken to another server".to_owned());
-        // Another server has another pace. Where all have become slow, it would be suspected at once by that of before.
+        self.lose("the session was moved to another server".to_owned());
+        // Another server has other round trips. If all have become slow, it would be suspected at once by the former ones.
         self.pace = Pace::default();
-        // The timeout of the beginning stays: whether another one will do is the caller's to judge.
+        // The first timeout stays: the caller decides whether another one is acceptable.
         self.ticket.password = granted.password;
         let mut link = Link {
             outgoing: BytesMut::new(),
             written: 0,
             pending: VecDeque::new(),
             heartbeats: VecDeque::new(),
-            heard: now,
+            last_received: now,
             spoken: now,
             pinged: None,
             settling: 0,
@@ -242,7 +240,7 @@ impl<T> Connection<T> {
             return;
         }
         for (id, path) in self.watches.lasting() {
-            self.tell([id], WatchKind::Gap, &path);
+            self.notify([id], WatchKind::Gap, &path);
         }
         self.outputs.push_back(Output::Ready);
     }
@@ -256,22 +254,22 @@ impl<T> Connection<T> {
         tag: T,
     ) {
         let watch = watch.and_then(|id| {
-            let mut wish = Wish::new(id, request)?;
-            let path = wish.path.as_str();
-            let mut others = wishes(self.link.as_ref()).filter(|other| other.path == path);
-            if wish.lasting.is_none() {
-                wish.on_server =
+            let mut wanted = PendingWatch::new(id, request)?;
+            let path = wanted.path.as_str();
+            let mut others = pending_watches(self.link.as_ref()).filter(|other| other.path == path);
+            if wanted.lasting.is_none() {
+                wanted.on_server =
                     !self.watches.has_lasting(path) && !others.any(|other| other.lasting.is_some());
-            } else if !wish.recursive {
-                wish.recursive = self.watches.is_recursive(path) || others.any(|other| other.recursive);
+            } else if !wanted.recursive {
+                wanted.recursive = self.watches.is_recursive(path) || others.any(|other| other.recursive);
             }
-            Some(wish)
+            Some(wanted)
         });
         let sent = match &watch {
-            // It would take the place of the lasting one.
-            Some(wish) if !wish.on_server => self.send(now, &without_watch(request)),
-            Some(wish) if wish.recursive => {
-                let (path, mode) = (Cow::Borrowed(wish.path.as_str()), WatchMode::Recursive.number());
+            // It would replace the lasting one.
+            Some(wanted) if !wanted.on_server => self.send(now, &without_watch(request)),
+            Some(wanted) if wanted.recursive => {
+                let (path, mode) = (Cow::Borrowed(wanted.path.as_str()), WatchMode::Recursive.number());
                 self.send(now, &Request::AddWatch { path, mode })
             }
             _ => self.send(now, request),
@@ -279,12 +277,12 @@ impl<T> Connection<T> {
         self.expect(sent, request.op(), watch, is_heartbeat.then_some(now), Some(tag));
     }
 
-    /// Awaits the reply to what was sent, or tells that nothing was.
+    /// Awaits the reply to a request, or reports that it was not sent.
     fn expect(
         &mut self,
         sent: Result<(i32, u64), NotSent>,
         op: OpCode,
-        watch: Option<Wish>,
+        watch: Option<PendingWatch>,
         heartbeat: Option<Duration>,
         tag: Option<T>,
     ) {
@@ -301,7 +299,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Puts a request behind the others; answers its number and where it begins.
+    /// Queues a request; returns its number and where it begins.
     fn send(&mut self, now: Duration, request: &Request<'_>) -> Result<(i32, u64), NotSent> {
         let Some(link) = &mut self.link else { return Err(NotSent::Disconnected(self.lost.clone())) };
         if link.closing {
@@ -310,7 +308,7 @@ impl<T> Connection<T> {
         let before = link.outgoing.len();
         // Of most requests, at once.
         link.outgoing.reserve(128);
-        // Positive, for the negative ones mean something else.
+        // Positive: negative numbers are reserved.
         let xid = self.last_xid.checked_add(1).unwrap_or(1);
         request.encode(xid, &mut link.outgoing);
         let size = link.outgoing.len() - before - 4;
@@ -333,9 +331,9 @@ impl<T> Connection<T> {
 
     fn forget(&mut self, now: Duration, id: WatchId) {
         let mut pending = self.link.iter_mut().flat_map(|link| &mut link.pending);
-        let wish = pending.find_map(|pending| pending.watch.as_mut().filter(|wish| wish.id == id));
-        if let Some(wish) = wish {
-            wish.forgotten = true;
+        let wanted = pending.find_map(|pending| pending.watch.as_mut().filter(|wanted| wanted.id == id));
+        if let Some(wanted) = wanted {
+            wanted.forgotten = true;
             return;
         }
         self.give_up(now, id);
@@ -343,21 +341,22 @@ impl<T> Connection<T> {
 
     /// The same for a watch that is armed.
     fn give_up(&mut self, now: Duration, id: WatchId) {
-        let is_wanted =
-            |path: &str| wishes(self.link.as_ref()).any(|wish| wish.lasting.is_some() && wish.path == path);
+        let is_wanted = |path: &str| {
+            pending_watches(self.link.as_ref()).any(|wanted| wanted.lasting.is_some() && wanted.path == path)
+        };
         let removal = self.watches.forget(id, is_wanted);
         self.remove(now, removal);
     }
 
-    /// Has the server remove a watch, and those that nobody waits for where they have become too many.
+    /// Has the server remove a watch, and the oldest of those that have been given up if they are too many.
     fn remove(&mut self, now: Duration, removal: Option<Removal>) {
-        let is_wanted = |path: &str| wishes(self.link.as_ref()).any(|wish| wish.path == path);
+        let is_wanted = |path: &str| pending_watches(self.link.as_ref()).any(|wanted| wanted.path == path);
         let excess = self.watches.excess(is_wanted);
         for Removal { path, kind, gaps } in removal.into_iter().chain(excess) {
-            self.tell(gaps, WatchKind::Gap, &path);
+            self.notify(gaps, WatchKind::Gap, &path);
             let request = Request::RemoveWatches { path: path.into(), kind: kind.number() };
             let sent = self.send(now, &request);
-            // The answer says nothing that matters.
+            // The answer does not matter.
             self.expect(sent, request.op(), None, None, None);
         }
     }
@@ -378,7 +377,7 @@ impl<T> Connection<T> {
     fn message(&mut self, now: Duration, frame: &Bytes) -> Result<(), Malformed> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let header = ReplyHeader::decode(frame)?;
-        link.heard = now;
+        link.last_received = now;
         match header.xid {
             xid::EVENT => self.event(WatchEvent::decode(frame)?),
             xid::PING => {
@@ -401,23 +400,23 @@ impl<T> Connection<T> {
 
     fn event(&mut self, event: WatchEvent) {
         let WatchEvent { kind, path, .. } = event;
-        // Not about a znode but about the connection, of which this side knows more.
+        // It is about the connection, not about a znode.
         if kind == EventKind::NONE {
             return;
         }
-        // Until the watches are armed again, what is told is about one-shot watches. Lasting ones have a gap then, which
-        // comes after it.
+        // Until the watches are armed again, events are about one-shot watches. Lasting ones then have a gap, which comes
+        // after them.
         let settled = self.link.as_ref().is_some_and(|link| link.settling == 0);
-        let (told, fired) = self.watches.fire(kind, &path, settled);
-        self.tell(fired, told, &path);
+        let (event, fired) = self.watches.fire(kind, &path, settled);
+        self.notify(fired, event, &path);
         if settled && let Some((parent, fired)) = self.watches.fire_parent(kind, &path) {
-            self.tell(fired, WatchKind::ChildrenChanged, &parent);
+            self.notify(fired, WatchKind::ChildrenChanged, &parent);
         }
     }
 
-    fn tell(&mut self, ids: impl IntoIterator<Item = WatchId>, kind: WatchKind, path: &str) {
-        let told = |id| Output::Watch { id, kind, path: path.to_owned() };
-        self.outputs.extend(ids.into_iter().map(told));
+    fn notify(&mut self, ids: impl IntoIterator<Item = WatchId>, kind: WatchKind, path: &str) {
+        let event = |id| Output::Watch { id, kind, path: path.to_owned() };
+        self.outputs.extend(ids.into_iter().map(event));
     }
 
     fn reply(&mut self, now: Duration, header: ReplyHeader, frame: &Bytes) -> Result<(), Malformed> {
@@ -429,7 +428,7 @@ impl<T> Connection<T> {
             ErrorCode::OK => Ok(Reply::decode(oldest.op, frame)?),
             error => Err(error),
         };
-        // Only now: a reply that is no good leaves its request without one, and it ends with the transport.
+        // Only now: the request of a malformed reply stays unanswered, and ends with the transport.
         let Some(Pending { op, watch, is_heartbeat, tag, .. }) = link.pending.pop_front() else {
             return Ok(());
         };
@@ -443,12 +442,12 @@ impl<T> Connection<T> {
         if header.zxid > 0 {
             self.ticket.last_zxid = header.zxid;
         }
-        let armed = watch.and_then(|wish| Some((wish.look_after(op, &answer)?, wish)));
+        let armed = watch.and_then(|wanted| Some((wanted.look_after(op, &answer)?, wanted)));
         if let Some(tag) = tag {
             self.outputs.push_back(Output::Ended { tag, outcome: Outcome::Answered(answer) });
         }
-        if let Some((look, wish)) = armed {
-            self.arm(now, look, wish);
+        if let Some((look, wanted)) = armed {
+            self.arm(now, look, wanted);
         }
         match header.error {
             ErrorCode::SESSION_EXPIRED => {
@@ -465,11 +464,11 @@ impl<T> Connection<T> {
         Ok(())
     }
 
-    fn arm(&mut self, now: Duration, look: Look, wish: Wish) {
-        let Wish { id, path, recursive, on_server, forgotten, .. } = wish;
+    fn arm(&mut self, now: Duration, look: Look, wanted: PendingWatch) {
+        let PendingWatch { id, path, recursive, on_server, forgotten, .. } = wanted;
         if !on_server && !self.watches.has_lasting(&path) {
-            // The lasting watch that was to tell of it has been refused, or given up meanwhile.
-            return self.tell((!forgotten).then_some(id), WatchKind::Gap, &path);
+            // The lasting watch for this event has been refused, or given up.
+            return self.notify((!forgotten).then_some(id), WatchKind::Gap, &path);
         }
         if recursive {
             self.watches.note_recursive(&path);
@@ -480,7 +479,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Ends what goes with the transport.
+    /// Ends the transport and its requests.
     fn lose(&mut self, reason: String) {
         let Some(link) = self.link.take() else { return };
         for Pending { begins, tag, .. } in link.pending {
@@ -501,7 +500,7 @@ impl<T> Connection<T> {
     fn keep_alive(&mut self, now: Duration) {
         let (silence, interval) = (self.silence(), self.ping_interval());
         let Some(link) = &mut self.link else { return };
-        let silent = now.saturating_sub(link.heard);
+        let silent = now.saturating_sub(link.last_received);
         if silent >= silence {
             self.lose(format!("the server has been silent for {silent:?}"));
         } else if link.pinged.is_none() && now.saturating_sub(link.spoken) >= interval {

@@ -1,4 +1,4 @@
-//! What goes into a [`Connection`](super::Connection) and what comes out of it.
+//! Inputs and outputs of a [`Connection`](super::Connection).
 
 use bytes::BytesMut;
 
@@ -6,13 +6,13 @@ use super::handshake::Ticket;
 use super::watches::{WatchId, WatchKind};
 use crate::codec::{ErrorCode, Reply, Request};
 
-/// What is accepted and sent at the most.
+/// The maximum sizes of messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a request, without its length. A server closes the connection over a longer one, with everything that is
-    /// under way on it: its `jute.maxbuffer`, 1,048,575 by default.
+    /// Bytes of a request, without its length. A server closes the connection over a longer one, with all requests under
+    /// way: its `jute.maxbuffer`, 1,048,575 by default.
     pub request: usize,
-    /// Bytes of a reply, without its length. Whoever sends more is taken for something that is no ZooKeeper.
+    /// Bytes of a reply, without its length. A longer one ends the connection.
     pub reply: usize,
 }
 
@@ -22,30 +22,29 @@ impl Default for Limits {
     }
 }
 
-/// What happens to the connection. `T` is whatever the caller knows a request by.
+/// An event for the connection. `T` is the caller's tag of a request.
 #[derive(Debug)]
 pub enum Input<'a, T> {
-    /// A handshake for this session has been granted, on a transport that takes the place of the one before.
+    /// A handshake for this session has been granted, on a transport that replaces the last one.
     Attached(Ticket),
     /// Bytes have arrived. Whole frames are taken out.
     Received(&'a mut BytesMut),
-    /// So many bytes of [`Connection::outgoing`](super::Connection::outgoing) have been written to the transport.
+    /// That many bytes of [`Connection::outgoing`](super::Connection::outgoing) have been written to the transport.
     Written(usize),
     /// The transport has failed.
     Lost(String),
     /// A request is to be sent.
     Request {
-        /// What is asked for.
+        /// The request.
         request: &'a Request<'a>,
         /// The watch that a successful reply arms; the request must ask for one.
         watch: Option<WatchId>,
-        /// Whether it is sent to learn how the server does: the time that its answer takes is what [`Connection::suspects`](super::Connection::suspects)
-        /// goes by.
+        /// Whether it is a heartbeat: the time of its answer decides [`Connection::suspects`](super::Connection::suspects).
         heartbeat: bool,
-        /// By which its outcome is known.
+        /// The caller's tag, returned with the outcome.
         tag: T,
     },
-    /// Nobody waits for that watch any more.
+    /// The caller has given up that watch.
     Forget(WatchId),
     /// The session is to be closed. Nothing else is sent after that.
     Close(T),
@@ -53,35 +52,35 @@ pub enum Input<'a, T> {
     Tick,
 }
 
-/// What the connection has to say.
+/// An output of the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<T> {
-    /// A request has ended. In the order in which they were sent.
+    /// A request has ended. Requests end in the order of sending.
     Ended {
-        /// Of the request.
+        /// The tag of the request.
         tag: T,
-        /// How.
+        /// How it ended.
         outcome: Outcome,
     },
     /// A watch saw something. A one-shot watch is no longer armed.
     Watch {
-        /// Which.
+        /// The watch.
         id: WatchId,
-        /// What it saw.
+        /// The event.
         kind: WatchKind,
-        /// Where.
+        /// The path of the znode.
         path: String,
     },
     /// On the transport that was attached each watch is armed again or has fired.
     Ready,
-    /// The transport is of no more use, and the session is to be taken to another. What was under way has ended.
+    /// The transport is lost: attach the session to another one. The requests under way have ended.
     Lost {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The server says that the session has expired. Nothing follows.
+    /// The server has expired the session. The last output.
     Expired,
-    /// The session is closed, as it was asked to be. Nothing follows.
+    /// The session is closed, as requested. The last output.
     Closed,
 }
 
@@ -90,7 +89,7 @@ pub enum Output<T> {
 pub enum Outcome {
     /// The server has answered.
     Answered(Result<Reply, ErrorCode>),
-    /// Nothing of it was written: it had no effect and never will.
+    /// No byte of it was written: it had no effect and never will.
     NotSent(NotSent),
     /// It may have been applied, or may be applied later, as long as the session lives.
     PerhapsApplied(String),
@@ -105,12 +104,12 @@ pub enum NotSent {
     /// The session is being closed.
     #[error("the session is being closed")]
     Closing,
-    /// Longer than [`Limits::request`]. It would cost everybody on the session the connection.
-    #[error("the request takes {size} bytes, and servers take no more than {limit} (jute.maxbuffer)")]
+    /// Longer than [`Limits::request`]. The server would close the connection over it.
+    #[error("the request has {size} bytes, more than the servers accept ({limit}, jute.maxbuffer)")]
     TooLarge {
-        /// Of the request.
+        /// The size of the request.
         size: usize,
-        /// Of the server.
+        /// The limit of the servers.
         limit: usize,
     },
 }

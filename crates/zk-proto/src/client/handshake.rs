@@ -12,21 +12,21 @@ use crate::codec::{
     SessionId, cut_frame, xid,
 };
 
-/// What carries a session to another transport, or to another process. Whoever has it can act as the session.
+/// Resumes a session on another transport, or in another process. Any process that has it can act as the session.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
-    /// What ZooKeeper calls the session.
+    /// ZooKeeper's id of the session.
     pub session_id: SessionId,
-    /// What proves that it is ours.
+    /// The password of the session.
     pub password: Vec<u8>,
-    /// Granted by the server, which may be another one than was asked for.
+    /// The granted session timeout, which may differ from the requested one.
     pub timeout: Duration,
-    /// The newest change that the session has seen. A server that is behind it does not take the session.
+    /// The newest change that the session has seen. A server that is behind it does not accept the session.
     pub last_zxid: i64,
 }
 
 impl Ticket {
-    /// Whether the session can be taken to another transport at all. ClickHouse Keeper ends a session with its connection,
+    /// Whether the session can be resumed on another transport. ClickHouse Keeper ends a session with its connection,
     /// and gives it a password of zeros, which no ZooKeeper does.
     #[must_use]
     pub fn outlives_its_connection(&self) -> bool {
@@ -44,7 +44,7 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// What a handshake is for.
+/// The purpose of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A new session, with this timeout if the server grants it.
@@ -53,7 +53,7 @@ pub enum Purpose {
     Resume(Ticket),
 }
 
-/// What a client proves to be, beside the transport's own certificates.
+/// The credentials of a client, beside the transport's certificates.
 #[derive(Default)]
 pub struct Credentials<'a> {
     auth: &'a [(&'a str, &'a [u8])],
@@ -61,13 +61,13 @@ pub struct Credentials<'a> {
 }
 
 impl<'a> Credentials<'a> {
-    /// As `addauth` has it: schemes and secrets.
+    /// Schemes and secrets, as for `addauth`.
     #[must_use]
     pub fn new(auth: &'a [(&'a str, &'a [u8])]) -> Self {
         Self { auth, sasl: None }
     }
 
-    /// SASL beside it, which is spoken before anything else.
+    /// SASL, which comes before anything else.
     #[cfg(feature = "sasl")]
     #[must_use]
     pub fn with_sasl(self, sasl: DigestMd5) -> Self {
@@ -78,19 +78,19 @@ impl<'a> Credentials<'a> {
 /// Why a transport does not serve the session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// There is no such session, or no longer.
+    /// The session does not exist, or has expired.
     #[error("the session has expired")]
     Expired,
-    /// The credentials are not accepted, or the server could not prove what it is.
+    /// The server refused the credentials, or could not authenticate itself.
     #[error("{0}")]
     AuthFailed(String),
     /// The server has no quorum: it would serve reads that are out of date.
-    #[error("the server is read-only, which was not asked for")]
+    #[error("the server is read-only: it has no quorum")]
     ReadOnly,
     /// The answer names a session that was not asked for. It must never be used.
     #[error("the server answered with another session")]
     AnotherSession,
-    /// What came makes no sense.
+    /// The answer is malformed.
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
@@ -102,8 +102,8 @@ const PROBE: i32 = i32::MAX;
 /// The largest message of a handshake.
 const MOST: usize = 64 << 10;
 
-/// The handshake on one transport. Write what [`outgoing`](Self::outgoing) gives, and feed what arrives to
-/// [`receive`](Self::receive), until that answers with the [`Ticket`] that was granted or a [`Refusal`].
+/// The handshake on one transport. Write the bytes of [`outgoing`](Self::outgoing), and pass the bytes that arrive to
+/// [`receive`](Self::receive), until that returns the granted [`Ticket`] or a [`Refusal`].
 ///
 /// The connect request, the credentials and, for a new session, a first request that changes nothing are sent at once: a
 /// server reads them in order.
@@ -162,16 +162,16 @@ impl Handshake {
         }
     }
 
-    /// What is to be written now. Each byte is given once.
+    /// The bytes to write now. Each byte is returned once.
     #[must_use]
     pub fn outgoing(&mut self) -> BytesMut {
         self.outgoing.split()
     }
 
-    /// Takes what has arrived. `None` until all is said; bytes beyond the handshake stay in `input`.
+    /// Handles the bytes that have arrived. `None` until the handshake is complete; bytes beyond it stay in `input`.
     ///
     /// # Errors
-    /// [`Refusal`]: the transport is of no use.
+    /// [`Refusal`]: the transport can't be used.
     pub fn receive(&mut self, input: &mut BytesMut) -> Result<Option<Ticket>, Refusal> {
         while !self.is_complete() {
             let Some(frame) = cut_frame(input, MOST)? else { return Ok(None) };
@@ -243,7 +243,7 @@ impl Handshake {
     }
 }
 
-/// Some servers take any client, and turn away at its first request who has not said enough of itself.
+/// Some servers accept any client, and refuse it at its first request if it has not authenticated itself.
 fn probe(outgoing: &mut BytesMut) {
     Request::Exists { path: "/".into(), watch: false }.encode(PROBE, outgoing);
 }

@@ -16,10 +16,10 @@ mod connection;
 mod dialogue;
 mod handshake;
 mod pace;
+mod pending_watch;
 #[cfg_attr(not(feature = "sasl"), path = "no_sasl.rs")]
 mod sasl;
 mod watches;
-mod wish;
 
 pub use connection::Connection;
 pub use dialogue::{Input, Limits, NotSent, Outcome, Output};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// So many usual round trips without an answer are suspicious.
+/// A server is suspected after that many usual round trips without an answer.
 const PATIENCE: u32 = 8;
 
 /// The estimate of TCP (RFC 6298): a smoothed round trip and its smoothed deviation.
@@ -25,7 +25,8 @@ impl Pace {
     }
 
     /// How long a heartbeat may stay unanswered before the server is suspected: no less than a twentieth of the session
-    /// timeout, as anything that is over before does no harm, and no more than a fifth. Before anything was measured, that.
+    /// timeout, because shorter delays are harmless, and no more than a fifth, which is also the value before the first
+    /// measurement.
     pub(super) fn suspicious_after(&self, session_timeout: Duration) -> Duration {
         let most = session_timeout / 5;
         if !self.known {

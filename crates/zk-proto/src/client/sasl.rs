@@ -1,19 +1,20 @@
-//! SASL DIGEST-MD5 (RFC 2831) as ZooKeeper's servers speak it: no integrity layer, and one authentication.
+//! SASL DIGEST-MD5 (RFC 2831) as ZooKeeper's servers support it: no integrity layer, and one authentication.
 //!
-//! The mechanism is obsolete (RFC 6331), and no maintained crate has it; ZooKeeper has no other with a password.
+//! The mechanism is obsolete (RFC 6331), and no maintained crate implements it; it is ZooKeeper's only mechanism with a
+//! password.
 
 use std::fmt::Write as _;
 
 use md5::{Digest as _, Md5};
 
-/// What every ZooKeeper server calls itself.
+/// The service name of every ZooKeeper server.
 const DIGEST_URI: &str = "zookeeper/zk-sasl-md5";
 
 /// One authentication.
 pub struct DigestMd5 {
     user: String,
     password: String,
-    /// Unpredictable, and made anew for each authentication by the caller: there is no randomness here.
+    /// Unpredictable, and made by the caller for each authentication: there is no randomness here.
     cnonce: String,
     state: State,
 }
@@ -41,7 +42,8 @@ impl DigestMd5 {
 
     /// The answer to the server's next token, if it takes one.
     pub(super) fn step(&mut self, token: &[u8]) -> Result<Option<Vec<u8>>, String> {
-        let text = std::str::from_utf8(token).map_err(|_| "the server's SASL token is no text".to_owned())?;
+        let text =
+            std::str::from_utf8(token).map_err(|_| "the server's SASL token is not text".to_owned())?;
         let fields = Fields::parse(text)?;
         match &self.state {
             State::Challenged => {
@@ -56,7 +58,7 @@ impl DigestMd5 {
                 self.state = State::Complete;
                 Ok(None)
             }
-            State::Complete => Err("the server goes on with SASL after its end".to_owned()),
+            State::Complete => Err("the server continues SASL after its end".to_owned()),
         }
     }
 
@@ -65,7 +67,8 @@ impl DigestMd5 {
         let realm = challenge.get("realm").map_or("", String::as_str);
         if challenge.get("qop").is_some_and(|qop| !qop.split(',').any(|qop| qop.trim() == "auth")) {
             return Err(
-                "the server wants SASL to protect the connection, which is not supported: use TLS".to_owned()
+                "the server requires SASL to protect the connection, which is not supported: use TLS"
+                    .to_owned(),
             );
         }
         let (user, cnonce) = (&self.user, &self.cnonce);
@@ -109,7 +112,7 @@ impl Fields {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let garbled = || "the server's SASL token can't be understood".to_owned();
+        let garbled = || "the server's SASL token is malformed".to_owned();
         let mut fields = Vec::new();
         let mut rest = text.trim_matches(|c: char| c == ',' || c.is_whitespace());
         while !rest.is_empty() {

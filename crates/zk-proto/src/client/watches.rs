@@ -1,12 +1,12 @@
-//! Which watches a session has on its server, and who waits for each.
+//! The watches of a session on its server, and the callers that wait for each.
 //!
-//! The server holds one watch for a path and a kind, however many wait for it. A one-shot watch that nobody waits for any
-//! more stays on the server until it fires, because a path that was watched once is mostly watched again soon; the number
-//! of these is bounded, and beyond it the oldest is removed.
+//! The server holds one watch for a path and a kind, for any number of callers. A one-shot watch that has been given up
+//! stays on the server until it fires, because a path is often watched again soon; the number of these is bounded, and
+//! beyond it the oldest is removed.
 //!
-//! Of one path servers before 3.9 keep one mode for a session, the last one that was asked for. So a path that is watched
-//! in both lasting ways is watched recursively there, and what a persistent watch has to tell of the children is taken
-//! from the events of the children themselves.
+//! Servers before 3.9 keep one mode of a path for a session, the last one requested. So a path that is watched in both
+//! lasting modes is watched recursively there, and the events of a persistent watch about children are derived from the
+//! events of the children themselves.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -28,9 +28,9 @@ pub enum WatchKind {
     Deleted,
     /// The data was replaced.
     DataChanged,
-    /// A child was created or deleted. A watch of a tree tells of the child itself instead.
+    /// A child was created or deleted. A watch of a tree reports the child itself instead.
     ChildrenChanged,
-    /// Anything may have happened that was not told: read what matters again.
+    /// Events may have been missed: read what matters again.
     Gap,
 }
 
@@ -57,24 +57,24 @@ impl Look {
     }
 }
 
-/// How many bytes of paths go into one request that sets watches again; well below what any server takes.
+/// How many bytes of paths go into one request that sets watches again; well below the limit of any server.
 const PATHS_PER_REQUEST: usize = 128 << 10;
-/// How many one-shot watches may stay on the server that nobody waits for.
+/// The most one-shot watches on the server that have been given up.
 const MOST_STALE: usize = 64;
 
 /// Armed watches, in the order of the wire.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
-    /// By path; a path without a list is none.
+    /// By path; a path without a list is not watched.
     by_path: HashMap<String, Vec<(Look, WatchId)>>,
     paths: HashMap<WatchId, String>,
-    /// Armed on the server for nobody, oldest first.
+    /// Armed on the server and given up, oldest first.
     stale: VecDeque<(String, Look)>,
     /// Paths that the server watches recursively, perhaps for a persistent watch alone that has been left over.
     recursive: HashSet<String>,
 }
 
-/// Who is to be told what.
+/// The watches and the event for each.
 pub(super) type Fired = Vec<WatchId>;
 
 impl Watches {
@@ -94,20 +94,20 @@ impl Watches {
         self.paths.insert(id, path);
     }
 
-    /// Whether events of the znode itself come from a watch that a one-shot watch on it would take the place of: servers
-    /// before 3.9 keep one mode for a path, the last one that was asked for.
+    /// Whether events of the znode itself come from a watch that a one-shot watch on it would replace: servers before 3.9
+    /// keep one mode for a path, the last one requested.
     pub(super) fn has_lasting(&self, path: &str) -> bool {
         self.holders(path, |look| !look.is_once()).next().is_some()
     }
 
-    /// Who waits for this event, with or without the lasting ones. One-shot watches among them are armed no longer.
+    /// The watches for this event, with or without the lasting ones. One-shot watches among them are no longer armed.
     pub(super) fn fire(&mut self, kind: EventKind, path: &str, lasting: bool) -> (WatchKind, Fired) {
         let (told, looks): (_, &[Look]) = match kind {
             EventKind::CREATED => (WatchKind::Created, &[Look::Absence, Look::Data]),
             EventKind::DATA_CHANGED => (WatchKind::DataChanged, &[Look::Data, Look::Absence]),
             EventKind::CHILDREN_CHANGED => (WatchKind::ChildrenChanged, &[Look::Children]),
             EventKind::DELETED => (WatchKind::Deleted, &[Look::Data, Look::Absence, Look::Children]),
-            // Of a server that is newer than this: whoever watches that path had better look.
+            // Of a newer server: every watch of that path reports a possible change.
             _ => (WatchKind::Gap, &[Look::Data, Look::Absence, Look::Children]),
         };
         self.stale.retain(|(stale, look)| stale != path || !looks.contains(look));
@@ -115,8 +115,8 @@ impl Watches {
         if !lasting {
             return (told, fired);
         }
-        // Servers from 3.9 on keep a one-shot or persistent watch beside the recursive one, and tell of the children on
-        // their account: the recursive one has told of the child itself, and by that of its parent.
+        // Servers from 3.9 on keep a one-shot or persistent watch beside the recursive one, and report the children for
+        // them: the recursive one has reported the child itself, and so its parent.
         let told_already = kind == EventKind::CHILDREN_CHANGED && self.is_recursive(path);
         if !told_already {
             fired.extend(self.holders(path, |look| !look.is_once()));
@@ -129,8 +129,7 @@ impl Watches {
         (told, fired)
     }
 
-    /// Those who wait for news of the children of a znode that the server watches recursively, which tells of the children
-    /// one by one.
+    /// The watches for the children of a znode that the server watches recursively, which reports the children one by one.
     pub(super) fn fire_parent(&mut self, kind: EventKind, path: &str) -> Option<(String, Fired)> {
         let parent = ancestors(path).next()?;
         if !self.is_recursive(parent) || !matches!(kind, EventKind::CREATED | EventKind::DELETED) {
@@ -141,11 +140,10 @@ impl Watches {
         (!fired.is_empty()).then(|| (parent.to_owned(), fired))
     }
 
-    /// Nobody waits for it any more. Answers the request that tells the server, and the one-shot watches that end with
-    /// it, where there is need of either.
+    /// Gives up a watch. Returns the request for the server, and the one-shot watches that end with it, if necessary.
     ///
-    /// `is_wanted` says whether a request for a lasting watch on that path is under way: the server carries it out first,
-    /// and would remove that one too.
+    /// `is_wanted` returns whether a request for a lasting watch on that path is under way: the server carries it out
+    /// first, and would remove that one too.
     pub(super) fn forget(&mut self, id: WatchId, is_wanted: impl FnOnce(&str) -> bool) -> Option<Removal> {
         let path = self.paths.remove(&id)?;
         let held = self.by_path.get_mut(&path)?;
@@ -160,7 +158,7 @@ impl Watches {
             return None;
         }
         if look.is_once() {
-            // Where a lasting watch tells of the path, the server holds none of the other kind.
+            // If a lasting watch covers the path, the server holds none of the other kind.
             if !lasting {
                 self.stale.push_back((path, look));
             }
@@ -174,8 +172,8 @@ impl Watches {
         Some(Removal { path, kind: WatcherType::Any, gaps })
     }
 
-    /// The oldest watch that nobody waits for, once there are too many of them. `is_wanted` says whether a request under
-    /// way is about to arm that path: removing it then would remove the new one.
+    /// The oldest watch that has been given up, once there are too many of them. `is_wanted` returns whether a request
+    /// under way is about to arm that path: removing it then would remove the new one.
     pub(super) fn excess(&mut self, is_wanted: impl Fn(&str) -> bool) -> Option<Removal> {
         if self.stale.len() <= MOST_STALE {
             return None;
@@ -194,8 +192,8 @@ impl Watches {
     }
 
     /// The requests that arm all watches on another connection, each below the size limit. For each one-shot watch the
-    /// server compares with `last_zxid`, and where something happened since, it sends the event at once; of lasting ones
-    /// it only takes note: [`lasting`](Self::lasting) have a gap.
+    /// server compares with `last_zxid`, and if something happened since, it sends the event at once; lasting ones it only
+    /// records: [`lasting`](Self::lasting) have a gap.
     pub(super) fn set_again(&mut self, last_zxid: i64, mut send: impl FnMut(&Request<'_>)) {
         self.stale.clear();
         self.recursive.clear();
@@ -267,7 +265,7 @@ impl Watches {
     }
 }
 
-/// A watch to be removed on the server, and the one-shot watches that the server told of only because of it.
+/// A watch to be removed on the server, and the one-shot watches that the server reported only because of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Removal {
     pub(super) path: String,

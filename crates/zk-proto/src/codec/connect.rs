@@ -1,4 +1,4 @@
-//! The first frame of either side.
+//! The connect request and response.
 
 use std::fmt;
 
@@ -9,36 +9,36 @@ use super::wire::{Field as _, Malformed, Reader, Writer};
 /// The length of the passwords that servers give out.
 pub const PASSWORD_LEN: usize = 16;
 
-/// What a client sends first.
+/// The first message of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConnectRequest {
-    /// A server that has not seen this change yet refuses the client.
+    /// The newest change that the client has seen. A server that has not seen it yet refuses the client.
     pub last_zxid: i64,
-    /// Asked for, in milliseconds.
+    /// The requested session timeout in milliseconds.
     pub timeout_ms: i32,
-    /// 0 for a new session.
+    /// The id of the session; 0 for a new one.
     pub session_id: i64,
-    /// Of the session.
+    /// The password of the session.
     pub password: Vec<u8>,
-    /// Whether a server without a quorum would do. Clients before 3.4 do not say.
+    /// Whether the client accepts a server without a quorum. Clients before 3.4 do not send it.
     pub read_only: Option<bool>,
 }
 
-/// A server's answer to it.
+/// The server's answer to a [`ConnectRequest`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConnectResponse {
-    /// Granted, in milliseconds; 0 or less where there is no such session.
+    /// The granted session timeout in milliseconds; 0 or less if the session does not exist.
     pub timeout_ms: i32,
-    /// 0 where there is no such session.
+    /// The id of the session; 0 if it does not exist.
     pub session_id: i64,
-    /// For taking the session to another connection.
+    /// The password for resuming the session on another connection.
     pub password: Vec<u8>,
-    /// Whether the server has no quorum. Servers do not say it to clients that did not say it either.
+    /// Whether the server has no quorum. Servers do not send it to clients that did not send theirs.
     pub read_only: Option<bool>,
 }
 
 impl ConnectResponse {
-    /// There is no such session, or no longer.
+    /// Whether the session does not exist, or has expired.
     #[must_use]
     pub fn refusal(with_read_only: bool) -> Self {
         let read_only = with_read_only.then_some(false);
@@ -53,7 +53,7 @@ macro_rules! handshake {
             /// Reads a frame without its length.
             ///
             /// # Errors
-            /// [`Malformed`], also for a version of the protocol that is not known.
+            /// [`Malformed`], also for an unknown version of the protocol.
             pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
                 let mut reader = Reader::new(frame);
                 if reader.next::<i32>()? != 0 && $checked {
@@ -87,6 +87,6 @@ macro_rules! handshake {
     };
 }
 
-// Servers take any version, and speak the one that there is.
+// Servers accept any version number; there is only one.
 handshake!(ConnectRequest, checked: false { last_zxid, timeout_ms, session_id });
 handshake!(ConnectResponse, checked: true { timeout_ms, session_id });

@@ -1,4 +1,4 @@
-//! Bytes to messages and back, for both sides.
+//! The codec: encodes and decodes the messages of both sides.
 
 mod connect;
 mod numbers;

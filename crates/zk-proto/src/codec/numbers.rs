@@ -1,4 +1,4 @@
-//! The numbers of the protocol. Numbers that are not known here stay what they are.
+//! The numbers of the protocol. Unknown numbers are kept.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ impl OpCode {
     pub const CLOSE_SESSION: Self = Self(-11);
 }
 
-/// The numbers of messages that are no ordinary request or reply.
+/// The numbers of special messages.
 pub mod xid {
     /// A watch event.
     pub const EVENT: i32 = -1;
@@ -57,14 +57,14 @@ pub mod xid {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub i32);
 
-/// What an error says of the request that it answers.
+/// What an error means for its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aftermath {
-    /// It had no effect, and would have none if it were repeated as it is.
+    /// The request had no effect, and would have none if it were repeated unchanged.
     Refused,
-    /// It had no effect this time; another server, or this one later, may carry it out.
+    /// The request had no effect; another server, or this one later, may carry it out.
     Retry,
-    /// The server itself does not know, or this crate does not know the code.
+    /// The server does not know, or the code is unknown here.
     Unknown,
 }
 
@@ -74,7 +74,7 @@ macro_rules! error_codes {
         impl ErrorCode {
             $(pub const $name: Self = Self($number);)*
 
-            /// What it says of the request.
+            /// What it means for the request.
             #[must_use]
             pub fn aftermath(self) -> Aftermath {
                 match self.0 {

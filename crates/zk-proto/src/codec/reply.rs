@@ -1,4 +1,4 @@
-//! What servers say.
+//! Replies and events of servers.
 
 use bytes::{Bytes, BytesMut};
 
@@ -11,20 +11,20 @@ record! {
     /// The first fields of every message of a server but the connect response.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ReplyHeader {
-        /// Of the request, or one of [`xid`](super::xid).
+        /// The number of the request, or one of [`xid`](super::xid).
         pub xid: i32,
-        /// The last change that the server knew of.
+        /// The last change that the server had seen.
         pub zxid: i64,
-        /// 0 for success.
+        /// The error; 0 for success.
         pub error: ErrorCode,
     }
 }
 
 impl ReplyHeader {
-    /// The bytes that it takes.
+    /// Its length in bytes.
     pub const LEN: usize = 16;
 
-    /// Reads the header of a frame without its length. What it is the header of is behind [`LEN`](Self::LEN) bytes.
+    /// Reads the header of a frame without its length. The body follows after [`LEN`](Self::LEN) bytes.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -33,7 +33,7 @@ impl ReplyHeader {
     }
 }
 
-/// The kinds of replies: their fields in order, and to which requests they are.
+/// The kinds of replies: their fields in order, and their requests.
 macro_rules! replies {
     ($($(#[$about:meta])* $name:ident($($field:ident: $type:ty),+) = $($op:ident)|+;)*) => {
         /// What follows the header of a reply. After an error nothing does, except for SASL. Data is a part of the frame,
@@ -43,9 +43,9 @@ macro_rules! replies {
             $($(#[$about])* $name($($type),+),)*
             /// One for each part of a group.
             Multi(Vec<PartReply>),
-            /// The header says it all.
+            /// No body: the header is the answer.
             Empty,
-            /// To a request of a kind that is not known here.
+            /// The reply to a request of an unknown kind.
             Other(Bytes),
         }
 
@@ -116,13 +116,13 @@ macro_rules! replies {
 }
 
 replies! {
-    /// Of the znode that was created, or that a `sync` was about.
+    /// The path of the created znode, or of a `sync`.
     Path(path: String) = CREATE | SYNC;
-    /// Of the znode that was created.
+    /// The path and stat of the created znode.
     PathAndStat(path: String, stat: Stat) = CREATE2 | CREATE_CONTAINER | CREATE_TTL;
     /// Of the znode.
     Stat(stat: Stat) = EXISTS | SET_DATA | SET_ACL;
-    /// Of the znode, or the configuration after a `reconfig`.
+    /// Data and stat of the znode, or of the configuration after a `reconfig`.
     Data(data: Option<Bytes>, stat: Stat) = GET_DATA | RECONFIG;
     /// Names of children, or paths of ephemerals.
     Names(names: Vec<String>) = GET_CHILDREN | GET_EPHEMERALS;
@@ -132,15 +132,15 @@ replies! {
     Acl(list: Vec<Acl>, stat: Stat) = GET_ACL;
     /// A number of children, or an error code.
     Int(value: i32) = GET_ALL_CHILDREN_NUMBER | ADD_WATCH;
-    /// Who the client is.
+    /// The identities of the client.
     Identities(ids: Vec<Id>) = WHO_AM_I;
     /// A step of SASL.
     Token(token: Option<Bytes>) = SASL;
 }
 
-/// The reply to one part of a group: the kind of the part as the server has it, and what it came to. Servers up to 3.8
-/// take a `create2` for a `create`. In a group of writes that was refused each part has an error: those before the one
-/// that was refused [`ErrorCode::OK`], those after it [`ErrorCode::RUNTIME_INCONSISTENCY`].
+/// The reply to one part of a group: the kind of the part according to the server, and its result. Servers up to 3.8 treat
+/// a `create2` as a `create`. In a refused group of writes each part has an error: those before the one that was refused
+/// [`ErrorCode::OK`], those after it [`ErrorCode::RUNTIME_INCONSISTENCY`].
 pub type PartReply = (OpCode, Result<Reply, ErrorCode>);
 
 fn parts(frame: &Bytes, reader: &mut Reader<'_>) -> Result<Vec<PartReply>, Malformed> {
@@ -182,8 +182,8 @@ pub struct WatchEvent {
     pub state: i32,
     /// Of the znode.
     pub path: String,
-    /// The change, from 3.9 on; -1 before, and where the answer to [`SetWatches`](super::Request::SetWatches) tells of
-    /// what was missed.
+    /// The change, from 3.9 on; -1 before, and in events that report what was missed, after
+    /// [`SetWatches`](super::Request::SetWatches).
     pub zxid: i64,
 }
 

@@ -1,5 +1,4 @@
-//! What clients ask for. A request borrows from what it is made of: the caller's strings on one side, the frame on the
-//! other.
+//! Requests of clients. A request borrows its data: from the caller's strings on one side, from the frame on the other.
 
 use std::borrow::Cow;
 
@@ -13,18 +12,18 @@ record! {
     /// The first two fields of every request but the connect request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct RequestHeader {
-        /// The number by which the reply is known; negative for the messages of [`xid`](super::xid).
+        /// The number that the reply repeats; negative for the messages of [`xid`](super::xid).
         pub xid: i32,
-        /// The kind of what follows.
+        /// The kind of the request.
         pub op: OpCode,
     }
 }
 
 impl RequestHeader {
-    /// The bytes that it takes.
+    /// Its length in bytes.
     pub const LEN: usize = 8;
 
-    /// Reads the header of a frame without its length. The request is behind [`LEN`](Self::LEN) bytes.
+    /// Reads the header of a frame without its length. The request follows after [`LEN`](Self::LEN) bytes.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -39,20 +38,20 @@ pub struct Create<'a> {
     /// [`OpCode::CREATE`], which is answered with the path alone, [`OpCode::CREATE2`], [`OpCode::CREATE_CONTAINER`] or
     /// [`OpCode::CREATE_TTL`].
     pub op: OpCode,
-    /// For a sequential znode without its number.
+    /// The path; of a sequential znode without its number.
     pub path: Cow<'a, str>,
-    /// `None`: null, which is not the same as empty.
+    /// The data; `None` is null, which is not the same as empty.
     pub data: Option<Cow<'a, [u8]>>,
-    /// Not empty, or the server refuses it.
+    /// The access list. A server refuses an empty one.
     pub acl: Vec<AclEntry<'a>>,
     /// The number of a [`CreateMode`], sequential or not.
     pub flags: i32,
-    /// In milliseconds; sent with [`OpCode::CREATE_TTL`] alone, -1 otherwise.
+    /// The time to live in milliseconds; sent with [`OpCode::CREATE_TTL`] only, -1 otherwise.
     pub ttl_ms: i64,
 }
 
 impl<'a> Create<'a> {
-    /// Answered with the path and the stat, where the server can.
+    /// A create that is answered with the path and the stat, if the server supports it.
     #[must_use]
     pub fn new(
         path: impl Into<Cow<'a, str>>,
@@ -71,7 +70,7 @@ impl<'a> Create<'a> {
         Self { op, path: path.into(), data: Some(data.into()), acl: acl.to_vec(), flags, ttl_ms }
     }
 
-    /// The same with a number that the server appends to the name; `None` for a container, which can't have one.
+    /// The sequential create: the server appends a number to the name; `None` for a container, which can't have one.
     #[must_use]
     pub fn sequential(self) -> Option<Self> {
         let flags = match self.flags {
@@ -105,36 +104,36 @@ impl<'a> Create<'a> {
     }
 }
 
-/// What [`Request::AddWatch`] asks for.
+/// The mode of [`Request::AddWatch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WatchMode {
-    /// The znode and its children, again and again.
+    /// The znode and its children, until it is removed.
     Persistent = 0,
-    /// The znode and everything below it, without events about children: those are told as events of the child.
+    /// The znode and everything below it, without events about children: those are events of the child.
     Recursive = 1,
 }
 
 impl WatchMode {
-    /// As it is sent.
+    /// Its number in the protocol.
     #[must_use]
     pub const fn number(self) -> i32 {
         self as i32
     }
 }
 
-/// Which watches of a path [`Request::RemoveWatches`] removes.
+/// The watches of a path that [`Request::RemoveWatches`] removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WatcherType {
     /// Of its children.
     Children = 1,
     /// Of its data or its existence.
     Data = 2,
-    /// All, persistent and recursive ones too.
+    /// All, including persistent and recursive ones.
     Any = 3,
 }
 
 impl WatcherType {
-    /// As it is sent.
+    /// Its number in the protocol.
     #[must_use]
     pub const fn number(self) -> i32 {
         self as i32
@@ -144,7 +143,7 @@ impl WatcherType {
 /// The requests that are their fields in order, each with its op code; those that are not are added.
 macro_rules! requests {
     ($($name:ident = $op:ident { $($(#[$about:meta])* $field:ident: $type:ty),* })*) => {
-        /// What a client asks for. A version of -1 is any version.
+        /// A request of a client. A version of -1 is any version.
         #[derive(Debug, Clone, PartialEq, Eq)]
         #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
         pub enum Request<'a> {
@@ -153,14 +152,14 @@ macro_rules! requests {
             GetChildren {
                 path: Cow<'a, str>,
                 watch: bool,
-                /// Whether the parent's stat is wanted, too: another op code.
+                /// Whether the parent's stat is included, which has another op code.
                 with_stat: bool,
             },
             /// Creates of each kind, `Delete`, `SetData` and `Check`.
             Multi(Vec<Request<'a>>),
             /// `GetData` and `GetChildren` without a stat; none of them watches.
             MultiRead(Vec<Request<'a>>),
-            /// With persistent or recursive watches it is sent as `SetWatches2`, which servers know from 3.6 on.
+            /// With persistent or recursive watches it is sent as `SetWatches2`, which servers support from 3.6 on.
             SetWatches {
                 relative_zxid: i64,
                 data: Vec<Cow<'a, str>>,
@@ -172,7 +171,7 @@ macro_rules! requests {
             Ping,
             WhoAmI,
             CloseSession,
-            /// A request of a kind that is not known here.
+            /// A request of an unknown kind.
             Other {
                 op: OpCode,
                 body: Cow<'a, [u8]>,
@@ -201,11 +200,10 @@ macro_rules! requests {
                 }
             }
 
-            /// Reads what follows the header of a request of that kind. What comes after the last field is ignored, as
-            /// Apache ZooKeeper does.
+            /// Reads the body of a request of that kind. Bytes after the last field are ignored, as by Apache ZooKeeper.
             ///
             /// # Errors
-            /// [`Malformed`]. A kind that is not known is none.
+            /// [`Malformed`]. An unknown kind is no error.
             pub fn decode(op: OpCode, body: &'a [u8]) -> Result<Self, Malformed> {
                 Self::read(op, &mut Reader::new(body))
             }
@@ -300,7 +298,7 @@ requests! {
 }
 
 impl Request<'_> {
-    /// The path that it is about, if it is about one.
+    /// The path of the request, if it has one.
     #[must_use]
     pub fn path(&self) -> Option<&str> {
         match self {
@@ -331,7 +329,7 @@ impl Request<'_> {
     }
 }
 
-/// Reads and writes don't mix.
+/// A group has either reads or writes.
 fn parts<'a>(reader: &mut Reader<'a>) -> Result<Vec<Request<'a>>, Malformed> {
     let mut parts = Vec::new();
     let mut reads = 0;
@@ -351,7 +349,7 @@ fn parts<'a>(reader: &mut Reader<'a>) -> Result<Vec<Request<'a>>, Malformed> {
 }
 
 record! {
-    /// What comes before each part of a group, and of its reply, and behind the last.
+    /// The header before each part of a group and of its reply, and after the last one.
     pub(super) struct PartHeader {
         pub(super) op: OpCode,
         pub(super) done: bool,

@@ -1,4 +1,4 @@
-//! What requests and replies are made of.
+//! The types of requests and replies.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::wire::record;
 
-/// ZooKeeper's id of a session: what [`Stat::ephemeral_owner`] holds. Printed in hexadecimal, as ZooKeeper does.
+/// ZooKeeper's id of a session, as in [`Stat::ephemeral_owner`]. Printed in hexadecimal, as ZooKeeper does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub i64);
 
@@ -72,50 +72,50 @@ pub mod permission {
 }
 
 record! {
-/// Who: a scheme of authentication, and what means somebody in it.
+/// An identity: a scheme of authentication, and an id within it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Id {
     /// `world`, `auth`, `digest`, `ip`, `x509`, `sasl`, or one of the server's own.
     pub scheme: String,
-    /// By the scheme.
+    /// The id, in the form of the scheme.
     pub id: String,
 }
 }
 
 impl Id {
-    /// Somebody.
+    /// An identity.
     pub fn new(scheme: impl Into<String>, id: impl Into<String>) -> Self {
         Self { scheme: scheme.into(), id: id.into() }
     }
 }
 
 record! {
-/// One entry of an access list, as a server tells it.
+/// One entry of an access list, as a server returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acl {
-    /// Of [`permission`].
+    /// The bits of [`permission`].
     pub permissions: i32,
-    /// For whom.
+    /// The identity that has them.
     pub id: Id,
 }
 }
 
 record! {
-/// One entry of an access list, as a client asks for it. A server accepts no null scheme; an id may be null where the
-/// scheme does not look at it.
+/// One entry of an access list, as a client sends it. A server accepts no null scheme; an id may be null if the scheme does
+/// not use it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AclEntry<'a> {
-    /// Of [`permission`].
+    /// The bits of [`permission`].
     pub permissions: i32,
-    /// As [`Id::scheme`].
+    /// The scheme of authentication: see [`Id::scheme`].
     pub scheme: Option<Cow<'a, str>>,
-    /// As [`Id::id`].
+    /// The id within the scheme.
     pub id: Option<Cow<'a, str>>,
 }
 }
 
 impl AclEntry<'static> {
-    /// An entry that never changes.
+    /// A constant entry.
     #[must_use]
     pub const fn new(permissions: i32, scheme: &'static str, id: &'static str) -> Self {
         Self { permissions, scheme: Some(Cow::Borrowed(scheme)), id: Some(Cow::Borrowed(id)) }
@@ -129,7 +129,7 @@ impl<'a> From<&'a Acl> for AclEntry<'a> {
     }
 }
 
-/// How long a znode lives.
+/// How long a znode exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CreateMode {
@@ -137,10 +137,10 @@ pub enum CreateMode {
     Persistent,
     /// Until it is deleted or the session that created it ends.
     Ephemeral,
-    /// Until it is deleted, or some time after its last child is (servers look every minute). One that never had a
-    /// child stays. Servers know it from 3.5 on.
+    /// Until it is deleted, or some time after its last child is (servers check every minute). One that never had a child
+    /// stays. Servers support it from 3.5 on.
     Container,
-    /// Until it is deleted, or has had neither children nor a change for so long, in milliseconds and up to 34 years.
-    /// Servers allow it where `zookeeper.extendedTypesEnabled` is set.
+    /// Until it is deleted, or has had neither children nor a change for that time, in milliseconds and up to 34 years.
+    /// Servers allow it if `zookeeper.extendedTypesEnabled` is set.
     Ttl(Duration),
 }

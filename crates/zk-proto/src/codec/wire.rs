@@ -8,7 +8,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use super::numbers::{ErrorCode, OpCode};
 use super::reply::EventKind;
 
-/// The bytes are not what the protocol says they must be.
+/// The bytes violate the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a ZooKeeper message: {0}")]
 pub struct Malformed(pub &'static str);
@@ -30,11 +30,11 @@ pub fn frame_length(bytes: &[u8], limit: usize) -> Result<Option<usize>, Malform
     Ok(Some(length))
 }
 
-/// Takes the next whole frame out of `input`, without its length; `None` until it has arrived. Room for the rest of a
-/// frame is not reserved here: a length that is only claimed costs nothing.
+/// Takes the next whole frame out of `input`, without its length; `None` until it has arrived. Memory for the rest of a
+/// frame is not reserved here: a claimed length costs nothing.
 ///
 /// # Errors
-/// As [`frame_length`].
+/// A negative length, or one beyond `limit`.
 pub fn cut_frame(input: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, Malformed> {
     let Some(length) = frame_length(input, limit)? else { return Ok(None) };
     if input.len() - 4 < length {
@@ -112,7 +112,7 @@ impl Writer<'_> {
 
 /// A type that is always encoded in the same way.
 pub(super) trait Field<'a>: Sized {
-    /// Whether a list of these may be null, which is as good as an empty one.
+    /// Whether a list of these may be null, which means an empty one.
     const NULL_LIST: Result<(), Malformed> = Ok(());
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed>;
@@ -146,7 +146,7 @@ fields! {
     OpCode: |reader| reader.next().map(OpCode), |value, writer| value.0.write(writer);
     ErrorCode: |reader| reader.next().map(ErrorCode), |value, writer| value.0.write(writer);
     EventKind: |reader| reader.next().map(EventKind), |value, writer| value.0.write(writer);
-    // Borrowed: what a client has written, and as Java reads it.
+    // Borrowed: as a client has written it, and as Java reads it.
     Cow<'a, str>:
         |reader| reader.next::<Option<_>>()?.ok_or(NULL),
         |value, writer| writer.buffer(Some(value.as_bytes())),
@@ -155,7 +155,7 @@ fields! {
         |reader| Ok(reader.buffer()?.map(|bytes| text(bytes, false))),
         |value, writer| writer.buffer(value.as_deref().map(str::as_bytes));
     Option<Cow<'a, [u8]>>: |reader| Ok(reader.buffer()?.map(Cow::Borrowed)), |value, writer| writer.buffer(value.as_deref());
-    // Owned: what a server has written, with surrogates.
+    // Owned: as a server has written it, with surrogates.
     String:
         |reader| Ok(text(reader.buffer()?.ok_or(NULL)?, true).into_owned()),
         |value, writer| writer.buffer(Some(&java_text(value)));
@@ -274,7 +274,7 @@ fn text(bytes: &[u8], pairs: bool) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// No message that is sent comes near this.
+/// Far more than any message that is sent.
 fn length(of: usize) -> i32 {
     i32::try_from(of).unwrap_or(i32::MAX)
 }

@@ -1,4 +1,4 @@
-//! One attempt at one server: a connection, and the session served on it, or why not.
+//! One attempt at one server: a connection and the session on it, or the reason of the failure.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,11 +26,11 @@ pub(super) struct Patience {
 /// Why a server did not become the session's server.
 #[derive(Clone, Debug)]
 pub(super) enum Refusal {
-    /// Another one may, or this one at another time.
+    /// Another server may, or this one later.
     Unavailable(String),
     /// The session is over.
     Expired,
-    /// The credentials are not accepted.
+    /// The server refused the credentials.
     AuthFailed(String),
     /// This side and the server do not accept each other's certificates.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "needed with TLS"))]
@@ -50,7 +50,7 @@ impl From<io::Error> for Refusal {
 impl From<zk_proto::Refusal> for Refusal {
     fn from(refusal: zk_proto::Refusal) -> Self {
         match refusal {
-            // A server that grants another session than was asked for does not have that one.
+            // A server that grants another session does not have the requested one.
             zk_proto::Refusal::Expired | zk_proto::Refusal::AnotherSession => Self::Expired,
             zk_proto::Refusal::AuthFailed(reason) => Self::AuthFailed(reason),
             other => Self::Unavailable(other.to_string()),
@@ -99,7 +99,7 @@ impl Dialer {
         })
     }
 
-    /// Takes the session to that server, or makes one there. What for is asked right before it is sent.
+    /// Moves the session to that server, or makes one there. The purpose is read right before it is sent.
     ///
     /// # Cancel safety
     /// Cancel safe: the connection is closed. A new session that the server makes nevertheless ends by its timeout.
@@ -111,12 +111,12 @@ impl Dialer {
     ) -> Result<Attached, Refusal> {
         let Patience { connect, handshake } = patience;
         let stream = within(BootTime::now() + connect, TcpStream::connect(host.address)).await;
-        let silent = || format!("no session came about: it took no connection within {connect:.1?}");
+        let silent = || format!("it accepted no connection within {connect:.1?}");
         let stream = stream.ok_or_else(|| Refusal::Unavailable(silent()))??;
-        // A request must not wait for the answer to the one before.
+        // A request must not wait for the answer to the last one.
         stream.set_nodelay(true)?;
         let greeting = within(BootTime::now() + handshake, self.greet(stream, host, purpose)).await;
-        let silent = || format!("it takes connections, but no session came about within {handshake:.1?}");
+        let silent = || format!("it accepted the connection, but made no session within {handshake:.1?}");
         greeting.ok_or_else(|| Refusal::Unavailable(silent()))?
     }
 

@@ -1,4 +1,4 @@
-//! A driver for tests that does what it is told and counts what it is asked.
+//! A driver for tests, with scripted answers, that counts its requests.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -39,7 +39,7 @@ impl Fake {
         })
     }
 
-    /// A session on it that was heard of at `contact`.
+    /// A session on it whose last contact was at `contact`.
     pub(crate) fn incarnation(
         self: &Arc<Self>,
         operation_timeout: Duration,

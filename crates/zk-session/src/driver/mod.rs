@@ -1,10 +1,10 @@
-//! What carries a session to the servers and back, and nothing more.
+//! The drivers: client implementations that carry a session.
 //!
-//! **One driver value is one ZooKeeper session.** It may change its connection, never its session: when the session
-//! ends, the driver says so and is of no further use. Nothing outside this directory names a ZooKeeper client crate.
+//! **One driver value is one ZooKeeper session.** It may change its connection, never its session: when the session ends,
+//! the driver reports it and is of no further use. Nothing outside this directory names a ZooKeeper client crate.
 //!
-//! Both drivers use `wire`: one task that keeps a [`zk_proto::Connection`] on some server. `zookeeper_async` has the
-//! requests that it can do encoded and decoded by that crate, over a pipe of its own to the same task.
+//! Both drivers use `wire`: one task that keeps a [`zk_proto::Connection`] on some server. `zookeeper_async` has that crate
+//! encode and decode the requests that it supports, over a pipe of its own to the same task.
 //!
 //! The contract:
 //! - Each request ends in exactly one of: answered, refused or certainly not sent, perhaps applied.
@@ -44,20 +44,18 @@ mod wire;
 mod zookeeper_async;
 
 /// A znode that never exists, under one that never exists either: its deletion is the quorum round trip of [`barrier`].
-/// [`acknowledged`] says which answer counts.
-///
-/// The deletion of a znode that is not there fails, changes nothing and wakes no watch, and yet it goes through the
-/// ensemble's log like any write. A `sync` does not: a deposed leader that does not know it yet answers one.
-///
-/// The parent is missing because a deletion is a matter of the parent's access list. Servers with
-/// `zookeeper.enableEagerACLCheck` look at it themselves and refuse what it forbids without asking anybody, even when
-/// they are cut off from the others. Where there is no parent they find nothing to check and pass the request on.
+/// [`acknowledged`] defines which answer counts.
+/// The deletion of a znode that does not exist fails, changes nothing and fires no watch, but goes through the ensemble's
+/// log like any write. A `sync` does not: a deposed leader that has not noticed it yet answers one. The parent is missing
+/// because the parent's access list applies to a deletion. Servers with `zookeeper.enableEagerACLCheck` check it and refuse
+/// by themselves, even when they are cut off from the others. Without a parent there is nothing to check, and they pass the
+/// request on.
 pub(crate) const BARRIER_PATH: &str = "/zk-session-barrier/never-created";
 
 /// The outcome of a request.
 pub(crate) type DriverResult<T> = Result<T, DriverError>;
 
-/// What a request comes to. A sender that is gone means that the driver has ended: perhaps applied.
+/// The outcome of a request. If the sender is gone, the driver has ended: perhaps applied.
 pub(crate) type Answer = oneshot::Receiver<DriverResult<Reply>>;
 
 /// A request's place among those that may be under way. Given back when the request has ended, however long ago its
@@ -92,18 +90,18 @@ pub(crate) struct ConnectSpec {
 /// A living session.
 pub(crate) struct Connected {
     pub(crate) driver: Arc<dyn Driver>,
-    /// Ends when the driver has nothing to say any more, which counts as a failure of the driver.
+    /// Ends when the driver has ended without a last event, which counts as a failure of the driver.
     pub(crate) events: mpsc::UnboundedReceiver<DriverEvent>,
     /// When the connect request was sent that was granted: the session can't have begun before.
     pub(crate) sent: Moment,
 }
 
-/// Why no session came about.
+/// Why no session was made.
 #[derive(Debug)]
 pub(crate) enum ConnectFailure {
-    /// Another attempt may succeed. What each server said.
+    /// Another attempt may succeed. The answer of each server.
     Unavailable(Vec<(Server, String)>),
-    /// Another attempt fails alike.
+    /// Another attempt would fail in the same way.
     Final(ConnectError),
 }
 
@@ -123,19 +121,19 @@ pub(crate) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailu
     }
 }
 
-/// What goes with a request.
+/// Options of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Along {
     /// Armed by a successful reply; the request must ask for one.
     pub(crate) watch: Option<WatchId>,
-    /// Whether it is sent to learn how the server does.
+    /// Whether it is sent to check the server.
     pub(crate) heartbeat: bool,
     pub(crate) place: Option<Place>,
 }
 
 /// One ZooKeeper session. See the module's documentation for the contract.
 pub(crate) trait Driver: Send + Sync + 'static {
-    /// What takes the session to another process. Its id and its timeout never change.
+    /// The ticket that resumes the session in another process. Its id and its timeout never change.
     fn ticket(&self) -> Ticket;
 
     /// When the connect request of the present connection was sent; of the last one if there is none. A request that is
@@ -148,35 +146,35 @@ pub(crate) trait Driver: Send + Sync + 'static {
     /// Gives up a watch: no event of it need follow, and one that does is ignored. Never blocks.
     fn forget(&self, watch: WatchId);
 
-    /// The servers to choose from have changed: the session leaves one that is no longer among them.
+    /// The list of servers has changed: the session leaves one that is no longer in it.
     fn servers_changed(&self);
 
-    /// Closes the session in good order, then does what [`Driver::abort`] does. Answers by `deadline`.
+    /// Closes the session on the server, then does what [`Driver::abort`] does. Answers by `deadline`.
     fn close(&self, deadline: BootTime) -> BoxFuture<'static, CloseOutcome>;
 
-    /// Ends tasks and sockets at once, says nothing to the server, never blocks, may be called more than once.
-    /// Requests not yet written are never written; operations under way answer at once.
+    /// Ends tasks and sockets at once, without closing the session on the server. Never blocks, may be called more than
+    /// once. Requests not yet written are never written; operations under way answer at once.
     fn abort(&self);
 }
 
-/// What a driver says unasked.
+/// The events of a driver.
 ///
 /// A driver starts connected: the first event about the connection is `Suspended` or `Ended`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DriverEvent {
-    /// The connection is lost; the driver looks for another one. The session may live.
+    /// The connection is lost; the driver looks for another one. The session may be alive.
     Suspended { reason: String },
     /// The same session has a connection again. Credentials have been replayed, and each watch armed before is armed
     /// again or has fired.
     Resumed,
     /// A watch fired. Unless it is a lasting one, it is no longer armed.
     Watch { watch: WatchId, kind: WatchKind, path: String },
-    /// The server says that the session has ended, or that the credentials are no longer accepted, or the driver can't go
-    /// on, whatever became of the session. Last event.
+    /// The server reports that the session has ended, or that it no longer accepts the credentials, or the driver has
+    /// failed, whatever the state of the session. The last event.
     Ended(InactiveReason),
 }
 
-/// Why a request was not done, in the classes that matter for what to do next.
+/// Why a request was not done, by what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DriverError {
     /// The server answered this: the request had no effect, and the connection is in order.
@@ -188,7 +186,8 @@ pub(crate) enum DriverError {
     /// The request may have been applied, or may be applied later, as long as the session lives.
     #[error("{0}")]
     Ambiguous(String),
-    /// The request never left, or the server did not take it up: it had no effect and never will. Worth another attempt.
+    /// The request was not sent, or the server did not accept it: it had no effect and never will. Another attempt may
+    /// succeed.
     #[error("{0}")]
     NotSent(String),
 }
@@ -197,7 +196,7 @@ pub(crate) enum DriverError {
 pub(crate) async fn answered(answer: Answer, deadline: BootTime) -> DriverResult<Reply> {
     match within(deadline, answer).await {
         Some(Ok(result)) => result,
-        Some(Err(_)) => Err(DriverError::Ambiguous("the session was given up meanwhile".to_owned())),
+        Some(Err(_)) => Err(DriverError::Ambiguous("the session was given up".to_owned())),
         None => Err(DriverError::Ambiguous("no answer in time".to_owned())),
     }
 }
@@ -212,19 +211,18 @@ pub(crate) async fn barrier(driver: &dyn Driver, deadline: BootTime) -> DriverRe
 
 /// What the answer to the deletion of [`BARRIER_PATH`] proves: 'no such znode' comes from a quorum, and nothing else
 /// counts.
-///
-/// A refusal by an access list may be the word of one server alone. It means, as does a deletion that was done, that
-/// somebody has created the znode or its parent. The error says so, because an operator has to put that right.
+/// One server alone may refuse by an access list. A refusal means, as does a successful deletion, that a client has created
+/// the znode or its parent. The error says so, because an operator has to delete it.
 fn acknowledged(answer: DriverResult<Reply>) -> DriverResult<()> {
     let said = match answer {
         Err(DriverError::Refused(ErrorCode::NO_NODE)) => return Ok(()),
         Err(DriverError::Refused(code)) => code.to_string(),
         Err(other) => return Err(other),
-        Ok(_) => "it was there, and is deleted now".to_owned(),
+        Ok(_) => "the znode existed and was deleted".to_owned(),
     };
     Err(DriverError::Invalid(format!(
         "the deletion of {BARRIER_PATH} must be answered by '{}', and the answer is: {said}; \
-         nobody may create that znode or its parent",
+         delete that znode and its parent",
         ErrorCode::NO_NODE
     )))
 }

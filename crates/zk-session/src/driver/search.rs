@@ -1,4 +1,4 @@
-//! When another server is looked for: beside a connection that goes on, and after its loss.
+//! When another server is searched: beside the present connection, and after its loss.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use super::dial::{Attached, Refusal};
 use super::seek::{Seeker, Tickets};
 use crate::time::{BootTime, within};
 
-/// The way to a better server, beside the connection that goes on, and after its loss.
+/// The search for a better server, beside the present connection, and after its loss.
 pub(super) struct Search {
     seeker: Seeker,
     tickets: Tickets,
     under_way: Option<(Why, BoxFuture<'static, Found>)>,
     /// Whether the search has asked a server to take the session.
     asked: Arc<AtomicBool>,
-    /// Not before this, after a search: when all servers are slow, another one is of no use.
+    /// Not before this, after a search: when all servers are slow, another one does not help.
     not_before: BootTime,
     pause: Duration,
 }
@@ -27,7 +27,7 @@ pub(super) type Found = Result<Option<Attached>, Refusal>;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
     Suspicion,
-    /// The servers to choose from have changed.
+    /// The list of servers has changed.
     Change,
 }
 
@@ -37,7 +37,7 @@ impl Search {
         Self { seeker, tickets, under_way: None, asked: Arc::default(), not_before, pause: Duration::ZERO }
     }
 
-    /// Begins or calls off a search. Answers when to look again.
+    /// Begins or cancels a search. Returns when to check again.
     pub(super) fn update(&mut self, present: SocketAddr, suspects: bool, servers_changed: bool) -> BootTime {
         let now = BootTime::now();
         if servers_changed {
@@ -45,11 +45,11 @@ impl Search {
             self.under_way = Some((Why::Change, Box::pin(leaving)));
         }
         match &self.under_way {
-            // It has answered after all. Once another one has been asked the session may be there.
+            // It has answered. Once another server has been asked, the session may be there.
             Some((Why::Suspicion, _)) if !suspects && !self.has_asked() => self.under_way = None,
             None if suspects && now >= self.not_before => {
                 let timeout = self.tickets.timeout;
-                // Each search in a row waits longer for the next; a quiet while makes the next one early again.
+                // Each consecutive search makes the pause longer; a quiet time resets it.
                 let rested = now.duration_since(self.not_before) > timeout * 2;
                 self.pause = if rested { timeout / 10 } else { (self.pause * 2).min(timeout) };
                 self.not_before = now + self.pause.mul_f64(0.5 + fastrand::f64());
@@ -62,7 +62,7 @@ impl Search {
         BootTime::from_duration(Duration::MAX)
     }
 
-    /// For a new search, which has asked nobody yet.
+    /// For a new search, which has asked no server yet.
     fn tickets(&mut self) -> Tickets {
         self.asked = Arc::default();
         let (asked, now) = (Arc::clone(&self.asked), Arc::clone(&self.tickets.now));
@@ -79,10 +79,10 @@ impl Search {
 
     /// Finds a server after the loss of the connection.
     pub(super) fn after_loss(&mut self, lost: SocketAddr) -> BoxFuture<'static, Result<Attached, Refusal>> {
-        // Whoever has been asked may have the session, which is why the connection was lost.
+        // A server that has been asked may have the session; that may be why the connection was lost.
         let asked = self.under_way.take().filter(|_| self.has_asked());
         let (seeker, tickets) = (self.seeker.clone(), self.tickets.clone());
-        // On the heap: every session has the task that waits for this, and would be as large for good.
+        // On the heap: every session has the task that waits for this, which would be as large permanently.
         Box::pin(async move {
             if let Some((_, search)) = asked {
                 // No longer than an answer takes that comes at all. One that was asked before more was seen on the
@@ -99,7 +99,7 @@ impl Search {
         })
     }
 
-    /// What a search has come to; never where none is under way.
+    /// The result of the search; never ready if none is under way.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -1,9 +1,8 @@
 //! Which servers are tried, in which order, side by side, and how long each attempt and each pause lasts.
-//!
-//! # How the session timeout is shared out
-//! A session that is heard of every tenth of its timeout has nine tenths left when its link dies. Silence is noticed after
-//! three tenths at the latest ([`zk_proto::Connection`]). The server that has just been lost is the last to be tried, and
-//! one that says nothing is not waited for: after a head start the next one is tried beside it.
+//! # How the session timeout is divided
+//! A session that sends a request every tenth of its timeout has nine tenths left when its link dies. Silence is noticed
+//! after three tenths at the latest ([`zk_proto::Connection`]). The server that has just been lost is the last to be tried,
+//! and a silent one is not waited for: after a head start the next one is tried beside it.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -26,10 +25,10 @@ use crate::time::{BootTime, sleep_until};
 /// Between rounds over all servers.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
 
-/// Between rounds while the present connection does well.
+/// Between rounds while the present connection works.
 const LEAVING: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
-/// The clients of a server lose it all at once: each waits for a part of this, by chance, before it tries another one.
+/// The clients of a server lose it at the same time: each waits for a random part of this before it tries another one.
 fn stagger(session_timeout: Duration) -> Duration {
     (session_timeout / 20).min(Duration::from_millis(200))
 }
@@ -47,7 +46,7 @@ fn patience(session_timeout: Duration) -> Patience {
     }
 }
 
-/// Up to a quarter less, by chance: sessions that wait for the same silent server must not go on in step.
+/// Up to a quarter less, at random: sessions that wait for the same silent server must not continue in step.
 fn jittered(duration: Duration) -> Duration {
     duration.mul_f64(1.0 - fastrand::f64() / 4.0)
 }
@@ -57,15 +56,15 @@ fn jittered(duration: Duration) -> Duration {
 enum Counts {
     /// Each has made a session of its own.
     First,
-    /// All were asked for the same session, and whoever was asked last has it. Where all are so slow that several were
+    /// All were asked for the same session, and the one that was asked last has it. Where all are so slow that several were
     /// asked before the first has answered, those that were asked after it are waited for, as long as this after each
     /// answer: the session would be taken from it at once.
     Last { patience: Duration },
 }
 
-/// The host that takes the session, or the first refusal that holds for all of them; `Ok(None)` when all have been tried.
-/// Hosts are begun in this order, the next one after a head start or as soon as one has failed, until one has answered.
-/// `note` is told what each of the others said.
+/// The host that accepts the session, or the first refusal that applies to all of them; `Ok(None)` when all have been
+/// tried. Hosts are begun in this order, the next one after a head start or as soon as one has failed, until one has
+/// answered. `note` gets the answers of the others.
 async fn race<T, F>(
     hosts: &[Host],
     head_start: Duration,
@@ -116,7 +115,7 @@ where
                             }
                             Err(over @ (Refusal::Expired | Refusal::AuthFailed(_))) => return Err(over),
                             Err(refusal) => {
-                                debug!(server = %host.address, ?refusal, "no session by this server");
+                                debug!(server = %host.address, ?refusal, "this server made no session");
                                 note(host, &refusal);
                                 if best.is_none() && waiting.len() > 0 {
                                     break;
@@ -136,16 +135,16 @@ where
     }
 }
 
-/// What takes the session along.
+/// The purpose of the attempts.
 #[derive(Clone)]
 pub(super) struct Tickets {
     pub(super) timeout: Duration,
-    /// As the session is right before a server is asked: while another connection goes on, the session sees newer changes
-    /// all the time, and a server that is behind them must not take it.
+    /// As the session is right before a server is asked: while another connection is in use, the session sees newer changes
+    /// all the time, and a server that is behind them must not accept it.
     pub(super) now: Arc<dyn Fn() -> Ticket + Send + Sync>,
 }
 
-/// Where a session is made, and carried on.
+/// Finds servers for a session.
 #[derive(Clone)]
 pub(super) struct Seeker {
     pub(super) resolver: Arc<Resolver>,
@@ -153,8 +152,8 @@ pub(super) struct Seeker {
 }
 
 impl Seeker {
-    /// One round over all servers, for a new session or one of another process. What each said is in `said`, the last word
-    /// last, also where the future is dropped.
+    /// One round over all servers, for a new session or one of another process. The answers are in `said`, the last one
+    /// last, also if the future is dropped.
     pub(super) async fn first(
         &self,
         purpose: &Purpose,
@@ -163,14 +162,14 @@ impl Seeker {
     ) -> Result<Option<Attached>, Refusal> {
         let (hosts, nameless) = self.resolver.hosts(deadline.duration_since(BootTime::now())).await;
         said.extend(nameless.into_iter().map(|(server, reason)| (server, Refusal::Unavailable(reason))));
-        // Of those that the deadline finds still under way; what a server says itself comes after this.
-        let silent = || Refusal::Unavailable("no session came about in time".to_owned());
+        // Of those that are still under way at the deadline; a server's own answer comes after this.
+        let silent = || Refusal::Unavailable("no session in time".to_owned());
         said.extend(hosts.iter().map(|host| (host.server.clone(), silent())));
         let timeout = match purpose {
             Purpose::New(timeout) => *timeout,
             Purpose::Resume(ticket) => ticket.timeout,
         };
-        // A quorum may take its time to make a session. What is left is for saying what went wrong.
+        // A quorum may need time to make a session. The rest of the time is for reporting the errors.
         let share = deadline.duration_since(BootTime::now()).mul_f64(0.9);
         let patience = Patience { connect: share.min(Duration::from_secs(2)), handshake: share };
         // Each session that a server makes too late stays for its timeout.
@@ -178,9 +177,9 @@ impl Seeker {
         let attempt = |host: Host| async move {
             let attached = self.dialer.attach(&host, || purpose.clone(), patience).await;
             attached.map_err(|refusal| match (refusal, purpose) {
-                // This server's word on a session that was to be made says nothing of the others.
+                // This server's answer about a new session does not apply to the others.
                 (Refusal::Expired, Purpose::New(_)) => {
-                    Refusal::Unavailable("no session came about: it granted none".to_owned())
+                    Refusal::Unavailable("it granted no session".to_owned())
                 }
                 (refusal, _) => refusal,
             })
@@ -193,8 +192,8 @@ impl Seeker {
         race(&hosts, head_start, counts, attempt, note).await
     }
 
-    /// Tries the servers until one takes the session or says that it is over. Names are looked up again in each round;
-    /// where that takes long, the addresses of before are tried meanwhile.
+    /// Tries the servers until one accepts the session or reports that it is over. Names are resolved again in each round;
+    /// while that takes long, the last addresses are tried.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -211,7 +210,7 @@ impl Seeker {
         }
     }
 
-    /// One round over the servers other than `present`, whose connection goes on meanwhile.
+    /// One round over the servers other than `present`, whose connection stays in use.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -220,12 +219,12 @@ impl Seeker {
         present: SocketAddr,
         tickets: Tickets,
     ) -> Result<Option<Attached>, Refusal> {
-        // Those who suspect the same server must not fall upon another one together.
+        // Sessions that suspect the same server must not move to another one at the same time.
         sleep_until(BootTime::now() + stagger(tickets.timeout).mul_f64(fastrand::f64())).await;
         self.round(present, &tickets, false).await
     }
 
-    /// As [`beside`](Self::beside), again and again as long as the present server is none of those to choose from.
+    /// Rounds over the servers other than `present`, repeated as long as the present server is not in the list.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -270,18 +269,19 @@ impl Seeker {
     }
 }
 
-/// A server has taken the session over and granted it a timeout, perhaps another one than before.
+/// A server has accepted the session and granted it a timeout, perhaps another one than before.
 ///
 /// A shorter one ends the session: leases may have been given by the longer one. A longer one changes nothing: what was
-/// computed from the shorter one stays right.
+/// computed from the shorter one stays valid.
 pub(super) fn judge_grant(server: SocketAddr, before: Duration, now: Duration) -> Result<(), String> {
     if now < before {
         return Err(format!(
-            "{server} would keep the session for {now:?} only, and {before:?} had been granted"
+            "{server} granted a session timeout of {now:?} only, after {before:?} had been granted: \
+             set the same minSessionTimeout and maxSessionTimeout on all servers"
         ));
     }
     if now > before {
-        info!(%server, ?before, ?now, "this server would keep the session for longer; it goes on with the timeout of before");
+        info!(%server, ?before, ?now, "this server granted a longer session timeout; the session keeps its former one");
     }
     Ok(())
 }
@@ -340,7 +340,7 @@ mod tests {
         };
         let counts = Counts::Last { patience: Duration::from_secs(10) };
         assert!(matches!(race(&hosts, SOON, counts, slow(3, 4), |_, _| {}).await, Ok(Some(3))));
-        // One that never answers is not waited for any longer than that, nor is anybody else asked.
+        // One that never answers is not waited for any longer than that, nor is another server asked.
         begun.store(0, Ordering::Relaxed);
         let counts = Counts::Last { patience: SOON };
         let long = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! TLS: files to a configuration, and the handshake.
+//! TLS: the configuration from files, and the handshake.
 
 use std::io;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::config::TlsOptions;
 pub(super) async fn connector(options: &TlsOptions) -> Result<TlsConnector, String> {
     let options = options.clone();
     let config = spawn_blocking(move || config(&options)).await;
-    Ok(TlsConnector::from(config.map_err(|_| "the files could not be read".to_owned())??))
+    Ok(TlsConnector::from(config.map_err(|_| "cannot read the files".to_owned())??))
 }
 
 pub(super) async fn shake_hands(
@@ -28,20 +28,20 @@ pub(super) async fn shake_hands(
     stream: TcpStream,
 ) -> io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from(host.server.name.clone()).map_err(|_| {
-        io::Error::other(rustls::Error::General("no certificate can carry this name".to_owned()))
+        io::Error::other(rustls::Error::General("this name can't be in a certificate".to_owned()))
     })?;
     connector.connect(name, stream).await
 }
 
 fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>, String> {
     let read =
-        |path: &Path| std::fs::read(path).map_err(|error| format!("can't read {}: {error}", path.display()));
+        |path: &Path| std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()));
     let named = |path: &Path, what: &str| format!("{}: {what}", path.display());
     let certificates = |path: &Path| {
         let pem = read(path)?;
         let all: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
         let all = all.map_err(|error| named(path, &error.to_string()))?;
-        if all.is_empty() { Err(named(path, "there is no certificate in it")) } else { Ok(all) }
+        if all.is_empty() { Err(named(path, "no certificate in this file")) } else { Ok(all) }
     };
     let mut roots = RootCertStore::empty();
     for certificate in certificates(&options.ca_file)? {
@@ -56,9 +56,9 @@ fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>, String> {
         return Ok(Arc::new(builder.with_no_client_auth()));
     };
     let chain = certificates(cert_file)?;
-    // Without the error's own words: nothing of a key is to get into an error.
+    // Without the error's text: no part of a key may get into an error.
     let key = PrivateKeyDer::from_pem_slice(&read(key_file)?)
-        .map_err(|_| named(key_file, "there is no private key in it that is not encrypted"))?;
+        .map_err(|_| named(key_file, "no unencrypted private key in this file"))?;
     let config = builder.with_client_auth_cert(chain, key);
     Ok(Arc::new(config.map_err(|error| named(cert_file, &format!("certificate or key: {error}")))?))
 }

@@ -15,15 +15,15 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
-/// Room for what is read at one time, held only while there is something to read: allocators have this much at hand.
+/// The buffer for one read, held only while there is something to read.
 const LEAST: usize = 1000;
-/// As much as is reserved at one time, where reads fill all that there is.
+/// The largest buffer for one read, used if reads fill the smaller ones.
 const MOST: usize = 1 << 20;
 
-/// Where bytes come from.
+/// The reading end.
 pub(super) struct ReadEnd {
     source: Source,
-    /// For what is read next: by what was read before.
+    /// The size of the next buffer, by what was read before.
     room: usize,
 }
 
@@ -33,7 +33,7 @@ enum Source {
     Tls(ReadHalf<TlsStream<TcpStream>>),
 }
 
-/// Where bytes go.
+/// The writing end.
 pub(super) enum WriteEnd {
     Tcp(Arc<OwnedWriteHalf>),
     /// Bytes that TLS has been given and has not passed on.
@@ -57,7 +57,7 @@ impl ReadEnd {
             Source::Tcp(stream) => {
                 poll_fn(|context| {
                     ready!(stream.as_ref().poll_read_ready(context))?;
-                    // Room is made only now: a session that hears nothing holds no memory for it.
+                    // Memory is reserved only now: an idle session holds none.
                     reserve(buffer);
                     let read = pin!(stream.read_buf(buffer)).poll(context);
                     if read.is_pending() && buffer.is_empty() {
@@ -81,8 +81,7 @@ impl ReadEnd {
 }
 
 impl WriteEnd {
-    /// Writes as much of what `source` has as goes at once: it writes from the front of that by what it is given, and takes
-    /// note of how much it was.
+    /// Writes as much of what `source` has as is possible at once: `source` writes from its front and records how much.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -136,7 +135,7 @@ impl WriteEnd {
         }
     }
 
-    /// The stream, where anybody may write to it at any time.
+    /// The stream, if any task may write to it at any time.
     pub(super) fn direct(&self) -> Option<Arc<OwnedWriteHalf>> {
         match self {
             Self::Tcp(stream) => Some(Arc::clone(stream)),

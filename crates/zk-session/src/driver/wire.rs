@@ -7,10 +7,9 @@
 //!                                         | one task: reads, timers, writes that did not go at once,
 //!                                         | finding servers, moving to a better one
 //! ```
-//!
-//! A request that is alone is written by its caller, at once; while others are under way the task gathers what has come
-//! and writes it together. Nothing else happens here: what becomes of requests, watches and the connection is decided in
-//! zk-proto, and which servers are tried, in `seek`.
+//! A single request is written by its caller, at once; while others are under way the task collects new ones and writes
+//! them together. Nothing else happens here: zk-proto decides the outcome of requests, watches and the connection, and
+//! `seek` which servers are tried.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,7 +19,7 @@ use bytes::BytesMut;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tracing::debug;
+use tracing::{Instrument as _, debug};
 use zk_proto::{
     Aftermath, Connection, Input, Limits, NotSent, Outcome, Output, Purpose, Reply, Request, Ticket, WatchId,
 };
@@ -39,7 +38,7 @@ use crate::session::CloseOutcome;
 use crate::state::InactiveReason;
 use crate::time::{BootTime, Moment, sleep_until, within};
 
-/// Makes or resumes a session. Also answers when the connect request was sent.
+/// Makes or resumes a session. Also returns when the connect request was sent.
 pub(super) async fn connect(
     spec: ConnectSpec,
 ) -> Result<(Wire, mpsc::UnboundedReceiver<DriverEvent>, Moment), ConnectFailure> {
@@ -83,7 +82,8 @@ pub(super) async fn connect(
         }),
         wake: Notify::new(),
     });
-    let task = tokio::spawn(Arc::clone(&core).keep(seeker, attached)).abort_handle();
+    let kept = Arc::clone(&core).keep(seeker, attached).in_current_span();
+    let task = tokio::spawn(kept).abort_handle();
     Ok((Wire { core, task }, receiver, sent))
 }
 
@@ -96,7 +96,7 @@ fn failure(said: Vec<(Server, Refusal)>) -> ConnectFailure {
             Refusal::Expired => {}
         }
     }
-    // Another attempt fails alike.
+    // Another attempt would fail in the same way.
     if tls.is_empty() {
         ConnectFailure::Unavailable(others)
     } else {
@@ -114,7 +114,7 @@ pub(super) struct Wire {
     task: AbortHandle,
 }
 
-/// Who waits for a request.
+/// The caller that waits for a request.
 pub(super) struct Ticketed {
     answer: oneshot::Sender<DriverResult<Reply>>,
     /// Given back with the ticket.
@@ -142,7 +142,7 @@ impl Ticketed {
 }
 
 impl Wire {
-    /// As [`Driver::send`], to whoever waits already.
+    /// Hands a request over, for a caller that waits already.
     pub(super) fn hand_over(
         &self,
         request: &Request<'_>,
@@ -154,14 +154,14 @@ impl Wire {
         let alone = !state.connection.is_busy() && state.connection.outgoing().is_empty();
         state.handle(Input::Request { request, watch, heartbeat, tag });
         if alone && let Some(stream) = state.direct.clone() {
-            // If it does not go now the task will try.
+            // If it is not written now, the task tries.
             let _ = state.write_with(|bytes| stream.try_write(bytes));
         }
         // A heartbeat moves the next deadline forward.
         self.core.leave_to_task(state, heartbeat);
     }
 
-    /// The driver can't go on.
+    /// The driver has failed.
     #[cfg_attr(not(feature = "zookeeper-async"), allow(dead_code, reason = "this one never fails by itself"))]
     pub(super) fn fail(&self, reason: String) {
         lock(&self.core.state).end(InactiveReason::DriverFailed { reason });
@@ -232,7 +232,7 @@ impl Drop for Wire {
 
 struct Core {
     state: Mutex<State>,
-    /// There is something for the task to do.
+    /// Wakes the task.
     wake: Notify,
 }
 
@@ -240,11 +240,11 @@ struct State {
     connection: Connection<Ticketed>,
     /// When the connect request of the present connection was sent.
     attached: Moment,
-    /// Where a caller may write by itself.
+    /// For callers that write themselves.
     direct: Option<Arc<OwnedWriteHalf>>,
-    /// `None` once the last word has been said.
+    /// `None` after the last event.
     events: Option<mpsc::UnboundedSender<DriverEvent>>,
-    /// The loss of the connection has been told, and its return has not.
+    /// The loss of the connection has been reported, and its return has not.
     suspended: bool,
     /// The session is to be closed as soon as it has a connection again.
     close: Option<Ticketed>,
@@ -252,12 +252,12 @@ struct State {
 }
 
 impl State {
-    /// Takes note of something, and does what follows from it.
+    /// Handles an input and its consequences.
     fn handle(&mut self, input: Input<'_, Ticketed>) {
         self.handle_with(input, Ticketed::end);
     }
 
-    /// The same, where requests that end are told so by `end`.
+    /// Handles an input; `end` reports the requests that end.
     fn handle_with(&mut self, input: Input<'_, Ticketed>, mut end: impl FnMut(Ticketed, Outcome)) {
         self.connection.handle(now(), input);
         while let Some(output) = self.connection.poll() {
@@ -286,25 +286,25 @@ impl State {
 
     fn say(&self, event: DriverEvent) {
         if let Some(events) = &self.events {
-            // With nobody to listen the driver is about to be dropped.
+            // Without a receiver the driver is about to be dropped.
             let _ = events.send(event);
         }
     }
 
-    /// Says the last word.
+    /// Sends the last event.
     fn end(&mut self, reason: InactiveReason) {
         if let Some(tag) = self.close.take()
             && reason == InactiveReason::Expired
         {
-            // It is no more, as was wanted.
+            // It has been closed, as requested.
             tag.end(Outcome::Answered(Ok(Reply::Empty)));
         }
         self.say(DriverEvent::Ended(reason));
         self.shut();
     }
 
-    /// Nothing more is written or said, whoever waits is answered, and the socket closes: however long somebody keeps
-    /// the driver.
+    /// Ends the driver, however long its handle is kept: nothing more is written or reported, callers are answered, and the
+    /// socket closes.
     fn shut(&mut self) {
         self.events = None;
         self.close = None;
@@ -312,9 +312,9 @@ impl State {
         self.direct = None;
     }
 
-    /// Writes what is outgoing, as far as it goes at once.
+    /// Writes outgoing bytes, as far as is possible at once.
     fn write_with(&mut self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<()> {
-        // What waited while this process stood still is not written any more.
+        // What waited while this process was frozen is not written any more.
         self.handle(Input::Tick);
         if self.connection.outgoing().is_empty() {
             return Ok(());
@@ -327,9 +327,9 @@ impl State {
 
 /// Why the task stops serving a connection.
 enum Stop {
-    /// The connection is of no more use; the session may be.
+    /// The connection is lost; the session may be alive.
     Lost,
-    /// The last word on the session has been said.
+    /// The session is over.
     Over,
 }
 
@@ -344,7 +344,7 @@ impl Core {
         self.leave_to_task(state, false);
     }
 
-    /// Takes in what was read. Who waits for it is woken after the lock is free: whatever is sent next needs it.
+    /// Handles what was read. Callers are woken after the lock is free, because their next request needs it.
     fn receive(&self, input: &mut BytesMut, ended: &mut Vec<(Ticketed, Outcome)>) {
         let mut state = lock(&self.state);
         state.handle_with(Input::Received(input), |tag, outcome| ended.push((tag, outcome)));
@@ -352,7 +352,7 @@ impl Core {
         ended.drain(..).for_each(|(tag, outcome)| tag.end(outcome));
     }
 
-    /// Wakes the task, where there is something for it to do.
+    /// Wakes the task if there is something to do.
     fn leave_to_task(&self, state: MutexGuard<'_, State>, has_timer: bool) {
         let wake = has_timer || !state.connection.outgoing().is_empty() || !state.connection.is_attached();
         drop(state);
@@ -374,7 +374,7 @@ impl Core {
         let core = Arc::clone(&self);
         let ticket = move || core.ticket();
         let timeout = ticket().timeout;
-        // Later than the servers' own deadline by any reckoning.
+        // Later than any deadline of the servers.
         let patience = timeout + timeout / 2;
         let mut search = Search::new(seeker, Tickets { timeout, now: Arc::new(ticket) });
         loop {
@@ -410,7 +410,7 @@ impl Core {
             .map_err(|reason| InactiveReason::DriverFailed { reason })
     }
 
-    /// Takes the session to a connection.
+    /// Moves the session to a connection.
     fn link(&self, attached: Attached, is_first: bool) -> Link {
         let Attached { mut link, ticket, sent } = attached;
         let mut state = lock(&self.state);
@@ -423,7 +423,7 @@ impl Core {
         link
     }
 
-    /// Serves one connection after another until one is lost with no other at hand.
+    /// Serves one connection after another until one is lost without another one.
     async fn serve(&self, search: &mut Search, link: &mut Link) -> Stop {
         let mut alarm = Alarm::default();
         let mut ended = Vec::new();
@@ -458,7 +458,7 @@ impl Core {
                     Ok(_) => self.receive(&mut link.input, &mut ended),
                     Err(error) => self.handle(Input::Lost(error.to_string())),
                 },
-                // Whoever else is about to send goes into the same write.
+                // Requests of other callers go into the same write.
                 () = self.wake.notified() => tokio::task::yield_now().await,
                 found = search.found() => {
                     let found = match found {
@@ -468,8 +468,8 @@ impl Core {
                     };
                     match found {
                         Ok(None) => {}
-                        // It was asked whether it is as far as the session was then. Here more has been seen since, which
-                        // it may not know: it has to be asked again.
+                        // It has seen as much as the session had when it was asked. The session has seen more since, which
+                        // it may not have: it has to be asked again.
                         Ok(Some(attached)) if attached.ticket.last_zxid < self.ticket().last_zxid => {
                             self.handle(Input::Lost("the session moves to another server".to_owned()));
                         }
@@ -486,7 +486,7 @@ impl Core {
     }
 }
 
-/// Ends the events with the task, should it panic: a session that nobody keeps must not look alive.
+/// Ends the events if the task panics: a session without its task must not look alive.
 struct SilencedOnDrop<'a>(&'a Core);
 
 impl Drop for SilencedOnDrop<'_> {
@@ -497,7 +497,7 @@ impl Drop for SilencedOnDrop<'_> {
     }
 }
 
-/// A timer that is set anew only when it would ring too late: deadlines mostly move away.
+/// A timer that is reset only if it would fire too late: deadlines mostly move to later.
 #[derive(Default)]
 struct Alarm(Option<(BootTime, BoxFuture<'static, ()>)>);
 

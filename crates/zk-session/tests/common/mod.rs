@@ -85,9 +85,9 @@ pub async fn servers(number: usize, tick: Duration, (least, most): (Duration, Du
             let builder = builder.session_timeouts(least, most).setting("maxClientCnxns", "0");
             Servers::Apache(Box::new(builder.start().await.unwrap()))
         }
-        ServerKind::InProcess => {
+        ServerKind::Embedded => {
             let builder = TestServer::builder().servers(number).tick_time(tick).sync_limit(SYNC_LIMIT);
-            Servers::InProcess(builder.session_timeouts(least, most).start_on_thread().unwrap())
+            Servers::Embedded(builder.session_timeouts(least, most).start_on_thread().unwrap())
         }
     }
 }
@@ -263,7 +263,7 @@ macro_rules! for_each_driver {
 #[macro_export]
 macro_rules! on_each_server {
     ($($name:ident),+ $(; $($real:ident),+)? $(,)?) => {
-        $crate::tests_on!(native_in_process, Native, InProcess, $($name),+);
+        $crate::tests_on!(native_embedded, Native, Embedded, $($name),+);
         $crate::tests_on!(
             native, Native, Apache,
             $(#[ignore = "double: the other server; cargo xtask test --full"] $name,)+ $($($real),+)?
@@ -276,7 +276,7 @@ macro_rules! on_each_server {
         );
         #[cfg(feature = "zookeeper-async")]
         $crate::tests_on!(
-            zookeeper_async_in_process, ZookeeperAsync, InProcess,
+            zookeeper_async_embedded, ZookeeperAsync, Embedded,
             $(#[ignore = "double: the other driver; cargo xtask test --full"] $name),+
         );
     };

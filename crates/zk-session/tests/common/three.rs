@@ -27,7 +27,7 @@ impl Three {
     pub fn ensemble(&self) -> &Ensemble {
         match &self.servers {
             Servers::Apache(ensemble) => ensemble,
-            Servers::InProcess(_) => panic!("this test is for Apache ZooKeeper"),
+            Servers::Embedded(_) => panic!("this test is for Apache ZooKeeper"),
         }
     }
 
@@ -63,9 +63,9 @@ pub async fn three_servers(sync_limit: u32) -> Servers {
             let builder = Ensemble::builder().servers(3).tick_time(TICK).sync_limit(sync_limit);
             Servers::Apache(Box::new(builder.breakable_links(true).start().await.unwrap()))
         }
-        ServerKind::InProcess => {
+        ServerKind::Embedded => {
             let builder = TestServer::builder().servers(3).tick_time(TICK).sync_limit(sync_limit);
-            Servers::InProcess(builder.start().await.unwrap())
+            Servers::Embedded(builder.start().await.unwrap())
         }
     }
 }

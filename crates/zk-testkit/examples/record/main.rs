@@ -18,7 +18,7 @@ use tokio::io::{
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 use tokio::task::JoinSet;
-use zk_testkit::{Builder, Ensemble, Installation};
+use zk_testkit::{Ensemble, EnsembleBuilder, Installation};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -72,7 +72,7 @@ fn kazoo() -> Command {
     command
 }
 
-async fn record(name: &str, servers: Builder, mut program: Command) -> Result<()> {
+async fn record(name: &str, servers: EnsembleBuilder, mut program: Command) -> Result<()> {
     let ensemble = servers.start().await?;
     let server = ensemble.addresses()[0];
     let said = ensemble.admin(0, "srvr").await?;

@@ -1,4 +1,4 @@
-//! What a test server can be told, and how it starts.
+//! The settings of the embedded server, and how it starts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::error::Context as _;
 
 /// Settings of a [`TestServer`].
 ///
-/// The defaults are those of [`Builder`](crate::Builder), the one for real servers:
+/// The defaults are those of [`EnsembleBuilder`](crate::EnsembleBuilder), the one for real servers:
 /// ticks of 500 ms, so sessions from 1 s to 10 s (2 to 20 ticks), a sync limit of 10
 /// ticks; and otherwise those of Apache ZooKeeper, with one exception:
 /// znodes with a [time to live](Self::ttl_nodes) are enabled.
@@ -31,11 +31,11 @@ pub struct TestServerBuilder {
 
 setters! { TestServerBuilder:
 
-    /// How many servers; 1 stands alone. With more, the first leads to begin with and the
-    /// others follow, each on a port of its own. Default 1.
+    /// The number of servers; 1 is a standalone server. With more, the first leads at first and the others
+    /// follow, each on a port of its own. Default 1.
     servers(servers: usize) { settings.servers = servers }
 
-    /// Which release of Apache ZooKeeper it answers as. Default [`Release::V3_8`].
+    /// The release of Apache ZooKeeper that it imitates. Default [`Release::V3_8`].
     release(release: Release) { settings.release = release }
 
     /// The address to listen on, which must be a loopback address. Default 127.0.0.1.
@@ -47,8 +47,7 @@ setters! { TestServerBuilder:
     /// `tickTime`. Default 500 ms. Sessions are expired on multiples of it.
     tick_time(tick: Duration) { settings.tick = tick }
 
-    /// `syncLimit`, in ticks: how long a server that hears nothing of the others goes
-    /// on serving. Default 10.
+    /// `syncLimit`, in ticks: how long a server without contact to the others serves. Default 10.
     sync_limit(ticks: u32) { settings.sync_limit = ticks }
 
     /// The shortest and the longest session timeout that is granted. Default:
@@ -59,8 +58,8 @@ setters! { TestServerBuilder:
     /// connection. Default 1,048,575.
     max_request(bytes: usize) { settings.max_request = bytes }
 
-    /// `maxClientCnxns`: how many connections from one address a server takes; it resets those
-    /// beyond. Default 0, any number; Apache ZooKeeper's is 60.
+    /// `maxClientCnxns`: how many connections from one address a server accepts; it resets further ones.
+    /// Default 0, any number; Apache ZooKeeper's is 60.
     max_connections(count: usize) { settings.max_connections = count }
 
     /// How long a connection may go without the client's first frame, by the servers' clock;
@@ -68,27 +67,25 @@ setters! { TestServerBuilder:
     /// rounds it up to a multiple. Default 10 s.
     handshake_timeout(limit: Duration) { settings.handshake_timeout = limit }
 
-    /// Whether znodes may have a time to live. Apache ZooKeeper does not know them
-    /// unless started with `-Dzookeeper.extendedTypesEnabled=true`; this server does
-    /// unless told otherwise. Default true.
+    /// Whether znodes may have a time to live. Apache ZooKeeper supports it only with
+    /// `-Dzookeeper.extendedTypesEnabled=true`. Default true.
     ttl_nodes(enabled: bool) { settings.ttl_nodes = enabled }
 
-    /// Who proves to be that, as `name:password` in the scheme `digest`, may do everything,
-    /// whatever access lists say: Apache ZooKeeper's `superDigest`. Default: nobody.
+    /// The super user, as `name:password` in the scheme `digest`: it has all permissions, whatever the access
+    /// lists are. Apache ZooKeeper's `superDigest`. Default: none.
     super_user(credentials: impl Into<String>) { settings.super_user = Some(credentials.into()) }
 
-    /// `readonlymode.enabled`: a server without a quorum serves reads to clients that ask for that
-    /// in their connect request. Their sessions are known to that server alone, and end when it has a
-    /// quorum again; writes and `sync` are refused with the error -119. It has no effect with one
-    /// server, and when servers stop for want of [room](TestServer::limit_space). Default false.
+    /// `readonlymode.enabled`: a server without a quorum serves reads to clients that accept it in their
+    /// connect request. Their sessions are known to that server only, and end when it has a quorum again;
+    /// writes and `sync` are refused with the error -119. It has no effect with one server, and when servers
+    /// stop because their [log space](crate::TestServerFaults::limit_log_space) is used up. Default false.
     read_only_mode(enabled: bool) { settings.read_only_mode = enabled }
 
-    /// How often containers without children and znodes whose time to live is over
-    /// are looked for and removed. Default 60 s.
+    /// How often containers without children and znodes past their time to live are removed. Default 60 s.
     container_check(every: Duration) { settings.container_check = every }
 
-    /// What chance there is, is drawn from this number: the order of requests that are
-    /// [reordered](TestServer::reorder_requests). Default: one that is drawn when the server
+    /// The seed of all random choices: the order of requests that are
+    /// [reordered](crate::TestServerFaults::reorder_requests). Default: one that is drawn when the server
     /// starts, and printed when it matters. Session ids and passwords differ from one start to
     /// the next whatever the seed: else a client that outlives its server would take over a
     /// session of the next one on the same port.
@@ -112,7 +109,7 @@ impl TestServerBuilder {
     /// [`Error::Io`] if it can't listen.
     ///
     /// # Cancel safety
-    /// Dropping the future ends what was started.
+    /// Dropping the future ends the servers that were started.
     pub async fn start(self) -> Result<TestServer, Error> {
         self.check()?;
         let doors =
@@ -174,7 +171,7 @@ impl TestServerBuilder {
         let settings = &self.settings;
         if !self.ip.is_loopback() {
             return Err(Error::Settings(format!(
-                "a test server listens on loopback only, not on {}: it is no ZooKeeper for production",
+                "the embedded server listens on loopback only, not on {}: use Apache ZooKeeper in production",
                 self.ip
             )));
         }
@@ -196,7 +193,7 @@ impl TestServerBuilder {
         let address = SocketAddr::new(self.ip, self.base_port.map_or(0, |base| base.saturating_add(offset)));
         Door::open(address).map_err(|error| match (error.kind(), self.base_port) {
             (std::io::ErrorKind::AddrInUse, Some(_)) => Error::Ports(format!(
-                "{address} is in use: end what listens there, or take another base port"
+                "{address} is in use: end the process that listens there, or use another base port"
             )),
             _ => Error::Io { context: format!("cannot listen on {address}"), error },
         })

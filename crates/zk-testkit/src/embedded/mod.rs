@@ -1,15 +1,17 @@
-//! The embedded server: a ZooKeeper in this process, for tests and for trying things out.
+//! The embedded server: a ZooKeeper server inside this process, for tests and experiments.
 //!
-//! From the outside in: `server` and `builder` are what users see, `shell` is the
+//! From the outside in: `server`, `faults` and `builder` are what users see, `shell` is the
 //! part with sockets and timers, `cluster` is what the servers do, without either,
 //! `tree` is the znodes of one of them. The bytes are zk-proto's.
 
 mod builder;
 mod cluster;
+mod faults;
 mod server;
 mod shell;
 mod tree;
 
 pub use builder::TestServerBuilder;
 pub use cluster::{Release, SessionInfo};
+pub use faults::TestServerFaults;
 pub use server::TestServer;

@@ -20,7 +20,7 @@ use crate::door::Door;
 const READ: usize = 16 << 10;
 /// How much is written at once, if so much is there.
 const WRITE: usize = 64 << 10;
-/// After an error that only time can mend, such as too many open files.
+/// The pause after an error that passes with time, such as too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// The state machine, and how its outputs reach the connections.
@@ -48,7 +48,7 @@ impl Shared {
     }
 
     /// Does something to the state machine, now, and hands out what comes of it, in
-    /// order: while one does, nobody else can.
+    /// order: while one does, no other can.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut Cluster) -> T) -> T {
         self.change(|cluster, _| act(cluster))
     }
@@ -161,7 +161,7 @@ async fn serve(shared: Arc<Shared>, server: usize, mut stream: TcpStream, peer: 
         ending = write(&mut writing, &mut outputs, written) => ending,
     };
     shared.hung_up(connection);
-    // A client that has said its last word may still be listening.
+    // A client that has closed its sending side may still read.
     let ending = match ending {
         Some(ending) => ending,
         None => write(&mut writing, &mut outputs, |_| ()).await.unwrap_or(Ending::Orderly),
@@ -177,7 +177,7 @@ async fn serve(shared: Arc<Shared>, server: usize, mut stream: TcpStream, peer: 
     }
 }
 
-/// To the end of what the client says. While too much is on its way to a client it is not heard,
+/// Reads to the end of the client's bytes. While too much is on its way to a client, nothing is read from it,
 /// until there is `room`: else one that reads no replies could fill the memory with them.
 async fn read(shared: &Shared, connection: u64, room: &Notify, stream: &mut ReadHalf<'_>) {
     let mut buffer = vec![0; READ];
@@ -194,7 +194,7 @@ async fn read(shared: &Shared, connection: u64, room: &Notify, stream: &mut Read
     }
 }
 
-/// To the end of what is to be said; `None` if the client no longer listens.
+/// Writes to the end of the output; `None` if the client no longer reads.
 async fn write(
     stream: &mut WriteHalf<'_>,
     outputs: &mut mpsc::UnboundedReceiver<Output>,

@@ -1,4 +1,4 @@
-//! What a host is cut off from, as rules for its packets.
+//! The cuts of a host, as rules for its packets.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,20 +6,20 @@ use std::net::Ipv4Addr;
 
 use super::host::INTERFACE;
 
-/// Whom a host neither hears nor reaches.
+/// The addresses that a host is cut off from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Cuts {
-    pub(super) everybody: bool,
+    pub(super) all: bool,
     pub(super) some: BTreeSet<Ipv4Addr>,
 }
 
 impl Cuts {
-    /// The whole table of `iptables-restore`, which takes the place of the one before in one step.
+    /// The whole table of `iptables-restore`, which replaces the last one in one step.
     pub(super) fn table(&self) -> String {
         let mut table =
             "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n".to_owned();
-        if self.everybody {
-            // Not what it tells itself.
+        if self.all {
+            // Except its own packets to itself.
             let _ = writeln!(table, "-A INPUT -i {INTERFACE} -j DROP\n-A OUTPUT -o {INTERFACE} -j DROP");
         }
         for other in &self.some {

@@ -14,15 +14,13 @@ use super::run::feed;
 use crate::Error;
 use crate::error::Context as _;
 
-/// What its end of the cable to the switch is called.
+/// The name of its end of the cable to the switch.
 pub(super) const INTERFACE: &str = "eth0";
 
 /// A host of a [`Network`](super::Network): a network namespace with one address.
-///
-/// Processes come to it by [`command`](Self::command), threads of this process by
-/// [`spawn`](Self::spawn). A cut drops packets in both directions and tells nobody: no
-/// connection is reset, nothing is refused. It is made at one host and ended there, by
-/// [`heal`](Self::heal); two hosts hear of each other while neither of them is cut off from
+/// Start processes on it by [`command`](Self::command), and threads of this process by [`spawn`](Self::spawn).
+/// A cut drops packets in both directions silently: no connection is reset or refused. It is made at one host
+/// and ended there, by [`heal`](Self::heal). Two hosts reach each other while neither of them is cut off from
 /// the other.
 #[derive(Debug)]
 pub struct Host {
@@ -34,7 +32,7 @@ pub struct Host {
 impl Host {
     pub(super) fn new(namespace: String, ip: Ipv4Addr) -> Result<Self, Error> {
         let host = Self { namespace, ip, cuts: Mutex::default() };
-        // So that a machine without iptables says so now, and not at the first cut.
+        // A machine without iptables fails now, and not at the first cut.
         host.heal()?;
         Ok(host)
     }
@@ -52,16 +50,15 @@ impl Host {
     }
 
     /// A command that runs on this host. Its process id is that of the program itself, which
-    /// is killed when the network is dropped, should it still run.
+    /// is killed when the network is dropped, if it still runs.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace]).arg(program);
         command
     }
 
-    /// Runs `work` on a new thread of this process that is on this host: sockets that it
-    /// makes, and the threads that it starts, are there. A tokio runtime does as well, if it
-    /// is built by `work`:
+    /// Runs `work` on a new thread of this process that is on this host: its sockets and the threads that it
+    /// starts are there, too. So is a tokio runtime that `work` builds:
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -74,11 +71,10 @@ impl Host {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// Nobody ends the thread but `work`, which should not outlast the network.
+    /// The thread ends with `work`, which should end before the network.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no thread to be had, or the network has been dropped.
+    /// [`Error::Io`] if the thread can't be started, or the network has been dropped.
     pub fn spawn<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -102,8 +98,8 @@ impl Host {
         Ok(thread)
     }
 
-    /// Drops all that comes from these addresses or goes to them, from now on, in one step:
-    /// those of other hosts, or [`Network::own_address`](super::Network::own_address).
+    /// Drops all packets from and to these addresses, from now on, in one step: those of other hosts, or
+    /// [`Network::own_address`](super::Network::own_address).
     ///
     /// # Errors
     /// [`Error::NoNamespaces`] if `iptables` refuses; nothing has changed then.
@@ -111,19 +107,19 @@ impl Host {
         self.change(|cuts| cuts.some.extend(others))
     }
 
-    /// Pulls its cable: drops all but what it tells itself.
+    /// Drops all packets except those to itself, as if its cable were pulled.
     ///
     /// # Errors
-    /// As [`cut_from`](Self::cut_from).
+    /// [`Error::NoNamespaces`] if `iptables` refuses; nothing has changed then.
     pub fn unplug(&self) -> Result<(), Error> {
-        self.change(|cuts| cuts.everybody = true)
+        self.change(|cuts| cuts.all = true)
     }
 
-    /// Ends all cuts that were made at this host. What was sent meanwhile comes when the
-    /// sender tries again: TCP does after a pause that doubles with each attempt.
+    /// Ends all cuts that were made at this host. Dropped data arrives when the sender retries: TCP does after
+    /// a pause that doubles with each attempt.
     ///
     /// # Errors
-    /// As [`cut_from`](Self::cut_from).
+    /// [`Error::NoNamespaces`] if `iptables` refuses; nothing has changed then.
     pub fn heal(&self) -> Result<(), Error> {
         self.change(|cuts| *cuts = Cuts::default())
     }

@@ -1,4 +1,4 @@
-//! Who takes a network away, however the test ends.
+//! Removes a network, however the test ends.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, ChildStdin, Stdio};
@@ -7,9 +7,9 @@ use super::run::refusal;
 use crate::Error;
 use crate::warden::watching_shell;
 
-/// Takes the name first, so that there is no moment in which nobody would give it back. Waits
-/// for its standard input to end, and then removes everything of that name. If this process
-/// was killed, a command of it may still be making a host: the second round meets that one.
+/// Takes the name first, so that it is always released. Waits for its standard input to end, and then removes
+/// everything of that name. If this process was killed, one of its commands may still be making a host: the
+/// second round removes that one.
 const SCRIPT: &str = r#"
 ip netns add "$NETWORK" 2>&1 || exit 1
 echo made
@@ -62,7 +62,7 @@ impl Janitor {
 impl Drop for Janitor {
     fn drop(&mut self) {
         if let Some(mut told) = self.told.take() {
-            // It may have ended; then there is nothing to be cleared away.
+            // It may have ended; then there is nothing to remove.
             let _ = told.write_all(b"dropped\n");
         }
         let _ = self.shell.wait();

@@ -1,4 +1,4 @@
-//! Hosts that a test makes for itself: network namespaces, joined by a switch.
+//! Hosts for a test: network namespaces, connected by a switch.
 
 mod cuts;
 mod host;
@@ -14,27 +14,25 @@ use run::{on_host, run};
 
 use crate::Error;
 
-/// As many as there are /24 networks in 198.18.0.0/15, which RFC 2544 sets aside for
-/// tests like these: no site's own addresses are there, nor those of containers.
+/// The number of /24 networks in 198.18.0.0/15, which RFC 2544 reserves for such tests: neither sites nor
+/// containers use these addresses.
 const NETWORKS: u16 = 512;
 /// The last part of this process's own address on the network.
 const OWN: u8 = 254;
 
-/// A network of hosts that exist for a test alone, each a Linux network namespace with one
-/// address, all joined by a switch and this process to them.
-///
-/// Packets between them can be dropped without a word, which no process on loopback can do
-/// to another: see [`Host`]. Servers are put on hosts by
-/// [`Builder::in_namespaces`](crate::Builder::in_namespaces); [`host`](Self::host) makes
-/// more of them, for the programs under test.
+/// A network of hosts for a test, each a Linux network namespace with one address, connected by a switch to
+/// each other and to this process. Packets between them can be dropped silently, which is not possible on
+/// loopback: see [`Host`]. Servers are started on hosts by
+/// [`EnsembleBuilder::in_namespaces`](crate::EnsembleBuilder::in_namespaces); [`host`](Self::host) makes more
+/// of them, for the programs under test.
 ///
 /// It needs root (in a container the capabilities `NET_ADMIN` and `SYS_ADMIN`) and the
-/// programs `ip` and `iptables-restore`. All of it has a namespace of its own but for one
-/// interface, so the machine's own firewall and bridges see little of it. Networks of other
-/// tests and processes have other names and addresses.
+/// programs `ip` and `iptables-restore`. Everything except one interface is in namespaces of its own, so the
+/// machine's own firewall and bridges are hardly involved. Networks of other tests and processes have other
+/// names and addresses.
 ///
 /// Dropping it ends every process that still runs on its hosts and removes the namespaces and
-/// interfaces, on panic too; if this process is killed instead, a helper process does the same
+/// interfaces, also on a panic; if this process is killed instead, a helper process does the same
 /// within about two seconds. Its methods block for as long as `ip` takes: some 10 ms for each
 /// host, less than that for a cut.
 #[derive(Debug)]
@@ -49,14 +47,14 @@ impl Network {
     /// Makes a network without any hosts.
     ///
     /// # Errors
-    /// [`Error::NoNamespaces`] with what to do, where this machine or this user can't do it.
+    /// [`Error::NoNamespaces`] with what to do, if this machine or this user can't make one.
     pub fn new() -> Result<Self, Error> {
         // Start anywhere, so that processes that start together rarely try the same one.
         let first = fastrand::u16(..NETWORKS);
         for number in (0..NETWORKS).map(|offset| (first + offset) % NETWORKS) {
             let network = format!("{}/24", address(number, 0));
             if !run(&["ip", "-4", "-o", "addr", "show", "to", &network])?.is_empty() {
-                continue; // Somebody has addresses there after all.
+                continue; // Another program uses these addresses.
             }
             let name = format!("zkt{number}");
             if let Some(janitor) = Janitor::of(&name)? {
@@ -84,7 +82,7 @@ impl Network {
     /// ```
     ///
     /// # Panics
-    /// If not, where the environment variable `CI` is set: what CI skips nobody runs.
+    /// If not, and the environment variable `CI` is set: a test that CI skips is never run.
     #[must_use]
     pub fn available_or_skip() -> bool {
         let Err(error) = Self::new().and_then(|network| network.host().map(drop)) else { return true };
@@ -117,13 +115,13 @@ impl Network {
     }
 
     /// The address at which hosts find this process, if it listens there (or on all addresses),
-    /// and from which it comes to them.
+    /// and the source of its packets to them.
     #[must_use]
     pub fn own_address(&self) -> Ipv4Addr {
         address(self.number, OWN)
     }
 
-    /// The switch, and the one cable that leads to this process.
+    /// The switch, and the cable to this process.
     fn lay(&self) -> Result<(), Error> {
         let switch = &self.name;
         on_host(switch, &["link", "add", "name", "switch", "type", "bridge"])?;

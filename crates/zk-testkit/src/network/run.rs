@@ -7,17 +7,17 @@ use nix::unistd::Uid;
 
 use crate::Error;
 
-/// Runs a command and gives what it said.
+/// Runs a command and returns its output.
 pub(super) fn run(words: &[&str]) -> Result<String, Error> {
     feed(words, "")
 }
 
-/// The same, for `ip` in a namespace.
+/// Runs `ip` in a namespace, and returns its output.
 pub(super) fn on_host(namespace: &str, words: &[&str]) -> Result<String, Error> {
     run(&[&["ip", "-n", namespace], words].concat())
 }
 
-/// Runs a command that reads `input`, and gives what it said.
+/// Runs a command that reads `input`, and returns its output.
 pub(super) fn feed(words: &[&str], input: &str) -> Result<String, Error> {
     let refused = |said: &str| refusal(&format!("`{}`", words.join(" ")), said);
     let output = output(words, input).map_err(|error| refused(&error.to_string()))?;
@@ -37,13 +37,13 @@ fn output(words: &[&str], input: &str) -> io::Result<Output> {
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that has ended already reads nothing; its status says why.
+        // One that has ended already reads nothing; its status has the reason.
         let _ = stdin.write_all(input.as_bytes());
     }
     child.wait_with_output()
 }
 
-/// What a command that failed said, and what helps.
+/// The output of a failed command, and what to do.
 pub(super) fn refusal(what: &str, said: &str) -> Error {
     let said = said.trim();
     Error::NoNamespaces { reason: format!("{what}: {said}; {}", advice(said, Uid::effective().is_root())) }

@@ -1,10 +1,10 @@
-//! What a proxy must know of ZooKeeper's frames: where they end, and which request they are.
+//! ZooKeeper's frames, as far as a proxy needs them: where they end, and their kinds.
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use zk_proto::{OpCode, ReplyHeader, Request, RequestHeader, frame_length};
 
-/// No frame of a sane client or server is longer. Longer 'lengths' are the first
+/// No frame of a client or server is longer. Longer 'lengths' are the first
 /// bytes of something else: text (a four-letter word, the answer to one) or TLS.
 const LONGEST: usize = 64 << 20;
 /// The length in front of a frame.
@@ -63,7 +63,7 @@ impl Op {
     }
 }
 
-/// What faults are chosen by.
+/// The properties by which faults select requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) xid: i32,
@@ -72,7 +72,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// `None` for what the client library sends of its own accord. A request that can't be read has no path.
+    /// `None` for what the client library sends by itself. A request that can't be read has no path.
     pub(crate) fn new(header: RequestHeader, request: Option<&Request<'_>>) -> Option<Self> {
         let path = request.and_then(Request::path).map(str::to_owned);
         Some(Self { xid: header.xid, op: Op::from_code(header.op)?, path })
@@ -109,7 +109,7 @@ impl Piece {
     }
 }
 
-/// Cuts a stream into frames; passes what is not framed on as it comes.
+/// Cuts a stream into frames; passes unframed bytes on unchanged.
 pub(crate) struct Pieces<R> {
     from: R,
     pending: BytesMut,

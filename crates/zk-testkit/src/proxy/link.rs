@@ -11,12 +11,12 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::frame::{Asked, Op, Piece, Pieces, reply_xid};
-use super::rule::{Doom, Rules, Way};
+use super::rule::{FaultKind, MatchedFault, Rules};
 
 /// What a server may send ahead of what is passed on; beyond that its connection fills up.
 const DELAYED: usize = 64;
 
-/// What is let through at the moment.
+/// What is let through now.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Gate {
     pub(crate) black_hole: bool,
@@ -52,7 +52,7 @@ impl Shared {
 }
 
 /// Why a connection is reset rather than closed: a fault has struck, or it is gone anyway.
-struct Reset(Option<Doom>);
+struct Reset(Option<MatchedFault>);
 
 impl From<std::io::Error> for Reset {
     fn from(_: std::io::Error) -> Self {
@@ -81,8 +81,8 @@ pub(crate) async fn run(client: TcpStream, shared: &Shared) {
     (client.ended_well, server.ended_well) = (ended.is_ok(), ended.is_ok());
     // The reset, and only then the news of it.
     drop((client, server));
-    if let Err(Reset(Some(doom))) = ended {
-        doom.tell();
+    if let Err(Reset(Some(fault))) = ended {
+        fault.report();
     }
 }
 
@@ -109,12 +109,12 @@ impl Drop for Wire {
     }
 }
 
-/// What the two directions of one connection tell each other.
+/// State that the two directions of one connection share.
 #[derive(Default)]
 struct Link {
-    /// The request whose reply is not to come through.
-    doom: Mutex<Option<Doom>>,
-    /// The server has closed, and the client has been told.
+    /// The request whose reply is to be lost.
+    fault: Mutex<Option<MatchedFault>>,
+    /// The server has closed, and the close was passed to the client.
     over: Notify,
 }
 
@@ -134,7 +134,7 @@ impl Link {
                 Piece::Frame(_) if handshake => handshake = false,
                 Piece::Frame(frame) => {
                     if let Some(asked) = Asked::parse(frame) {
-                        self.judge(&asked, shared)?;
+                        self.take_match(&asked, shared)?;
                     }
                 }
                 Piece::Raw(_) => {}
@@ -190,29 +190,29 @@ impl Link {
         Ok(())
     }
 
-    fn judge(&self, asked: &Asked, shared: &Shared) -> Result<(), Reset> {
+    fn take_match(&self, asked: &Asked, shared: &Shared) -> Result<(), Reset> {
         *lock(&shared.seen).entry(asked.op).or_default() += 1;
-        // One doom at a time: the next request of this connection never gets a
+        // One fault at a time: the next request of this connection never gets a
         // reply anyway, and other rules wait for other connections.
-        if lock(&self.doom).is_some() {
+        if lock(&self.fault).is_some() {
             return Ok(());
         }
-        match shared.rules.judge(asked) {
-            Some(doom) if doom.way == Way::ToServer => Err(Reset(Some(doom))),
-            doom => {
-                *lock(&self.doom) = doom;
+        match shared.rules.take_match(asked) {
+            Some(fault) if fault.kind == FaultKind::ToServer => Err(Reset(Some(fault))),
+            fault => {
+                *lock(&self.fault) = fault;
                 Ok(())
             }
         }
     }
 
     fn strike(&self, frame: &[u8]) -> Result<(), Reset> {
-        let mut doom = lock(&self.doom);
-        let doomed = doom.as_ref().map(|doom| doom.xid);
-        if doomed.is_none() || reply_xid(frame) != doomed {
+        let mut fault = lock(&self.fault);
+        let awaited = fault.as_ref().map(|fault| fault.xid);
+        if awaited.is_none() || reply_xid(frame) != awaited {
             return Ok(());
         }
-        Err(Reset(doom.take()))
+        Err(Reset(fault.take()))
     }
 }
 

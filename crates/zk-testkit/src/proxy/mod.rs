@@ -1,5 +1,4 @@
-//! A TCP proxy on loopback that does to connections what networks do to them,
-//! but when the test says so.
+//! A TCP proxy on loopback that breaks connections as networks do, when the test asks for it.
 
 mod frame;
 mod link;
@@ -20,17 +19,15 @@ use crate::door::Door;
 use crate::error::Context as _;
 use crate::{Error, PortReservation};
 use link::{Gate, Shared};
-pub(crate) use rule::{Doom, Rules, Way};
+pub(crate) use rule::{FaultKind, MatchedFault, Rules};
 
 /// How often the count of connections is looked at while one is awaited.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Stands between clients and a server.
-///
-/// Nothing happens by chance or by time: each fault strikes when it is called
-/// for, and those that need a request wait for it and then tell ([`Loss`]). It
-/// reads ZooKeeper's framing to know one request from another; what is not
-/// framed (four-letter words, TLS) passes unread.
+/// A TCP proxy between clients and a server, with fault injection.
+/// Nothing happens at random or by time: each fault happens when its method is called. Faults of requests wait
+/// for the request and report it ([`Loss`]). The proxy reads ZooKeeper's framing to distinguish requests;
+/// unframed bytes (four-letter words, TLS) pass unread.
 ///
 /// It works on the tokio runtime that it was started on, and ends when it is
 /// dropped, resetting its connections.
@@ -42,7 +39,7 @@ pub struct Proxy {
     acceptor: JoinHandle<()>,
 }
 
-/// What the acceptor is told; it answers when it is done.
+/// An order to the acceptor, which answers when it is done.
 #[derive(Debug)]
 enum Order {
     Cut(oneshot::Sender<usize>),
@@ -62,12 +59,12 @@ impl Proxy {
     /// in this order, that accepts it.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// [`Error::Ports`] or [`Error::Io`] if it can't listen.
     pub async fn start_many(targets: Vec<SocketAddr>) -> Result<Self, Error> {
         Self::start_with(targets, true).await
     }
 
-    /// For a protocol that is not the clients': no request is known from another.
+    /// For another protocol than that of clients: requests are not distinguished.
     pub(crate) async fn start_unframed(target: SocketAddr) -> Result<Self, Error> {
         Self::start_with(vec![target], false).await
     }
@@ -97,7 +94,7 @@ impl Proxy {
         self.address
     }
 
-    /// How many connections it has at the moment.
+    /// The present number of connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.connections()
@@ -139,16 +136,16 @@ impl Proxy {
         seen.get(&op).copied().unwrap_or(0)
     }
 
-    /// Resets all connections, and gives their number. When it returns they are
-    /// gone, and no byte of theirs goes through any more. New ones are accepted.
+    /// Resets all connections, and returns their number. When it returns they are gone, and no byte of theirs
+    /// passes any more. New ones are accepted.
     pub async fn cut(&self) -> usize {
         let (done, answer) = oneshot::channel();
         let _ = self.orders.send(Order::Cut(done));
         answer.await.unwrap_or(0)
     }
 
-    /// Refuses new connections, as a host does where nobody listens, or accepts
-    /// them again. Those that exist go on; see [`cut`](Self::cut).
+    /// Refuses new connections, as a host without a listener does, or accepts them again. Existing connections
+    /// stay; see [`cut`](Self::cut).
     ///
     /// # Errors
     /// [`Error::Io`] if it can't listen again.
@@ -161,10 +158,9 @@ impl Proxy {
             .context(|| format!("the proxy cannot listen on {} again", self.address))
     }
 
-    /// Swallows everything in both directions and closes nothing, like a cable
-    /// that was pulled out; connections can be made and get no answer. When it
-    /// ends, what was swallowed arrives after all, as TCP would have sent it
-    /// again. To lose it for good, [`cut`](Self::cut) first.
+    /// Holds back all bytes in both directions and closes nothing, as if a cable were pulled; connections can
+    /// be made and get no answer. When it ends, the bytes arrive, as TCP would have sent them again. To lose it
+    /// for good, [`cut`](Self::cut) first.
     pub fn black_hole(&self, on: bool) {
         self.shared.gate.send_modify(|gate| gate.black_hole = on);
     }
@@ -175,28 +171,27 @@ impl Proxy {
     }
 
     /// Holds back what the server sends, and lets through what clients send:
-    /// requests are carried out and nobody hears of it.
+    /// requests are carried out and not answered.
     pub fn hold_replies(&self, on: bool) {
         self.shared.gate.send_modify(|gate| gate.hold_replies = on);
     }
 
-    /// From now on everything that the server sends comes so much later, in its order.
+    /// Delays all bytes of the server from now on, in their order.
     pub fn delay_replies(&self, by: Duration) {
         self.shared.gate.send_modify(|gate| gate.delay = by);
     }
 
-    /// The next request that fits passes; when its reply comes (which proves that
-    /// the server has carried it out), that is dropped and the connection reset.
-    /// Earlier replies pass. If the connection ends by other means before the
-    /// reply, the fault is used up.
+    /// Loses the reply to the next request that matches: the request passes; when its reply comes (which proves
+    /// that the server has carried it out), the reply is dropped and the connection reset. Earlier replies
+    /// pass. If the connection ends otherwise before the reply, the fault is used up.
     pub fn lose_reply(&self, which: Which) -> Loss {
-        self.shared.rules.add(which, Way::ToClient)
+        self.shared.rules.add(which, FaultKind::ToClient)
     }
 
-    /// The next request that fits does not reach the server, and the connection
-    /// is reset: to the client the same as a lost reply, but nothing was done.
+    /// Loses the next request that matches: it does not reach the server, and the connection is reset. To the
+    /// client that is the same as a lost reply, but nothing was done.
     pub fn lose_request(&self, which: Which) -> Loss {
-        self.shared.rules.add(which, Way::ToServer)
+        self.shared.rules.add(which, FaultKind::ToServer)
     }
 }
 

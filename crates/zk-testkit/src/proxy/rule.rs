@@ -1,4 +1,4 @@
-//! Which request or reply is to be lost, and the news that it was.
+//! The requests and replies that are to be lost, and the report that they were.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::frame::{Asked, Op};
 use crate::Error;
 
-/// Which requests a fault applies to.
+/// The requests to which a fault applies.
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct Which {
@@ -41,7 +41,7 @@ impl Which {
         self
     }
 
-    /// Not the first one that fits but the one after `count` others.
+    /// Skips the first `count` requests that match.
     pub fn skipping(mut self, count: usize) -> Self {
         self.skip = count;
         self
@@ -59,37 +59,37 @@ impl Which {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {
-    /// What it was.
+    /// The kind of the request.
     pub op: Op,
     /// Its path; `None` for requests without one.
     pub path: Option<String>,
 }
 
-/// A fault that waits for its request. Dropping it does not call the fault off.
+/// A fault that waits for its request. Dropping it does not cancel the fault.
 #[derive(Debug)]
 pub struct Loss {
     hit: oneshot::Receiver<Lost>,
 }
 
 impl Loss {
-    /// Waits until the fault has struck.
+    /// Waits until the fault has happened.
     ///
     /// # Errors
-    /// [`Error::Timeout`], also if the proxy or the server is gone, or the connection ended by
-    /// other means after the request had passed and before its reply came.
+    /// [`Error::Timeout`], also if the proxy or the server is gone, or the connection ended otherwise after the
+    /// request had passed and before its reply came.
     pub async fn happened(self, within: Duration) -> Result<Lost, Error> {
         let detail = match tokio::time::timeout(within, self.hit).await {
             Ok(Ok(lost)) => return Ok(lost),
             Ok(Err(_)) => ": the proxy, the server or the connection ended first".to_owned(),
-            Err(_) => ": no request fitted, or the server did not answer it".to_owned(),
+            Err(_) => ": no request matched, or the server did not answer it".to_owned(),
         };
-        Err(Error::Timeout { what: "the loss that was ordered".to_owned(), within, detail })
+        Err(Error::Timeout { what: "the ordered loss".to_owned(), within, detail })
     }
 }
 
-/// What is to happen to a request. The proxy knows the first two.
+/// The fault of a request. The proxy supports the first two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum FaultKind {
     /// Lost on its way to the server, and the connection with it.
     ToServer,
     /// Its reply is lost, and the connection with it.
@@ -103,40 +103,40 @@ pub(crate) enum Way {
 #[derive(Debug)]
 struct Rule {
     which: Which,
-    way: Way,
+    kind: FaultKind,
     hit: oneshot::Sender<Lost>,
 }
 
 /// A rule that has found its request.
 #[derive(Debug)]
-pub(crate) struct Doom {
-    pub(crate) way: Way,
+pub(crate) struct MatchedFault {
+    pub(crate) kind: FaultKind,
     pub(crate) xid: i32,
     lost: Lost,
     hit: oneshot::Sender<Lost>,
 }
 
-impl Doom {
-    pub(crate) fn tell(self) {
-        // Nobody needs to be listening.
+impl MatchedFault {
+    pub(crate) fn report(self) {
+        // The receiver may have been dropped.
         let _ = self.hit.send(self.lost);
     }
 }
 
-/// The faults that wait, oldest first. Each strikes once.
+/// The faults that wait, oldest first. Each happens once.
 #[derive(Debug, Default)]
 pub(crate) struct Rules(Mutex<Vec<Rule>>);
 
 impl Rules {
-    pub(crate) fn add(&self, which: Which, way: Way) -> Loss {
+    pub(crate) fn add(&self, which: Which, kind: FaultKind) -> Loss {
         let (hit, receiver) = oneshot::channel();
         let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        rules.push(Rule { which, way, hit });
+        rules.push(Rule { which, kind, hit });
         Loss { hit: receiver }
     }
 
-    /// Takes the oldest rule that fits out of the list.
-    pub(crate) fn judge(&self, asked: &Asked) -> Option<Doom> {
+    /// Removes the oldest rule that matches from the list.
+    pub(crate) fn take_match(&self, asked: &Asked) -> Option<MatchedFault> {
         let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut struck = None;
         for (index, rule) in rules.iter_mut().enumerate() {
@@ -150,8 +150,8 @@ impl Rules {
             }
         }
         let rule = rules.remove(struck?);
-        Some(Doom {
-            way: rule.way,
+        Some(MatchedFault {
+            kind: rule.kind,
             xid: asked.xid,
             lost: Lost { op: asked.op, path: asked.path.clone() },
             hit: rule.hit,
@@ -167,9 +167,10 @@ mod tests {
     fn two_rules_strike_one_request_each() {
         let request = Asked { xid: 1, op: Op::GetData, path: None };
         let rules = Rules::default();
-        let _first = rules.add(Which::any(), Way::ToServer);
-        let _second = rules.add(Which::any(), Way::ToClient);
-        let ways: Vec<Way> = (0..2).filter_map(|_| rules.judge(&request)).map(|doom| doom.way).collect();
-        assert_eq!(ways, [Way::ToServer, Way::ToClient]);
+        let _first = rules.add(Which::any(), FaultKind::ToServer);
+        let _second = rules.add(Which::any(), FaultKind::ToClient);
+        let kinds: Vec<FaultKind> =
+            (0..2).filter_map(|_| rules.take_match(&request)).map(|fault| fault.kind).collect();
+        assert_eq!(kinds, [FaultKind::ToServer, FaultKind::ToClient]);
     }
 }

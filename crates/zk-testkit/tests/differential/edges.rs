@@ -45,7 +45,7 @@ fn the_edges_are_the_same() {
         assert_eq!(
             look(both.ours),
             look(both.apache),
-            "{what}: the test server left, Apache ZooKeeper right"
+            "{what}: the embedded server left, Apache ZooKeeper right"
         );
     }
 }
@@ -325,11 +325,16 @@ fn watches_in_words(address: SocketAddr) -> Vec<String> {
 fn too_many_connections(address: SocketAddr) -> Vec<String> {
     let mut clients: Vec<Client> = (0..MOST_CONNECTIONS).map(|_| client(address)).collect();
     let mut said = vec![answer(address, b"ruok")];
-    // Whoever leaves makes room.
+    // A client that leaves makes room, for the one connection that is asked here: a server may count the last one for a
+    // moment after its end.
     drop(clients.pop());
+    let refused = said[0].clone();
     let deadline = Instant::now() + Duration::from_secs(15);
-    while word(address, "ruok").is_ok_and(|said| said.is_empty()) && Instant::now() < deadline {}
-    said.push(answer(address, b"ruok"));
+    let mut last = answer(address, b"ruok");
+    while last == refused && Instant::now() < deadline {
+        last = answer(address, b"ruok");
+    }
+    said.push(last);
     said
 }
 
@@ -354,7 +359,7 @@ fn three_servers_tell_who_they_are() {
     let ours = runtime.block_on(TestServer::builder().servers(3).start()).unwrap();
     for (ours, apache) in ours.addresses().into_iter().zip(apache.addresses()) {
         let ours = config(ours);
-        assert_eq!(ours, config(apache), "the test server left, Apache ZooKeeper right");
+        assert_eq!(ours, config(apache), "the embedded server left, Apache ZooKeeper right");
         assert!(ours.contains("server.3=127.0.0.1:port:port:participant"), "{ours}");
     }
 }

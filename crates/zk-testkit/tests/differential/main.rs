@@ -1,4 +1,4 @@
-//! The test server and Apache ZooKeeper, side by side: random programs of requests by
+//! The embedded server and Apache ZooKeeper, side by side: random programs of requests by
 //! several clients must see the same of both: every reply, every error, every field of
 //! a stat but the times, every event, and in the same order.
 //!

@@ -6,7 +6,7 @@
 //!
 //! All members are connected through a proxy that counts. Leaders give up, one after the
 //! other; each change is counted from that until nothing passes any more. Pings, and
-//! probes and beats of sessions, come with time and not with changes, and are not counted.
+//! probes and heartbeats of sessions, come with time and not with changes, and are not counted.
 //!
 //! Under the recipe `elector` the leader is often the elector, and goes together with it:
 //! then another member becomes the elector, and reads all members' records once. So that

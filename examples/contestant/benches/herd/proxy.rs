@@ -26,9 +26,9 @@ const PING: i32 = -2;
 const EVENT: i32 = -1;
 /// Whether a znode is there; of the root, it is a session that looks whether anybody answers.
 const EXISTS: i32 = 3;
-/// A deletion; of this znode, which never exists, it is the beat of a lease.
+/// A deletion; of this znode, which never exists, it is the heartbeat of a lease.
 const DELETE: i32 = 2;
-const BEAT: &[u8] = b"/zk-session-barrier";
+const HEARTBEAT: &[u8] = b"/zk-session-barrier";
 
 /// For members to have nothing more to say.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How much of a frame is looked at.
 const LOOKED_AT: usize = 64;
 
-/// What has passed on one connection, but for pings, probes and beats: those come with time,
+/// What has passed on one connection, but for pings, probes and heartbeats: those come with time,
 /// not with a change.
 #[derive(Debug, Default)]
 struct Counters {
@@ -44,8 +44,8 @@ struct Counters {
     events: AtomicU64,
     to_server: AtomicU64,
     to_client: AtomicU64,
-    /// Beats and probes that have no answer yet.
-    beats: Mutex<HashSet<i32>>,
+    /// Heartbeats and probes that have no answer yet.
+    heartbeats: Mutex<HashSet<i32>>,
     ended: AtomicBool,
 }
 
@@ -143,15 +143,15 @@ impl Proxy {
 impl Counters {
     fn sent(&self, frame: &[u8], bytes: u64) {
         let kind = number(frame, 8);
-        let beats = match kind {
-            DELETE => frame.windows(BEAT.len()).any(|part| part == BEAT),
+        let heartbeats = match kind {
+            DELETE => frame.windows(HEARTBEAT.len()).any(|part| part == HEARTBEAT),
             EXISTS => number(frame, 12) == 1,
             _ => false,
         };
         match number(frame, 4) {
             PING => {}
-            xid if beats => {
-                self.beats.lock().unwrap_or_else(PoisonError::into_inner).insert(xid);
+            xid if heartbeats => {
+                self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner).insert(xid);
             }
             _ => {
                 self.requests.fetch_add(1, Relaxed);
@@ -162,7 +162,7 @@ impl Counters {
 
     fn answered(&self, frame: &[u8], bytes: u64) {
         let xid = number(frame, 4);
-        if xid == PING || self.beats.lock().unwrap_or_else(PoisonError::into_inner).remove(&xid) {
+        if xid == PING || self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner).remove(&xid) {
             return;
         }
         self.events.fetch_add(u64::from(xid == EVENT), Relaxed);

@@ -43,7 +43,7 @@ impl Core {
     /// Until when that is so unless something happens.
     pub(in crate::engine) fn hands_over_until(&self) -> Option<Time> {
         let Leaving::HandingOver(since) = self.own.leaving else { return None };
-        if self.is_contest() || !self.session_is_active() || self.expects_no_successor() {
+        if !self.session_is_active() || self.expects_no_successor() {
             return None;
         }
         let elected = self.reading.view.elected.record()?;

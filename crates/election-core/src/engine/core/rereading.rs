@@ -97,7 +97,7 @@ impl Core {
 
     /// What this path is of, where it is about to be read, and what is known of it.
     pub(super) fn reads(&self, path: &str) -> Option<(Znode, Meta)> {
-        let is_decision = !self.is_contest() && path == self.config.paths.elected();
+        let is_decision = path == self.config.paths.elected();
         let slot = || {
             self.reading
                 .view

@@ -38,115 +38,128 @@ pub enum ForceStep {
     Refused(String),
 }
 
-/// What the next step of the forced failover `filed` is, from what was read just now.
-///
-/// Level-triggered: call it again after each step, and after every lost race, with
-/// what is read then, the request included. Each step is a compare-and-set, so an elector that wakes up
-/// meanwhile and does the same does no harm. `current` is who holds each slot's place,
-/// and the version of its record; `newest_zxid` the latest transaction that any member's
-/// record is from; `seen` the latest request that the caller has seen decided in an earlier
-/// step: a decision that was deleted is none to begin anew.
-#[allow(clippy::too_many_arguments)]
-pub fn force_step(
-    filed: &FiledRequest,
-    decider: &str,
-    unix_ms: u64,
-    policy: &Policy,
-    strategy: &dyn Strategy,
-    members: &[MemberRecord],
-    newest_zxid: i64,
-    control: &Control,
-    elected: Option<&Elected>,
-    current: &[Option<(&Current, i32)>],
-    seen: Option<i64>,
-) -> ForceStep {
-    let holders: Vec<_> = current.iter().map(|c| c.map(|(c, _)| &c.ballot)).collect();
-    let FiledRequest { which, request } = filed;
-    let ours = elected.and_then(|e| Some((e, e.slot_for(which)?)));
-    let slot = match ours {
-        Some((_, slot)) => slot,
-        None => {
-            let offices: Vec<_> = current.iter().map(|c| c.map(|(c, _)| c)).collect();
-            match slot_of(request, elected, &offices) {
-                Ok(slot) => slot,
-                Err(why) => return ForceStep::Refused(why),
+/// A forced failover, and the election as it was read just now.
+#[derive(Clone, Copy, Debug)]
+pub struct ForcedFailover<'a> {
+    /// The request that it carries out.
+    pub filed: &'a FiledRequest,
+    /// How the election behaves.
+    pub policy: &'a Policy,
+    /// Who should lead.
+    pub strategy: &'a dyn Strategy,
+    /// The wall clock, in milliseconds since the Unix epoch.
+    pub unix_ms: u64,
+    /// The living members, lowest ballot first.
+    pub members: &'a [MemberRecord],
+    /// The latest transaction that any member's record is from.
+    pub newest_zxid: i64,
+    /// The standing orders.
+    pub control: &'a Control,
+    /// The decision.
+    pub elected: Option<&'a Elected>,
+    /// The leader znode of each slot, and the version of its record.
+    pub current: &'a [Option<(&'a Current, i32)>],
+    /// The latest request that the caller has seen decided in an earlier step: a decision that was deleted is none to
+    /// begin anew.
+    pub seen: Option<i64>,
+}
+
+impl ForcedFailover<'_> {
+    /// The next step.
+    ///
+    /// Level-triggered: call it again after each step, and after every lost race, with what is read then, the request
+    /// included. Each step is a compare-and-set, so an elector that wakes up meanwhile and does the same does no harm.
+    pub fn next_step(&self) -> ForceStep {
+        let &Self { filed, policy, strategy, unix_ms, members, newest_zxid, control, elected, current, seen } =
+            self;
+        let holders: Vec<_> = current.iter().map(|c| c.map(|(c, _)| &c.ballot)).collect();
+        let FiledRequest { which, request } = filed;
+        let ours = elected.and_then(|e| Some((e, e.slot_for(which)?)));
+        let slot = match ours {
+            Some((_, slot)) => slot,
+            None => {
+                let offices: Vec<_> = current.iter().map(|c| c.map(|(c, _)| c)).collect();
+                match slot_of(request, elected, &offices) {
+                    Ok(slot) => slot,
+                    Err(why) => return ForceStep::Refused(why),
+                }
+            }
+        };
+        let current = current.get(slot).copied().flatten();
+        let above = members.iter().filter_map(|member| member.remembers).reduce(Remembered::or_newer);
+        let decided_up_to = match elected {
+            Some(elected) => elected.last_request,
+            None => counted_by(above.and_then(|remembered| remembered.last_request), newest_zxid).max(seen),
+        };
+        let question = Question {
+            unix_ms,
+            noticed_at_ms: unix_ms,
+            decider: &request.by,
+            policy,
+            strategy,
+            members,
+            control,
+            elected,
+            decided_up_to,
+            above,
+            slot,
+            holders: &holders,
+            rules: Rules::default(),
+            trace: None,
+        };
+        let ordered = Some((which, request));
+        if let Some((elected, _)) = ours {
+            match (elected.named(slot), current) {
+                (Some(_), _) => return ForceStep::Named,
+                (None, Some((current, version)))
+                    if elected.exclusions.iter().any(|e| e.ballot == current.ballot) =>
+                {
+                    return ForceStep::Vacate { slot, version };
+                }
+                (None, Some((current, _))) => {
+                    return ForceStep::Refused(format!("{} has taken the place meanwhile", current.member));
+                }
+                (None, None) => {}
+            }
+        } else if decided_up_to >= Some(which.czxid) {
+            return ForceStep::Refused(match elected {
+                Some(elected) => format!("overtaken by term {}: {}", elected.term, elected.sentence()),
+                None => "the decision about it was deleted; if it is still wanted, ask again".to_owned(),
+            });
+        }
+        if ours.is_none() {
+            if let Some(why) = request.state.failure() {
+                return ForceStep::Refused(why);
+            }
+            if request.state != RequestState::Pending {
+                return ForceStep::Refused(
+                    "the decision about it is gone; if it is still wanted, ask again".to_owned(),
+                );
+            }
+            if let Some(why) = forbidden(control) {
+                return ForceStep::Refused(why);
             }
         }
-    };
-    let current = current.get(slot).copied().flatten();
-    let above = members.iter().filter_map(|member| member.remembers).reduce(Remembered::or_newer);
-    let decided_up_to = match elected {
-        Some(elected) => elected.last_request,
-        None => counted_by(above.and_then(|remembered| remembered.last_request), newest_zxid).max(seen),
-    };
-    let question = Question {
-        unix_ms,
-        noticed_at_ms: unix_ms,
-        decider,
-        policy,
-        strategy,
-        members,
-        control,
-        elected,
-        decided_up_to,
-        above,
-        slot,
-        holders: &holders,
-        rules: Rules::default(),
-        trace: None,
-    };
-    let ordered = Some((which, request));
-    if let Some((elected, _)) = ours {
-        match (elected.named(slot), current) {
-            (Some(_), _) => return ForceStep::Named,
-            (None, Some((current, version)))
-                if elected.exclusions.iter().any(|e| e.ballot == current.ballot) =>
-            {
-                return ForceStep::Vacate { slot, version };
+        let what = format!("failover forced by {}", request.by);
+        let decided = match question.decide(Cause::Failover, &what, None, ordered) {
+            Ok(decided) => decided.elected,
+            Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
+                return ForceStep::Refused(why);
             }
-            (None, Some((current, _))) => {
-                return ForceStep::Refused(format!("{} has taken the place meanwhile", current.member));
-            }
-            (None, None) => {}
+            Err(Undecided::Held(hold)) => return ForceStep::Refused(hold.sentence),
+        };
+        // Without force a leader that lives is named away, and lets go by itself.
+        let holder = current.filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
+        let decided = match holder.filter(|_| request.force) {
+            Some((current, _)) => Box::new(question.vacate(&current.named(), ordered)),
+            None => decided,
+        };
+        if ours.is_some() {
+            return ForceStep::Write(decided);
         }
-    } else if decided_up_to >= Some(which.czxid) {
-        return ForceStep::Refused(match elected {
-            Some(elected) => format!("overtaken by term {}: {}", elected.term, elected.sentence()),
-            None => "the decision about it was deleted; if it is still wanted, ask again".to_owned(),
-        });
+        let state = RequestState::Accepted { term: decided.term };
+        ForceStep::Begin(decided, Box::new(Request { state, ..request.clone() }))
     }
-    if ours.is_none() {
-        if let Some(why) = request.state.failure() {
-            return ForceStep::Refused(why);
-        }
-        if request.state != RequestState::Pending {
-            return ForceStep::Refused(
-                "the decision about it is gone; if it is still wanted, ask again".to_owned(),
-            );
-        }
-        if let Some(why) = forbidden(control) {
-            return ForceStep::Refused(why);
-        }
-    }
-    let what = format!("failover forced by {}", request.by);
-    let decided = match question.decide(Cause::Failover, &what, None, ordered) {
-        Ok(decided) => decided.elected,
-        Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
-            return ForceStep::Refused(why);
-        }
-        Err(Undecided::Held(hold)) => return ForceStep::Refused(hold.sentence),
-    };
-    // Without force a leader that lives is named away, and lets go by itself.
-    let holder = current.filter(|(c, _)| decided.named(slot).is_some_and(|n| n.ballot != c.ballot));
-    let decided = match holder.filter(|_| request.force) {
-        Some((current, _)) => Box::new(question.vacate(&current.named(), ordered)),
-        None => decided,
-    };
-    if ours.is_some() {
-        return ForceStep::Write(decided);
-    }
-    let state = RequestState::Accepted { term: decided.term };
-    ForceStep::Begin(decided, Box::new(Request { state, ..request.clone() }))
 }
 
 #[cfg(test)]
@@ -213,7 +226,19 @@ mod tests {
         };
         let filed = FiledRequest { which: RequestRef { czxid: FILED, name: "r-0".to_owned() }, request };
         let (policy, control) = (Policy { slots: 2, ..Policy::default() }, Control::default());
-        force_step(&filed, "ann", 1, &policy, &Anyone, &[member], newest_zxid, &control, None, current, seen)
+        let failover = ForcedFailover {
+            filed: &filed,
+            policy: &policy,
+            strategy: &Anyone,
+            unix_ms: 1,
+            members: &[member],
+            newest_zxid,
+            control: &control,
+            elected: None,
+            current,
+            seen,
+        };
+        failover.next_step()
     }
 
     #[test]

@@ -84,8 +84,8 @@ impl Remedy {
     pub(crate) const fn in_the_engine(self) -> &'static str {
         match self {
             Self::Adopt => "In the engine: `AdoptOwnPlace`.",
-            Self::Deadline => "In the engine: `Lease`, which rests on `Beats`.",
-            Self::DeadlineFirst => "In the engine: `DeadlineFirst`; and `Guard` and `Tether` around it.",
+            Self::Deadline => "In the engine: `Lease`, which rests on `Heartbeats`.",
+            Self::DeadlineFirst => "In the engine: `DeadlineFirst`; and `Guard` and `SessionPin` around it.",
             Self::OwnerDeletes => "In the engine: `DeleteOwnOnly` and `OwnerChecked`.",
             Self::Tokens => "At the resource: `Tokens`.",
             Self::Claim => "In the program's takeover: `Claim`.",

@@ -290,7 +290,7 @@ impl Stage {
         let site = name.split('-').next().unwrap_or(name);
         let member = MemberId::new(name).map_err(|e| e.to_string())?;
         let site = SiteId::new(site).map_err(|e| e.to_string())?;
-        let mut profile = Profile::new(member, site);
+        let mut profile = Profile::new(member).in_site(site);
         with(&mut profile);
         let config = Config {
             paths: self.paths.clone(),

@@ -150,12 +150,12 @@ pub(crate) struct Client {
     pub(crate) watched: BTreeMap<Watched, Told>,
     pub(crate) watches: u64,
     /// Over the present connection.
-    pub(crate) beats: Vec<Beat>,
+    pub(crate) heartbeats: Vec<Heartbeat>,
     /// When the connection was made.
     pub(crate) attached: Time,
     /// The latest moment at which the session is proved to have been alive.
     pub(crate) alive: Time,
-    pub(crate) beating: bool,
+    pub(crate) heartbeat_pending: bool,
     /// When it last heard from the ensemble, on its own clock.
     pub(crate) heard: Time,
 }
@@ -179,7 +179,7 @@ pub(crate) struct Told {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beat {
+pub(crate) struct Heartbeat {
     pub(crate) sent: Time,
     pub(crate) acknowledged: Time,
 }
@@ -198,29 +198,29 @@ impl Client {
             replies_at: 0,
             watched: BTreeMap::new(),
             watches: 0,
-            beats: Vec::new(),
+            heartbeats: Vec::new(),
             attached: heard,
             alive: heard,
-            beating: false,
+            heartbeat_pending: false,
             heard,
         }
     }
 
-    /// A beat was acknowledged over this connection. See `zk-session` for the rules.
+    /// A heartbeat was acknowledged over this connection. See `zk-session` for the rules.
     pub(crate) fn acknowledged(&mut self, sent: Time, acknowledged: Time, tick: Millis) {
         let tick = Duration::from_millis(tick);
-        let proved = self.beats.iter().filter(|b| b.acknowledged + tick <= sent).map(|b| b.sent).max();
+        let proved = self.heartbeats.iter().filter(|b| b.acknowledged + tick <= sent).map(|b| b.sent).max();
         self.alive = self.alive.max(self.attached).max(proved.unwrap_or(Time::ZERO));
-        self.beats.push(Beat { sent, acknowledged });
-        if self.beats.len() > 16 {
-            self.beats.remove(0);
+        self.heartbeats.push(Heartbeat { sent, acknowledged });
+        if self.heartbeats.len() > 16 {
+            self.heartbeats.remove(0);
         }
     }
 
     /// Another connection: those over the last one prove nothing any more.
     pub(crate) fn attach(&mut self, now: Time) {
         self.attached = now;
-        self.beats.clear();
+        self.heartbeats.clear();
     }
 
     pub(crate) fn valid_until(&self, timeout: Millis) -> Time {

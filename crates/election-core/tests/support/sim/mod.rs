@@ -22,7 +22,7 @@ mod written;
 use std::collections::{BTreeMap, VecDeque};
 
 use election_core::{
-    MemberId, Paths, Policy, Profile,
+    MemberId, Paths, Profile,
     internals::{Action, Config, EndReason, Engine, Event, Watched},
 };
 use fastrand::Rng;
@@ -363,7 +363,7 @@ impl Sim {
             return;
         }
         let target = &self.hosts[host];
-        let mut profile = Profile::new(target.member.clone(), target.site.clone());
+        let mut profile = Profile::new(target.member.clone()).in_site(target.site.clone());
         if self.rng.bool() {
             profile.attributes = faults::attributes(&mut self.rng);
         }
@@ -371,7 +371,7 @@ impl Sim {
         let config = Config {
             paths: self.paths.clone(),
             member: profile,
-            policy: Policy { slots: self.settings.policy.slots, ..target.policy.clone() },
+            policy: target.policy.clone().with(|policy| policy.slots = self.settings.policy.slots),
             leftovers: self.settings.leftovers,
             recipe: self.settings.recipe.clone(),
         };
@@ -478,7 +478,7 @@ impl Sim {
                 if keeps {
                     self.tell_lease(host);
                 }
-                self.beat_if_due(host);
+                self.heartbeat_if_due(host);
             }
             Action::Prepare(_) => self.prepare(host),
             Action::TakeOver(grant) => self.take_over(host, &grant),

@@ -1,4 +1,4 @@
-//! Between a worker and the ensemble: connections, operations, beats, watches,
+//! Between a worker and the ensemble: connections, operations, heartbeats, watches,
 //! sessions and their ends.
 
 use election_core::internals::{Epoch, Event, OpId, Outcome, Request, Time, Watched};
@@ -23,7 +23,7 @@ pub(crate) struct Message {
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Ping,
-    Beat(Time),
+    Heartbeat(Time),
     Perform { op: OpId, request: Request, reply_lost: bool },
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum ToClient {
         session: i64,
         connection: u64,
     },
-    Beat {
+    Heartbeat {
         session: i64,
         connection: u64,
     },
@@ -119,10 +119,10 @@ impl Sim {
                     self.later(host, self.settings.timeout / 3, ToClient::Ping { session, connection });
                 }
             }
-            ToClient::Beat { session, connection } => {
+            ToClient::Heartbeat { session, connection } => {
                 if let Some(client) = self.connected(host, session, connection) {
-                    client.beating = false;
-                    self.beat_if_due(host);
+                    client.heartbeat_pending = false;
+                    self.heartbeat_if_due(host);
                 }
             }
             ToClient::WatchTells { epoch, watched, watch, event } => {
@@ -201,7 +201,7 @@ impl Sim {
         let granted = std::time::Duration::from_millis(self.settings.timeout);
         self.feed(host, Event::SessionStarted { epoch, session_id: session, granted });
         self.later(host, 1, ToClient::Ping { session, connection });
-        self.beat_if_due(host);
+        self.heartbeat_if_due(host);
     }
 
     pub(super) fn expire_later(&mut self, session: i64) {
@@ -254,7 +254,7 @@ impl Sim {
         }
         client.link = Link::Paused;
         client.connection += 1;
-        client.beating = false;
+        client.heartbeat_pending = false;
         let (epoch, session, connection, heard) =
             (client.epoch, client.session, client.connection, client.heard);
         let lost: Vec<_> = std::mem::take(&mut client.ops).into_iter().collect();
@@ -312,7 +312,7 @@ impl Sim {
         self.feed(host, Event::SessionResumed { epoch });
         self.later(host, 1, ToClient::Ping { session, connection });
         self.arm_watches_again(host);
-        self.beat_if_due(host);
+        self.heartbeat_if_due(host);
     }
 
     fn over(&mut self, host: usize) {
@@ -412,7 +412,7 @@ impl Sim {
                     client.heard = heard;
                 }
             }
-            What::Beat(sent) => {
+            What::Heartbeat(sent) => {
                 if minority.is_none() && same_life {
                     let delay = self.latency(host) + late;
                     let now_at = self.zk.zxid();
@@ -454,26 +454,27 @@ impl Sim {
 
     // ---- the lease ----
 
-    pub(super) fn beat_if_due(&mut self, host: usize) {
+    pub(super) fn heartbeat_if_due(&mut self, host: usize) {
         if !self.hosts[host].process.as_ref().is_some_and(|p| p.keeps_lease) {
             return;
         }
         let sent = self.hosts[host].clock.time(self.now);
         let (timeout, tick) = (self.settings.timeout, self.settings.tick);
         let interval = timeout / 4;
-        let Some(client) = self.client_of(host).filter(|c| c.link == Link::Connected && !c.beating) else {
+        let Some(client) = self.client_of(host).filter(|c| c.link == Link::Connected && !c.heartbeat_pending)
+        else {
             return;
         };
-        client.beating = true;
+        client.heartbeat_pending = true;
         let (session, connection) = (client.session, client.connection);
-        // What gives a lease again where one has run out: two beats, a tick apart.
+        // What gives a lease again where one has run out: two heartbeats, a tick apart.
         let soon = client.valid_until(timeout) <= sent;
         let delay = if soon { interval.min(tick + tick / 4 + 1) } else { interval };
         // By its own clock, as everything that the lease rests on.
         let next = self.hosts[host].clock.reaches(sent + std::time::Duration::from_millis(delay)) + 1;
         let delay = next - self.now;
-        self.send(host, What::Beat(sent));
-        self.later(host, delay, ToClient::Beat { session, connection });
+        self.send(host, What::Heartbeat(sent));
+        self.later(host, delay, ToClient::Heartbeat { session, connection });
     }
 
     fn acknowledged(&mut self, host: usize, connection: u64, sent: Time) {

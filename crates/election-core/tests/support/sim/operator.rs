@@ -3,7 +3,7 @@
 
 use election_core::{
     Recipe, explain, fencing_token,
-    internals::{self, ForceStep, force_step},
+    internals::{self, ForceStep, ForcedFailover},
     record::{
         Confirmed, Control, Current, Elected, FailedSite, FiledRequest, MemberRecord, Mode, Outgoing, Record,
         Request, RequestKind, RequestRef, RequestState, Target, VERSION,
@@ -194,19 +194,19 @@ impl Sim {
         let slots = elected.as_ref().map_or(self.settings.policy.slots, |(e, _)| e.slots.len());
         let current: Vec<_> = (0..slots).map(|slot| self.read::<Current>(&self.paths.place(slot))).collect();
         let current: Vec<_> = current.iter().map(|c| c.as_ref().map(|(c, version)| (c, *version))).collect();
-        let step = force_step(
-            &FiledRequest { which, request },
-            "operator",
-            self.unix_ms(),
-            &self.settings.policy,
-            strategy.as_ref(),
-            &members,
+        let failover = ForcedFailover {
+            filed: &FiledRequest { which, request },
+            policy: &self.settings.policy,
+            strategy: strategy.as_ref(),
+            unix_ms: self.unix_ms(),
+            members: &members,
             newest_zxid,
-            &control,
-            elected.as_ref().map(|(e, _)| e),
-            &current,
+            control: &control,
+            elected: elected.as_ref().map(|(e, _)| e),
+            current: &current,
             seen,
-        );
+        };
+        let step = failover.next_step();
         let seen = seen.max(elected.as_ref().and_then(|(e, _)| e.last_request));
         let delay = self.rng.u64(1..100);
         let version = elected.map(|(_, version)| version);

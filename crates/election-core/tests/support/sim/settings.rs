@@ -297,7 +297,7 @@ impl Settings {
     pub(crate) fn draw(kind: Kind, rng: &mut Rng) -> Self {
         let timeout = rng.u64(2000..6000);
         let tick = rng.u64(timeout / 10..timeout / 4 - 100);
-        // A beat proves the one before it, a quarter of the timeout earlier; the margin and a round trip take
+        // A heartbeat proves the one before it, a quarter of the timeout earlier; the margin and a round trip take
         // 100 ms each.
         let longest = timeout / 2 - 200;
         let stop_budget = ms(rng.u64(longest / 8..longest - 1));
@@ -309,29 +309,30 @@ impl Settings {
         let window: &[&str] = if rng.f64() < 0.3 { &["22:14-22:15"] } else { &[] };
         let failback_windows = Windows::read(window).expect("a window");
         let exclusion = ms(rng.u64(3000..30_000));
-        let policy = Policy {
-            slots: if several { slots(rng) } else { 1 },
-            on_pause: if keep { OnPause::Keep { max_pause } } else { OnPause::Stop },
-            stop_budget: Some(stop_budget),
-            takeover_timeout: ms(rng.u64(1000..6000)),
-            release_timeout: ms(rng.u64(1000..5000)),
-            acquire_timeout: ms(rng.u64(800..4000)),
-            exclusion,
-            max_exclusion: exclusion * rng.u32(1..5),
-            penalty_window: ms(if rng.bool() { rng.u64(1000..60_000) } else { 0 }),
-            max_site_failures: SiteFailureLimit { count: rng.u32(0..4), within: ms(rng.u64(5000..90_000)) },
-            site_gone_after: ms(rng.u64(500..8000)),
-            min_tenure: ms(rng.u64(500..8000)),
-            max_takeovers: TakeoverLimit { count: rng.u32(2..9), within: ms(rng.u64(8000..40_000)) },
-            better_after: ms(if rng.bool() { rng.u64(1000..15_000) } else { 3_600_000 }),
-            failback_windows,
-            confirm: if rng.f64() < 0.2 { Confirm::CrossSite } else { Confirm::Never },
-            startup_wait: ms(rng.u64(0..3000)),
-            history_kept: rng.usize(1..30),
-            fenced: true,
-            fast_failover: fast,
-            suspect_after: ms(rng.u64(50..1500)),
-        };
+        let policy = Policy::default().with(|policy| {
+            policy.slots = if several { slots(rng) } else { 1 };
+            policy.on_pause = if keep { OnPause::Keep { max_pause } } else { OnPause::Stop };
+            policy.stop_budget = Some(stop_budget);
+            policy.takeover_timeout = ms(rng.u64(1000..6000));
+            policy.release_timeout = ms(rng.u64(1000..5000));
+            policy.acquire_timeout = ms(rng.u64(800..4000));
+            policy.exclusion = exclusion;
+            policy.max_exclusion = exclusion * rng.u32(1..5);
+            policy.penalty_window = ms(if rng.bool() { rng.u64(1000..60_000) } else { 0 });
+            policy.max_site_failures =
+                SiteFailureLimit { count: rng.u32(0..4), within: ms(rng.u64(5000..90_000)) };
+            policy.site_gone_after = ms(rng.u64(500..8000));
+            policy.min_tenure = ms(rng.u64(500..8000));
+            policy.max_takeovers = TakeoverLimit { count: rng.u32(2..9), within: ms(rng.u64(8000..40_000)) };
+            policy.better_after = ms(if rng.bool() { rng.u64(1000..15_000) } else { 3_600_000 });
+            policy.failback_windows = failback_windows;
+            policy.confirm = if rng.f64() < 0.2 { Confirm::CrossSite } else { Confirm::Never };
+            policy.startup_wait = ms(rng.u64(0..3000));
+            policy.history_kept = rng.usize(1..30);
+            policy.fenced = true;
+            policy.fast_failover = fast;
+            policy.suspect_after = ms(rng.u64(50..1500));
+        });
         let mut weights: Vec<_> = Fault::ALL.into_iter().map(|fault| (fault, weight(rng))).collect();
         // Most seeds promise 'at most one'.
         if rng.f64() < 0.7 {
@@ -383,7 +384,7 @@ impl Settings {
     /// What one member is configured with. Slots, windows and what a site may fail are what all
     /// agree on.
     pub(crate) fn policy_of_one(&self, rng: &mut Rng) -> Policy {
-        let policy = self.policy.clone();
+        let mut policy = self.policy.clone();
         if !self.differing {
             return policy;
         }
@@ -393,23 +394,21 @@ impl Settings {
             ms(rng.u64(longest / 2..=longest))
         };
         let within = shorter(policy.max_takeovers.within);
-        Policy {
-            takeover_timeout: shorter(policy.takeover_timeout).max(ms(1000)),
-            release_timeout: shorter(policy.release_timeout).max(ms(1000)),
-            acquire_timeout: shorter(policy.acquire_timeout).max(ms(800)),
-            exclusion: shorter(policy.exclusion),
-            penalty_window: shorter(policy.penalty_window),
-            min_tenure: shorter(policy.min_tenure),
-            site_gone_after: shorter(policy.site_gone_after),
-            better_after: shorter(policy.better_after),
-            startup_wait: shorter(policy.startup_wait),
-            suspect_after: shorter(policy.suspect_after),
-            max_takeovers: TakeoverLimit { count: rng.u32(2..=policy.max_takeovers.count), within },
-            on_pause: if rng.bool() { OnPause::Stop } else { policy.on_pause },
-            fast_failover: policy.fast_failover && rng.f64() < 0.8,
-            history_kept: rng.usize(1..30),
-            ..policy
-        }
+        policy.takeover_timeout = shorter(policy.takeover_timeout).max(ms(1000));
+        policy.release_timeout = shorter(policy.release_timeout).max(ms(1000));
+        policy.acquire_timeout = shorter(policy.acquire_timeout).max(ms(800));
+        policy.exclusion = shorter(policy.exclusion);
+        policy.penalty_window = shorter(policy.penalty_window);
+        policy.min_tenure = shorter(policy.min_tenure);
+        policy.site_gone_after = shorter(policy.site_gone_after);
+        policy.better_after = shorter(policy.better_after);
+        policy.startup_wait = shorter(policy.startup_wait);
+        policy.suspect_after = shorter(policy.suspect_after);
+        policy.max_takeovers = TakeoverLimit { count: rng.u32(2..=policy.max_takeovers.count), within };
+        policy.on_pause = if rng.bool() { OnPause::Stop } else { policy.on_pause };
+        policy.fast_failover = policy.fast_failover && rng.f64() < 0.8;
+        policy.history_kept = rng.usize(1..30);
+        policy
     }
 
     pub(crate) fn draw_fault(&self, rng: &mut Rng) -> Option<Fault> {

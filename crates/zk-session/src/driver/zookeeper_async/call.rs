@@ -1,4 +1,4 @@
-//! Requests as the client has them.
+//! Requests in the form of the client.
 
 use zk_proto::{OpCode, Reply, Request, Stat};
 use zookeeper_async::{Acl, CreateMode, Permission, ZkError, ZkResult, ZooKeeper};
@@ -19,10 +19,10 @@ enum What {
 }
 
 impl Call {
-    /// `None` for what the client can't do, or not as it is meant.
+    /// `None` for requests that the client does not support, or does differently.
     pub(super) fn new(request: &Request<'_>) -> Option<Self> {
-        // It would refuse other paths by itself, the prefix of a sequential name among them: what a path may be is the
-        // server's to say.
+        // It would refuse other paths by itself, the prefix of a sequential name among them: the server decides which paths
+        // are valid.
         let is_taken = |path: &&str| *path == "/" || !(path.is_empty() || path.ends_with('/'));
         let path = request.path().filter(is_taken)?.to_owned();
         let version = |version: i32| (version != -1).then_some(version);
@@ -56,7 +56,7 @@ impl Call {
         Some(Self { op: request.op(), path, what })
     }
 
-    /// Has the client do it. Watches are never its affair.
+    /// Has the client do it, without a watch.
     pub(super) async fn perform(self, client: &ZooKeeper) -> ZkResult<Reply> {
         let path = &self.path;
         Ok(match self.what {

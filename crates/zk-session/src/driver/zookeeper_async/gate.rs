@@ -1,4 +1,4 @@
-//! Where the client connects to: a loopback socket that takes one connection, from this driver's own client.
+//! The socket to which the client connects: on loopback, for one connection, from this driver's own client.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,10 +13,10 @@ use zk_proto::{ConnectRequest, ConnectResponse, PASSWORD_LEN, cut_frame};
 
 use crate::driver::unguessable;
 
-/// How long a connection may take to say who it is.
+/// How long a connection may take to identify itself.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Strangers that are listened to at one time.
+/// The most unidentified connections at one time.
 const STRANGERS: usize = 16;
 
 /// The largest request to connect: 45 bytes by the protocol.
@@ -31,20 +31,20 @@ pub(super) struct Local {
 /// A socket that waits for the client.
 pub(super) struct Gate {
     listener: TcpListener,
-    /// The client can be made to say one thing of our choice as it connects: the session timeout that it asks for. By
-    /// this number it is told from any other process that finds the port.
+    /// The client sends one value of our choice as it connects: the session timeout that it asks for. This number
+    /// distinguishes it from any other process that finds the port.
     watchword: i32,
 }
 
 impl Gate {
     pub(super) async fn open() -> io::Result<Gate> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        // Half an hour at the least: the client also uses it as a timeout until it has heard from us.
+        // Half an hour at the least: the client also uses it as a timeout until it gets an answer.
         let watchword = 1_800_000 + i32::try_from(unguessable() % 2_000_000_000).unwrap_or(0);
         Ok(Gate { listener, watchword })
     }
 
-    /// What the client is to connect to.
+    /// The connect string for the client.
     pub(super) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -55,7 +55,7 @@ impl Gate {
     }
 
     /// The client's connection, with a session of its own granted: its id and password are made up and never used. After
-    /// this the port is closed: the client connects once in its life.
+    /// this the port is closed: the client connects only once.
     pub(super) async fn admit(self, session_timeout: Duration) -> io::Result<Local> {
         let mut arrivals = JoinSet::new();
         let mut local = loop {

@@ -1,4 +1,4 @@
-//! Where a session's client lives, and how it ends.
+//! The thread and runtime of a session's client, and how it ends.
 
 use std::future::Future;
 use std::io;
@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::incarnation::lock;
 
-/// As many as live here at most, and some more: by default there would be memory for the events of a thousand.
+/// The most sockets here, and some more: by default there would be memory for the events of a thousand.
 const SOCKETS: usize = 16;
 
-/// The thread on which the client and everything around it live.
+/// The thread of the client and its tasks.
 ///
 /// Nothing of the runtime outlives its end, no handle either: that alone would keep its poll descriptors open.
 pub(super) struct Home(Mutex<Option<Inhabited>>);

@@ -1,9 +1,9 @@
 //! The driver over the crate `zookeeper-async`.
 //!
-//! That client encodes requests and decodes replies well, at any rate that matters. Its care of a connection and of a
-//! session can't be built upon: tests/README.md lists what it does by itself. None of this can be put right by watching it
-//! from outside: by the time it says something, it has already acted. So it is never asked to do any of that. The session is carried by [`Wire`] as with the other driver, and the client is
-//! connected to this process and to nothing else:
+//! That client encodes requests and decodes replies well, at any rate that matters. Its handling of connections and
+//! sessions can't be relied on: tests/README.md lists what it does by itself. None of this can be corrected from outside:
+//! when it reports something, it has already acted. So it does none of that here. The session is carried by [`Wire`] as
+//! with the other driver, and the client is connected to this process and to nothing else:
 //!
 //! ```text
 //!   callers --> Clerk --> zookeeper-async ==loopback==> Relay --> Wire ==TCP==> server, another server, ...
@@ -12,29 +12,27 @@
 //!      +--- what the client can't do, and heartbeats --------------+
 //! ```
 //!
-//! - **What goes through it**: reading data and stats, and creating, changing and deleting znodes. What it can't do
-//!   (groups, children with their stat, lasting watches, access lists, `sync` and the rest) goes to `Wire` beside it, in
-//!   the order in which the callers asked; so do heartbeats, on which leases depend, out of that order.
-//! - **What it never sees**: reconnects, watches, credentials, other sessions, TLS. Anything that it does on its own
-//!   account (dropping its connection, changing its state) ends the driver, and the socket that it would reconnect to is
-//!   closed.
-//! - **Outcomes** are told by `Wire`, beside the client's own errors, which can't be told apart.
-//! - **Hangs.** A client that sits on requests for five seconds, that panics or drops its connection is dead, and its
-//!   session with it.
-//! - **Ends.** The client and what feeds it live on a runtime of their own, of a single thread, which is shut down
+//! - **What goes through it**: reading data and stats, and creating, changing and deleting znodes. Requests that it does
+//!   not support (groups, children with their stat, lasting watches, access lists, `sync` and the rest) go to `Wire` beside
+//!   it, in the order in which the callers asked; so do heartbeats, on which leases depend, out of that order.
+//! - **What it never sees**: reconnects, watches, credentials, other sessions, TLS. Anything that it does by itself
+//!   (dropping its connection, changing its state) ends the driver, and the socket to which it would reconnect is closed.
+//! - **Outcomes** come from `Wire`, beside the client's own errors, which do not distinguish refusals from lost answers.
+//! - **Hangs.** A client that makes no progress with requests for five seconds, panics or drops its connection is ended,
+//!   with its session.
+//! - **Ends.** The client and its tasks have a runtime of their own, of a single thread, which is shut down
 //!   without waiting for anything.
 //!
 //! # What it costs
 //! One more hop over loopback for each message, and one to another thread; a listening socket on 127.0.0.1 for the
-//! milliseconds that the client takes to connect (a stranger who gets there first is told from the client by a number of
-//! 31 bits that only the client knows), two more sockets and one thread per session. The loopback interface has to be up,
-//! which it is not in a network namespace fresh from `ip netns add`.
+//! milliseconds that the client takes to connect (another process that connects first is distinguished from the client by a
+//! number of 31 bits that only the client knows), two more sockets and one thread per session. The loopback interface has
+//! to be up, which it is not in a network namespace fresh from `ip netns add`.
 //!
 //! # Logs
 //! The client prints the whole handshake, password included, at INFO as `zookeeper_async::io`. The handshake that it
-//! gets is the relay's: the id and the password in that line are made up, and good for nothing. Its other lines say
-//! nothing that this crate does not say better; an application may well filter the target `zookeeper_async` down to
-//! errors.
+//! gets is the relay's: the id and the password in that line are made up and useless. Its other lines add nothing to this
+//! crate's own; an application may filter the target `zookeeper_async` to errors.
 
 use std::future::Future;
 use std::io;
@@ -62,9 +60,8 @@ mod relay;
 #[cfg(test)]
 mod tests;
 
-/// What the client is told as its session timeout, whatever the server granted: its timers, by which it pings the relay
-/// and nobody else, count in whole seconds, and with less than 1.5 s they come to nothing, so that it drops each
-/// connection as soon as it has it.
+/// The session timeout that the client gets, whatever the server granted: its timers, by which it pings only the relay,
+/// count in whole seconds. With less than 1.5 s they are zero, and it drops each connection at once.
 const CLIENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the client may take to reach a socket of this same process.
@@ -81,7 +78,7 @@ pub(super) async fn connect(spec: ConnectSpec) -> Result<Connected, ConnectFailu
     Ok(Connected { driver: Arc::new(driver), events, sent })
 }
 
-/// A driver whose client is had from `start`, and served until either ends.
+/// A driver whose client is made by `start`, and served until either ends.
 async fn assemble<F>(
     wire: Wire,
     start: impl FnOnce(mpsc::UnboundedSender<String>) -> F + Send + 'static,
@@ -90,7 +87,7 @@ where
     F: Future<Output = io::Result<(ZooKeeper, Local)>> + Send + 'static,
 {
     let home =
-        Home::build().map_err(|error| format!("can't start a thread for the ZooKeeper client: {error}"))?;
+        Home::build().map_err(|error| format!("cannot start a thread for the ZooKeeper client: {error}"))?;
     let (jobs, waiting) = mpsc::unbounded_channel();
     let driver = ZookeeperAsync { wire: Arc::new(wire), jobs, home: Arc::new(home) };
     let (started, has_started) = oneshot::channel();
@@ -100,7 +97,7 @@ where
         match start(failed.clone()).await {
             Err(error) => drop(started.send(Err(error.to_string()))),
             Ok((client, local)) => {
-                // Whoever connects may have given up.
+                // The caller may have given up.
                 let _ = started.send(Ok(()));
                 let relay = Relay::new(Arc::new(client), Arc::clone(&carrier), failed);
                 if let Err(reason) = relay.run(local, waiting, failures).await {
@@ -132,7 +129,7 @@ async fn start_client(failed: mpsc::UnboundedSender<String>) -> io::Result<(ZooK
     let client =
         client.map_err(|error| io::Error::other(format!("the ZooKeeper client did not start: {error}")))?;
     client.add_listener(move |state| {
-        // Its connection and its session are meant to last as long as it does.
+        // Its connection and its session last as long as the client.
         if state != ZkState::Connected {
             let _ = failed.send(format!("it went to the state {state}"));
         }
@@ -162,13 +159,13 @@ impl Driver for ZookeeperAsync {
         }
         let (answer, receiver) = oneshot::channel();
         let work = Call::new(request).map_or_else(|| Work::beside(request), Work::Call);
-        // With nobody to take it the job is dropped, and the answer says so.
+        // Without a receiver the job is dropped, and the answer reports it.
         let _ = self.jobs.send(Job::Request { work, along, answer });
         receiver
     }
 
     fn forget(&self, watch: WatchId) {
-        // With nobody to take it there is no watch either.
+        // Without a receiver there is no watch either.
         let _ = self.jobs.send(Job::Forget(watch));
     }
 

@@ -1,5 +1,5 @@
-//! The client at work: requests in the order in which they were asked for, a bounded number at a time, each followed from
-//! the client to the session's connection and back.
+//! The relay of the client: requests in the order of the callers, a bounded number at a time, each passed from the client
+//! to the session's connection and back.
 
 use std::collections::VecDeque;
 use std::future::{Future as _, pending, poll_fn};
@@ -25,16 +25,16 @@ use crate::driver::{Along, Answer, Driver as _, DriverError, DriverResult};
 use crate::incarnation::lock;
 
 /// Requests that the client has at one time. Its run loop sends to its own channel of 64 places, and stops for ever when
-/// it finds that full.
+/// that is full.
 const AT_ONE_TIME: usize = 48;
 
-/// Between looks at a client that has requests.
+/// Between checks of a client that has requests.
 const LOOK: Duration = Duration::from_millis(250);
-/// Looks in a row at which the client sat on a request, until it is given up. Looks are counted, not time: a process that
-/// was frozen has not been looked at.
+/// Consecutive checks without progress until the client is given up. Checks are counted, not time: a process that was
+/// frozen has not been checked.
 const PATIENCE: u32 = 20;
 
-/// What waits for its turn.
+/// Jobs that wait for their turn.
 pub(super) enum Job {
     Request {
         work: Work,
@@ -74,10 +74,10 @@ enum Owed {
     Pong,
 }
 
-/// Why the client is of no more use.
+/// Why the client has failed.
 type Broken = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a request failed, which the client can't tell.
+/// Why a request failed, which the client does not report.
 type Failure = Arc<Mutex<Option<DriverError>>>;
 
 pub(super) struct Relay {
@@ -140,14 +140,14 @@ impl Relay {
                     // Requests that are neither on their way nor owed are stuck in the client.
                     stuck = if self.owed.is_empty() { stuck + 1 } else { 0 };
                     if stuck >= PATIENCE {
-                        return Err(format!("it sat on requests for {:?}", LOOK * PATIENCE).into());
+                        return Err(format!("it made no progress with requests for {:?}", LOOK * PATIENCE).into());
                     }
                 }
             }
         }
     }
 
-    /// Hands a request to the client; answers what remains to be done.
+    /// Hands a request to the client; returns what remains to be done.
     async fn begin(&mut self, job: Job) -> Option<BoxFuture<'static, ()>> {
         let (work, along, answer) = match job {
             Job::Request { work, along, answer } => (work, along, answer),
@@ -173,7 +173,7 @@ impl Relay {
         let (op, path) = (call.op, call.path.clone());
         self.slots.push_back(Slot::Expected { op, path, along, failure: Arc::clone(&failure) });
         let (client, failed) = (Arc::clone(&self.client), self.failed.clone());
-        // Unconstrained: tokio's budget would otherwise make a channel with room say that it has none.
+        // Unconstrained: tokio's budget could otherwise make a channel with room report that it has none.
         let mut request = Box::pin(unconstrained(async move {
             let performed = AssertUnwindSafe(call.perform(&client)).catch_unwind().await;
             let result = match (lock(&failure).take(), performed) {
@@ -250,7 +250,7 @@ impl Relay {
             (Some(Owed::Reply { xid, failure, .. }), answer) => {
                 let error = match answer {
                     Some(Err(error)) => error,
-                    _ => DriverError::Ambiguous("the session was given up meanwhile".to_owned()),
+                    _ => DriverError::Ambiguous("the session was given up".to_owned()),
                 };
                 let code = match &error {
                     DriverError::Refused(code) => *code,

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use zk_proto::{Id, RequestHeader};
 
 use crate::embedded::tree::HashOrder;
-use crate::proxy::Doom;
+use crate::proxy::MatchedFault;
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -25,20 +25,20 @@ pub(super) struct Connection {
     pub(super) queue: VecDeque<Queued>,
     /// A request that has been begun is not answered yet.
     pub(super) waiting: bool,
-    /// What has been said and not been let out yet, with the time at which it may.
+    /// Output that is not released yet, with the time of its release.
     pub(super) output: VecDeque<(Duration, Output)>,
-    /// How many bytes have been said to the client and not been written yet.
+    /// The number of bytes for the client that are not written yet.
     pub(super) unsent: usize,
     /// Nothing passes in either direction.
     pub(super) black_hole: bool,
     /// What the client sends is kept back.
     pub(super) requests_held: bool,
-    /// Nothing more is said to this client.
+    /// Nothing more is sent to this client.
     pub(super) mute: bool,
     /// Replies come so much later.
     pub(super) delay: Duration,
     /// A fault that waits for the reply to a request.
-    pub(super) doom: Option<Doom>,
+    pub(super) fault: Option<MatchedFault>,
     /// The client has hung up, and yet some of what it sent is to arrive.
     pub(super) peer_gone: bool,
     pub(super) received: u64,
@@ -57,7 +57,7 @@ pub(super) enum Stage {
         session: i64,
         timeout_ms: u64,
     },
-    /// All has been said; what is to go out goes out.
+    /// Closed after the pending output.
     Over,
 }
 
@@ -87,7 +87,7 @@ impl Output {
 /// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// After all that was said.
+    /// After the pending output.
     Orderly,
     /// As a network or a crash does.
     Reset,
@@ -110,7 +110,7 @@ impl Connection {
             requests_held: false,
             mute: false,
             delay: Duration::ZERO,
-            doom: None,
+            fault: None,
             peer_gone: false,
             received: 0,
             sent: 0,
@@ -137,7 +137,7 @@ impl Connection {
     }
 
     /// Whether what the client sends is to be looked at now.
-    pub(super) fn hears(&self) -> bool {
+    pub(super) fn reads(&self) -> bool {
         !self.black_hole && !self.requests_held && !matches!(self.stage, Stage::Over | Stage::Joining { .. })
     }
 }

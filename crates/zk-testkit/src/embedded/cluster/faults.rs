@@ -1,4 +1,4 @@
-//! What can be done to the servers, their clocks, their links and their clients.
+//! Faults of the servers, their clocks, their links and their clients.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::Cluster;
 use super::connection::{Ending, Output, Stage};
 
 impl Cluster {
-    /// Nothing passes between the client of that session, or all clients, and the servers.
+    /// Holds back all bytes between the client of that session, or all clients, and the servers.
     pub(crate) fn black_hole(&mut self, session: Option<i64>, on: bool) {
         if session.is_none() {
             self.black_hole = on;
@@ -22,7 +22,7 @@ impl Cluster {
         }
     }
 
-    /// What the client of that session sends is kept back.
+    /// Holds back the requests of the client of that session.
     pub(crate) fn hold_requests(&mut self, session: i64, on: bool) {
         for connection in self.connections_of(session, None) {
             if let Some(held) = self.connections.get_mut(&connection) {
@@ -32,7 +32,7 @@ impl Cluster {
         }
     }
 
-    /// A follower hears nothing of what is committed.
+    /// Holds back commits from a follower.
     pub(crate) fn hold_commits(&mut self, server: usize, on: bool) {
         self.replicas[server].link.held = on && server != self.leader;
     }
@@ -45,7 +45,7 @@ impl Cluster {
         }
         self.replicas[server].link.stopped = true;
         self.stop_serving(server);
-        // Who is connected to a server that ends hears of it at once.
+        // Clients of a server that ends are disconnected at once.
         if server == self.leader || (self.replicas[self.leader].link.is_up() && !self.has_majority()) {
             self.disband();
         }
@@ -101,14 +101,14 @@ impl Cluster {
         those.len()
     }
 
-    /// At once, whatever was still to be said.
+    /// At once, without the pending output.
     pub(super) fn reset(&mut self, connection: u64) {
         let Some(held) = self.connections.get_mut(&connection) else { return };
         held.output.clear();
         held.black_hole = false;
         held.delay = Duration::ZERO;
         if held.stage == Stage::Over {
-            // Its end was among what is not said any more.
+            // Its end was among the dropped output.
             return self.say(connection, Output::Close(Ending::Reset));
         }
         self.end(connection, Ending::Reset);

@@ -11,7 +11,7 @@ use super::replica::{Ask, Forward, Origin};
 use super::{Cluster, millis, sessions};
 use crate::embedded::tree::{self, Owner};
 
-/// How much may wait for a connection that does not hear at the moment.
+/// How much may wait for a connection that does not read now.
 const MOST_WAITING: usize = 16 << 20;
 
 impl Cluster {
@@ -19,7 +19,7 @@ impl Cluster {
     pub(super) fn read_input(&mut self, connection: u64) {
         loop {
             let Some(held) = self.connections.get_mut(&connection) else { return };
-            if !held.hears() {
+            if !held.reads() {
                 if held.stage == Stage::Over {
                     held.input = BytesMut::new();
                 } else if held.input.len() > MOST_WAITING {
@@ -84,8 +84,8 @@ impl Cluster {
         }
     }
 
-    /// A session was heard of. A server that leads knows at once whether there is
-    /// such a session; the others tell the leader later.
+    /// A session was active. A server that leads knows at once whether the session exists; the others report it
+    /// to the leader later.
     fn touch(&mut self, at: usize, session: i64, timeout_ms: u64) -> bool {
         let shown = self.shown();
         if let Some(local) = &mut self.replicas[at].local {
@@ -145,7 +145,7 @@ impl Cluster {
         }
     }
 
-    /// The leader has said whether there is such a session.
+    /// The leader has answered whether the session exists.
     pub(super) fn joined(&mut self, connection: u64, is_good: bool) {
         let Some(held) = self.connections.get_mut(&connection) else { return };
         let Stage::Joining { session, timeout_ms, with_read_only } = held.stage else { return };

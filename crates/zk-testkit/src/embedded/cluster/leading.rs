@@ -12,7 +12,7 @@ use super::sessions::Sessions;
 use super::{Cluster, Settings, millis};
 use crate::embedded::tree::{Change, Txn};
 
-/// What a transaction takes of the log besides its request.
+/// The log space of a transaction beyond its request.
 const TXN_OVERHEAD: usize = 64;
 
 impl Cluster {
@@ -33,7 +33,7 @@ impl Cluster {
         (up.len() > self.replicas.len() / 2).then_some(up)
     }
 
-    /// Servers have found each other: whoever reaches the leader serves, with what the leader has.
+    /// Servers have found each other: those that reach the leader serve, with the leader's data.
     /// Without a leader they choose one, unless some still wait for theirs.
     pub(super) fn regroup(&mut self) {
         let Some(up) = self.majority() else { return };
@@ -68,7 +68,7 @@ impl Cluster {
         }
     }
 
-    /// They have lost their leader or their majority, and know it.
+    /// They have noticed the loss of their leader or their majority.
     pub(super) fn disband(&mut self) {
         self.alone_since = None;
         for index in 0..self.replicas.len() {
@@ -184,7 +184,7 @@ impl Cluster {
         self.end_mortals();
     }
 
-    /// Followers tell which sessions they have heard of, twice a tick.
+    /// Followers report their active sessions to the leader, twice a tick.
     pub(super) fn hear_of_touches(&mut self, at_once: bool) {
         let shown = self.shown();
         for index in 0..self.replicas.len() {
@@ -220,7 +220,7 @@ impl Cluster {
         }
     }
 
-    /// Who has not heard of the others for too long serves nobody.
+    /// A server without contact to the others for too long serves no client.
     fn give_up_when_cut(&mut self) {
         let shown = self.shown();
         let limit = self.settings.tick * self.settings.sync_limit;
@@ -277,7 +277,7 @@ impl Cluster {
         }
     }
 
-    /// Ends a session that only that server knows.
+    /// Ends a session that only that server has.
     pub(super) fn end_local(&mut self, server: usize, session: i64) {
         if let Some(local) = &mut self.replicas[server].local {
             local.remove(session);

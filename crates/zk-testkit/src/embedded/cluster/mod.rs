@@ -56,14 +56,14 @@ pub(crate) struct Settings {
     pub(crate) container_check: Duration,
 }
 
-/// A release of Apache ZooKeeper, where clients can tell one from another.
+/// A release of Apache ZooKeeper, as far as clients can distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum Release {
     /// 3.8.0.
     #[default]
     V3_8,
-    /// 3.9.3: events name their transaction, a group tells the stat of what it creates,
+    /// 3.9.3: events name their transaction, a group returns the stat of what it creates,
     /// `exists` asks for the permission to read, and a connection may watch a path in
     /// several modes.
     V3_9,
@@ -109,7 +109,7 @@ impl Settings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// Its id, as its client knows it.
+    /// Its id, as its client has it.
     pub id: i64,
     /// The timeout that was granted.
     pub timeout: Duration,
@@ -134,7 +134,7 @@ pub(crate) struct Cluster {
     opened_sessions: u64,
     connections: BTreeMap<u64, Connection>,
     opened_connections: u64,
-    /// Until when connections have to say who they are, in their order. Most have done so.
+    /// Until when connections have to send their first frame, in their order. Most have done so.
     hello_by: VecDeque<(Duration, u64)>,
     /// Connections that may have something to be done.
     ready: VecDeque<u64>,
@@ -358,7 +358,7 @@ impl Cluster {
         self.delayed.insert((due, connection));
     }
 
-    /// Nothing more is done for a connection; what was said to it still goes out.
+    /// Nothing more is done for a connection; its pending output is still written.
     fn end(&mut self, connection: u64, ending: Ending) {
         let Some(held) = self.connections.get_mut(&connection) else { return };
         if held.stage == Stage::Over {
@@ -417,7 +417,7 @@ impl Cluster {
     }
 }
 
-/// What Apache ZooKeeper tells of its ensemble. Between these servers there are no ports, so the clients' stand
+/// Apache ZooKeeper's description of its ensemble. Between these servers there are no ports, so the clients' ports are
 /// where others would.
 fn config(addresses: &[SocketAddr]) -> String {
     if addresses.len() == 1 {
@@ -439,7 +439,7 @@ mod tests {
     use crate::embedded::tree::{Change, Owner, for_anyone};
     use zk_proto::permission;
 
-    /// Otherwise whoever keeps the time would turn in circles.
+    /// Otherwise the timer task would loop.
     #[test]
     fn what_cannot_be_done_is_not_due() {
         let hour = Duration::from_secs(3600);

@@ -1,6 +1,6 @@
 //! From a request to a transaction: whether it can be done, decided on the tree of
 //! the server that leads. The order of the checks is the one of Apache ZooKeeper,
-//! as it decides which of several errors is told.
+//! because it decides which of several errors is returned.
 
 use std::collections::HashMap;
 use std::sync::Arc;

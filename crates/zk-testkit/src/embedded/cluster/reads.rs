@@ -27,7 +27,7 @@ impl Replica {
                 if path.contains('\0') {
                     return Err(ErrorCode::BAD_ARGUMENTS);
                 }
-                // Before 3.9 anyone may know what is there.
+                // Before 3.9 any client may see whether a znode exists.
                 if release >= Release::V3_9 && tree.get(path).is_some() {
                     readable(path)?;
                 }
@@ -78,8 +78,8 @@ impl Replica {
             Request::MultiRead(parts) => {
                 Ok(Reply::Multi(parts.iter().map(|part| self.part(reader, part)).collect::<Result<_, _>>()?))
             }
-            // A client is back and says what it watches and up to when it knows all. What has
-            // changed since is told instead.
+            // A client has reconnected, with its watches and the last change that it has seen. Later changes
+            // are reported as events instead.
             Request::SetWatches { relative_zxid, data, exist, child, persistent, recursive } => {
                 let since = |path: &str, zxid: fn(&Node) -> i64, changed| match tree.get(path) {
                     None => Some(EventKind::DELETED),
@@ -137,7 +137,7 @@ impl Replica {
         }
     }
 
-    /// A part of a group watches nothing, whatever it says.
+    /// A part of a group sets no watch, whatever its flag is.
     fn part(&mut self, reader: &Reader<'_>, part: &Request<'_>) -> Result<PartReply, ErrorCode> {
         let mut unwatched = part.clone();
         match &mut unwatched {
@@ -148,7 +148,8 @@ impl Replica {
     }
 }
 
-/// The numbers of `WatcherType`: which of the two tables, and which mode. Before 3.9 modes are not told apart.
+/// The numbers of `WatcherType`: which of the two tables, and which mode. Before 3.9 modes are not
+/// distinguished.
 fn watch_kind(kind: i32, release: Release) -> Result<(bool, bool, Option<Mode>), ErrorCode> {
     let is_newer = release >= Release::V3_9;
     match kind {

@@ -17,22 +17,22 @@ pub(super) struct Replica {
     pub(super) watches: Watches,
     /// Whether it serves clients, as a part of a quorum.
     pub(super) serving: bool,
-    /// While it answers reads without a quorum: the sessions of its clients, known to nobody else.
+    /// While it answers reads without a quorum: the sessions of its clients, which no other server has.
     pub(super) local: Option<Sessions>,
     pub(super) link: Link,
     /// From the leader, in order.
     pub(super) inbox: VecDeque<(Duration, Delivery)>,
     /// To the leader, in order.
     pub(super) outbox: VecDeque<Forward>,
-    /// Sessions that were heard of, with their timeouts, since the leader was told last.
+    /// Sessions that were active, with their timeouts, since the last report to the leader.
     pub(super) touched: BTreeMap<i64, u64>,
-    /// By the servers' clock, when the leader is told.
+    /// When they are reported to the leader, by the servers' clock.
     pub(super) tell_at: Option<Duration>,
     pub(super) received: u64,
     pub(super) sent: u64,
 }
 
-/// How what the leader says reaches a server, and the other way round; itself always and at once.
+/// The link between a server and the leader, in both directions; the leader's link to itself is always open.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     /// The server does not run.
@@ -58,7 +58,7 @@ pub(super) struct Origin {
     pub(super) xid: i32,
 }
 
-/// What a server hears of its leader.
+/// A message from the leader.
 #[derive(Debug)]
 pub(super) enum Delivery {
     Commit {
@@ -105,7 +105,7 @@ impl Replica {
         Self { tree, watches, serving: true, ..Self::default() }
     }
 
-    /// It is without a leader: nothing that it was about to say or hear counts.
+    /// It is without a leader: messages under way are dropped.
     pub(super) fn stop(&mut self) {
         self.serving = false;
         self.local = None;

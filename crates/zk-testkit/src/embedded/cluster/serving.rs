@@ -1,5 +1,5 @@
 //! What a server does for its clients: it takes their requests one after the other,
-//! answers reads, passes writes on, and tells what has come of them.
+//! answers reads, passes writes on, and reports their results.
 
 use zk_proto::{ErrorCode, Id, OpCode, Reply, ReplyHeader, Request, WatchEvent, permission, xid};
 
@@ -8,9 +8,9 @@ use super::reads::Reader;
 use super::replica::{Ask, Forward, Origin};
 use super::{Cluster, MOST_UNSENT, Release};
 use crate::embedded::tree::{self, Change, Notice, Txn};
-use crate::proxy::{Asked, Way};
+use crate::proxy::{Asked, FaultKind};
 
-/// Of an event that no transaction has caused, or that is not told which.
+/// The zxid of an event without a transaction, or without its number.
 const NO_ZXID: i64 = -1;
 
 impl Cluster {
@@ -46,7 +46,8 @@ impl Cluster {
         let Queued { header, body, who } = queued;
         let origin = Origin { connection, xid: header.xid };
         let request = Request::decode(header.op, &body);
-        // As Apache ZooKeeper does with a kind that it does not know. To 3.9 a `check` is one, outside of a group.
+        // As Apache ZooKeeper does with a kind that it does not know. To 3.9 a `check` is one, outside of a
+        // group.
         let is_newer = self.settings.release >= Release::V3_9;
         if matches!(request, Ok(Request::Other { .. })) || (header.op == OpCode::CHECK && is_newer) {
             let header = ReplyHeader { xid: header.xid, zxid: -1, error: ErrorCode::UNIMPLEMENTED };
@@ -59,8 +60,8 @@ impl Cluster {
         if let Ok(request) = &request
             && let Some(asked) = Asked::new(header, Some(request))
         {
-            held.doom = self.rules.judge(&asked);
-            if held.doom.as_ref().is_some_and(|doom| doom.way == Way::ToServer) {
+            held.fault = self.rules.take_match(&asked);
+            if held.fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::ToServer) {
                 self.strike(connection);
                 return;
             }
@@ -74,8 +75,8 @@ impl Cluster {
                 return self.reply(origin, Err(ErrorCode::NOT_READ_ONLY));
             }
         }
-        // What can't be read has its place in the log all the same; but 3.9 reads it before it gives it one, and 3.8
-        // a `reconfig`.
+        // What can't be read has its place in the log all the same; but 3.9 reads it before it gives it one,
+        // and 3.8 a `reconfig`.
         let reads_first = header.op == OpCode::RECONFIG || is_newer;
         let is_logged = is_write(header.op) && (request.is_ok() || !reads_first);
         match request {
@@ -93,7 +94,7 @@ impl Cluster {
     }
 
     fn read(&mut self, origin: Origin, session: i64, at: usize, who: &[Id], request: &Request<'_>) {
-        // A follower knows nothing of sessions but what it hears.
+        // A follower knows only the sessions that it has received.
         let known = (at == self.leader).then_some(&self.sessions);
         if let Some(sessions) = self.replicas[at].local.as_ref().or(known)
             && let Err(error) = sessions.check(session, at)
@@ -119,8 +120,8 @@ impl Cluster {
         self.replicas[at].outbox.push_back(forward);
     }
 
-    /// Carries a transaction of the log out at one server, tells its clients what
-    /// they watch, and then the one that asked what has come of it.
+    /// Carries a transaction of the log out at one server, sends its clients the events of
+    /// their watches, and then the reply to the client that asked for it.
     pub(super) fn apply(&mut self, at: usize, txn: &Txn, origin: Option<Origin>) {
         let replica = &mut self.replicas[at];
         let reply = replica.tree.apply(txn, &mut replica.watches);
@@ -174,7 +175,7 @@ impl Cluster {
             Ok(reply) => (ErrorCode::OK, reply),
         };
         let header = ReplyHeader { xid: origin.xid, zxid: self.replicas[held.at].tree.zxid(), error };
-        if held.doom.as_ref().is_some_and(|doom| doom.xid == origin.xid) {
+        if held.fault.as_ref().is_some_and(|fault| fault.xid == origin.xid) {
             self.strike(origin.connection);
         }
         self.say_reply(origin.connection, header, &reply);
@@ -187,13 +188,13 @@ impl Cluster {
     /// A fault that was waiting for this request, or for its reply.
     fn strike(&mut self, connection: u64) {
         let Some(held) = self.connections.get_mut(&connection) else { return };
-        let Some(doom) = held.doom.take() else { return };
-        match doom.way {
-            Way::ToServer | Way::ToClient => self.end(connection, Ending::Reset),
-            Way::Never => held.mute = true,
-            Way::Late(delay) => held.delay = delay,
+        let Some(fault) = held.fault.take() else { return };
+        match fault.kind {
+            FaultKind::ToServer | FaultKind::ToClient => self.end(connection, Ending::Reset),
+            FaultKind::Never => held.mute = true,
+            FaultKind::Late(delay) => held.delay = delay,
         }
-        doom.tell();
+        fault.report();
     }
 }
 

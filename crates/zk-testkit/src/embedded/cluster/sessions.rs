@@ -51,14 +51,14 @@ impl Sessions {
         true
     }
 
-    /// Its client was heard of. False if there is no such session, or no longer.
+    /// Its client was active. False if the session does not exist, or has expired.
     pub(super) fn touch(&mut self, id: i64, timeout_ms: u64, now_ms: u64) -> bool {
         let ends = end_after(self.tick_ms, now_ms, timeout_ms);
         self.change(id, |session| (session.timeout_ms, session.ends) = (timeout_ms, ends))
     }
 
-    /// Somebody leads anew, and knows of sessions what is in the log: everyone was heard
-    /// of just now, and nobody whose end was not logged is about to end.
+    /// There is a new leader, which has the sessions of the log: all count as active just now, and none is
+    /// about to end unless its end was logged.
     pub(super) fn start_anew(&mut self, now_ms: u64) {
         self.ending.clear();
         for (id, session) in &mut self.by_id {
@@ -73,7 +73,7 @@ impl Sessions {
         self.change(id, |session| session.ends = 0)
     }
 
-    /// Its client has come to that server. False as with [`touch`](Self::touch).
+    /// Its client has connected to that server. False if the session does not exist, or has expired.
     pub(super) fn move_to(&mut self, id: i64, at: usize, timeout_ms: u64, now_ms: u64) -> bool {
         self.touch(id, timeout_ms, now_ms) && self.change(id, |session| session.at = at)
     }

@@ -139,7 +139,7 @@ impl Cluster {
         self.trace_mask.to_string()
     }
 
-    /// Of the watches of data alone, as Apache ZooKeeper tells; `mntr` counts all.
+    /// Of the watches of data only, as in Apache ZooKeeper; `mntr` counts all.
     fn wchs(&self, at: usize) -> String {
         let data = &self.replicas[at].watches.data;
         format!(
@@ -162,7 +162,7 @@ impl Cluster {
         blocks.collect::<String>() + "\n"
     }
 
-    /// As it is told.
+    /// As it is reported.
     fn session_of(&self, connection: u64) -> SessionId {
         SessionId(self.connections.get(&connection).and_then(|held| held.session()).unwrap_or(0))
     }

@@ -33,7 +33,7 @@ impl JavaHash for Id {
     }
 }
 
-/// The list that gives everybody these permissions.
+/// The list that gives every client these permissions.
 pub(crate) fn for_anyone(permissions: i32) -> Arc<[Acl]> {
     Arc::new([Acl { permissions, id: Id::new("world", "anyone") }])
 }

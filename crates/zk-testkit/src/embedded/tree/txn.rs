@@ -28,7 +28,7 @@ pub(crate) enum Change {
         acl: Arc<[Acl]>,
         owner: Owner,
         created_children: i32,
-        /// Whether the client is to be told the stat.
+        /// Whether the reply has the stat.
         with_stat: bool,
     },
     Delete(String),

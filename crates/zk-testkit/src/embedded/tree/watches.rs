@@ -1,4 +1,4 @@
-//! Watches: who wants to hear of which path.
+//! Watches: the watchers of each path.
 //!
 //! As in Apache ZooKeeper there are two tables, one for a znode itself and one for
 //! its children. Before 3.9 a connection has one mode in each table for each path, the
@@ -19,7 +19,7 @@ pub(crate) enum Mode {
     Recursive,
 }
 
-/// A watch that has been triggered. Whoever may not read the znode does not hear of it.
+/// A watch that has fired. Clients that may not read the znode get no event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) watcher: Watcher,
@@ -71,7 +71,7 @@ impl Watches {
 
     pub(crate) fn deleted(&mut self, path: &str, acl: &Arc<[Acl]>, parent: &str, parent_acl: &Arc<[Acl]>) {
         let mut told = self.data.trigger(path, EventKind::DELETED);
-        // Who watches both hears it once.
+        // A client that watches both gets one event.
         let mut more = self.child.trigger(path, EventKind::DELETED);
         more.retain(|watcher| !told.contains(watcher));
         told.extend(more);
@@ -90,7 +90,7 @@ impl Watches {
         self.tell(told, EventKind::CHILDREN_CHANGED, parent, acl);
     }
 
-    /// A client that comes back with its watches hears of it, whether it may read the znode or not.
+    /// A client that reconnects with its watches gets the event, whether it may read the znode or not.
     pub(crate) fn missed(&mut self, watcher: Watcher, kind: EventKind, path: &str) {
         let to_anyone: Arc<[Acl]> = Arc::new([]);
         self.tell(vec![watcher], kind, path, &to_anyone);
@@ -178,7 +178,7 @@ impl Table {
         self.by_path.iter().map(|(path, watchers)| (path, watchers.iter().map(|(watcher, _)| *watcher)))
     }
 
-    /// Who is to hear of it, in the order in which they came to watch.
+    /// The watchers, in the order in which they set their watches.
     fn trigger(&mut self, path: &str, kind: EventKind) -> Vec<Watcher> {
         let mut told = Vec::new();
         let mut once = Vec::new();

@@ -4,20 +4,20 @@ use super::watches::{Look, WatchId};
 use crate::codec::{ErrorCode, OpCode, Reply, Request, WatchMode};
 
 /// A watch that a successful reply arms.
-pub(super) struct Wish {
+pub(super) struct PendingWatch {
     pub(super) id: WatchId,
     pub(super) path: String,
     /// Of a request for a lasting watch.
     pub(super) lasting: Option<Look>,
     /// Whether the server is asked for a recursive one, for this watch or for another one of the path.
     pub(super) recursive: bool,
-    /// Whether the server arms it. Where a lasting watch tells of the path already, it need not.
+    /// Whether the server arms it. If a lasting watch covers the path already, it need not.
     pub(super) on_server: bool,
     /// Given up before it was armed.
     pub(super) forgotten: bool,
 }
 
-impl Wish {
+impl PendingWatch {
     /// The watch that a request asks for, as if it were the only one of its path.
     pub(super) fn new(id: WatchId, request: &Request<'_>) -> Option<Self> {
         let lasting = match request {

@@ -1,0 +1,253 @@
+//! A member that leads where it asks to: campaign, lead, resign.
+
+use std::{
+    fmt,
+    ops::AsyncFnMut,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use tokio::sync::{oneshot, watch};
+use zk_session::{Session, sleep_until};
+
+use super::{
+    config::ElectionConfig,
+    election::{Election, Ended, WeakElection},
+    handler::{Failure, Handler, Leadership, StopOrder},
+    status::ElectionStatus,
+};
+use crate::engine::Role;
+
+/// A member that leads when it asks to.
+///
+/// Between campaigns it is no candidate, as after [`Election::withdraw`]. Dropped, it leaves the election once the
+/// leadership that it has given out is dropped as well.
+#[derive(Debug)]
+pub struct Candidate {
+    session: Session,
+    /// Until the first campaign.
+    config: Option<Box<ElectionConfig>>,
+    election: Option<Election>,
+    desk: Arc<Desk>,
+}
+
+impl Candidate {
+    /// A candidate over a session, which other elections can share. Nothing is written before it campaigns.
+    pub fn new(session: &Session, config: ElectionConfig) -> Self {
+        Self {
+            session: session.clone(),
+            config: Some(Box::new(config)),
+            election: None,
+            desk: Arc::default(),
+        }
+    }
+
+    /// Waits until this member leads. The returned leadership is READY, and resigns when it is dropped.
+    ///
+    /// Must be called in a tokio runtime, on which the election runs.
+    ///
+    /// # Errors
+    /// When this member's part in the election is over; it stays over.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: without a campaign this member is no candidate, and resigns if it has just been named.
+    pub async fn campaign(&mut self) -> Result<Leadership, Ended> {
+        let (sender, receiver) = oneshot::channel();
+        *self.desk.waiting() = Some(sender);
+        let election = self.enter();
+        let mut waiting = Waiting { election: Some(election.clone()), desk: &self.desk };
+        let leadership = tokio::select! {
+            biased;
+            Ok(leadership) = receiver => leadership,
+            ended = election.ended() => {
+                waiting.election = None;
+                return Err(ended);
+            }
+        };
+        waiting.election = None;
+        Ok(leadership)
+    }
+
+    /// Campaigns, and does `work` while this member leads. Where leadership is lost, `work` is dropped at its next
+    /// `await`, and the campaign begins anew; so `work` begins again with each leadership. Returns once it has
+    /// finished, after which this member is no candidate.
+    ///
+    /// What `work` has spawned goes on after it was dropped, and so does code that never awaits: use a
+    /// [`Handler`] for work that takes more than dropping to end.
+    ///
+    /// # Errors
+    /// [`RunError::Failed`] when `work` has failed, which counts as a failure of this member;
+    /// [`RunError::Ended`] when its part in the election is over.
+    ///
+    /// # Cancel safety
+    /// Cancel safe, as `work` is: it is dropped, then this member resigns.
+    pub async fn run_while_leading<T, E: fmt::Display>(
+        &mut self,
+        mut work: impl AsyncFnMut(&Leadership) -> Result<T, E>,
+    ) -> Result<T, RunError<E>> {
+        loop {
+            let mut leadership = self.campaign().await.map_err(RunError::Ended)?;
+            let done = tokio::select! {
+                biased;
+                _ = leadership.lost() => continue,
+                done = work(&leadership) => done,
+            };
+            return done.map_err(|error| {
+                leadership.fail(error.to_string());
+                RunError::Failed(error)
+            });
+        }
+    }
+
+    /// This member's part in the election, for all that its handle offers; none before the first campaign.
+    pub fn election(&self) -> Option<&Election> {
+        self.election.as_ref()
+    }
+
+    fn enter(&mut self) -> Election {
+        if let Some(election) = &self.election {
+            election.rejoin();
+            return election.clone();
+        }
+        let config = self.config.take().expect("it is there until the election is");
+        let election = Election::join(self.session.clone(), *config, AtDesk(Arc::clone(&self.desk)));
+        // Set once: there is one first campaign.
+        let _ = self.desk.election.set(election.downgrade());
+        self.election.insert(election).clone()
+    }
+}
+
+/// Why [`Candidate::run_while_leading`] has ended without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError<E> {
+    /// The work has failed.
+    #[error("the work of the leader failed: {0}")]
+    Failed(E),
+    /// This member's part in the election is over.
+    #[error(transparent)]
+    Ended(Ended),
+}
+
+/// Where a campaign waits for a leadership, and where that is handed back.
+#[derive(Debug, Default)]
+struct Desk {
+    waiting: Mutex<Option<oneshot::Sender<Leadership>>>,
+    /// Whether a leadership has been given out.
+    is_out: watch::Sender<bool>,
+    election: OnceLock<WeakElection>,
+}
+
+impl Desk {
+    fn waiting(&self) -> MutexGuard<'_, Option<oneshot::Sender<Leadership>>> {
+        // Nothing that can panic is done under it.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn election(&self) -> Option<Election> {
+        self.election.get().and_then(WeakElection::upgrade)
+    }
+}
+
+/// Makes a [`Leadership`] end when it is dropped.
+#[derive(Debug)]
+pub(super) struct Hold {
+    desk: Arc<Desk>,
+    /// Who drops the candidate leads on.
+    election: Option<Election>,
+    back: Option<oneshot::Sender<Result<(), Failure>>>,
+    outcome: Result<(), Failure>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(back) = self.back.take() {
+            let _ = back.send(std::mem::replace(&mut self.outcome, Ok(())));
+        }
+        self.desk.is_out.send_replace(false);
+    }
+}
+
+impl Leadership {
+    /// Resigns, and waits until leadership is released. Dropping it resigns without waiting.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: resigning goes on.
+    pub async fn resign(self) {
+        let election = self.hold.as_ref().and_then(|hold| hold.election.clone());
+        drop(self);
+        let Some(election) = election else { return };
+        let mut status = election.status();
+        let released = |status: &ElectionStatus| {
+            !matches!(status.role, Role::TakingOver | Role::Leader | Role::SteppingDown)
+        };
+        tokio::select! {
+            _ = status.wait_for(released) => {}
+            _ = election.ended() => {}
+        }
+    }
+
+    fn fail(&mut self, why: String) {
+        if let Some(hold) = &mut self.hold {
+            hold.outcome = Err(Failure::new(why));
+        }
+    }
+}
+
+/// A campaign that has not ended yet.
+struct Waiting<'a> {
+    election: Option<Election>,
+    desk: &'a Desk,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(election) = self.election.take() {
+            self.desk.waiting().take();
+            election.withdraw("it does not campaign any more");
+        }
+    }
+}
+
+/// Leads by giving leadership out, and has stopped when it was handed back.
+struct AtDesk(Arc<Desk>);
+
+impl Handler for AtDesk {
+    async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {
+        let desk = &self.0;
+        let Some(waiting) = desk.waiting().take() else { return Ok(()) };
+        let (back, handed_back) = oneshot::channel();
+        desk.is_out.send_replace(true);
+        let hold =
+            Hold { desk: Arc::clone(desk), election: desk.election(), back: Some(back), outcome: Ok(()) };
+        // If the campaign was dropped meanwhile, so is this.
+        drop(waiting.send(Leadership { hold: Some(hold), ..leadership.lent() }));
+        handed_back.await.unwrap_or(Ok(()))
+    }
+
+    async fn stop(&self, order: &StopOrder) {
+        let desk = &self.0;
+        let mut is_out = desk.is_out.subscribe();
+        let handed_back = is_out.wait_for(|is_out| !is_out);
+        tokio::pin!(handed_back);
+        let too_late = tokio::select! {
+            biased;
+            _ = &mut handed_back => false,
+            () = sleep_until(order.by()) => true,
+        };
+        if too_late {
+            tracing::warn!(
+                term = order.term(),
+                "the lease has ended and the program still holds its leadership: it is not released before it is dropped"
+            );
+            let _ = handed_back.await;
+        }
+        if desk.waiting().is_none()
+            && let Some(election) = desk.election()
+        {
+            election.withdraw("it does not campaign");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What to join, as which member, and how it behaves.
+
+use std::sync::Arc;
+
+use crate::{
+    engine::{self, Leftovers, Policy, Profile, QueueFormat, Recipe},
+    ids::{InvalidName, MemberId, SiteId},
+    paths::Paths,
+    strategy::Strategy,
+};
+
+/// What to join, as which member, and how it behaves. All members of an election need the same recipe and policy.
+///
+/// ```
+/// # use election_core::{ElectionConfig, Policy};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = ElectionConfig::queue("/app/greetings", "host-1")?
+///     .site("east".parse()?)
+///     .policy(Policy::default().with(|policy| policy.history_kept = 1000));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ElectionConfig {
+    engine: engine::Config,
+}
+
+impl ElectionConfig {
+    /// The election at `paths`, with the default policy.
+    pub fn new(paths: Paths, member: Profile, recipe: Recipe) -> Self {
+        let engine = engine::Config {
+            paths,
+            member,
+            policy: Policy::default(),
+            leftovers: Leftovers::default(),
+            recipe,
+        };
+        Self { engine }
+    }
+
+    /// The recipe `queue`: members lead in the order in which they have joined.
+    ///
+    /// # Errors
+    /// When `path` (such as `/app/greetings`) or the member's id can't be part of a path of ZooKeeper.
+    pub fn queue(path: &str, member: &str) -> Result<Self, InvalidName> {
+        Self::at(path, member, Recipe::Queue(QueueFormat::Native))
+    }
+
+    /// The recipe `single`: the member that creates the one leader znode leads. For a few members.
+    ///
+    /// # Errors
+    /// As for [`queue`](Self::queue).
+    pub fn single(path: &str, member: &str) -> Result<Self, InvalidName> {
+        Self::at(path, member, Recipe::Single)
+    }
+
+    /// The recipe `elector`: the strategy decides who leads. The crate `strategies` has some.
+    ///
+    /// # Errors
+    /// As for [`queue`](Self::queue).
+    pub fn elector(path: &str, member: &str, strategy: impl Strategy + 'static) -> Result<Self, InvalidName> {
+        Self::at(path, member, Recipe::Elector(Arc::new(strategy)))
+    }
+
+    fn at(path: &str, member: &str, recipe: Recipe) -> Result<Self, InvalidName> {
+        Ok(Self::new(Paths::at(path)?, Profile::new(MemberId::new(member)?), recipe))
+    }
+
+    /// In which site this member runs; `default` if it is not set.
+    pub fn site(mut self, site: SiteId) -> Self {
+        self.engine.member.site = site;
+        self
+    }
+
+    /// How the election behaves.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.engine.policy = policy;
+        self
+    }
+
+    /// What to do about what a former process of this member has left behind.
+    pub fn leftovers(mut self, leftovers: Leftovers) -> Self {
+        self.engine.leftovers = leftovers;
+        self
+    }
+
+    /// Where the election keeps its znodes.
+    pub fn paths(&self) -> &Paths {
+        &self.engine.paths
+    }
+
+    /// The id of this member.
+    pub fn member(&self) -> &MemberId {
+        &self.engine.member.member
+    }
+
+    pub(super) fn into_engine(self) -> engine::Config {
+        self.engine
+    }
+}

@@ -1,0 +1,91 @@
+//! A member that leads whenever it can, and tells whether it does.
+
+use zk_session::Session;
+
+use super::{
+    changes::Changes,
+    config::ElectionConfig,
+    election::{Election, Ended},
+    handler::{Failure, Handler, Leadership, StopOrder},
+    status::ElectionStatus,
+};
+
+/// A member that leads whenever it can: ask it before each piece of work that only the leader may do.
+///
+/// Nothing waits for that work to end: by the time that it has, another member may lead. For work that takes longer than
+/// [`Policy::stop_budget`](crate::Policy::stop_budget) use a [`Candidate`](super::Candidate) or a [`Handler`], and pass
+/// the [fencing token](Self::fencing_token) to what the work writes to in any case.
+#[derive(Clone, Debug)]
+pub struct Latch {
+    election: Election,
+}
+
+impl Latch {
+    /// Joins an election over a session, which other elections can share. Must be called in a tokio runtime, on which
+    /// the election runs.
+    pub fn join(session: &Session, config: ElectionConfig) -> Self {
+        Self { election: Election::join(session.clone(), config, Idle) }
+    }
+
+    /// Whether this member is the leader now, and its lease is valid.
+    pub fn is_leader(&self) -> bool {
+        self.fencing_token().is_some()
+    }
+
+    /// The fencing token while this member [is the leader](Self::is_leader).
+    pub fn fencing_token(&self) -> Option<u64> {
+        self.election.token_while_leading()
+    }
+
+    /// Waits until this member is the leader; its fencing token.
+    ///
+    /// # Errors
+    /// When this member's part in the election is over.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn leading(&self) -> Result<u64, Ended> {
+        let mut status = self.status();
+        let leads = status.wait_for(|status| status.leads_now() && status.fencing_token.is_some());
+        tokio::select! {
+            ended = self.election.ended() => Err(ended),
+            status = leads => match status.and_then(|status| status.fencing_token) {
+                Some(token) => Ok(token),
+                None => Err(self.election.ended().await),
+            },
+        }
+    }
+
+    /// What this member is doing, and its changes.
+    pub fn status(&self) -> Changes<ElectionStatus> {
+        self.election.status()
+    }
+
+    /// This member's part in the election, for all that its handle offers.
+    pub fn election(&self) -> &Election {
+        &self.election
+    }
+
+    /// Leaves the election, and waits until leadership is released.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: once begun, leaving goes on.
+    pub async fn close(&self) -> Ended {
+        self.election.leave().await
+    }
+}
+
+/// Has nothing of its own to start or to stop.
+struct Idle;
+
+impl Handler for Idle {
+    async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn lead(&self, _: &Leadership) -> Result<(), Failure> {
+        std::future::pending().await
+    }
+
+    async fn stop(&self, _: &StopOrder) {}
+}

@@ -1,0 +1,157 @@
+//! The dependencies that ARCHITECTURE.md names are all that there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::cargo;
+use crate::sources::Sources;
+
+/// The line of ARCHITECTURE.md after which the table begins.
+const TABLE: &str = "| crate | depends on |";
+
+/// A known circle: the folder, the modules and folders in it that depend on each other, and the reason.
+struct Known {
+    folder: &'static str,
+    units: &'static str,
+    reason: &'static str,
+}
+
+/// The test fails if one of these circles has changed or is gone.
+const KNOWN: [Known; 9] = [
+    Known {
+        folder: "crates/zk-session/src",
+        units: "administration attempts config driver error establish held hosts incarnation lasting multi operations \
+                path resolve session shared supervisor watching",
+        reason: "the driver reports `session::CloseOutcome`; settings and errors name types of the driver",
+    },
+    Known {
+        folder: "crates/zk-session/src/driver",
+        units: "dial mod search seek tls wire zookeeper_async",
+        reason: "`mod` has the trait and chooses between its implementations",
+    },
+    Known {
+        folder: "crates/zk-testkit/src",
+        units: "builder ensemble",
+        reason: "an ensemble makes its builder, and the builder the ensemble",
+    },
+    Known {
+        folder: "crates/election-core/src/engine",
+        units: "config recipe",
+        reason: "`Config` holds the recipe, and `recipe::contender` reads `Config`",
+    },
+    Known {
+        folder: "crates/election-core/src/engine",
+        units: "core elector leader mandate",
+        reason: "`core::members` asks `elector::suspicion`; the elector reads the core and the leader",
+    },
+    Known {
+        folder: "crates/strategies/src",
+        units: "registry spec",
+        reason: "a registry reads a policy, and the reader looks up names in the registry",
+    },
+    Known {
+        folder: "apps/dr-worker/src",
+        units: "cli config connect descriptors error guard http job lib run view",
+        reason: "`config` reads a constant of `run`, `run` starts `http`, and `lib` starts the program",
+    },
+    Known {
+        folder: "benches/session/src",
+        units: "client load socket",
+        reason: "a load runs on clients, and the socket, a client, takes a load",
+    },
+    Known {
+        folder: "benches/session/src",
+        units: "measure options report",
+        reason: "the options start the measurement",
+    },
+];
+
+/// A crate depends on another one: always (or by a feature), or for its tests, benchmarks and examples alone.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Dependency {
+    from: String,
+    to: String,
+    is_for_tests: bool,
+}
+
+impl Dependency {
+    fn phrase(&self) -> String {
+        let tests = if self.is_for_tests { " for its tests" } else { "" };
+        format!("{} depends on {}{tests}", self.from, self.to)
+    }
+}
+
+fn of_cargo() -> anyhow::Result<BTreeSet<Dependency>> {
+    let metadata = cargo::metadata()?;
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let mut found = BTreeSet::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let dependencies = || package["dependencies"].as_array().into_iter().flatten();
+        for dependency in dependencies().filter(|dependency| dependency["path"].is_string()) {
+            let is_for_tests = dependency["kind"] == "dev";
+            // Asked for twice: for its tests with more features.
+            let is_always =
+                dependencies().any(|other| other["name"] == dependency["name"] && other["kind"] != "dev");
+            if !(is_for_tests && is_always) {
+                found.insert(Dependency {
+                    from: text(&package["name"]),
+                    to: text(&dependency["name"]),
+                    is_for_tests,
+                });
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn of_document() -> anyhow::Result<BTreeSet<Dependency>> {
+    let document = std::fs::read_to_string(cargo::root().join("ARCHITECTURE.md"))?;
+    let rows = document.lines().skip_while(|line| !line.starts_with(TABLE)).skip(2);
+    let names = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let mut found = BTreeSet::new();
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.split('|').skip(1).collect();
+        for (column, is_for_tests) in [(1, false), (2, true)] {
+            for to in names(cells.get(column).unwrap_or(&"")) {
+                found.insert(Dependency { from: names(cells[0]).concat(), to, is_for_tests });
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn the_table_of_dependencies_is_complete() -> anyhow::Result<()> {
+    let (real, written) = (of_cargo()?, of_document()?);
+    let missing = real.difference(&written).map(|edge| format!("{}: not in ARCHITECTURE.md", edge.phrase()));
+    let superfluous =
+        written.difference(&real).map(|edge| format!("ARCHITECTURE.md: {}: it does not", edge.phrase()));
+    let wrong: Vec<String> = missing.chain(superfluous).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn no_modules_or_folders_depend_on_each_other_but_the_known_ones() -> anyhow::Result<()> {
+    let mut known: BTreeMap<(String, String), &str> =
+        KNOWN.iter().map(|known| ((known.folder.to_owned(), known.units.to_owned()), known.reason)).collect();
+    let mut wrong = Vec::new();
+    for target in cargo::targets()?.iter().filter(|target| ["lib", "bin"].contains(&target.kind.as_str())) {
+        let sources = Sources::read(&target.source)?;
+        for (folder, circle) in sources.circles(target.source.parent().unwrap_or(Path::new(""))) {
+            let inside = folder.strip_prefix(cargo::root())?.display().to_string();
+            let units = circle.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+            if known.remove(&(inside.clone(), units.clone())).is_none() {
+                let edges = sources.edges_in(&folder, &circle);
+                let edges: String = edges.iter().map(|edge| format!("\n    {edge}")).collect();
+                wrong.push(format!("{inside}: new circle of {units}:{edges}"));
+            }
+        }
+    }
+    let gone = |((folder, units), reason): (&(String, String), &&str)| {
+        format!("{folder}: the circle of {units} ({reason}) has changed or is gone")
+    };
+    wrong.extend(known.iter().map(gone));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! `cargo xtask figures`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use crate::cargo::{self, Target};
+use crate::sources::{Circle, Graph, Sources};
+
+const DEFINITIONS: &str = "\
+Lines in src: all lines of `*.rs` files, unit tests included. Lines in tests: the same below tests and benches.
+Public: items and fields declared `pub` in src, outside of tests; the lint `unreachable_pub` makes sure that each can be
+reached. In circles: files that name an item of a file that, directly or through others, names one of theirs.";
+
+/// Its files are among the tests of election-core.
+const LEFT_OUT: &str = "election-tests";
+
+/// How many of the largest files are named.
+const LARGEST: usize = 3;
+
+pub(crate) fn run(circles: bool) -> anyhow::Result<ExitCode> {
+    let targets = cargo::targets()?;
+    let mut crates = Vec::new();
+    for target in targets.iter().filter(|target| is_main(target, &targets) && target.package != LEFT_OUT) {
+        let root = target.source.parent().context("a file without a folder")?;
+        crates.push((target.package.as_str(), root, Sources::read(&target.source)?));
+    }
+    println!("| crate | lines in src | lines in tests | public | files in circles | largest files |");
+    println!("|---|--:|--:|--:|--:|---|");
+    for (package, root, sources) in &crates {
+        println!("{}", row(package, root, sources)?);
+    }
+    let of_engine = |count: fn(&Sources, &str) -> usize| {
+        let core = crates.iter().filter(|(package, ..)| *package == "election-core");
+        core.map(|(.., sources)| count(sources, "Engine")).sum::<usize>()
+    };
+    let (fields, methods) = (of_engine(Sources::fields_of), of_engine(Sources::methods_of));
+    println!("\n`election_core::Engine`: {fields} fields, {methods} methods.\n\n{DEFINITIONS}");
+    if circles {
+        for (_, root, sources) in &crates {
+            print_circles(root, sources);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The library of a package, or its program where it has none.
+fn is_main(target: &Target, all: &[Target]) -> bool {
+    let is_lib = |target: &Target| target.kind == "lib";
+    is_lib(target)
+        || target.kind == "bin" && !all.iter().any(|other| is_lib(other) && other.package == target.package)
+}
+
+fn row(package: &str, root: &Path, sources: &Sources) -> anyhow::Result<String> {
+    let mut files = lines(root)?;
+    files.sort_by_key(|(_, lines)| std::cmp::Reverse(*lines));
+    let folder = root.parent().context("a package without a folder")?;
+    let in_tests = sum(&lines(&folder.join("tests"))?) + sum(&lines(&folder.join("benches"))?);
+    let name = |(file, lines): &(PathBuf, usize)| {
+        format!("{} {lines}", file.strip_prefix(root).unwrap_or(file).display())
+    };
+    let largest: Vec<String> = files.iter().take(LARGEST).map(name).collect();
+    let circles = Graph::of_files(&sources.edges(), root).circles();
+    Ok(format!(
+        "| {package} | {} | {in_tests} | {} | {} | {} |",
+        sum(&files),
+        sources.public(),
+        circles.iter().map(Circle::len).sum::<usize>(),
+        largest.join(", "),
+    ))
+}
+
+fn print_circles(root: &Path, sources: &Sources) {
+    for (folder, circle) in sources.circles(root) {
+        let units: Vec<&str> = circle.iter().map(String::as_str).collect();
+        let inside = folder.strip_prefix(cargo::root()).unwrap_or(&folder);
+        println!("\n{}: {}\n", inside.display(), units.join(", "));
+        for edge in sources.edges_in(&folder, &circle) {
+            println!("- {edge}");
+        }
+    }
+}
+
+fn sum(files: &[(PathBuf, usize)]) -> usize {
+    files.iter().map(|(_, lines)| lines).sum()
+}
+
+/// The lines of each file of Rust below a folder; none where there is no such folder.
+fn lines(folder: &Path) -> anyhow::Result<Vec<(PathBuf, usize)>> {
+    let mut files = Vec::new();
+    for entry in folder.read_dir().into_iter().flatten() {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.extend(lines(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text =
+                std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            files.push((path, text.lines().count()));
+        }
+    }
+    Ok(files)
+}
