@@ -3,6 +3,7 @@
 mod over;
 mod own;
 mod reader;
+mod sites;
 mod stage;
 mod value;
 
@@ -199,21 +200,6 @@ impl PolicySpec {
     /// Whether leadership moves automatically to a better member.
     pub fn moves_by_itself(&self) -> bool {
         self.sites.auto_moves != AutoMoves::None
-    }
-
-    /// The settings of sites as text would have them, each with its key: what is not set has its default.
-    pub fn settings(&self) -> [(&'static str, Value); 6] {
-        let text = |text: &str| Value::Text(text.to_owned());
-        let list = |sites: &[SiteId]| Value::List(sites.iter().map(|site| text(site.as_str())).collect());
-        let sites = &self.sites;
-        [
-            ("sites", list(&sites.sites)),
-            ("forbidden_sites", list(&sites.forbidden_sites)),
-            ("site_minimum", Value::Whole(sites.site_minimum.into())),
-            ("on_leader_failure", text(sites.on_leader_failure.as_str())),
-            ("auto_moves", text(sites.auto_moves.as_str())),
-            ("spread", text(sites.spread.as_str())),
-        ]
     }
 
     /// What its members must measure or publish.
