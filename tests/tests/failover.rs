@@ -102,7 +102,7 @@ async fn a_restart_of_all_returns_to_where_it_was(driver: Driver) {
     wait_for("a wait for west", SOON, async || {
         let status = cluster.worker("east-1").status().await.ok_or("no answer")?;
         let note = status["jobs"]["orders"]["note"].as_str().unwrap_or_default().to_owned();
-        let waits = "site west was led from last and none of its members can lead yet";
+        let waits = "site west had the last leader and none of its members can lead yet";
         if note.contains(waits) { Ok(()) } else { Err(format!("{status:#}")) }
     })
     .await;

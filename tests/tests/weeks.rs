@@ -143,7 +143,7 @@ async fn the_primary_site_comes_back_with_stale_data_and_waits_until_it_has_caug
     cluster.standing_by(3).await;
     wait_for("members of east that are refused", SOON, async || {
         let explained = cluster.operator().run(&["explain"]).await.stdout;
-        let refused = explained.matches("lag is 9000000 and at most 1000 may be lost").count();
+        let refused = explained.matches("lag is 9000000 and the limit is 1000").count();
         if refused == 2 { Ok(()) } else { Err(explained) }
     })
     .await;

@@ -276,6 +276,9 @@ fn the_shipped_files_can_be_shown() {
         outcome.assert(0, &[]);
         assert!(outcome.stdout.contains(&format!("node.site = \"{site}\"")), "{}", outcome.stdout);
     }
+    let schema = Outcome::of(dr_worker().args(["config", "schema"]));
+    schema.assert(0, &[]);
+    assert_eq!(schema.stdout, fs::read_to_string(config.join("schema.json")).unwrap());
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Rules {
         Ok(Self {
             policy: job.policy.engine(job.spec.stop_budget(), job.fenced),
             strategy: job.policy.strategy(),
-            sites: job.policy.sites.clone(),
+            sites: job.policy.who.sites().to_vec(),
         })
     }
 }

@@ -233,6 +233,6 @@ impl Strategy for Preferred {
     fn rank(&self, round: &Round<'_>) -> Ranking {
         let mut order: Vec<_> = round.candidates.iter().map(|m| Ranked::new(m.named(), Vec::new())).collect();
         order.sort_by_key(|r| PREFERENCE.iter().position(|name| *name == r.named.member.as_str()));
-        Ranking { order, ..Ranking::default() }
+        Ranking::new(order, Vec::new())
     }
 }

@@ -16,100 +16,231 @@ use crate::{
 pub trait Strategy: fmt::Debug + Send + Sync {
     /// Ranks the members of a round.
     ///
-    /// Must be pure and total: each candidate of the round stands either in
-    /// [`Ranking::order`] or in [`Ranking::refused`], exactly once.
+    /// It must be pure and total: each candidate of the round is in [`Ranking::order`] or in [`Ranking::refused`],
+    /// exactly once.
     fn rank(&self, round: &Round<'_>) -> Ranking;
 
-    /// What a reader should know of a member with these attributes that comes to lead for
-    /// this cause, such as how much may be lost with it. For a successor that steps in, which
-    /// can't rank anybody; [`rank`](Self::rank) says it among the reasons.
+    /// A note about a member with these attributes that becomes the leader for this cause, such as how much data may
+    /// be lost with it. It is for a successor that steps in, which cannot rank anybody; [`rank`](Self::rank) has the
+    /// note among the reasons.
     ///
-    /// As pure as that.
+    /// It must be pure as well.
     fn remark(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
         let _ = (attributes, cause);
         None
     }
 }
 
-/// One question to a strategy.
+/// One question to a strategy. [`Round::new`] has the three fields that every question needs, and a setter for
+/// each of the others.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Round<'a> {
     /// Why it is asked.
     pub cause: Cause,
-    /// The wall clock of whoever asks, in milliseconds since the Unix epoch.
+    /// The wall clock of the elector that asks, in milliseconds since the Unix epoch.
     pub unix_ms: u64,
     /// The living members, lowest ballot first.
     pub candidates: &'a [MemberRecord],
-    /// Who is named or in office now, and still a candidate.
+    /// The member that is elected or leads now, if it is still a candidate.
     pub incumbent: Option<&'a Ballot>,
-    /// Whom an operator has named: whom the order that is carried out is for, or who leads by one.
+    /// The member that an operator has named: the target of the order that is carried out, or the leader by one.
     pub ordered: Option<&'a Ballot>,
-    /// Whether an operator accepts, for this one decision, that something is lost with who leads then.
+    /// Whether an operator accepts, for this one decision, that data is lost with the new leader.
     pub accepts_loss: bool,
     /// The leader that failed, when [`Cause::is_failure`].
     pub failed: Option<&'a Previous>,
-    /// Who leads now or led last, whatever has become of it; nobody before the first leader
-    /// of a slot.
+    /// The present leader or the last one, whatever has become of it. None before the first leader of a slot.
     pub previous: Option<&'a Previous>,
-    /// Who leads the other slots of the election: not a candidate for this one.
+    /// The leaders of the election's other slots. They are no candidates for this one.
     pub others: &'a [Named],
-    /// Who may not be named for a while.
+    /// Members that are excluded for a while.
     pub exclusions: &'a [Exclusion],
-    /// What has gone wrong lately.
+    /// Recent failures.
     pub trouble: &'a Trouble,
     /// Standing orders.
     pub control: &'a Control,
 }
 
-/// What has gone wrong lately, as far as it is remembered.
+impl<'a> Round<'a> {
+    /// A question for this cause, at `unix_ms` milliseconds since the Unix epoch, about these living members (lowest
+    /// ballot first). There is no incumbent, no leader before, no failure and no order.
+    pub const fn new(cause: Cause, unix_ms: u64, candidates: &'a [MemberRecord]) -> Self {
+        static NO_TROUBLE: Trouble =
+            Trouble { failures: Vec::new(), failed_sites: Vec::new(), barred_sites: Vec::new() };
+        static NO_ORDERS: Control = Control::NONE;
+        Self {
+            cause,
+            unix_ms,
+            candidates,
+            incumbent: None,
+            ordered: None,
+            accepts_loss: false,
+            failed: None,
+            previous: None,
+            others: &[],
+            exclusions: &[],
+            trouble: &NO_TROUBLE,
+            control: &NO_ORDERS,
+        }
+    }
+
+    /// Sets [`cause`](Self::cause).
+    #[must_use]
+    pub const fn with_cause(self, cause: Cause) -> Self {
+        Self { cause, ..self }
+    }
+
+    /// Sets [`candidates`](Self::candidates).
+    #[must_use]
+    pub const fn with_candidates(self, candidates: &'a [MemberRecord]) -> Self {
+        Self { candidates, ..self }
+    }
+
+    /// Sets [`incumbent`](Self::incumbent).
+    #[must_use]
+    pub const fn with_incumbent(self, incumbent: Option<&'a Ballot>) -> Self {
+        Self { incumbent, ..self }
+    }
+
+    /// Sets [`ordered`](Self::ordered).
+    #[must_use]
+    pub const fn with_ordered(self, ordered: Option<&'a Ballot>) -> Self {
+        Self { ordered, ..self }
+    }
+
+    /// Sets [`accepts_loss`](Self::accepts_loss).
+    #[must_use]
+    pub const fn with_accepts_loss(self, accepts_loss: bool) -> Self {
+        Self { accepts_loss, ..self }
+    }
+
+    /// Sets [`failed`](Self::failed).
+    #[must_use]
+    pub const fn with_failed(self, failed: Option<&'a Previous>) -> Self {
+        Self { failed, ..self }
+    }
+
+    /// Sets [`previous`](Self::previous).
+    #[must_use]
+    pub const fn with_previous(self, previous: Option<&'a Previous>) -> Self {
+        Self { previous, ..self }
+    }
+
+    /// Sets [`others`](Self::others).
+    #[must_use]
+    pub const fn with_others(self, others: &'a [Named]) -> Self {
+        Self { others, ..self }
+    }
+
+    /// Sets [`exclusions`](Self::exclusions).
+    #[must_use]
+    pub const fn with_exclusions(self, exclusions: &'a [Exclusion]) -> Self {
+        Self { exclusions, ..self }
+    }
+
+    /// Sets [`trouble`](Self::trouble).
+    #[must_use]
+    pub const fn with_trouble(self, trouble: &'a Trouble) -> Self {
+        Self { trouble, ..self }
+    }
+
+    /// Sets [`control`](Self::control).
+    #[must_use]
+    pub const fn with_control(self, control: &'a Control) -> Self {
+        Self { control, ..self }
+    }
+}
+
+/// Recent failures, as far as they are remembered. By default there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Trouble {
-    /// Which members have failed, oldest first.
+    /// Failures of members, oldest first.
     pub failures: Vec<Failure>,
-    /// Which sites have failed as a whole, and why.
+    /// Sites that have failed as a whole, and why.
     pub failed_sites: Vec<SiteTrouble>,
-    /// Which sites have failed too often to be gone back to, and how often.
+    /// Sites that have failed too often for leadership to return, and how often.
     pub barred_sites: Vec<SiteTrouble>,
+}
+
+impl Trouble {
+    /// Sets [`failures`](Self::failures).
+    #[must_use]
+    pub fn with_failures(self, failures: Vec<Failure>) -> Self {
+        Self { failures, ..self }
+    }
+
+    /// Sets [`failed_sites`](Self::failed_sites).
+    #[must_use]
+    pub fn with_failed_sites(self, failed_sites: Vec<SiteTrouble>) -> Self {
+        Self { failed_sites, ..self }
+    }
+
+    /// Sets [`barred_sites`](Self::barred_sites).
+    #[must_use]
+    pub fn with_barred_sites(self, barred_sites: Vec<SiteTrouble>) -> Self {
+        Self { barred_sites, ..self }
+    }
 }
 
 /// What is wrong with a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SiteTrouble {
-    /// Which.
+    /// The site.
     pub site: SiteId,
-    /// In words.
+    /// The reason, as a short phrase.
     pub why: String,
 }
 
-/// The answer: everyone who may lead, best first, and everyone who may not.
+impl SiteTrouble {
+    /// This is wrong with this site.
+    pub fn new(site: SiteId, why: impl Into<String>) -> Self {
+        Self { site, why: why.into() }
+    }
+}
+
+/// The answer: all candidates that may lead, best first, and all that may not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ranking {
-    /// Who may lead, best first.
+    /// Candidates that may lead, best first.
     pub order: Vec<Ranked>,
-    /// Who may not.
+    /// Candidates that may not.
     pub refused: Vec<Refused>,
-    /// Set when a better candidate than any here may well be about to join, in
-    /// words; before the very first decision the elector then waits a little.
+    /// Set when a better candidate than all of these is likely to join soon: why, as a short phrase. Before the very
+    /// first decision the elector then waits a little.
     pub worth_waiting: Option<String>,
 }
 
 impl Ranking {
+    /// These candidates may lead, best first, and these may not.
+    pub const fn new(order: Vec<Ranked>, refused: Vec<Refused>) -> Self {
+        Self { order, refused, worth_waiting: None }
+    }
+
+    /// Sets [`worth_waiting`](Self::worth_waiting).
+    #[must_use]
+    pub fn with_worth_waiting(self, worth_waiting: Option<String>) -> Self {
+        Self { worth_waiting, ..self }
+    }
+
     /// The best candidate.
     pub fn first(&self) -> Option<&Ranked> {
         self.order.first()
     }
 
-    /// Why `ballot` may not lead, if so.
+    /// Why this ballot may not lead, if it may not.
     pub fn refusal(&self, ballot: &Ballot) -> Option<&Refused> {
         self.refused.iter().find(|r| r.named.ballot == *ballot)
     }
 }
 
-/// Fills so many slots, one after the other: ranks for each of them the candidates
-/// that lead no other, those that were chosen before included. The best of each
-/// ranking is who is chosen; where nobody is left the order is empty.
+/// Fills `vacant` slots, one after the other. For each slot it ranks the candidates that lead no other slot and were
+/// chosen for none before; the first of each ranking is chosen. When no candidate is left the order is empty.
 ///
-/// As pure as the strategy that it asks.
+/// It is as pure as the strategy that it asks.
 pub fn choose(strategy: &dyn Strategy, round: &Round<'_>, vacant: usize) -> Vec<Ranking> {
     let mut others = round.others.to_vec();
     let mut candidates = round.candidates.to_vec();
@@ -127,50 +258,63 @@ pub fn choose(strategy: &dyn Strategy, round: &Round<'_>, vacant: usize) -> Vec<
 
 /// A candidate that may lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ranked {
-    /// Who.
+    /// The candidate.
     pub named: Named,
-    /// Why it stands where it stands: one short phrase per comparison that
-    /// mattered, the most important first.
+    /// Why it has this rank: one short phrase per comparison that mattered, the most important first.
     pub reasons: Vec<String>,
-    /// Which comparison each of these is of, the first one asked first; of a strategy that
-    /// doesn't say, none.
+    /// The comparisons behind these reasons, in the order in which they were asked. Empty if the strategy does not
+    /// report them.
     pub compared: Vec<Compared>,
 }
 
-/// How a candidate came out of one comparison.
+/// The result of one comparison for a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Compared {
     /// The comparison's name.
     pub stage: &'static str,
-    /// Its number among the comparisons, for one can stand there twice.
+    /// Its number among the comparisons: the same one can be used twice.
     pub number: usize,
-    /// Lower is better; to be compared with what others got of the same comparison, in the
-    /// same ranking.
+    /// Lower is better. Comparable only with the grades of the same comparison in the same ranking.
     pub grade: i64,
-    /// Which of [`Ranked::reasons`] says it in words.
+    /// The index in [`Ranked::reasons`] of the phrase for it.
     pub reason: usize,
+}
+
+impl Compared {
+    /// The comparison of this name and number has given this grade, and the reason of this index describes it.
+    pub const fn new(stage: &'static str, number: usize, grade: i64, reason: usize) -> Self {
+        Self { stage, number, grade, reason }
+    }
 }
 
 /// The comparison that put one candidate before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Decider<'a> {
     /// The comparison's name.
     pub stage: &'static str,
-    /// What is said of the one that goes first.
+    /// Its reason for the candidate that goes first.
     pub first: &'a str,
-    /// What is said of the other.
+    /// Its reason for the other one.
     pub other: &'a str,
 }
 
 impl Ranked {
-    /// A candidate with reasons that say nothing of a comparison.
+    /// A candidate with these reasons, without the comparisons behind them.
     pub const fn new(named: Named, reasons: Vec<String>) -> Self {
         Self { named, reasons, compared: Vec::new() }
     }
 
-    /// The comparison that put this candidate before `other` of the same ranking, if the
-    /// strategy tells.
+    /// Sets [`compared`](Self::compared).
+    #[must_use]
+    pub fn with_compared(self, compared: Vec<Compared>) -> Self {
+        Self { compared, ..self }
+    }
+
+    /// The comparison that put this candidate before `other` of the same ranking, if the strategy reports it.
     pub fn ahead_of<'a>(&'a self, other: &'a Self) -> Option<Decider<'a>> {
         let of_other = |mine: &Compared| other.compared.iter().find(|theirs| theirs.number == mine.number);
         let both = self.compared.iter().filter_map(|mine| Some((mine, of_other(mine)?)));
@@ -185,33 +329,46 @@ impl Ranked {
 
 /// A candidate that may not lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refused {
-    /// Who.
+    /// The candidate.
     pub named: Named,
-    /// The stage that put it out.
+    /// The stage that refused it.
     pub stage: String,
-    /// Why, in words.
+    /// Why, as a short phrase.
     pub reason: String,
-    /// What that rests on.
+    /// What the refusal is based on.
     pub ground: Ground,
 }
 
-/// What a refusal rests on.
+impl Refused {
+    /// This stage refuses this candidate for this reason, on a [`Ground::State`].
+    pub fn new(named: Named, stage: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { named, stage: stage.into(), reason: reason.into(), ground: Ground::State }
+    }
+
+    /// Sets [`ground`](Self::ground).
+    #[must_use]
+    pub fn on(self, ground: Ground) -> Self {
+        Self { ground, ..self }
+    }
+}
+
+/// What a refusal is based on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ground {
-    /// What is measured, or passes by itself. It moves nobody at once, for it wavers.
+    /// A measurement, or a state that ends by itself. It does not move a leader at once, because it can fluctuate.
     #[default]
     State,
-    /// Somebody's word, an operator's or the configuration's. Whoever leads against it makes room at
-    /// once for somebody who may.
+    /// An order of an operator, or the configuration. A leader against it is replaced at once by a candidate that may
+    /// lead.
     Order,
-    /// What would be lost with the candidate. An operator may accept that
-    /// ([`Round::accepts_loss`]).
+    /// Data that would be lost with the candidate. An operator can accept the loss ([`Round::accepts_loss`]).
     Loss,
 }
 
 impl MemberRecord {
-    /// This member as it is named in a decision.
+    /// This member, as a decision names it.
     pub fn named(&self) -> Named {
         Named { member: self.member.clone(), ballot: self.ballot.clone(), site: self.site.clone() }
     }

@@ -3,7 +3,7 @@
 use divan::{Bencher, black_box};
 use election_core::record::Cause;
 use strategies::{
-    SitePolicy,
+    PolicySpec,
     fair_share::{Election, FairShare, Node},
     testing,
 };
@@ -30,7 +30,7 @@ fn view(members: u32, cause: Cause) -> testing::View {
 }
 
 fn rank(bencher: Bencher<'_, '_>, members: u32, cause: Cause) {
-    let policy = SitePolicy { sites: testing::sites(["east", "west"]), ..SitePolicy::default() };
+    let policy = PolicySpec::for_sites(testing::sites(["east", "west"]));
     let (strategy, view) = (policy.strategy(), view(members, cause));
     bencher.bench(|| strategy.rank(black_box(&view.round())));
 }
@@ -49,7 +49,7 @@ fn leader_lost(bencher: Bencher<'_, '_>, members: u32) {
 /// ranked anew.
 #[divan::bench(args = [1000, 10_000])]
 fn elections_on_one_loss(bencher: Bencher<'_, '_>, elections: u32) {
-    let policy = SitePolicy { sites: testing::sites(["east", "west"]), ..SitePolicy::default() };
+    let policy = PolicySpec::for_sites(testing::sites(["east", "west"]));
     let strategy = policy.strategy();
     let mut view = view(10, Cause::LeaderLost);
     view.members.remove(0);

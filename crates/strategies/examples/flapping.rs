@@ -12,8 +12,8 @@ use std::fmt::Write as _;
 
 use election_core::{
     Ballot,
-    record::{Cause, Control, MemberRecord, Record as _},
-    strategy::{Round, Strategy, Trouble},
+    record::{Cause, MemberRecord, Record as _},
+    strategy::{Round, Strategy},
 };
 use strategies::PolicySpec;
 
@@ -222,20 +222,8 @@ fn member(number: usize) -> MemberRecord {
 
 fn best(strategy: &dyn Strategy, members: &[MemberRecord], leader: usize) -> usize {
     let ballot: &Ballot = &members[leader].ballot;
-    let ranking = strategy.rank(&Round {
-        cause: Cause::BetterCandidate,
-        unix_ms: 0,
-        candidates: members,
-        incumbent: Some(ballot),
-        ordered: None,
-        accepts_loss: false,
-        failed: None,
-        previous: None,
-        others: &[],
-        exclusions: &[],
-        trouble: &Trouble::default(),
-        control: &Control::default(),
-    });
+    let round = Round::new(Cause::BetterCandidate, 0, members).with_incumbent(Some(ballot));
+    let ranking = strategy.rank(&round);
     let first = ranking.first().map(|first| &first.named.ballot);
     members.iter().position(|m| Some(&m.ballot) == first).unwrap_or(leader)
 }

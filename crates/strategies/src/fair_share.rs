@@ -12,8 +12,7 @@ use election_core::MemberId;
 pub struct Node {
     /// The id under which it is a member of the elections.
     pub member: MemberId,
-    /// How much it is to lead beside the others: twice the weight, twice as many. One of
-    /// weight 0 is to lead none.
+    /// Its share beside the others: with twice the weight it leads twice as many. With weight 0 it leads none.
     pub weight: u32,
 }
 
@@ -22,47 +21,39 @@ pub struct Node {
 pub struct Election {
     /// Its name, unique among all.
     pub name: String,
-    /// Who leads it; somebody who is no node counts as nobody.
+    /// Its leader. A member that is not one of the nodes counts as none.
     pub leader: Option<MemberId>,
-    /// Which nodes can lead it: `None` for all of them.
+    /// The nodes that can lead it: `None` for all of them.
     pub fit: Option<BTreeSet<MemberId>>,
-    /// Whether its leader is to be left alone now: not long enough in office, or under
-    /// an operator's order.
+    /// Whether its leader stays for now: it has not led for long enough, or leads by an operator's order.
     pub stays: bool,
 }
 
 /// Spreads leaderships over nodes by their weights, a few moves at a time.
-///
-/// A pure planner. It doesn't ask where each election would best be led by itself, but
-/// looks at all of them at once, so nobody races, and what it plans is the same wherever
-/// it is asked. A leadership moves only if the one that gets it leads less for its weight
-/// *after* the move than the one that gives it led before. With equal weights that is a
-/// difference of two or more: a gain of one. So the plan for what a plan has led to is
-/// empty, and nothing goes to and fro.
-///
-/// What that ends in are the shares of the D'Hondt method. It has the property that
-/// matters when nodes come and go: where one leaves, nobody else gives anything up, and
-/// where one joins, nobody else gets anything.
-///
-/// Where not every node can lead every election, one leadership may have to make room for
-/// another on its way. Such a chain of moves is planned as a whole.
+/// It is a pure planner. It looks at all elections at once, so there are no races, and its plan is the same on every
+/// node. A leadership moves only if its new node leads less for its weight *after* the move than its old node did
+/// before. With equal weights that is a difference of two or more: a gain of one. So the plan for the result of a plan
+/// is empty, and no leadership moves back and forth.
+/// The result are the shares of the D'Hondt method. When a node leaves, no other node gives up a leadership; when a
+/// node joins, no other node gets one.
+/// If not every node can lead every election, one leadership may have to move to make room for another. Such a chain of
+/// moves is planned as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FairShare {
-    /// How many moves are planned at once. A chain is never cut: the first may be longer.
+    /// The highest number of moves in a plan. A chain is never cut: the first can be longer.
     pub at_most: usize,
 }
 
-/// What is to be done.
+/// The moves to make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// For each election without a leader where it should be led. That is not limited:
-    /// nothing runs there that would be disturbed.
+    /// The new node of each election without a leader. Their number is not limited: they interrupt nothing.
     pub places: Vec<Place>,
     /// The moves to make now, by the name of the election.
     pub moves: Vec<Move>,
     /// Elections without a leader that no node can lead.
     pub nowhere: Vec<String>,
-    /// How many moves come after these.
+    /// The number of moves after these.
     pub left: usize,
 }
 
@@ -71,9 +62,9 @@ pub struct Plan {
 pub struct Place {
     /// The election.
     pub election: String,
-    /// Who should lead it.
+    /// Its new leader.
     pub to: MemberId,
-    /// Why, in words.
+    /// The reason, as a short phrase.
     pub reason: String,
 }
 
@@ -82,17 +73,17 @@ pub struct Place {
 pub struct Move {
     /// The election.
     pub election: String,
-    /// Who leads it.
+    /// Its present leader.
     pub from: MemberId,
-    /// Who should.
+    /// Its new leader.
     pub to: MemberId,
-    /// Why, in words.
+    /// The reason, as a short phrase.
     pub reason: String,
 }
 
 impl FairShare {
-    /// Plans for these nodes and elections. In which order they are given is of no
-    /// account; of a node or an election that is given twice the first counts.
+    /// Plans for these nodes and elections. Their order does not matter. Of a node or an election that is given twice
+    /// the first counts.
     pub fn plan(&self, nodes: &[Node], elections: &[Election]) -> Plan {
         let mut state = State::new(nodes, elections);
         let before = state.counts();
@@ -124,13 +115,13 @@ impl FairShare {
 struct State<'a> {
     nodes: Vec<&'a Node>,
     elections: Vec<&'a Election>,
-    /// Which nodes can lead each: `None` for all.
+    /// The nodes that can lead each: `None` for all.
     fit: Vec<Option<Vec<usize>>>,
-    /// Who leads each.
+    /// The leader of each.
     at: Vec<Option<usize>>,
-    /// What each node leads, and that may move.
+    /// The elections that each node leads and that may move.
     movable: Vec<BTreeSet<usize>>,
-    /// How many each node leads.
+    /// The number of elections that each node leads.
     counts: Vec<u64>,
 }
 
@@ -189,7 +180,7 @@ impl<'a> State<'a> {
     /// Compares what two nodes would lead for their weights: `(node, leaderships)`.
     fn compare(&self, (a, led_by_a): (usize, u64), (b, led_by_b): (usize, u64)) -> Ordering {
         let weight = |node: usize| u128::from(self.nodes[node].weight);
-        // What is too much for a weight of 0 is more than any.
+        // A node of weight 0 that leads any leads more than all others.
         match (weight(a), weight(b)) {
             (0, 0) => Ordering::Equal,
             (0, _) => {

@@ -1,23 +1,22 @@
-//! Round trips, from single measurements to what is worth publishing.
+//! Round trips, from single measurements to published values.
 
 use std::{collections::BTreeMap, time::Duration};
 
-/// When what is measured is worth publishing. Each publication is a write that every
-/// elector reads.
+/// When a measurement is published. Each publication is a write that every elector reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publishing {
-    /// What was published must be wrong by more than this share of it, in percent, ...
+    /// The published value must be wrong by more than this percentage of it, ...
     pub percent: u32,
-    /// ... and by more than so many microseconds.
+    /// ... and by more than this number of microseconds.
     pub micros: u32,
-    /// Not sooner after the last time than this: `n` members write at most `n` times in it.
+    /// The shortest time between two publications: `n` members write at most `n` times in it.
     pub every: Duration,
-    /// Who does not answer so many times in a row is not reached any more.
+    /// A peer that misses this number of probes in a row is out of reach.
     pub misses: u32,
 }
 
 impl Publishing {
-    /// By a fifth and by 500 µs, and not sooner than after 10 s.
+    /// 20 % and 500 µs, at most every 10 s; three missed probes.
     pub const USUAL: Self = Self { percent: 20, micros: 500, every: Duration::from_secs(10), misses: 3 };
 }
 
@@ -27,8 +26,8 @@ impl Default for Publishing {
     }
 }
 
-/// Smooths round trips to whomever they are measured to, and says when what is known is
-/// worth publishing. Has no clock: the time comes in, as what has passed since any start.
+/// Smooths round trips to peers, and decides when to publish them. It has no clock: the caller passes the time since
+/// any fixed start.
 #[derive(Clone, Debug)]
 pub struct Meter<K> {
     publishing: Publishing,
@@ -55,36 +54,36 @@ impl Measured {
 }
 
 impl<K: Ord + Clone> Meter<K> {
-    /// Nothing measured yet, and nothing published.
+    /// A meter without measurements.
     pub fn new(publishing: Publishing) -> Self {
         Self { publishing, measured: BTreeMap::new(), published: BTreeMap::new(), last: None }
     }
 
-    /// It answered after so many microseconds. A new value counts for an eighth, as for the
-    /// timeouts of TCP (RFC 6298); the first one in full.
+    /// This peer answered after this number of microseconds. A new value counts for an eighth, as in the timeouts of
+    /// TCP (RFC 6298); the first one in full.
     pub fn answered(&mut self, whom: K, micros: u32) {
         let measured = self.measured.entry(whom).or_insert(Measured { eighths: None, misses: 0 });
         measured.took(micros);
         measured.misses = 0;
     }
 
-    /// It did not answer for so many microseconds: that counts as an answer after that time, so that a
+    /// This peer did not answer within this number of microseconds. It counts as an answer after that time, so that a
     /// link that loses every other packet is no better than a slow one.
     pub fn missed(&mut self, whom: &K, micros: u32) {
         let most = self.publishing.misses.max(1);
-        // Who is away counts no worse for being so for long: it is not reached, and then it is back.
+        // A peer that is out of reach gets no worse with time.
         if let Some(measured) = self.measured.get_mut(whom).filter(|measured| measured.misses < most) {
             measured.took(micros);
             measured.misses += 1;
         }
     }
 
-    /// Forgets whoever is not measured any more.
+    /// Forgets the peers for which `lives` is false.
     pub fn retain(&mut self, mut lives: impl FnMut(&K) -> bool) {
         self.measured.retain(|whom, _| lives(whom));
     }
 
-    /// The smoothed round trips of all who answer, in microseconds.
+    /// The smoothed round trips of all peers in reach, in microseconds.
     pub fn smoothed(&self) -> BTreeMap<K, u32> {
         let most = self.publishing.misses.max(1);
         let reached = self.measured.iter().filter(|(_, measured)| measured.misses < most);
@@ -92,7 +91,7 @@ impl<K: Ord + Clone> Meter<K> {
         reached.filter_map(|(whom, m)| Some((whom.clone(), micros(m)?))).collect()
     }
 
-    /// What to publish now, if it is worth it; from then on it counts as published.
+    /// The values to publish at the time `now`, if they differ enough. They count as published from then on.
     pub fn publish(&mut self, now: Duration) -> Option<BTreeMap<K, u32>> {
         let soon = self.last.is_some_and(|last| now.saturating_sub(last) < self.publishing.every);
         let smoothed = self.smoothed();
@@ -104,7 +103,7 @@ impl<K: Ord + Clone> Meter<K> {
         Some(smoothed)
     }
 
-    /// The earliest time at which [`publish`](Self::publish) can have anything to say.
+    /// The earliest time at which [`publish`](Self::publish) can return values.
     pub fn next(&self) -> Option<Duration> {
         self.last.map(|last| last + self.publishing.every)
     }

@@ -1,4 +1,4 @@
-//! Who could lead as well as the leader: what a [`FairShare`](crate::FairShare) plan may choose from.
+//! The members that could lead as well as the leader: what a [`FairShare`](crate::FairShare) plan may choose from.
 
 use std::collections::BTreeSet;
 
@@ -8,49 +8,37 @@ use election_core::{
     strategy::{Round, Strategy as _},
 };
 
-use crate::{Pipeline, Rules, stages};
+use crate::{Pipeline, stages};
 
-/// Stages that make an order where there is no preference. They keep nobody from leading
-/// instead of another one.
+/// Stages that order members without preferring any. Members that only these distinguish are equally good.
 const NO_PREFERENCE: [&str; 3] =
     [stages::Incumbent::NAME, stages::OldestBallot::NAME, stages::RoundRobin::NAME];
 
-impl Rules {
-    /// Who could lead instead of the incumbent of `round` with nothing lost by it: who may lead by
-    /// an order, stands as well as the incumbent in all that goes before the stage `fair-share`, and
-    /// would be left in office once there. The incumbent is among them. Nobody, where the
-    /// incumbent may not lead at all.
+impl Pipeline {
+    /// The members that could lead instead of the incumbent of `round` without a loss: those that may lead by an
+    /// operator's order, are as good as the incumbent in everything before the stage `fair-share`, and would keep
+    /// leadership. The incumbent is one of them. Empty if the incumbent may not lead.
     ///
-    /// Whatever the cause of `round`, it is asked for a [`Cause::Switchover`], and whether it would last
-    /// for a [`Cause::BetterCandidate`].
+    /// The cause of `round` does not matter: the members are ranked for a [`Cause::Switchover`], and for a
+    /// [`Cause::BetterCandidate`] to see which of them would keep leadership.
     pub fn peers(&self, round: &Round<'_>) -> BTreeSet<MemberId> {
-        let planned = Round {
-            cause: Cause::Switchover,
-            failed: None,
-            ordered: None,
-            accepts_loss: false,
-            ..round.clone()
-        };
+        let planned = round
+            .clone()
+            .with_cause(Cause::Switchover)
+            .with_failed(None)
+            .with_ordered(None)
+            .with_accepts_loss(false);
         let stays = |candidate: &&MemberRecord| {
-            let ballot = Some(&candidate.ballot);
-            let round = Round {
-                cause: Cause::BetterCandidate,
-                failed: None,
-                incumbent: ballot,
-                ordered: None,
-                ..round.clone()
-            };
-            self.rank(&round).first().is_some_and(|first| first.named.ballot == candidate.ballot)
+            let round = round.clone().with_cause(Cause::BetterCandidate).with_failed(None).with_ordered(None);
+            let ranking = self.rank(&round.with_incumbent(Some(&candidate.ballot)));
+            ranking.first().is_some_and(|first| first.named.ballot == candidate.ballot)
         };
-        let equal = self.pipeline(planned.cause).equals(&planned);
+        let equal = self.for_cause(planned.cause).equals(&planned);
         equal.into_iter().filter(stays).map(|candidate| candidate.member.clone()).collect()
     }
-}
 
-impl Pipeline {
-    /// Who passes every filter, and is told apart from the incumbent by no preference before
-    /// the stage `fair-share`. Where a strategy orders the rest it is the incumbent alone: there
-    /// is no telling what that prefers.
+    /// The members that pass every filter and that no preference before the stage `fair-share` distinguishes from the
+    /// incumbent. Where a strategy orders the rest it is the incumbent alone: what that prefers is unknown.
     fn equals<'a>(&self, round: &Round<'a>) -> Vec<&'a MemberRecord> {
         let preferences: Vec<_> = self
             .comparisons()
@@ -75,16 +63,17 @@ impl Pipeline {
 mod tests {
     use super::*;
     use crate::{
-        AutoMoves, SitePolicy,
+        AutoMoves,
+        site_policy::SitePolicy,
         stages::{OldestBallot, Share},
         testing::{View, ballot, member, sites, unhealthy, with_priority},
     };
 
-    fn peers(rules: &Rules, view: &View) -> Vec<String> {
-        rules.peers(&view.round()).iter().map(ToString::to_string).collect()
+    fn peers(pipeline: &Pipeline, view: &View) -> Vec<String> {
+        pipeline.peers(&view.round()).iter().map(ToString::to_string).collect()
     }
 
-    fn two_sites(auto_moves: AutoMoves) -> (Rules, View) {
+    fn two_sites(auto_moves: AutoMoves) -> (Pipeline, View) {
         let policy = SitePolicy { sites: sites(["east", "west"]), auto_moves, ..SitePolicy::default() };
         let members = [
             member("east-1", "east", 1),
@@ -93,67 +82,67 @@ mod tests {
             unhealthy("east-3", "east", 4, "its disk is full"),
             with_priority("east-4", "east", 5, 0),
         ];
-        (policy.rules(), View { incumbent: Some(ballot(1)), ..View::of(members) })
+        (policy.pipeline(), View { incumbent: Some(ballot(1)), ..View::of(members) })
     }
 
     #[test]
-    fn a_peer_stands_in_the_same_site_and_may_lead() {
+    fn a_peer_is_in_the_same_site_and_may_lead() {
         for auto_moves in [AutoMoves::None, AutoMoves::All] {
-            let (rules, mut view) = two_sites(auto_moves);
-            assert_eq!(peers(&rules, &view), ["east-1", "east-2"]);
+            let (pipeline, mut view) = two_sites(auto_moves);
+            assert_eq!(peers(&pipeline, &view), ["east-1", "east-2"]);
             // With another leader of that site it is the same.
             view.incumbent = Some(ballot(2));
-            assert_eq!(peers(&rules, &view), ["east-1", "east-2"]);
+            assert_eq!(peers(&pipeline, &view), ["east-1", "east-2"]);
         }
     }
 
     #[test]
     fn a_site_without_a_preference_has_none_apart() {
         let (_, view) = two_sites(AutoMoves::None);
-        let rules = SitePolicy::default().rules();
-        assert_eq!(peers(&rules, &view), ["east-1", "east-2", "west-1"]);
+        let pipeline = SitePolicy::default().pipeline();
+        assert_eq!(peers(&pipeline, &view), ["east-1", "east-2", "west-1"]);
     }
 
     #[test]
     fn where_the_oldest_is_to_lead_nobody_is_as_good() {
         // The engine would move leadership back to the oldest: to and fro for ever.
         let (_, view) = two_sites(AutoMoves::All);
-        let rules = Rules::new(SitePolicy::default().fit().compare(OldestBallot));
-        assert_eq!(peers(&rules, &view), ["east-1"]);
+        let pipeline = SitePolicy::default().fit().compare(OldestBallot);
+        assert_eq!(peers(&pipeline, &view), ["east-1"]);
     }
 
     #[test]
     fn a_leader_in_the_wrong_place_is_for_the_engine_to_move() {
         // East is better, and the engine is about to move leadership there.
-        let (rules, mut view) = two_sites(AutoMoves::All);
+        let (pipeline, mut view) = two_sites(AutoMoves::All);
         view.members.push(member("west-2", "west", 6));
         view.incumbent = Some(ballot(3));
-        assert_eq!(peers(&rules, &view), [""; 0]);
+        assert_eq!(peers(&pipeline, &view), [""; 0]);
         // By hand alone: in the west one is as good as the other.
-        let (rules, _) = two_sites(AutoMoves::None);
-        assert_eq!(peers(&rules, &view), ["west-1", "west-2"]);
+        let (pipeline, _) = two_sites(AutoMoves::None);
+        assert_eq!(peers(&pipeline, &view), ["west-1", "west-2"]);
     }
 
     #[test]
     fn an_incumbent_that_may_not_lead_has_no_peers() {
-        let (rules, mut view) = two_sites(AutoMoves::None);
+        let (pipeline, mut view) = two_sites(AutoMoves::None);
         view.control.drained = sites(["east"]);
-        assert_eq!(peers(&rules, &view), [""; 0]);
+        assert_eq!(peers(&pipeline, &view), [""; 0]);
         view.incumbent = None;
-        assert_eq!(peers(&rules, &view), [""; 0]);
+        assert_eq!(peers(&pipeline, &view), [""; 0]);
     }
 
     #[test]
     fn what_stands_behind_the_fair_share_is_no_preference() {
-        let rules = |pipeline: Pipeline| Rules::new(pipeline).when([Cause::BetterCandidate], kept());
+        let ranks = |pipeline: Pipeline| pipeline.when([Cause::BetterCandidate], kept());
         fn kept() -> Pipeline {
             SitePolicy::default().fit().compare(stages::Incumbent)
         }
         let (_, view) = two_sites(AutoMoves::None);
         let order = || SitePolicy { sites: sites(["east", "west"]), ..SitePolicy::default() }.site_order();
         let behind = SitePolicy::default().fit().compare(Share::of("orders")).compare(order());
-        assert_eq!(peers(&rules(behind), &view), ["east-1", "east-2", "west-1"]);
+        assert_eq!(peers(&ranks(behind), &view), ["east-1", "east-2", "west-1"]);
         let before = SitePolicy::default().fit().compare(order()).compare(Share::of("orders"));
-        assert_eq!(peers(&rules(before), &view), ["east-1", "east-2"]);
+        assert_eq!(peers(&ranks(before), &view), ["east-1", "east-2"]);
     }
 }

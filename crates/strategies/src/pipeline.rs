@@ -1,4 +1,4 @@
-//! Filters, then comparisons, then an order that is always total.
+//! Filters, then comparisons, then an order that is always total; and other pipelines for certain causes.
 
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
@@ -13,22 +13,25 @@ use crate::{
     whole::{Answer, Whole},
 };
 
-/// The reason of a candidate that had nobody to be compared with.
+/// The reason for a candidate without a competitor.
 const ALONE: &str = "the only candidate";
 
-/// Filters and comparisons in order: one way to rank.
+/// A strategy of stages: filters, then comparisons.
 ///
-/// A candidate is refused by the first filter that puts it out. Those that pass are
-/// ordered by the first comparison; where it finds them equal, by the next; and
-/// where all do, by member id, or by a strategy that is given ([`ranked_by`](Self::ranked_by)). That last
-/// step can't be left out: there is no pipeline that leaves two members undecided, and none of stages
-/// that depends on the order in which the candidates are given.
+/// The first filter that refuses a candidate decides. The candidates that pass are ordered by the first comparison,
+/// equal ones by the next, and candidates that all comparisons find equal by member id or by a given strategy
+/// ([`ranked_by`](Self::ranked_by)). The last step cannot be left out: no pipeline leaves two members undecided, and
+/// the order of the candidates in the round never matters.
+///
+/// For certain causes another pipeline can rank ([`when`](Self::when)).
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     filters: Vec<Arc<dyn Filter>>,
     comparisons: Vec<Arc<dyn Comparison>>,
     /// Instead of the member id.
     last: Option<Whole>,
+    /// Rank instead of the stages for these causes.
+    rules: Vec<(Vec<Cause>, Pipeline)>,
 }
 
 /// A candidate on its way through the comparisons.
@@ -40,56 +43,74 @@ struct Contender<'a> {
 
 impl Contender<'_> {
     fn note(&mut self, (number, stage): (usize, &'static str), grade: i64, reason: String) {
-        self.compared.push(Compared { stage, number, grade, reason: self.reasons.len() });
+        self.compared.push(Compared::new(stage, number, grade, self.reasons.len()));
         self.reasons.push(reason);
     }
 }
 
 impl Pipeline {
-    /// The mandatory filters, which put out whom no policy may let lead: members that are not
-    /// [`Healthy`], have a [`Priority`] of 0 or less, or an exclusion in force ([`NotExcluded`]), and those of
-    /// sites that have failed ([`SiteHealthy`]) or are drained ([`SiteOpen`]). No comparison: lowest member id
-    /// first.
+    /// A pipeline with the mandatory filters. They refuse members that are not [`Healthy`], have a [`Priority`] of 0 or
+    /// less or an exclusion in force ([`NotExcluded`]), or are in a site that has failed ([`SiteHealthy`]) or is
+    /// drained ([`SiteOpen`]). Without a comparison the lowest member id is first.
     ///
-    /// What would be lost with a member only the job's owner can know: add a
-    /// [`Limit`](crate::stages::Limit).
+    /// Only the job's owner knows which data would be lost with a member: add a [`Limit`](crate::stages::Limit).
     #[expect(clippy::new_without_default, reason = "`default()` would not say what it begins with")]
     pub fn new() -> Self {
         Self::bare().filter(Healthy).filter(Priority).filter(NotExcluded).filter(SiteHealthy).filter(SiteOpen)
     }
 
-    /// No stages at all, not even the mandatory filters: every member may lead, drained, unhealthy or
-    /// excluded as it may be. A part of another strategy, or a test, may want that.
-    pub fn bare() -> Self {
-        Self { filters: Vec::new(), comparisons: Vec::new(), last: None }
+    /// A pipeline without stages and without the mandatory filters: every member may lead, even if it is drained,
+    /// unhealthy or excluded. It is for parts of other strategies and for tests.
+    pub const fn bare() -> Self {
+        Self { filters: Vec::new(), comparisons: Vec::new(), last: None, rules: Vec::new() }
     }
 
-    /// Adds a filter behind the filters that are there.
+    /// Adds a filter after the present filters.
     #[must_use]
     pub fn filter(mut self, stage: impl Filter + 'static) -> Self {
         self.filters.push(Arc::new(stage));
         self
     }
 
-    /// Adds a comparison behind the comparisons that are there.
+    /// Adds a comparison after the present comparisons.
     #[must_use]
     pub fn compare(mut self, stage: impl Comparison + 'static) -> Self {
         self.comparisons.push(Arc::new(stage));
         self
     }
 
-    /// Whom the comparisons leave equal is ordered by this strategy, not by member id.
+    /// Candidates that the comparisons find equal are ordered by this strategy instead of by member id.
     ///
-    /// It is asked about those alone that pass every filter, once for each round. Its answer need
-    /// not be right: whom it leaves out is refused, and whom it names besides is ignored. In explanations it has
-    /// this name.
+    /// It is asked once in each round, about the candidates that pass every filter. A wrong answer does no harm: a
+    /// candidate that it leaves out is refused, and a member that is no candidate is ignored. Explanations show this
+    /// name.
     #[must_use]
     pub fn ranked_by(mut self, name: &'static str, strategy: Arc<dyn Strategy>) -> Self {
         self.last = Some(Whole { name, strategy });
         self
     }
 
-    /// The names of the stages in the order in which they are asked.
+    /// For these causes `pipeline` ranks, and none of the stages here is asked. Where two calls name the same cause, the
+    /// first one decides.
+    #[must_use]
+    pub fn when(mut self, causes: impl IntoIterator<Item = Cause>, pipeline: Self) -> Self {
+        self.rules.push((causes.into_iter().collect(), pipeline));
+        self
+    }
+
+    /// As [`when`](Self::when), before all present rules.
+    pub(crate) fn ahead(mut self, causes: impl IntoIterator<Item = Cause>, pipeline: Self) -> Self {
+        self.rules.insert(0, (causes.into_iter().collect(), pipeline));
+        self
+    }
+
+    /// The pipeline that ranks for this cause: one that was given to [`when`](Self::when), or this one.
+    pub fn for_cause(&self, cause: Cause) -> &Self {
+        let rule = self.rules.iter().find(|(causes, _)| causes.contains(&cause));
+        rule.map_or(self, |(_, pipeline)| pipeline.for_cause(cause))
+    }
+
+    /// The names of its own stages, in the order in which they are asked.
     pub fn stages(&self) -> impl Iterator<Item = &'static str> {
         let filters = self.filters.iter().map(|f| f.name());
         let comparisons = self.comparisons.iter().map(|c| c.name());
@@ -101,7 +122,7 @@ impl Pipeline {
         self.comparisons.iter().map(|comparison| &**comparison)
     }
 
-    /// Whether a strategy orders those that all comparisons leave equal.
+    /// Whether a strategy orders the candidates that all comparisons find equal.
     pub(crate) fn has_last(&self) -> bool {
         self.last.is_some()
     }
@@ -117,7 +138,7 @@ impl Pipeline {
         self
     }
 
-    /// Who passes every filter.
+    /// The candidates that pass every filter.
     pub(crate) fn electable<'a>(&self, round: &Round<'a>) -> Vec<&'a MemberRecord> {
         round.candidates.iter().filter(|candidate| self.refusal(candidate, round).is_none()).collect()
     }
@@ -133,16 +154,12 @@ impl Pipeline {
         round: &'a Round<'_>,
     ) -> impl Iterator<Item = Refused> + 'a {
         self.filters.iter().filter_map(|filter| {
-            Some(Refused {
-                reason: filter.refuse(candidate, round)?,
-                named: candidate.named(),
-                stage: filter.name().to_owned(),
-                ground: filter.ground(candidate),
-            })
+            let reason = filter.refuse(candidate, round)?;
+            Some(Refused::new(candidate.named(), filter.name(), reason).on(filter.ground(candidate)))
         })
     }
 
-    /// What the filters have to say of one that passes; the strategy's is among its reasons.
+    /// The remarks of the filters about a candidate that passes. Those of the last strategy are among its reasons.
     fn remarks<'a>(
         &'a self,
         attributes: &'a BTreeMap<String, String>,
@@ -151,7 +168,7 @@ impl Pipeline {
         self.filters.iter().filter_map(move |filter| filter.remark(attributes, cause))
     }
 
-    /// The losses that are accepted where this candidate, which passes, comes to lead.
+    /// The losses that are accepted if this candidate, which passes, becomes the leader.
     fn losses(&self, candidate: &MemberRecord, round: &Round<'_>) -> Vec<String> {
         let accepted = self.refusals(candidate, round).filter(|_| round.accepts_loss);
         accepted.map(|refused| format!("the loss is accepted: {}", refused.reason)).collect()
@@ -163,7 +180,7 @@ impl Pipeline {
         if let [only] = &mut all[..] {
             only.reasons.push(ALONE.to_owned());
         }
-        // With whom nothing is lost goes before those with whom a loss was accepted.
+        // Candidates without a loss go first.
         let (safe, others): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|contender| self.losses(contender.record, round).is_empty());
         let mut groups = vec![safe, others];
@@ -179,12 +196,12 @@ impl Pipeline {
                     none if none.is_empty() => reasons.extend(self.remarks(&record.attributes, round.cause)),
                     losses => reasons.extend(losses),
                 }
-                Ranked { named: record.named(), reasons, compared }
+                Ranked::new(record.named(), reasons).with_compared(compared)
             })
             .collect()
     }
 
-    /// Orders those that no comparison could tell apart.
+    /// Orders the candidates that all comparisons find equal.
     fn last_step<'a>(&self, mut group: Vec<Contender<'a>>, answer: Option<&Answer>) -> Vec<Contender<'a>> {
         let number = self.comparisons.len();
         let (Some(whole), Some(answer)) = (&self.last, answer) else { return member_order(number, group) };
@@ -198,8 +215,9 @@ impl Pipeline {
     }
 }
 
-impl Strategy for Pipeline {
-    fn rank(&self, round: &Round<'_>) -> Ranking {
+impl Pipeline {
+    /// Ranks by its own stages.
+    fn rank_here(&self, round: &Round<'_>) -> Ranking {
         let mut electable = Vec::new();
         let mut refused = Vec::new();
         for candidate in round.candidates {
@@ -220,18 +238,26 @@ impl Strategy for Pipeline {
         } else {
             None
         };
-        Ranking { order: self.order(&electable, answer.as_ref(), round), refused, worth_waiting }
+        Ranking::new(self.order(&electable, answer.as_ref(), round), refused)
+            .with_worth_waiting(worth_waiting)
+    }
+}
+
+impl Strategy for Pipeline {
+    fn rank(&self, round: &Round<'_>) -> Ranking {
+        self.for_cause(round.cause).rank_here(round)
     }
 
     fn remark(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
-        let last = self.last.as_ref().and_then(|whole| whole.strategy.remark(attributes, cause));
-        let all: Vec<_> = self.remarks(attributes, cause).chain(last).collect();
+        let here = self.for_cause(cause);
+        let last = here.last.as_ref().and_then(|whole| whole.strategy.remark(attributes, cause));
+        let all: Vec<_> = here.remarks(attributes, cause).chain(last).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
 }
 
-/// The order of those that are refused: the oldest ballot first. What comes after the
-/// member id only matters for input that has a member twice.
+/// The order of refused candidates: oldest ballot first. What follows the member id matters only if the input has a
+/// member twice.
 fn by_ballot(a: &Refused, b: &Refused) -> Ordering {
     fn key(r: &Refused) -> impl Ord + '_ {
         let who = (&r.named.ballot, &r.named.member, &r.named.site);
@@ -240,7 +266,7 @@ fn by_ballot(a: &Refused, b: &Refused) -> Ordering {
     key(a).cmp(&key(b))
 }
 
-/// Splits candidates that were equal so far into groups that still are, best first.
+/// Splits candidates that were equal so far into groups of equal ones, best first.
 fn split<'a>(
     number: usize,
     comparison: &dyn Comparison,
@@ -267,7 +293,7 @@ fn split<'a>(
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Notes down what a comparison has to say of a candidate, if it is worth saying.
+/// Records the reason of a comparison for a candidate, if it mattered.
 fn speak(
     number: usize,
     comparison: &dyn Comparison,
@@ -282,7 +308,7 @@ fn speak(
     }
 }
 
-/// The last step: those that no comparison could tell apart.
+/// The last step: by member id.
 fn member_order(number: usize, mut group: Vec<Contender<'_>>) -> Vec<Contender<'_>> {
     if group.len() > 1 {
         group.sort_by(|a, b| member_id::order(a.record, b.record));
@@ -292,4 +318,34 @@ fn member_order(number: usize, mut group: Vec<Contender<'_>>) -> Vec<Contender<'
         }
     }
     group
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        stages::OldestBallot,
+        testing::{View, member, order, unhealthy},
+    };
+
+    #[test]
+    fn the_first_rule_that_names_the_cause_decides() {
+        let strategy = Pipeline::bare()
+            .when([Cause::Startup], Pipeline::bare().filter(Healthy))
+            .when([Cause::Startup, Cause::LeaderLost], Pipeline::bare().compare(OldestBallot));
+        let stages = |cause| strategy.for_cause(cause).stages().collect::<Vec<_>>();
+        assert_eq!(stages(Cause::Startup), ["healthy", "member-id"]);
+        assert_eq!(stages(Cause::LeaderLost), ["oldest-ballot", "member-id"]);
+        assert_eq!(stages(Cause::Switchover), ["member-id"]);
+    }
+
+    #[test]
+    fn a_rule_of_a_rule_ranks_as_well() {
+        let inner = Pipeline::bare().when([Cause::Startup], Pipeline::bare().filter(Healthy));
+        let strategy = Pipeline::bare().when([Cause::Startup, Cause::LeaderLost], inner);
+        let view =
+            View::of([unhealthy("a", "east", 1, "no disk"), member("b", "east", 2), member("c", "east", 3)]);
+        assert_eq!(order(&strategy, &view).len(), 2);
+        assert_eq!(order(&strategy, &view.because(Cause::LeaderLost)).len(), 3);
+    }
 }

@@ -1,21 +1,21 @@
-//! What members publish of the other jobs that they lead, for stages to go by: attributes that are
-//! measured, never configured.
+//! What members publish about the other jobs that they lead, for stages: attributes that are measured, never
+//! configured.
 
 use std::collections::BTreeMap;
 
 use election_core::record::MemberRecord;
 
-/// What the names of these attributes begin with: nothing else may be named so.
+/// The prefix of these attributes' names. No other attribute may have it.
 pub const RESERVED: &str = "dr.";
 
-/// Which of the jobs that the policy names the member leads, sorted, with spaces between.
+/// The jobs named by the policy that the member leads, sorted, separated by spaces.
 pub const LEADS: &str = "dr.leads";
 
-/// The loads of all other jobs that the member leads, added up.
+/// The sum of the loads of all other jobs that the member leads.
 pub const LOAD: &str = "dr.load";
 
-/// The attributes of a member that leads these of the jobs that a policy names, and this much load beside
-/// the job itself. What is nothing is not published.
+/// The attributes of a member that leads these of the jobs that a policy names, with this load besides the job itself.
+/// An empty list and a load of 0 are not published.
 pub fn attributes<'a>(leads: impl IntoIterator<Item = &'a str>, load: u64) -> BTreeMap<String, String> {
     let mut leads: Vec<_> = leads.into_iter().collect();
     leads.sort_unstable();
@@ -24,12 +24,12 @@ pub fn attributes<'a>(leads: impl IntoIterator<Item = &'a str>, load: u64) -> BT
     leads.into_iter().chain(load).collect()
 }
 
-/// Whether a member says that it leads this job.
+/// Whether a member publishes that it leads this job.
 pub(crate) fn leads(member: &MemberRecord, job: &str) -> bool {
     member.attributes.get(LEADS).is_some_and(|all| all.split(' ').any(|one| one == job))
 }
 
-/// The load of the other jobs that a member leads, as it says.
+/// The published load of the other jobs that a member leads.
 pub(crate) fn load(member: &MemberRecord) -> u64 {
     member.attributes.get(LOAD).and_then(|load| load.parse().ok()).unwrap_or(0)
 }

@@ -9,11 +9,10 @@ use crate::{
     stage::{Comparison, Filter},
 };
 
-/// What a policy may name beside what is built in: stages for its pipelines, and whole strategies.
-///
-/// Each has a factory, which reads its settings from the policy and reports what is wrong with them as built-in
-/// stages do. It is called whenever a policy is read; what it makes must be as pure as any strategy, and must
-/// not panic. Members whose registries differ decide differently: run the same program on all of them.
+/// Stages and whole strategies that a policy may name besides the built-in ones.
+/// Each has a factory, which reads the settings from the policy and reports problems as built-in stages do. It is
+/// called whenever a policy is read. Its product must be as pure as any strategy and must not panic. Members with
+/// different registries decide differently: run the same program on all of them.
 ///
 /// ```
 /// use election_core::{record::MemberRecord, strategy::Round};
@@ -57,16 +56,15 @@ pub struct Registry {
     pub(crate) strategies: BTreeMap<&'static str, Factory<OwnStrategy>>,
 }
 
-/// Makes something of its settings, or reports what is wrong with them.
+/// Builds something from its settings, or reports their problems.
 pub(crate) type Factory<T> = Arc<dyn Fn(&mut Table<'_, '_>) -> Option<T> + Send + Sync>;
 
 impl Registry {
-    /// Adds a stage: the factory reads its settings from the table in which the policy names it, and gives
-    /// `None` once it has reported what is wrong with them. The stage's [`Filter::name`] and
-    /// [`Comparison::name`] must be this name.
+    /// Adds a stage. The factory reads the settings from the table in which the policy names the stage, and returns
+    /// `None` after it has reported a problem. The stage's [`Filter::name`] and [`Comparison::name`] must be this name.
     ///
     /// # Errors
-    /// When the name is taken, by a built-in stage or another one, or is none.
+    /// The name is used by a built-in or registered stage or strategy, or is not valid.
     pub fn stage(
         mut self,
         name: &'static str,
@@ -77,11 +75,11 @@ impl Registry {
         Ok(self)
     }
 
-    /// Adds a whole strategy, which a policy names as its `strategy`. The mandatory filters, forbidden sites, limits
-    /// of what may be lost, `site_minimum` and `auto_moves` go before it, whatever it is.
+    /// Adds a whole strategy, which a policy names as its `strategy`. The mandatory filters, forbidden sites, stages
+    /// `limit`, `site_minimum` and `auto_moves` always go before it.
     ///
     /// # Errors
-    /// When the name is taken, by a stage or another strategy, or is none.
+    /// The name is used by a built-in or registered stage or strategy, or is not valid.
     pub fn strategy(
         mut self,
         name: &'static str,
@@ -92,7 +90,7 @@ impl Registry {
         Ok(self)
     }
 
-    /// Reads a policy that may name these, for members that publish this.
+    /// Reads a policy that may name these, for members that publish these inputs.
     ///
     /// # Errors
     /// As for [`PolicySpec::read`].
@@ -107,7 +105,7 @@ impl Registry {
         };
         let error = |why| Err(RegistryError { name, why });
         if !parts.all(is_word) {
-            return error("is no name; valid are words of a-z and 0-9 with hyphens between");
+            return error("is not a valid name; valid: words of a-z and 0-9 separated by hyphens");
         }
         if spec::is_built_in(name) {
             return error("is the name of a built-in stage; choose another one");
@@ -127,7 +125,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// By the very factories.
+/// By identity of the factories.
 impl PartialEq for Registry {
     fn eq(&self, other: &Self) -> bool {
         fn same<T>(
@@ -141,7 +139,7 @@ impl PartialEq for Registry {
     }
 }
 
-/// Why a name can't be registered.
+/// Why a name cannot be registered.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RegistryError {
     name: &'static str,
@@ -154,7 +152,7 @@ impl fmt::Display for RegistryError {
     }
 }
 
-/// In words as well, for a `main` that ends with it.
+/// As `Display`, for a `main` that returns it.
 impl fmt::Debug for RegistryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -163,7 +161,7 @@ impl fmt::Debug for RegistryError {
 
 impl Error for RegistryError {}
 
-/// A stage of another crate: a filter, a comparison or both, and what it goes by.
+/// A stage of another crate: a filter, a comparison or both, and its needs.
 #[derive(Clone, Debug)]
 pub struct OwnStage {
     pub(crate) filter: Option<Arc<dyn Filter>>,
@@ -172,12 +170,12 @@ pub struct OwnStage {
 }
 
 impl OwnStage {
-    /// A stage that puts candidates out.
+    /// A stage that refuses candidates.
     pub fn filter(filter: impl Filter + 'static) -> Self {
         Self { filter: Some(Arc::new(filter)), comparison: None, needs: Needs::default() }
     }
 
-    /// A stage that says who is better.
+    /// A stage that ranks candidates.
     pub fn comparison(comparison: impl Comparison + 'static) -> Self {
         Self { filter: None, comparison: Some(Arc::new(comparison)), needs: Needs::default() }
     }
@@ -187,21 +185,21 @@ impl OwnStage {
         Self { filter: Some(Arc::new(stage.clone())), ..Self::comparison(stage) }
     }
 
-    /// What it goes by that members must measure or publish, which they do only where a policy needs it. A policy
-    /// whose members publish no such thing is refused.
+    /// What members must measure or publish for it. They do so only if a policy needs it. A policy whose members do not
+    /// publish it is refused.
     #[must_use]
     pub fn needing(self, needs: Needs) -> Self {
         Self { needs, ..self }
     }
 
-    /// What it calls itself.
+    /// Its own names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         let filter = self.filter.iter().map(|filter| filter.name());
         filter.chain(self.comparison.iter().map(|comparison| comparison.name()))
     }
 }
 
-/// A whole strategy of another crate, and what it goes by.
+/// A whole strategy of another crate, and its needs.
 #[derive(Clone, Debug)]
 pub struct OwnStrategy {
     pub(crate) strategy: Arc<dyn Strategy>,
@@ -209,9 +207,9 @@ pub struct OwnStrategy {
 }
 
 impl OwnStrategy {
-    /// This strategy. It is asked only about those that pass everything that goes before it. Where it refuses
-    /// a candidate on [`Ground::Loss`](election_core::strategy::Ground::Loss), it is for itself to rank that one
-    /// once the round accepts the loss.
+    /// This strategy. It is asked only about candidates that pass all filters before it. If it refuses a candidate on
+    /// [`Ground::Loss`](election_core::strategy::Ground::Loss), it must itself rank that candidate once the round
+    /// accepts the loss.
     pub fn new(strategy: impl Strategy + 'static) -> Self {
         Self { strategy: Arc::new(strategy), needs: Needs::default() }
     }
@@ -244,7 +242,7 @@ mod tests {
         for none in ["", "Rack", "two words", "-", "a--b", "other_rack"] {
             let error = with(none).unwrap_err().to_string();
             assert!(
-                error.ends_with("is no name; valid are words of a-z and 0-9 with hyphens between"),
+                error.ends_with("is not a valid name; valid: words of a-z and 0-9 separated by hyphens"),
                 "{error}"
             );
         }

@@ -1,60 +1,71 @@
-//! The ready-made policy for two sites or more.
+//! The order of candidates by their sites, unless a policy has a pipeline or a strategy of its own.
 
-use std::{fmt, sync::Arc};
-
-use election_core::{SiteId, record::Cause, strategy::Strategy};
-use serde::{Deserialize, Serialize};
+use election_core::{SiteId, record::Cause};
 
 use crate::{
     pipeline::Pipeline,
-    rules::Rules,
     stages::{
         FailedLast, FewerFailures, Incumbent, OldestBallot, OtherSite, Priority, SameSite, SiteAllowed,
         SiteMinimum, SiteOrder, Software, Spread as SpreadStage, YoungestBallot,
     },
 };
 
-/// Which site should lead, and what happens when its leader fails.
-///
-/// The fields are named as the keys of a configuration are; an absent one has its default.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SitePolicy {
-    /// The sites, most preferred first. Members of other sites come after all of them.
-    pub sites: Vec<SiteId>,
-    /// The sites that no member may lead from, whatever happens.
-    pub forbidden_sites: Vec<SiteId>,
-    /// A site in which fewer members than this are fit goes behind those that have as many. 0 and 1
-    /// ask for nothing.
-    pub site_minimum: u32,
-    /// Where leadership goes when the leader fails.
-    pub on_leader_failure: OnLeaderFailure,
-    /// Where leadership moves by itself while the leader is fit.
-    pub auto_moves: AutoMoves,
-    /// Whether the leaders of several slots are spread over the sites.
-    pub spread: Spread,
+/// The settings of sites, named as their keys.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SitePolicy {
+    pub(crate) sites: Vec<SiteId>,
+    pub(crate) forbidden_sites: Vec<SiteId>,
+    pub(crate) site_minimum: u32,
+    pub(crate) on_leader_failure: OnLeaderFailure,
+    pub(crate) auto_moves: AutoMoves,
+    pub(crate) spread: Spread,
 }
 
-/// Where leadership goes when the leader fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+impl Default for SitePolicy {
+    fn default() -> Self {
+        Self {
+            sites: Vec::new(),
+            forbidden_sites: Vec::new(),
+            site_minimum: 1,
+            on_leader_failure: OnLeaderFailure::default(),
+            auto_moves: AutoMoves::default(),
+            spread: Spread::default(),
+        }
+    }
+}
+
+/// The member that follows a leader that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnLeaderFailure {
-    /// To another site if anybody there can lead, else to the same one: what felled
-    /// the leader may have felled its site.
+    /// A member of another site, if one can lead, else of the same site: the cause of the failure can affect the whole
+    /// site.
     #[default]
     OtherSite,
-    /// To the most preferred site where anybody can lead.
+    /// A member of the most preferred site in which one can lead.
     PreferOrder,
-    /// To another member of the same site if there is one that can lead.
+    /// Another member of the same site, if one can lead.
     SameSiteFirst,
 }
 
-/// Where leadership moves by itself to a member that is better, while the leader is fit. After how long is
-/// the engine's to decide (`election_core::Policy::better_after`), not the strategy's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+impl OnLeaderFailure {
+    /// The word of each in a policy as text.
+    pub const WORDS: [(&'static str, Self); 3] = [
+        ("other-site", Self::OtherSite),
+        ("prefer-order", Self::PreferOrder),
+        ("same-site-first", Self::SameSiteFirst),
+    ];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        word_of(self, &Self::WORDS)
+    }
+}
+
+/// Automatic moves of leadership to a better member while the leader is fit. The engine decides how long the other
+/// member must have been better (`election_core::Policy::better_after`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AutoMoves {
-    /// Nowhere: it stays until it fails or an operator moves it.
+    /// None: leadership stays until the leader fails or an operator moves it.
     #[default]
     None,
     /// To a better member of the leader's own site.
@@ -63,107 +74,84 @@ pub enum AutoMoves {
     All,
 }
 
-/// Where the leaders of several slots stand. With one slot it changes nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+impl AutoMoves {
+    /// The word of each in a policy as text.
+    pub const WORDS: [(&'static str, Self); 3] =
+        [("none", Self::None), ("in-site", Self::InSite), ("all", Self::All)];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        word_of(self, &Self::WORDS)
+    }
+}
+
+/// The sites of the leaders of several slots. With one slot it has no effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Spread {
-    /// Each where it is best by itself: all of them in the most preferred site, while
-    /// that has members enough.
+    /// Each leader is where it is best: all of them in the most preferred site while that has enough members.
     #[default]
     None,
-    /// Over the sites, before any other preference of sites.
+    /// The leaders are spread over the sites, before any other preference of sites.
     Sites,
 }
 
-/// Why a [`SitePolicy`] makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PolicyError {
-    /// A site stands twice in the order.
-    SiteTwice(SiteId),
-    /// A site is in the order and forbidden.
-    SiteForbidden(SiteId),
-}
+impl Spread {
+    /// The word of each in a policy as text.
+    pub const WORDS: [(&'static str, Self); 2] = [("none", Self::None), ("sites", Self::Sites)];
 
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SiteTwice(site) => {
-                write!(f, "sites: {site:?} stands twice; name each site once, the most preferred first")
-            }
-            Self::SiteForbidden(site) => {
-                write!(f, "forbidden_sites: {site:?} is in sites as well; take it out of one of the two")
-            }
-        }
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        word_of(self, &Self::WORDS)
     }
 }
 
-impl std::error::Error for PolicyError {}
+fn word_of<T: PartialEq>(meaning: T, words: &[(&'static str, T)]) -> &'static str {
+    words.iter().find(|(_, known)| *known == meaning).map_or("", |(word, _)| word)
+}
 
 impl SitePolicy {
-    /// Looks for settings that make no sense.
-    ///
-    /// # Errors
-    /// When a site is in the order twice, or is in the order and forbidden.
-    pub fn check(&self) -> Result<(), PolicyError> {
-        for (index, site) in self.sites.iter().enumerate() {
-            if self.sites[..index].contains(site) {
-                return Err(PolicyError::SiteTwice(site.clone()));
-            }
-            if self.forbidden_sites.contains(site) {
-                return Err(PolicyError::SiteForbidden(site.clone()));
-            }
-        }
-        Ok(())
-    }
-
-    /// The strategy that carries this policy out.
-    pub fn strategy(&self) -> Arc<dyn Strategy> {
-        Arc::new(self.rules())
-    }
-
-    /// The same, open to further rules.
-    pub fn rules(&self) -> Rules {
-        // Without a place for the incumbent: the move is ordered.
+    /// The pipelines that carry this policy out.
+    pub(crate) fn pipeline(&self) -> Pipeline {
+        // Without the incumbent: the move is ordered.
         let planned =
             |pipeline: Pipeline| pipeline.compare(self.site_order()).compare(Priority).compare(OldestBallot);
         let usual = |pipeline: Pipeline| {
             pipeline.compare(self.site_order()).compare(Incumbent).compare(Priority).compare(OldestBallot)
         };
-        // Who was restarted before goes before who is still to be.
+        // Members that have been restarted go before those that have not.
         let stopping = |pipeline: Pipeline| {
             let pipeline = pipeline.compare(self.site_order()).compare(Priority);
             pipeline.compare(Software::default()).compare(YoungestBallot)
         };
-        self.rules_over(usual, planned, stopping)
+        self.pipeline_over(usual, planned, stopping)
     }
 
-    /// What the settings but the order of sites say, before these orders: the usual one, the one where it
-    /// is the incumbent that is to go or to stay, and the one where it is because it shuts down.
-    pub(crate) fn rules_over(
+    /// The other settings before these orders: the usual one, that of a move in which the incumbent goes or stays
+    /// regardless of its rank, and that of a leader that shuts down.
+    pub(crate) fn pipeline_over(
         &self,
         usual: impl Fn(Pipeline) -> Pipeline,
         planned: impl Fn(Pipeline) -> Pipeline,
         stopping: impl Fn(Pipeline) -> Pipeline,
-    ) -> Rules {
+    ) -> Pipeline {
         let better = match self.auto_moves {
-            // Nobody is ever better than the incumbent.
+            // No other member is ever better than the incumbent.
             AutoMoves::None => planned(self.sites_first(self.fit().compare(Incumbent))),
             AutoMoves::InSite => usual(self.sites_first(self.fit().compare(SameSite))),
-            // A better site is; a higher priority or an older ballot is not.
+            // A better site is a reason to move; a higher priority or an older ballot is not.
             AutoMoves::All => usual(self.sites_first(self.fit())),
         };
-        Rules::new(usual(self.sites_first(self.fit())))
+        usual(self.sites_first(self.fit()))
             .when(Cause::ALL.into_iter().filter(|cause| cause.is_failure()), usual(self.after_failure()))
             .when([Cause::Switchover, Cause::Resigned], planned(self.sites_first(self.fit())))
             // A restart for an upgrade is no reason to change the site.
             .when([Cause::LeaderShutdown], stopping(self.sites_first(self.fit()).compare(SameSite)))
-            // Nor is one of all members: whose the job was has its data.
+            // Nor is a restart of all members: the former leader has the job's data.
             .when([Cause::Startup], usual(self.sites_first(self.fit()).compare(SameSite)))
             .when([Cause::BetterCandidate], better)
     }
 
-    /// What puts candidates out in every pipeline.
+    /// The filters of every pipeline.
     pub(crate) fn fit(&self) -> Pipeline {
         let pipeline = Pipeline::new();
         match self.forbidden_sites.as_slice() {
@@ -179,7 +167,7 @@ impl SitePolicy {
         }
     }
 
-    /// What prefers sites to others before any order of them.
+    /// The preferences of sites before any order of them.
     fn sites_first(&self, pipeline: Pipeline) -> Pipeline {
         let pipeline = self.enough_first(pipeline);
         match self.spread {
@@ -192,16 +180,16 @@ impl SitePolicy {
         SiteOrder::new(self.sites.iter().cloned()).without(self.forbidden_sites.iter().cloned())
     }
 
-    /// What goes before the order of a round after a failure.
+    /// The stages before the order of a round after a failure.
     fn after_failure(&self) -> Pipeline {
         let pipeline = if self.site_minimum > 1 || self.spread == Spread::Sites {
-            // It is not the one that failed, though it be the last of its site.
+            // Not the member that failed, even if it is the last of its site.
             self.sites_first(self.fit().compare(FailedLast))
         } else {
             self.fit()
         };
         match self.on_leader_failure {
-            // The failed one is among the last by its site already.
+            // Its site puts the failed member among the last already.
             OnLeaderFailure::OtherSite => {
                 pipeline.compare(OtherSite).compare(FailedLast).compare(FewerFailures)
             }
@@ -219,46 +207,6 @@ mod tests {
     use crate::testing::sites;
 
     #[test]
-    fn reads_the_keys_of_a_configuration() {
-        let policy: SitePolicy = toml::from_str(
-            "sites = ['east', 'west']\non_leader_failure = 'same-site-first'\nauto_moves = 'in-site'\nspread = 'sites'",
-        )
-        .unwrap();
-        assert_eq!(
-            policy,
-            SitePolicy {
-                sites: sites(["east", "west"]),
-                on_leader_failure: OnLeaderFailure::SameSiteFirst,
-                auto_moves: AutoMoves::InSite,
-                spread: Spread::Sites,
-                ..SitePolicy::default()
-            }
-        );
-        assert_eq!(toml::from_str::<SitePolicy>("").unwrap(), SitePolicy::default());
-        let error = toml::from_str::<SitePolicy>("auto_moves = 'sometimes'").unwrap_err();
-        assert!(error.to_string().contains("in-site"), "{error}");
-    }
-
-    #[test]
-    fn a_site_named_twice_is_an_error_that_names_it() {
-        let mut policy = SitePolicy { sites: sites(["east", "west"]), ..SitePolicy::default() };
-        assert_eq!(policy.check(), Ok(()));
-        policy.sites.extend(sites(["east"]));
-        let error = policy.check().unwrap_err();
-        assert!(error.to_string().contains("\"east\" stands twice"), "{error}");
-    }
-
-    #[test]
-    fn a_site_in_the_order_and_forbidden_is_an_error_that_says_what_to_do() {
-        let order = sites(["east", "west"]);
-        let policy = SitePolicy { sites: order, forbidden_sites: sites(["west"]), ..SitePolicy::default() };
-        let error = policy.check().unwrap_err().to_string();
-        assert_eq!(error, "forbidden_sites: \"west\" is in sites as well; take it out of one of the two");
-        let elsewhere = SitePolicy { forbidden_sites: sites(["north"]), ..policy };
-        assert_eq!(elsewhere.check(), Ok(()));
-    }
-
-    #[test]
     fn forbidden_sites_and_the_site_minimum_are_part_of_every_pipeline() {
         for auto_moves in [AutoMoves::None, AutoMoves::InSite, AutoMoves::All] {
             let policy = SitePolicy {
@@ -268,11 +216,11 @@ mod tests {
                 auto_moves,
                 ..SitePolicy::default()
             };
-            let rules = policy.rules();
+            let pipeline = policy.pipeline();
             for cause in Cause::ALL {
-                let stages: Vec<_> = rules.pipeline(cause).stages().collect();
+                let stages: Vec<_> = pipeline.for_cause(cause).stages().collect();
                 let ahead = match cause {
-                    // What failed or is to stay is told apart before.
+                    // The failed or staying member has its rank before.
                     _ if cause.is_failure() => "site-allowed failed-last site-minimum",
                     Cause::BetterCandidate if auto_moves == AutoMoves::None => {
                         "site-allowed incumbent site-minimum"
@@ -292,9 +240,9 @@ mod tests {
     #[test]
     fn each_cause_has_its_pipeline() {
         let fit = "healthy priority not-excluded site-healthy site-open";
-        let rules = |on_leader_failure, auto_moves| {
+        let policy = |on_leader_failure, auto_moves| {
             let sites = sites(["east", "west"]);
-            SitePolicy { sites, on_leader_failure, auto_moves, ..SitePolicy::default() }.rules()
+            SitePolicy { sites, on_leader_failure, auto_moves, ..SitePolicy::default() }.pipeline()
         };
         for on_failure in
             [OnLeaderFailure::OtherSite, OnLeaderFailure::PreferOrder, OnLeaderFailure::SameSiteFirst]
@@ -333,14 +281,15 @@ mod tests {
                             "failed-last same-site fewer-failures site-order incumbent priority oldest-ballot"
                         }
                     };
-                    let rules = rules(on_failure, auto_moves);
-                    let stages: Vec<_> = rules.pipeline(cause).stages().collect();
+                    let policy = policy(on_failure, auto_moves);
+                    let stages: Vec<_> = policy.for_cause(cause).stages().collect();
                     let expected = format!("{fit} {pipeline} member-id");
                     assert_eq!(stages.join(" "), expected, "{cause} {on_failure:?}");
                 }
             }
         }
     }
+
     #[test]
     fn spreading_goes_before_every_other_preference_of_sites() {
         let of = |auto_moves| SitePolicy {
@@ -350,8 +299,8 @@ mod tests {
             ..SitePolicy::default()
         };
         let ahead = |auto_moves, cause| {
-            let rules = of(auto_moves).rules();
-            let stages = rules.pipeline(cause).stages().skip_while(|stage| *stage != "site-open").skip(1);
+            let pipeline = of(auto_moves).pipeline();
+            let stages = pipeline.for_cause(cause).stages().skip_while(|stage| *stage != "site-open").skip(1);
             stages.take(3).collect::<Vec<_>>().join(" ")
         };
         for auto_moves in [AutoMoves::None, AutoMoves::InSite, AutoMoves::All] {

@@ -1,4 +1,4 @@
-//! What a stage is: a filter or a comparison.
+//! The two kinds of stages: filters and comparisons.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,40 +7,35 @@ use election_core::{
     strategy::{Ground, Round},
 };
 
-/// A stage that puts candidates out.
-///
-/// Must be pure: the answer depends on nothing but the arguments.
+/// A stage that refuses candidates.
+/// It must be pure: the answer depends only on the arguments.
 pub trait Filter: fmt::Debug + Send + Sync {
-    /// The name of the stage, as it stands in
-    /// [`Refused::stage`](election_core::strategy::Refused::stage).
+    /// The name of the stage, in [`Refused::stage`](election_core::strategy::Refused::stage).
     fn name(&self) -> &'static str;
 
-    /// Why `candidate` may not lead, in words; `None` lets it pass.
+    /// Why `candidate` may not lead, as a short phrase; `None` lets it pass.
     fn refuse(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<String>;
 
-    /// What a reader should know of a member with these attributes that passes and comes to
-    /// lead for this cause. One short phrase, as a [`Comparison`] has.
+    /// A note about a member with these attributes that passes and becomes the leader for this cause: one short phrase,
+    /// as a [`Comparison`] has.
     fn remark(&self, attributes: &BTreeMap<String, String>, cause: Cause) -> Option<String> {
         let _ = (attributes, cause);
         None
     }
 
-    /// What it rests on that this candidate is put out. On [`Ground::Order`] a leader makes room
-    /// at once: such a filter must look neither at who leads, or two could make room for each other
-    /// without end, nor at what is measured ([`MemberRecord::measured`]), which wavers. One on
-    /// [`Ground::Loss`] is passed over where an operator accepts the loss, and a phrase says that.
+    /// What the refusal of this candidate is based on. A leader that is refused on [`Ground::Order`] is replaced at
+    /// once: such a filter must not depend on the leader, or two members could replace each other without end, nor on
+    /// measurements ([`MemberRecord::measured`]), which fluctuate. A filter on [`Ground::Loss`] is skipped if an
+    /// operator accepts the loss, and a reason shows that.
     fn ground(&self, candidate: &MemberRecord) -> Ground {
         let _ = candidate;
         Ground::State
     }
 }
 
-/// A stage that says which of two candidates is better, all stages before it
-/// being undecided between them.
-///
-/// A comparison doesn't compare: it **grades** each candidate by itself, and lower
-/// grades go first. So no comparison can be circular, whatever it looks at; the
-/// worst that it can do is to leave everything undecided. Must be pure.
+/// A stage that decides which of two candidates is better, if all stages before it found them equal.
+/// A comparison **grades** each candidate by itself, and lower grades go first. So no comparison can be circular,
+/// whatever it depends on; at worst it finds all candidates equal. It must be pure.
 pub trait Comparison: fmt::Debug + Send + Sync {
     /// The name of the stage.
     fn name(&self) -> &'static str;
@@ -48,22 +43,20 @@ pub trait Comparison: fmt::Debug + Send + Sync {
     /// The grade of `candidate`; lower is better.
     fn grade(&self, candidate: &MemberRecord, round: &Round<'_>) -> i64;
 
-    /// One short phrase for how `candidate` came out among those that the stages
-    /// before had left equal. Phrases are joined by commas, so that one has none.
+    /// One short phrase for the result of `candidate` among those that the stages before found equal. Phrases are
+    /// joined by commas, so a phrase has none.
     fn reason(&self, candidate: &MemberRecord, standing: Standing, round: &Round<'_>) -> String;
 
-    /// Whether the reason is worth saying where it made no difference, also to a
-    /// candidate that had nobody left to be compared with.
-    ///
-    /// A reader wants to know that the new leader stands in another site than
-    /// the failed one even when every candidate does.
+    /// Whether the reason is shown even if it made no difference, also for a candidate without a competitor.
+    /// For example, a reader wants to know that the new leader is in another site than the failed one, even if all
+    /// candidates are.
     fn speaks_when_tied(&self, candidate: &MemberRecord, round: &Round<'_>) -> bool {
         let _ = (candidate, round);
         false
     }
 
-    /// Whether a better candidate than any of `electable` may well be about to
-    /// join, in words. Asked before the very first decision only.
+    /// Why a better candidate than all of `electable` is likely to join soon, if it is. Asked before the very first
+    /// decision only.
     ///
     /// `electable` has passed every filter and is not empty.
     fn worth_waiting(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Option<String> {
@@ -72,7 +65,7 @@ pub trait Comparison: fmt::Debug + Send + Sync {
     }
 }
 
-/// How a candidate came out of one comparison, among those that it was compared with.
+/// The result of one comparison for a candidate, among those that it was compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub(crate) place: usize,
@@ -85,12 +78,12 @@ impl Standing {
         self.place
     }
 
-    /// Whether nobody came out better.
+    /// Whether no candidate was better.
     pub fn is_best(self) -> bool {
         self.place == 0
     }
 
-    /// Whether all came out equal.
+    /// Whether all were equal.
     pub fn is_tied(self) -> bool {
         self.of <= 1
     }

@@ -1,22 +1,20 @@
-//! Values that are measured waver: what keeps a ranking by them still.
+//! Measured values fluctuate: this keeps a ranking by them stable.
 
-/// How much a value must differ before a comparison by it takes notice.
-///
-/// Both work on each candidate by itself, so that the order stays total: 'as good as the
-/// best, give or take a little' would not be, for whoever is as good as the second best
-/// need not be as good as the best.
+/// The difference of a value that a comparison by it notices.
+/// Both apply to each candidate by itself, so that the order stays total. "As good as the best, within a tolerance"
+/// would not be total: a candidate as good as the second best need not be as good as the best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steadiness {
-    /// Values that lie in the same interval of this width count as equal, so that the
-    /// comparisons behind decide. 0 and 1 tell all values apart.
+    /// Values in the same interval of this width are equal, so that the next comparisons decide. 0 and 1 distinguish
+    /// all values.
     pub tolerance: u64,
-    /// Another one than the incumbent must be better by more than this. At 0 the
-    /// incumbent is compared like everybody else.
+    /// Another member must be better than the incumbent by more than this. With 0 the incumbent is compared like the
+    /// others.
     pub margin: u64,
 }
 
 impl Steadiness {
-    /// The grade of a candidate that has this cost; none at all is worse than any.
+    /// The grade of a candidate with this cost. No cost is worse than any.
     pub(crate) fn grade(self, cost: Option<u64>, is_incumbent: bool) -> i64 {
         const WORST: i64 = i64::MAX;
         let favoured = is_incumbent && self.margin > 0;
@@ -24,7 +22,7 @@ impl Steadiness {
         let Some(cost) = cost else { return WORST - ahead };
         let counted = if favoured { cost.saturating_sub(self.margin) } else { cost };
         let interval = counted / self.tolerance.max(1);
-        // Room for both of an interval: the incumbent, and behind it everybody else.
+        // Two grades for each interval: the incumbent, then the others.
         i64::try_from(interval).unwrap_or(WORST).min(WORST / 2 - 1) * 2 + 1 - ahead
     }
 }
@@ -53,7 +51,7 @@ mod tests {
         for (incumbent, other, expected) in cases {
             assert_eq!(moves(steadiness, incumbent, other), expected, "{incumbent:?} {other:?}");
         }
-        // As good as the incumbent, or as unknown, is behind it and not beside it.
+        // A member as good as the incumbent, or as unknown, is after it, not equal to it.
         assert!(steadiness.grade(Some(100), true) < steadiness.grade(Some(90), false));
         assert!(steadiness.grade(None, true) < steadiness.grade(None, false));
     }

@@ -1,4 +1,4 @@
-//! Members and rounds in few words, for the unit tests of stages and strategies.
+//! Short constructors of members and rounds, for unit tests of stages and strategies.
 //!
 //! ```
 //! use strategies::{Pipeline, stages::OldestBallot, testing::{View, member, order}};
@@ -11,7 +11,7 @@
 //! );
 //! ```
 //!
-//! What is invalid, such as a name with a space in it, panics: it is the test that is wrong.
+//! An invalid argument, such as a name with a space, panics.
 
 use election_core::{
     Ballot, MemberId, SiteId,
@@ -19,15 +19,12 @@ use election_core::{
     strategy::{Ranked, Refused, Round, Strategy, Trouble},
 };
 
-/// When a [`View`] is, unless the test says otherwise: 2026-11-05T14:30:00Z, a Thursday, in
-/// milliseconds since the Unix epoch.
+/// The time of a [`View`] by default: 2026-11-05T14:30:00Z, a Thursday, in milliseconds since the Unix epoch.
 pub const NOW_MS: u64 = 1_793_889_000_000;
 
-/// What a [`Round`] borrows from, field by field.
-///
-/// By default a startup without members, without standing orders and without anything that has gone wrong.
+/// The data of a [`Round`], owned. By default it is a startup without members, standing orders and failures.
 #[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "each is what the field of the same name in `Round` refers to")]
+#[expect(missing_docs, reason = "each is the field of the same name in `Round`")]
 pub struct View {
     pub cause: Cause,
     pub unix_ms: u64,
@@ -68,26 +65,26 @@ impl View {
         Self { members: members.into_iter().collect(), ..Self::default() }
     }
 
-    /// The same for another cause.
+    /// The same view for another cause.
     #[must_use]
     pub fn because(self, cause: Cause) -> Self {
         Self { cause, ..self }
     }
 
-    /// The same while this member leads.
+    /// The same view while this member leads.
     ///
     /// # Panics
-    /// If no such member is there.
+    /// If there is no such member.
     #[must_use]
     pub fn led_by(self, member: &str) -> Self {
         let leader = self.named(member);
         Self { previous: Some(leader.as_previous()), incumbent: Some(leader.ballot), ..self }
     }
 
-    /// The same after this member led and was lost.
+    /// The same view after this member led and was lost.
     ///
     /// # Panics
-    /// If no such member is there.
+    /// If there is no such member.
     #[must_use]
     pub fn after_loss_of(mut self, member: &str) -> Self {
         let lost = self.named(member);
@@ -101,22 +98,18 @@ impl View {
         found.unwrap_or_else(|| panic!("there is no member {member}")).named()
     }
 
-    /// The question to ask.
+    /// The question to a strategy.
     pub fn round(&self) -> Round<'_> {
-        Round {
-            cause: self.cause,
-            unix_ms: self.unix_ms,
-            candidates: &self.members,
-            incumbent: self.incumbent.as_ref(),
-            ordered: self.ordered.as_ref(),
-            accepts_loss: self.accepts_loss,
-            failed: self.failed.as_ref(),
-            previous: self.previous.as_ref(),
-            others: &self.others,
-            exclusions: &self.exclusions,
-            trouble: &self.trouble,
-            control: &self.control,
-        }
+        Round::new(self.cause, self.unix_ms, &self.members)
+            .with_incumbent(self.incumbent.as_ref())
+            .with_ordered(self.ordered.as_ref())
+            .with_accepts_loss(self.accepts_loss)
+            .with_failed(self.failed.as_ref())
+            .with_previous(self.previous.as_ref())
+            .with_others(&self.others)
+            .with_exclusions(&self.exclusions)
+            .with_trouble(&self.trouble)
+            .with_control(&self.control)
     }
 }
 
@@ -125,7 +118,7 @@ pub fn ballot(sequence: u32) -> Ballot {
     valid(Ballot::new(format!("guid-{sequence:010}")))
 }
 
-/// A member of a site, with the ballot of this number. Nothing checks its health, and it has no attributes.
+/// A member of a site, with the ballot of this number, without a health check and without attributes.
 ///
 /// # Panics
 /// If a name is not valid.
@@ -136,7 +129,7 @@ pub fn member(id: &str, site: &str, sequence: u32) -> MemberRecord {
     valid(MemberRecord::decode("a member of a test", text.as_bytes()))
 }
 
-/// One that is unhealthy for this reason.
+/// A member that is unhealthy for this reason.
 ///
 /// # Panics
 /// If a name is not valid.
@@ -144,7 +137,7 @@ pub fn unhealthy(id: &str, site: &str, sequence: u32, reason: &str) -> MemberRec
     MemberRecord { health: Health::Unhealthy { reason: reason.to_owned() }, ..member(id, site, sequence) }
 }
 
-/// One with this priority.
+/// A member with this priority.
 ///
 /// # Panics
 /// If a name is not valid.
@@ -152,7 +145,7 @@ pub fn with_priority(id: &str, site: &str, sequence: u32, priority: i64) -> Memb
     MemberRecord { priority, ..member(id, site, sequence) }
 }
 
-/// One with these attributes, as if they were configured.
+/// A member with these attributes in its configuration.
 ///
 /// # Panics
 /// If a name is not valid.
@@ -167,7 +160,7 @@ pub fn with_attributes<'a>(
     MemberRecord { attributes, ..member(id, site, sequence) }
 }
 
-/// A member as the leader of before.
+/// A member as the former leader.
 ///
 /// # Panics
 /// If a name is not valid.
@@ -194,13 +187,13 @@ pub fn sites<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<SiteId> {
     names.into_iter().map(|name| valid(SiteId::new(name))).collect()
 }
 
-/// Who may lead, best first, a line each: `member: reason; reason`.
+/// The candidates that may lead, best first, each as `member: reason; reason`.
 pub fn order(strategy: &dyn Strategy, view: &View) -> Vec<String> {
     let line = |r: &Ranked| format!("{}: {}", r.named.member, r.reasons.join("; "));
     strategy.rank(&view.round()).order.iter().map(line).collect()
 }
 
-/// Who may not, a line each: `member (stage): reason`.
+/// The candidates that may not lead, each as `member (stage): reason`.
 pub fn refused(strategy: &dyn Strategy, view: &View) -> Vec<String> {
     let line = |r: &Refused| format!("{} ({}): {}", r.named.member, r.stage, r.reason);
     strategy.rank(&view.round()).refused.iter().map(line).collect()

@@ -5,19 +5,19 @@ use std::{collections::BTreeMap, sync::Arc};
 use election_core::{
     Ballot,
     record::MemberRecord,
-    strategy::{Compared, Ground, Ranked, Ranking, Refused, Round, Strategy},
+    strategy::{Compared, Ranked, Ranking, Refused, Round, Strategy},
 };
 
 use crate::words;
 
-/// A strategy that orders whom the stages before it have left equal.
+/// A strategy that orders the candidates that the stages before it found equal.
 #[derive(Clone, Debug)]
 pub(crate) struct Whole {
     pub(crate) name: &'static str,
     pub(crate) strategy: Arc<dyn Strategy>,
 }
 
-/// What it answered, with each candidate in one of both, whatever it answered.
+/// Its answer, with each candidate in one of both parts, whatever it answered.
 #[derive(Default)]
 pub(crate) struct Answer {
     order: BTreeMap<Ballot, (usize, Ranked)>,
@@ -28,28 +28,26 @@ pub(crate) struct Answer {
 }
 
 impl Whole {
-    /// Asks it about those that passed every filter, as if no others were there.
+    /// Asks it about the candidates that passed every filter, as if there were no others.
     pub(crate) fn ask(&self, electable: &[&MemberRecord], round: &Round<'_>) -> Answer {
         let candidates: Vec<_> = electable.iter().copied().cloned().collect();
         let passed = |ballot: &&Ballot| candidates.iter().any(|candidate| candidate.ballot == **ballot);
         let incumbent = round.incumbent.filter(passed);
-        let Ranking { order, refused, worth_waiting } =
-            self.strategy.rank(&Round { candidates: &candidates, incumbent, ..round.clone() });
+        let round = round.clone().with_candidates(&candidates).with_incumbent(incumbent);
+        let Ranking { order, refused, worth_waiting, .. } = self.strategy.rank(&round);
         let compares = order.iter().any(|ranked| !ranked.compared.is_empty());
         let mut answer = Answer { compares, worth_waiting, ..Answer::default() };
         for candidate in &candidates {
             let is_of = |ballot: &Ballot| *ballot == candidate.ballot;
             if let Some(refused) = refused.iter().find(|refused| is_of(&refused.named.ballot)) {
-                answer.refused.push(Refused { named: candidate.named(), ..refused.clone() });
+                let mut refused = refused.clone();
+                refused.named = candidate.named();
+                answer.refused.push(refused);
             } else if let Some(at) = order.iter().position(|ranked| is_of(&ranked.named.ballot)) {
                 answer.order.insert(candidate.ballot.clone(), (at, order[at].clone()));
             } else {
-                answer.refused.push(Refused {
-                    named: candidate.named(),
-                    stage: self.name.to_owned(),
-                    reason: "the strategy does not rank it".to_owned(),
-                    ground: Ground::State,
-                });
+                let reason = "the strategy does not rank it";
+                answer.refused.push(Refused::new(candidate.named(), self.name, reason));
             }
         }
         answer
@@ -62,8 +60,8 @@ impl Answer {
         self.order.get(&candidate.ballot).map(|(rank, _)| *rank)
     }
 
-    /// Why a candidate is where it is: the reasons, and the comparisons that they are of. `before` is how many
-    /// reasons there are already, `number` how many comparisons.
+    /// The reasons of a candidate's rank, and the comparisons behind them. `before` is the number of reasons that it
+    /// has already, `number` that of comparisons.
     pub(crate) fn reasons(
         &self,
         by: &Whole,
@@ -77,12 +75,11 @@ impl Answer {
             reasons.push(format!("{} by {}", words::ordinal(*rank), by.name));
         }
         let own = ranked.compared.iter();
-        let mut compared: Vec<_> = own
-            .map(|of| Compared { number: number + of.number, reason: before + of.reason, ..*of })
-            .collect();
+        let mut compared: Vec<_> =
+            own.map(|of| Compared::new(of.stage, number + of.number, of.grade, before + of.reason)).collect();
         if !self.compares {
             let grade = i64::try_from(*rank).unwrap_or(i64::MAX);
-            compared.push(Compared { stage: by.name, number, grade, reason: before });
+            compared.push(Compared::new(by.name, number, grade, before));
         }
         (reasons, compared)
     }
@@ -111,12 +108,7 @@ mod tests {
                 round.candidates.iter().filter(|c| c.member.as_str() != "forgotten").collect();
             all.sort_by(|a, b| b.member.cmp(&a.member));
             let (out, fit): (Vec<_>, Vec<_>) = all.into_iter().partition(|c| c.member.as_str() == "refused");
-            let refuse = |c: &MemberRecord| Refused {
-                named: c.named(),
-                stage: "taste".to_owned(),
-                reason: "not this one".to_owned(),
-                ground: Ground::State,
-            };
+            let refuse = |c: &MemberRecord| Refused::new(c.named(), "taste", "not this one");
             let stranger = member("stranger", "east", 99).named();
             let mut order = vec![Ranked::new(stranger, Vec::new())];
             order.extend(fit.into_iter().flat_map(|c| {
@@ -125,11 +117,8 @@ mod tests {
                 let ranked = Ranked::new(c.named(), reasons);
                 [ranked.clone(), ranked]
             }));
-            Ranking {
-                order,
-                refused: out.into_iter().map(refuse).collect(),
-                worth_waiting: Some("another one".to_owned()),
-            }
+            Ranking::new(order, out.into_iter().map(refuse).collect())
+                .with_worth_waiting(Some("another one".to_owned()))
         }
 
         fn remark(&self, _: &BTreeMap<String, String>, _: Cause) -> Option<String> {
@@ -200,7 +189,7 @@ mod tests {
         let who: Vec<_> = order(&strategy, &view).iter().map(first).collect();
         assert_eq!(who, ["d", "b", "c"]);
         view.accepts_loss = false;
-        assert_eq!(refused(&strategy, &view), ["c (limit): lag is 11 and at most 10 may be lost"]);
+        assert_eq!(refused(&strategy, &view), ["c (limit): lag is 11 and the limit is 10"]);
         let ranking = strategy.rank(&view.round());
         let decider = ranking.order[0].ahead_of(&ranking.order[1]).unwrap();
         assert_eq!(decider.stage, "same-site");

@@ -1,6 +1,6 @@
 //! Words that several stages need.
 
-/// The longest text of somebody else's that is repeated in a reason, in characters.
+/// The longest text of a member or an operator that a reason repeats, in characters.
 const MAX_QUOTE: usize = 200;
 
 /// `first`, `second`, .. for a place counted from 0.
@@ -21,8 +21,8 @@ pub(crate) fn ordinal(place: usize) -> String {
     format!("{number}{ending}")
 }
 
-/// Text that a member or an operator wrote, as part of a sentence: on one line,
-/// without control characters, and not endless.
+/// Text of a member or an operator as part of a sentence: on one line, without control characters, and of limited
+/// length.
 pub(crate) fn quote(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let mut line = words.fold(String::new(), |mut line, word| {

@@ -55,7 +55,7 @@ impl Strategy for HighestId {
         let mut order: Vec<_> = round.candidates.iter().map(MemberRecord::named).collect();
         order.sort_by(|a, b| b.member.cmp(&a.member));
         let ranked = |named| Ranked::new(named, vec!["highest id".to_owned()]);
-        Ranking { order: order.into_iter().map(ranked).collect(), ..Ranking::default() }
+        Ranking::new(order.into_iter().map(ranked).collect(), Vec::new())
     }
 }
 
@@ -132,8 +132,8 @@ fn wrong(text: &str, inputs: Inputs) -> Vec<String> {
 }
 
 fn stages(spec: &PolicySpec, cause: Cause) -> String {
-    let rules = spec.rules();
-    rules.pipeline(cause).stages().collect::<Vec<_>>().join(" ")
+    let pipeline = spec.pipeline();
+    pipeline.for_cause(cause).stages().collect::<Vec<_>>().join(" ")
 }
 
 const FIT: &str = "healthy priority not-excluded site-healthy site-open";
@@ -183,13 +183,13 @@ fn what_is_wrong_with_its_settings_is_said_as_of_any_other() {
     assert_eq!(
         all("pipeline = ['silent', 'mistaken']"),
         [
-            "pipeline[0]: the stage \"silent\" can't be made of these settings",
-            "pipeline[1]: the stage \"mistaken\" calls itself \"has\"; register it under that name",
+            "pipeline[0]: the stage \"silent\" cannot be built from these settings",
+            "pipeline[1]: the stage \"mistaken\" has the name \"has\"; register it under that name",
         ]
     );
     assert_eq!(
         all("pipeline = ['gate', { stage = 'gate' }]"),
-        ["pipeline[1]: \"gate\" stands twice; where all are equal once, they are twice"]
+        ["pipeline[1]: \"gate\" is listed twice; use each stage once"]
     );
     for unknown in ["pipeline = ['hsa']", "pipeline = [{ stage = 'hsa' }]", "pipeline = [{ stage = 1 }]"] {
         let said = all(unknown).concat();
@@ -201,7 +201,7 @@ fn what_is_wrong_with_its_settings_is_said_as_of_any_other() {
     }
     assert_eq!(
         wrong("pipeline = ['far']", Inputs::default()),
-        ["pipeline[0]: \"far\" has nothing to go by here: no member publishes its round trips; leave it out"]
+        ["pipeline[0]: \"far\" cannot be used here: no member publishes its round trips; leave it out"]
     );
 }
 
@@ -333,8 +333,8 @@ fn beside_a_whole_strategy_nothing_else_orders_the_candidates() {
             Inputs::ALL
         ),
         [
-            "pipeline[1]: the strategy \"highest-id\" orders the candidates: beside it a pipeline can only put some out, \
-          as \"limit\" does"
+            "pipeline[1]: the strategy \"highest-id\" orders the candidates: a pipeline besides it can only have \
+          stages that refuse some, such as \"limit\""
         ]
     );
     for (text, message) in [
@@ -355,7 +355,8 @@ fn beside_a_whole_strategy_nothing_else_orders_the_candidates() {
     ] {
         assert_eq!(wrong(text, Inputs::ALL), [message]);
     }
-    let none = PolicySpec::read(&entries("strategy = 'highest-id'")).unwrap_err().to_string();
+    let none =
+        PolicySpec::read(&entries("strategy = 'highest-id'"), Inputs::default()).unwrap_err().to_string();
     assert_eq!(none, "strategy: this program has no strategies of its own; leave it out");
 }
 
@@ -390,6 +391,13 @@ fn what_a_job_says_goes_over_what_all_jobs_have() {
     let own = "sites = ['east']\nstrategy = 'highest-id'";
     assert_eq!(over(own, "pipeline = ['priority']"), entries("sites = ['east']\npipeline = ['priority']"));
     assert_eq!(over(own, "sites = ['west']"), entries("sites = ['west']\nstrategy = 'highest-id'"));
+    // A site that is forbidden leaves the order that it is not named in.
+    assert_eq!(
+        over("sites = ['east', 'west']", "forbidden_sites = ['west']"),
+        entries("sites = ['east']\nforbidden_sites = ['west']")
+    );
+    let both = "sites = ['west', 'east']\nforbidden_sites = ['west']";
+    assert_eq!(over("sites = ['east', 'west']", both), entries(both));
 }
 
 #[test]
@@ -403,7 +411,7 @@ fn a_rule_does_not_forget_what_may_be_lost() {
     assert_eq!(stages(&spec, Cause::Startup), format!("{FIT} limit failed-last priority member-id"));
     let lags = |id, number, lag| with_attributes(id, "east", number, [("lag", lag)]);
     let mut view = View::of([lags("a", 1, "9"), lags("b", 2, "50"), lags("c", 3, "100")]);
-    assert_eq!(refused(&*spec.strategy(), &view), ["c (limit): lag is 100 and at most 99 may be lost"]);
+    assert_eq!(refused(&*spec.strategy(), &view), ["c (limit): lag is 100 and the limit is 99"]);
     view.cause = Cause::LeaderLost;
     assert_eq!(refused(&*spec.strategy(), &view).len(), 2);
 }

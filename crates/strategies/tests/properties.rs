@@ -14,7 +14,7 @@ use election_core::{
 };
 use proptest::{prelude::*, sample::subsequence};
 use strategies::{
-    AutoMoves, OnLeaderFailure, Pipeline, PolicySpec, SitePolicy, Spread, Steadiness,
+    AutoMoves, OnLeaderFailure, Pipeline, PolicySpec, Spread, Steadiness,
     spec::{Inputs, Value},
     stages::{self, Distance, Latency},
     testing::{NOW_MS, View, ballot, exclusion, previous, sites, with_attributes},
@@ -86,7 +86,7 @@ fn any_failure() -> impl Strategy<Value = Failure> {
 
 /// Mostly none: a round in which everybody is out says little.
 fn any_site_trouble() -> impl Strategy<Value = Vec<SiteTrouble>> {
-    let trouble = |site| SiteTrouble { site, why: "somehow".to_owned() };
+    let trouble = |site| SiteTrouble::new(site, "somehow");
     (any_sites(), 0..4).prop_map(move |(all, some)| {
         if some == 0 { sites(all).into_iter().map(trouble).collect() } else { Vec::new() }
     })
@@ -130,7 +130,10 @@ prop_compose! {
             previous: before.map(|(id, site, sequence)| previous(&id, site, sequence)),
             others: others.iter().map(MemberRecord::named).collect(),
             exclusions,
-            trouble: Trouble { failures, failed_sites: wrong.0, barred_sites: wrong.1 },
+            trouble: Trouble::default()
+                .with_failures(failures)
+                .with_failed_sites(wrong.0)
+                .with_barred_sites(wrong.1),
             control,
         }
     }
@@ -146,8 +149,11 @@ prop_compose! {
         ][..]),
         auto_moves in prop::sample::select(&[AutoMoves::None, AutoMoves::InSite, AutoMoves::All][..]),
         spread in prop::sample::select(&[Spread::None, Spread::Sites][..]),
-    ) -> SitePolicy {
-        SitePolicy { sites: self::sites(sites), on_leader_failure, auto_moves, spread, ..SitePolicy::default() }
+    ) -> PolicySpec {
+        PolicySpec::for_sites(self::sites(sites))
+            .with_on_leader_failure(on_leader_failure)
+            .with_auto_moves(auto_moves)
+            .with_spread(spread)
     }
 }
 
@@ -259,34 +265,17 @@ fn any_spec() -> impl Strategy<Value = PolicySpec> {
             let text =
                 format!("sites = {sites:?}\non_leader_failure = {on_failure:?}\n{order}{}", rules.concat());
             let entries: BTreeMap<String, Value> = toml::from_str(&text).unwrap();
-            PolicySpec::read_with(&entries, Inputs::ALL).unwrap_or_else(|error| panic!("{error}\n{text}"))
+            PolicySpec::read(&entries, Inputs::ALL).unwrap_or_else(|error| panic!("{error}\n{text}"))
         },
     )
 }
 
-/// The ready-made policy, one that is written down, or any pipeline.
-#[derive(Clone, Debug)]
-enum Any {
-    Policy(SitePolicy),
-    Spec(PolicySpec),
-    Pipeline(Pipeline),
-}
-
-impl Any {
-    fn rank(&self, view: &View) -> Ranking {
-        match self {
-            Self::Policy(policy) => policy.strategy().rank(&view.round()),
-            Self::Spec(spec) => spec.strategy().rank(&view.round()),
-            Self::Pipeline(pipeline) => pipeline.rank(&view.round()),
-        }
-    }
-}
-
-fn any_strategy() -> impl Strategy<Value = Any> {
+/// The pipeline of a policy from code or from text, or any other.
+fn any_strategy() -> impl Strategy<Value = Pipeline> {
     prop_oneof![
-        any_policy().prop_map(Any::Policy),
-        any_spec().prop_map(Any::Spec),
-        any_pipeline().prop_map(Any::Pipeline),
+        any_policy().prop_map(|policy| policy.pipeline()),
+        any_spec().prop_map(|policy| policy.pipeline()),
+        any_pipeline(),
     ]
 }
 
@@ -307,7 +296,7 @@ proptest! {
         strategy in any_strategy(),
         view in any_view(),
     ) {
-        let ranking = strategy.rank(&view);
+        let ranking = strategy.rank(&view.round());
         let ranked = ranking.order.iter().map(|r| &r.named);
         let refused = ranking.refused.iter().map(|r| &r.named);
         let key = |named: &election_core::record::Named| {
@@ -341,7 +330,7 @@ proptest! {
         view in any_view(),
     ) {
         let view = View { members: distinct(view.members.clone()), ..view };
-        let ranking = strategy.rank(&view);
+        let ranking = strategy.rank(&view.round());
         for (place, first) in ranking.order.iter().enumerate() {
             for other in &ranking.order[place + 1..] {
                 let decider = first.ahead_of(other);
@@ -369,8 +358,8 @@ proptest! {
         let (members, exclusions, drained) = shuffled;
         let mut other = View { members, exclusions, ..view.clone() };
         other.control.drained = drained;
-        prop_assert_eq!(strategy.rank(&view), strategy.rank(&view));
-        prop_assert_eq!(strategy.rank(&view), strategy.rank(&other));
+        prop_assert_eq!(strategy.rank(&view.round()), strategy.rank(&view.round()));
+        prop_assert_eq!(strategy.rank(&view.round()), strategy.rank(&other.round()));
     }
 
     /// The order of the whole is that of each pair taken alone. So it is total, and
@@ -378,7 +367,7 @@ proptest! {
     #[test]
     fn the_order_is_total(strategy in any_strategy(), view in any_view()) {
         let view = View { members: distinct(view.members.clone()), ..view };
-        let ranking = strategy.rank(&view);
+        let ranking = strategy.rank(&view.round());
         let order = order(&ranking);
         for (index, better) in order.iter().enumerate() {
             for worse in &order[index + 1..] {
@@ -388,7 +377,7 @@ proptest! {
                     .filter(|m| [better, worse].contains(&&&m.ballot))
                     .cloned();
                 let pair = View { members: pair.collect(), ..view.clone() };
-                let ranking = strategy.rank(&pair);
+                let ranking = strategy.rank(&pair.round());
                 prop_assert_eq!(self::order(&ranking), [*better, *worse]);
             }
         }
@@ -407,7 +396,7 @@ proptest! {
         let mut fewer = view.clone();
         let gone = fewer.members.remove(without.index(fewer.members.len())).ballot;
 
-        let (before, after) = (strategy.rank(&view), strategy.rank(&fewer));
+        let (before, after) = (strategy.rank(&view.round()), strategy.rank(&fewer.round()));
         let mut expected = order(&before);
         expected.retain(|ballot| **ballot != gone);
         prop_assert_eq!(expected, order(&after));
@@ -424,9 +413,9 @@ proptest! {
         let members = distinct(view.members.clone());
         let mut view = View { cause: Cause::BetterCandidate, members, ..view };
         view.incumbent = view.members.first().map(|m| m.ballot.clone());
-        let better = first(&strategy.rank(&view));
+        let better = first(&strategy.rank(&view.round()));
         view.incumbent = better.clone();
-        prop_assert_eq!(first(&strategy.rank(&view)), better);
+        prop_assert_eq!(first(&strategy.rank(&view.round())), better);
     }
 
     /// What somebody's word moves, it moves once: whoever follows is refused by none, and
@@ -435,12 +424,12 @@ proptest! {
     fn who_makes_room_for_an_order_is_not_named_again(strategy in any_strategy(), view in any_view()) {
         let members = distinct(view.members.clone());
         let mut view = View { members, cause: Cause::BetterCandidate, ..view };
-        let ranking = strategy.rank(&view);
+        let ranking = strategy.rank(&view.round());
         let leads_against = |r: &&Refused| r.ground == Ground::Order && view.incumbent.as_ref() == Some(&r.named.ballot);
         if let (Some(refused), Some(next)) = (ranking.refused.iter().find(leads_against), first(&ranking)) {
             let before = refused.named.ballot.clone();
             view.incumbent = Some(next.clone());
-            let then = strategy.rank(&view);
+            let then = strategy.rank(&view.round());
             prop_assert!(then.refusal(&next).is_none_or(|r| r.ground != Ground::Order), "{:?}", then);
             prop_assert!(then.refusal(&before).is_some(), "{:?}", then);
         }
@@ -473,7 +462,7 @@ proptest! {
             let member = view.members.iter().find(|m| Some(&m.ballot) == ballot.as_ref());
             member.map(|m| m.site.clone())
         };
-        match policy.auto_moves {
+        match policy.auto_moves() {
             AutoMoves::None => prop_assert_eq!(&better, &winner, "nothing moves by itself, and yet it moved"),
             AutoMoves::InSite => prop_assert_eq!(site(&better), site(&winner), "it left its site"),
             AutoMoves::All => {}
@@ -502,12 +491,12 @@ proptest! {
             prop_assert_ne!(&first.named.ballot, &leader.ballot);
         }
         // Where other slots are led from goes before where it failed.
-        if policy.spread == Spread::Sites && !view.others.is_empty() {
+        if policy.spread() == Spread::Sites && !view.others.is_empty() {
             return Ok(());
         }
         let elsewhere = any(&|named| named.site != leader.site);
         let beside = any(&|n| n.site == leader.site && n.ballot != leader.ballot);
-        match policy.on_leader_failure {
+        match policy.on_leader_failure() {
             OnLeaderFailure::OtherSite if elsewhere => {
                 prop_assert_ne!(&first.named.site, &leader.site);
             }
@@ -523,7 +512,7 @@ proptest! {
         strategy in any_strategy(),
         view in any_view(),
     ) {
-        let ranking = strategy.rank(&view);
+        let ranking = strategy.rank(&view.round());
         if let Some(why) = &ranking.worth_waiting {
             prop_assert_eq!(view.cause, Cause::Startup);
             prop_assert!(!ranking.order.is_empty());
@@ -644,7 +633,7 @@ proptest! {
         let mut view = View { members: distinct(view.members.clone()), ..view };
         // What failed, or hands over, is counted in a way of its own: see the stage's tests.
         (view.incumbent, view.failed, view.previous) = (None, None, None);
-        let policy = SitePolicy { site_minimum: least, ..policy };
+        let policy = policy.with_site_minimum(least);
         let ranking = policy.strategy().rank(&view.round());
         let Some(first) = ranking.first() else { return Ok(()) };
         // Where a whole site is closed none of its members is a candidate.
@@ -660,7 +649,7 @@ proptest! {
         forbidden in any_sites(),
     ) {
         let forbidden_sites = sites(forbidden);
-        let policy = SitePolicy { forbidden_sites: forbidden_sites.clone(), ..policy };
+        let policy = policy.with_forbidden_sites(forbidden_sites.clone());
         let ranking = policy.strategy().rank(&view.round());
         prop_assert!(ranking.order.iter().all(|r| !forbidden_sites.contains(&r.named.site)));
         for refused in &ranking.refused {

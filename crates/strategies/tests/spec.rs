@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use election_core::record::Cause;
 use strategies::{
-    OnLeaderFailure, PolicySpec, SitePolicy,
+    AutoMoves, OnLeaderFailure, PolicySpec, Spread,
     spec::{Inputs, Needs, Value},
 };
 
@@ -16,30 +16,37 @@ fn read(text: &str) -> PolicySpec {
 /// Everything that is wrong, a line each.
 fn wrong(text: &str) -> Vec<String> {
     let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
-    let error = PolicySpec::read(&entries).expect_err(text);
+    let error = PolicySpec::read(&entries, Inputs::default()).expect_err(text);
     error.iter().map(ToString::to_string).collect()
 }
 
 fn stages(spec: &PolicySpec, cause: Cause) -> String {
-    let rules = spec.rules();
-    let stages: Vec<_> = rules.pipeline(cause).stages().collect();
+    let pipeline = spec.pipeline();
+    let stages: Vec<_> = pipeline.for_cause(cause).stages().collect();
     stages.join(" ")
 }
 
 #[test]
-fn nothing_at_all_is_the_site_policy() {
+fn text_and_code_make_the_same_policy() {
+    let sites = |names: &[&str]| strategies::testing::sites(names.iter().copied());
     for (text, policy) in [
-        ("", SitePolicy::default()),
+        ("", PolicySpec::default()),
+        ("sites = ['east', 'west']", PolicySpec::for_sites(sites(&["east", "west"]))),
         (
-            "on_leader_failure = 'prefer-order'",
-            SitePolicy { on_leader_failure: OnLeaderFailure::PreferOrder, ..SitePolicy::default() },
+            "sites = ['east']\nforbidden_sites = ['lab']\nsite_minimum = 2\non_leader_failure = 'same-site-first'\n\
+             auto_moves = 'in-site'\nspread = 'sites'",
+            PolicySpec::for_sites(sites(&["east"]))
+                .with_forbidden_sites(sites(&["lab"]))
+                .with_site_minimum(2)
+                .with_on_leader_failure(OnLeaderFailure::SameSiteFirst)
+                .with_auto_moves(AutoMoves::InSite)
+                .with_spread(Spread::Sites),
         ),
     ] {
-        for cause in Cause::ALL {
-            let rules = policy.rules();
-            let expected: Vec<_> = rules.pipeline(cause).stages().collect();
-            assert_eq!(stages(&read(text), cause), expected.join(" "), "{cause}");
-        }
+        assert_eq!(read(text), policy);
+        // What the settings show reads as the same policy again.
+        let shown = policy.settings().map(|(key, value)| (key.to_owned(), value)).into();
+        assert_eq!(PolicySpec::read(&shown, Inputs::default()).unwrap(), policy);
     }
 }
 
@@ -131,14 +138,14 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         (
             "sites = ['east', 'west', 'east', 4]",
             &[
-                "sites[2]: \"east\" stands twice; name each site once",
+                "sites[2]: \"east\" is listed twice; name each site once",
                 "sites[3]: expected a string in quotes, found the integer 4",
             ],
         ),
         (
             "auto_moves = 'all'\npipeline = ['round-robin']",
             &[
-                "auto_moves: with the stage \"round-robin\" the next one is always better, and leadership would go round for ever; valid with it: \"none\"",
+                "auto_moves: with the stage \"round-robin\" the next member is always better, and leadership would move without end; valid with it: \"none\"",
             ],
         ),
         ("pipeline = ['priority', 'latncy']", &[&not_known]),
@@ -153,20 +160,17 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         ),
         (
             "pipeline = ['healthy']",
-            &["pipeline[0]: \"healthy\" stands in every pipeline already; leave it out"],
+            &["pipeline[0]: \"healthy\" is part of every pipeline already; leave it out"],
         ),
         (
             "pipeline = ['priority', 'priority']",
-            &["pipeline[1]: \"priority\" stands twice; where all are equal once, they are twice"],
+            &["pipeline[1]: \"priority\" is listed twice; use each stage once"],
         ),
-        (
-            "pipeline = ['round-robin', 'priority']",
-            &["pipeline[1]: nothing can stand behind \"round-robin\": it must be the last"],
-        ),
+        ("pipeline = ['round-robin', 'priority']", &["pipeline[1]: \"round-robin\" must be the last stage"]),
         (
             "pipeline = 'careful'",
             &[
-                "pipeline: no pipeline is named \"careful\": none stands in pipelines; an array of stages is valid, too",
+                "pipeline: no pipeline is named \"careful\": pipelines is empty; an array of stages is valid as well",
             ],
         ),
         (
@@ -187,7 +191,7 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         ),
         (
             "pipeline = [{ stage = 'software', at_least = 'new' }]",
-            &["pipeline[0].at_least: \"new\" is no version; one to three numbers with dots between are"],
+            &["pipeline[0].at_least: \"new\" is no version; valid: one to three numbers separated by dots"],
         ),
         (
             "pipeline = ['score']",
@@ -209,7 +213,7 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         (
             "pipeline = [{ stage = 'score', attributes = { cores = { best = 'many', missing = 'bad' } } }]",
             &[
-                "pipeline[0].attributes.cores.worst: it is missing: worst is the value that counts nothing, best the one that counts in full",
+                "pipeline[0].attributes.cores.worst: it is missing: the values with no points (worst) and with all points (best)",
                 "pipeline[0].attributes.cores.best: expected a number, found \"many\"",
                 "pipeline[0].attributes.cores.missing: \"bad\" is not known; valid: \"worst\", \"middle\", \"ignored\", \"refused\"",
             ],
@@ -235,7 +239,7 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
         ),
         (
             "[[rules]]\nwhen = 'failure'\npipeline = ['priority']\n[[rules]]\nwhen = ['leader-lost', 'work-failed']\npipeline = ['priority']",
-            &["rules[1].when: never asked: rules before this one name all of its causes"],
+            &["rules[1].when: this rule is never used: rules before it name all of its causes"],
         ),
         (
             "[[rules]]\nwhen = 'better-candidate'\npipeline = ['priority']",
@@ -254,13 +258,13 @@ fn what_is_wrong_is_said_with_its_key_and_what_would_be_valid() {
 /// For members that publish all that there is.
 fn read_with_all(text: &str) -> PolicySpec {
     let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
-    PolicySpec::read_with(&entries, Inputs::ALL).unwrap()
+    PolicySpec::read(&entries, Inputs::ALL).unwrap()
 }
 
 /// The same, with everything that is wrong.
 fn wrong_with_all(text: &str) -> Vec<String> {
     let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
-    let error = PolicySpec::read_with(&entries, Inputs::ALL).expect_err(text);
+    let error = PolicySpec::read(&entries, Inputs::ALL).expect_err(text);
     error.iter().map(ToString::to_string).collect()
 }
 
@@ -269,7 +273,7 @@ fn what_is_measured_can_be_named_where_it_is_published() {
     let text = "auto_moves = 'all'\npipeline = [{ stage = 'limit', attribute = 'lag', at_most = 10, missing = 'passes' }, \
                 { stage = 'latency', by = 'targets', targets = { db = 2 }, margin = '2ms', tolerance = '500us' }]";
     let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
-    let spec = PolicySpec::read_with(&entries, Inputs::ALL).unwrap();
+    let spec = PolicySpec::read(&entries, Inputs::ALL).unwrap();
     assert_eq!(
         stages(&spec, Cause::Startup),
         "healthy priority not-excluded site-healthy site-open limit same-site latency member-id"
@@ -318,7 +322,7 @@ fn what_is_measured_can_be_named_where_it_is_published() {
 fn what_must_be_measured_is_what_the_policy_goes_by() {
     let needs = |text: &str| {
         let entries: BTreeMap<String, Value> = toml::from_str(text).unwrap();
-        PolicySpec::read_with(&entries, Inputs::ALL).unwrap().needs()
+        PolicySpec::read(&entries, Inputs::ALL).unwrap().needs()
     };
     let peers = Needs { peers: true, ..Needs::default() };
     assert!(needs("").is_none());
@@ -362,7 +366,7 @@ fn what_is_said_of_sites_holds_in_each_pipeline() {
             "sites = ['east', 'west']\nforbidden_sites = ['west', 'north']",
             &["forbidden_sites: \"west\" is in sites as well; take it out of one of the two"],
         ),
-        ("forbidden_sites = ['a', 'a']", &["forbidden_sites[1]: \"a\" stands twice; name each site once"]),
+        ("forbidden_sites = ['a', 'a']", &["forbidden_sites[1]: \"a\" is listed twice; name each site once"]),
         ("site_minimum = 0", &["site_minimum: the integer 0 is out of range; 1 to 1000 is valid"]),
         (
             "pipeline = ['site-minimum', 'site-allowed']",
@@ -433,7 +437,7 @@ fn other_jobs_load_and_hours_are_read() {
         let text = format!("sites = ['east', 'west']\npipeline = [{stage}]");
         assert_eq!(wrong_with_all(&text), *expected, "{stage}");
     }
-    let nothing = "has nothing to go by here: no member publishes which other jobs it leads; leave it out";
+    let nothing = "cannot be used here: no member publishes which other jobs it leads; leave it out";
     for name in ["with-leader-of", "apart-from", "capacity"] {
         assert_eq!(wrong(&format!("pipeline = ['{name}']")), [format!("pipeline[0]: {name:?} {nothing}")]);
     }

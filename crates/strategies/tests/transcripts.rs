@@ -12,9 +12,8 @@ use election_core::{
     record::{Cause, Health},
     strategy::{Ranking, Strategy},
 };
-use serde::de::{IntoDeserializer, value::StrDeserializer};
 use strategies::{
-    PolicySpec, SitePolicy,
+    AutoMoves, OnLeaderFailure, PolicySpec, Spread,
     spec::{Inputs, Value},
     testing::{self, View, member, sites},
 };
@@ -46,7 +45,7 @@ fn the_examples_in_the_documents_are_what_the_policies_answer() {
         match kind {
             "toml" => {
                 let document: Document = toml::from_str(inside).unwrap();
-                policy = Some(PolicySpec::read_with(&document.policy, Inputs::ALL).unwrap());
+                policy = Some(PolicySpec::read(&document.policy, Inputs::ALL).unwrap());
                 got.push_str(inside);
             }
             "transcript" => {
@@ -113,7 +112,7 @@ struct Stage {
 
 impl Default for Stage {
     fn default() -> Self {
-        let strategy = SitePolicy::default().strategy();
+        let strategy = PolicySpec::default().strategy();
         Self { view: View::default(), strategy, ballots: 0, by_name: BTreeMap::new() }
     }
 }
@@ -141,13 +140,10 @@ impl Stage {
     }
 
     fn set_policy(&mut self, named: &BTreeMap<&str, &str>) {
-        let policy = SitePolicy {
-            sites: sites(named["sites"].split(',')),
-            on_leader_failure: word(named["on_leader_failure"]),
-            auto_moves: word(named["auto_moves"]),
-            spread: named.get("spread").map_or_else(Default::default, |spread| word(spread)),
-            ..SitePolicy::default()
-        };
+        let policy = PolicySpec::for_sites(sites(named["sites"].split(',')))
+            .with_on_leader_failure(word(named["on_leader_failure"], &OnLeaderFailure::WORDS))
+            .with_auto_moves(word(named["auto_moves"], &AutoMoves::WORDS))
+            .with_spread(named.get("spread").map_or_else(Spread::default, |name| word(name, &Spread::WORDS)));
         self.strategy = policy.strategy();
     }
 
@@ -192,7 +188,7 @@ impl Stage {
 
     fn rank(&mut self, cause: &str, named: &BTreeMap<&str, &str>) -> String {
         let mut view = self.view.clone();
-        view.cause = word::<Cause>(cause);
+        view.cause = word(cause, &Cause::ALL.map(|cause| (cause.as_str(), cause)));
         // `others=east-1@east,west-1@west`: who leads the other slots.
         let others = named.get("others").into_iter().flat_map(|all| all.split(','));
         for text in others {
@@ -215,10 +211,9 @@ impl Stage {
     }
 }
 
-/// A value from its word in a configuration or a record.
-fn word<T: for<'de> serde::Deserialize<'de>>(text: &str) -> T {
-    let text: StrDeserializer<'_, serde::de::value::Error> = text.into_deserializer();
-    T::deserialize(text).unwrap()
+/// A value from its word in a policy.
+fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> T {
+    words.iter().find(|(word, _)| *word == text).unwrap_or_else(|| panic!("no such word: {text}")).1
 }
 
 fn show(ranking: &Ranking) -> String {

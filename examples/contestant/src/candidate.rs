@@ -13,7 +13,7 @@ use election_core::{
     Election, ElectionConfig, Failure, Handler, Leadership, Paths, Policy, Profile, QueueFormat, Recipe,
     StopOrder, TakeoverLimit,
 };
-use strategies::{AutoMoves, OnLeaderFailure, SitePolicy, Spread};
+use strategies::{OnLeaderFailure, PolicySpec};
 use tokio::task::JoinHandle;
 use zk_session::Session;
 
@@ -98,13 +98,8 @@ impl Candidate {
 fn recipe(arguments: &Arguments) -> anyhow::Result<Recipe> {
     Ok(match arguments.recipe {
         RecipeName::Elector => {
-            let policy = SitePolicy {
-                sites: vec![SITE.parse()?],
-                on_leader_failure: OnLeaderFailure::PreferOrder,
-                auto_moves: AutoMoves::None,
-                spread: Spread::None,
-                ..SitePolicy::default()
-            };
+            let policy =
+                PolicySpec::for_sites([SITE.parse()?]).with_on_leader_failure(OnLeaderFailure::PreferOrder);
             Recipe::Elector(policy.strategy())
         }
         RecipeName::Queue => Recipe::Queue(match arguments.format {

@@ -1,6 +1,6 @@
 //! `confirm`.
 
-use election_core::{SiteId, operator::orders, record::Confirmed};
+use election_core::{Confirm, SiteId, operator::orders, record::Confirmed};
 use serde_json::json;
 
 use super::{
@@ -9,10 +9,7 @@ use super::{
     election::{Operator, asker},
     output,
 };
-use crate::{
-    config::{Confirm, Sources},
-    error::Error,
-};
+use crate::{config::Sources, error::Error};
 
 /// `confirm`
 #[derive(Debug, clap::Args)]
@@ -44,7 +41,7 @@ async fn confirm_all(operator: &Operator, arguments: &ConfirmArguments, how: Out
         let paths = operator.paths(&job)?;
         let snapshot = operator.observer().await?.snapshot(&paths).await?;
         check_sites(operator, &job, &arguments.site, &snapshot, "").map_err(Error::Usage)?;
-        let asks = operator.config.policy_of(&job).confirm == Confirm::CrossSite;
+        let asks = operator.config.engine_of(&job).confirm == Confirm::CrossSite;
         // Who leads there already need not move.
         let elsewhere = |site: &SiteId| -> Vec<(u64, String)> {
             let leaders = snapshot.decided().into_iter().flat_map(|e| e.leaders().map(move |led| (e, led)));

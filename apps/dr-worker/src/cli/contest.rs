@@ -52,7 +52,7 @@ pub(super) async fn move_on(
         return report(job, &old, None, how);
     }
     let config = &operator.config;
-    let usual = config.zookeeper.session_timeout + config.policy_of(job).takeover_timeout;
+    let usual = config.zookeeper.session_timeout + config.engine_of(job).takeover_timeout;
     let by = BootTime::now() + wanted.timeout.unwrap_or(usual);
     let new = until_ready(operator, paths, &old, by).await?;
     report(job, &old, Some(&new), how)

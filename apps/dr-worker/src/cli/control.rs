@@ -12,17 +12,14 @@ use election_core::{
     record::{Control, FailedSite, Mode},
 };
 use serde_json::json;
+use strategies::AutoMoves;
 
 use super::{
     Output,
     election::{Operator, asker},
     output,
 };
-use crate::{
-    config::{AutoMoves, Sources},
-    error::Error,
-    wall::unix_ms,
-};
+use crate::{config::Sources, error::Error, wall::unix_ms};
 
 /// What every standing order takes.
 #[derive(Debug, clap::Args)]
@@ -260,7 +257,7 @@ impl<'a> Order<'a> {
                      is well"
                 ));
             }
-            let auto_moves = operator.config.policy_of(&job).auto_moves;
+            let auto_moves = operator.config.policy_of(&job).who.auto_moves();
             if self.prefers && auto_moves != AutoMoves::All && ordered.is_news() && how == Output::Pretty {
                 output::say(format_args!(
                     "{job}: auto_moves is {:?}: leadership stays in its site until it is lost or moved by \
@@ -298,7 +295,7 @@ pub(super) fn check_sites<'a>(
     let ordered = drained.iter().chain(failed).chain(preferred_site).chain(site_order);
     let members = snapshot.members.iter().map(|member| &member.site);
     let policy = operator.config.policy_of(job);
-    let known: BTreeSet<_> = policy.sites.iter().chain(members).chain(ordered).collect();
+    let known: BTreeSet<_> = policy.who.sites().iter().chain(members).chain(ordered).collect();
     let unknown = sites.into_iter().find(|site| !known.contains(*site));
     let Some(unknown) = unknown else { return Ok(()) };
     let known: Vec<_> = known.iter().map(|site| site.as_str()).collect();

@@ -157,6 +157,8 @@ enum ConfigVerb {
     Check,
     /// Print each effective value with its source.
     Show,
+    /// Print the JSON Schema of configuration files, for editors.
+    Schema,
 }
 
 impl Verb {
@@ -278,6 +280,7 @@ fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
         Verb::Dev(dev) => dev::run(dev, global, registry),
         Verb::Config(ConfigVerb::Check) => config::check(sources),
         Verb::Config(ConfigVerb::Show) => config::show(sources, global.output),
+        Verb::Config(ConfigVerb::Schema) => output::print(crate::config::SCHEMA.trim_end()),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut command(), program(), &mut script);

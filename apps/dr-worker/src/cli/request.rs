@@ -219,7 +219,7 @@ async fn carry_out(operator: &Operator, wanted: &Move, request: Request, how: Ou
 /// As long as every phase of a move may take by the policy.
 fn longest_move(operator: &Operator, job: &str) -> Duration {
     let config = &operator.config;
-    let policy = config.policy_of(job);
+    let policy = config.engine_of(job);
     config.zookeeper.session_timeout
         + policy.release_timeout
         + policy.acquire_timeout

@@ -71,7 +71,7 @@ async fn play(
     let snapshots = snapshots(operator, job).await?;
     for (job, snapshot) in &snapshots {
         // A member need not take part in every job.
-        if let Err(why) = what_if.check(snapshot, &then.policy_of(job).sites) {
+        if let Err(why) = what_if.check(snapshot, then.policy_of(job).who.sites()) {
             unknown.get_or_insert(format!("{job}: {why}"));
             continue;
         }

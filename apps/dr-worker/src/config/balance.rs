@@ -2,12 +2,12 @@ use std::time::Duration;
 
 use super::reader::Section;
 
-/// `[balance]`: how the leaderships of those jobs whose policy says `balance` are spread over the nodes.
+/// `[balance]`: how the leaderships of jobs with `policy.balance` are spread over the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BalanceConfig {
-    /// How often it is looked whether anything should move.
+    /// The time between two looks at all elections.
     pub interval: Duration,
-    /// How many moves are under way at once.
+    /// The highest number of moves at once.
     pub at_most: usize,
 }
 
@@ -19,7 +19,7 @@ impl BalanceConfig {
         if at_most == 0 {
             section.problem(
                 "at_most",
-                "0 would never move anything; 1 or more is valid, or leave policy.balance out",
+                "0 would never move a leadership; 1 or more is valid, or leave policy.balance out",
             );
         }
         Self { interval, at_most: at_most as usize }

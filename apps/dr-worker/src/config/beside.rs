@@ -1,4 +1,4 @@
-//! What a policy says of other jobs, checked over all jobs at once.
+//! Checks of policies that name other jobs, over all jobs at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,7 @@ use super::{
     reader::Section,
 };
 
-/// The jobs that each policy names must be others, and configured; and they must not make each other move
-/// for ever.
+/// The jobs that a policy names must be other jobs that are configured, and must not make each other move without end.
 pub(super) fn check_jobs(root: &mut Section<'_>, jobs: &[JobConfig]) {
     let names: BTreeSet<_> = jobs.iter().map(JobConfig::name).collect();
     let decided: Vec<_> = jobs.iter().filter(|job| job.recipe == Recipe::Elector).collect();
@@ -19,30 +18,30 @@ pub(super) fn check_jobs(root: &mut Section<'_>, jobs: &[JobConfig]) {
         for other in &job.policy.needs().jobs {
             let others: Vec<_> = names.iter().filter(|name| **name != job.name()).collect();
             let message = if other == job.name() {
-                format!("it goes by the leader of {other:?}, which is the job itself; name another job")
+                format!("it depends on the leader of {other:?}, which is the job itself; name another job")
             } else if !names.contains(other.as_str()) {
-                format!("it goes by the leader of {other:?}, which is no job here; valid: {others:?}")
+                format!("it depends on the leader of {other:?}, which is not configured; valid: {others:?}")
             } else {
                 continue;
             };
             complain(root, job, &message);
         }
     }
-    // A job that does not move by itself ends the chase.
+    // A job without automatic moves ends the circle.
     let moving: BTreeMap<_, _> = decided
         .iter()
-        .filter(|job| job.policy.moves_by_itself())
+        .filter(|job| job.policy.who.moves_by_itself())
         .map(|job| (job.name().to_owned(), job.policy.needs().jobs))
         .collect();
     for job in &decided {
         let Some(circle) = circle(&moving, job.name()) else { continue };
-        // Once, and not for each of them.
+        // One problem for all of them.
         if circle.iter().min().is_some_and(|first| *first == job.name()) {
             let way: Vec<_> = circle.iter().chain(circle.first()).copied().collect();
             let message = format!(
-                "these jobs go by each other's leaders and all move by themselves, which could go on for ever: {}; \
+                "these jobs depend on each other's leaders and all move automatically, which could go on without end: {}; \
                  name the other job in one of the policies only",
-                way.join(" by ")
+                way.join(" on ")
             );
             complain(root, job, &message);
         }
@@ -76,7 +75,7 @@ fn circle<'a>(named_by: &'a BTreeMap<String, BTreeSet<String>>, start: &'a str) 
     None
 }
 
-/// What is no number would be no limit.
+/// A capacity that is not a number would be no limit.
 pub(super) fn check_capacity(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
     let is_number = |text: &String| text.trim().parse::<u64>().is_ok();
     let capacity = node.attributes.get(Capacity::ATTRIBUTE).filter(|text| !is_number(text));

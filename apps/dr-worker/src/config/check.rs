@@ -16,7 +16,7 @@ const fn of_job(says: &'static str) -> Tried {
 const LIVENESS: Tried = of_job("that the job still serves");
 const FITNESS: Tried = of_job("that this member is fit to lead");
 const SITE: Tried = Tried {
-    says: "that the site is well",
+    says: "that the site works",
     interval: Duration::from_millis(500),
     timeout: Duration::from_secs(2),
 };

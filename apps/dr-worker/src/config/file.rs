@@ -1,4 +1,4 @@
-//! TOML files: their values, and at which line and column each stands.
+//! TOML files: their values, with the line and column of each.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -8,14 +8,14 @@ use toml_edit::{ImDocument, Item, TableLike};
 /// Line and column, both counted from 1, the column in characters.
 pub(super) type Place = (usize, usize);
 
-/// Where a key and its value stand.
+/// The places of a key and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places {
     pub(super) key: Place,
     pub(super) value: Place,
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) values: Dict,
@@ -23,7 +23,7 @@ pub(super) struct Parsed {
     pub(super) places: BTreeMap<Vec<String>, Places>,
 }
 
-/// What is wrong with a file as TOML.
+/// A syntax error in a TOML file.
 #[derive(Debug)]
 pub(super) struct SyntaxError {
     pub(super) place: Place,

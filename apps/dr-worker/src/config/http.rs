@@ -32,7 +32,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Whether it stands for all addresses of this host, so is no address to reach it at.
+    /// Whether it means all addresses of this host. Other nodes cannot connect to it.
     pub fn is_wildcard(&self) -> bool {
         self.host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_unspecified())
     }
@@ -51,7 +51,7 @@ impl fmt::Display for HostPort {
 impl Parse for HostPort {
     fn parse(node: &Node) -> Result<Self, Mismatch> {
         let text = String::parse(node)?;
-        let wrong = || Mismatch::from(format!("{text:?} is no host:port, such as \"127.0.0.1:7080\""));
+        let wrong = || Mismatch::from(format!("{text:?} is not a host:port, such as \"127.0.0.1:7080\""));
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse().map_err(|_| wrong())?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -63,5 +63,10 @@ impl Parse for HostPort {
 
     fn show(&self) -> String {
         self.to_string().show()
+    }
+
+    #[cfg(test)]
+    fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        String::schema(generator)
     }
 }

@@ -2,15 +2,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     check::read_checks,
-    parse::{Mismatch, Parse, choice},
+    parse::{Mismatch, Parse, Words, choice},
     policy::PolicyConfig,
     reader::Section,
     tree::{Node, Origin},
 };
 use crate::job::{Hook, Hooks, JobSpec, Measure, ReadyProbe, RestartPolicy, StopSignal};
 
-/// `[job.NAME]`: a program that runs on the leader, and the election that decides
-/// who that is.
+/// `[job.NAME]`: a program that runs on the leader, and its election.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobConfig {
     /// How the leader is found.
@@ -21,7 +20,7 @@ pub struct JobConfig {
     pub load: u32,
     /// When and where its leadership moves.
     pub policy: PolicyConfig,
-    /// The program, and what is run around it.
+    /// The program, its hooks and its checks.
     pub spec: JobSpec,
 }
 
@@ -30,29 +29,32 @@ choice! {
     pub enum Recipe {
         /// The member with the lowest ballot decides by policy.
         Elector = "elector",
-        /// Whoever has waited longest follows.
+        /// The member that has waited longest follows.
         Queue = "queue",
-        /// Whoever is quickest follows.
+        /// The first member to create the leader znode follows.
         Single = "single",
     }
     later: []
 }
 
-choice! {
-    /// The word for a way to become ready.
-    pub(super) enum ReadyKind {
-        /// Once it has run for a while.
-        None = "none",
-        /// By a program.
-        Exec = "exec",
-        /// By an HTTP request.
-        Http = "http",
-        /// By a TCP connection.
-        Tcp = "tcp",
-        /// By saying so.
-        Notify = "notify",
-    }
-    later: []
+/// The kind of a probe.
+#[derive(Clone, Copy, PartialEq)]
+enum ProbeKind {
+    None,
+    Exec,
+    Http,
+    Tcp,
+    Notify,
+}
+
+impl Words for ProbeKind {
+    const WORDS: &[(&str, Self)] = &[
+        ("none", Self::None),
+        ("exec", Self::Exec),
+        ("http", Self::Http),
+        ("tcp", Self::Tcp),
+        ("notify", Self::Notify),
+    ];
 }
 
 impl Parse for StopSignal {
@@ -64,6 +66,11 @@ impl Parse for StopSignal {
     fn show(&self) -> String {
         self.to_string().show()
     }
+
+    #[cfg(test)]
+    fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        String::schema(generator)
+    }
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -71,7 +78,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// Between two runs of a program whose output is written to ZooKeeper.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The load of a job that doesn't say.
+/// The load of a job by default.
 pub(super) const DEFAULT_LOAD: u32 = 1;
 const MAX_LOAD: u32 = 1_000_000;
 
@@ -114,17 +121,15 @@ impl JobConfig {
         let measure = section.optional_table("measure", read_measure).flatten();
         if measure.is_some() && recipe != Recipe::Elector {
             let recipe = recipe.as_str();
-            section.problem(
-                "measure",
-                format!("the recipe {recipe:?} has nobody to heed it; only \"elector\" has"),
-            );
+            let message = format!("the recipe {recipe:?} does not use it; only \"elector\" does");
+            section.problem("measure", message);
         }
         let load = Self::read_load(section);
         let policy = Self::read_policy_for(recipe, section, policy).for_job(name, load);
         if let Some(ReadyProbe::None { after }) = ready
-            && after >= policy.takeover_timeout
+            && after >= policy.election.takeover_timeout
         {
-            let timeout = policy.takeover_timeout;
+            let timeout = policy.election.takeover_timeout;
             let wrong =
                 format!("after is {after:?}, but a takeover fails after {timeout:?} (takeover_timeout)");
             section.problem("ready", wrong);
@@ -152,7 +157,7 @@ impl JobConfig {
         })
     }
 
-    /// Only the job's policy, for those who don't run it.
+    /// Only the job's policy, for programs that do not run it.
     pub(super) fn read_policy(name: &str, section: &mut Section<'_>, base: &PolicyConfig) -> PolicyConfig {
         let load = Self::read_load(section);
         Self::read_policy_for(Recipe::Elector, section, base).for_job(name, load)
@@ -177,9 +182,9 @@ impl JobConfig {
     }
 }
 
-/// What is tried, and how often where nothing is set.
+/// A probe and its default times.
 pub(super) struct Tried {
-    /// What a success says, such as `that the job is ready`.
+    /// What a success shows, such as `that the job is ready`.
     pub(super) says: &'static str,
     pub(super) interval: Duration,
     pub(super) timeout: Duration,
@@ -203,25 +208,25 @@ pub(super) fn read_probe(
         let timeout = section.duration("timeout", tried.timeout, MILLISECOND..=HOUR);
         (interval, timeout)
     };
-    match section.or("kind", ReadyKind::None) {
-        ReadyKind::None => Some(none(section)),
-        ReadyKind::Notify => Some(ReadyProbe::Notify),
-        ReadyKind::Exec => {
-            let command = section.required("command", &format!("the program whose exit code 0 says {says}"));
+    match section.or("kind", ProbeKind::None) {
+        ProbeKind::None => Some(none(section)),
+        ProbeKind::Notify => Some(ReadyProbe::Notify),
+        ProbeKind::Exec => {
+            let command = section.required("command", &format!("the program whose exit code 0 shows {says}"));
             let (interval, timeout) = pace(section);
             Some(ReadyProbe::Exec { command: command?, interval, timeout })
         }
-        ReadyKind::Http => {
+        ProbeKind::Http => {
             let url = section.required(
                 "url",
-                &format!("where an answer with 2xx says {says}, such as \"http://127.0.0.1:8080/health\""),
+                &format!("where an answer with 2xx shows {says}, such as \"http://127.0.0.1:8080/health\""),
             );
             let (interval, timeout) = pace(section);
             Some(ReadyProbe::Http { url: url?, interval, timeout })
         }
-        ReadyKind::Tcp => {
+        ProbeKind::Tcp => {
             let address = section
-                .required("address", &format!("the host:port where an accepted connection says {says}"));
+                .required("address", &format!("the host:port where an accepted connection shows {says}"));
             let (interval, timeout) = pace(section);
             Some(ReadyProbe::Tcp { address: address?, interval, timeout })
         }

@@ -43,7 +43,7 @@ pub struct Sources {
     pub variables: Vec<(OsString, OsString)>,
     /// `key=value`, from the command line.
     pub sets: Vec<String>,
-    /// What a policy in them may name beside what is built in.
+    /// Stages and strategies that a policy may name besides the built-in ones.
     pub registry: Registry,
 }
 
@@ -88,8 +88,8 @@ impl Provider for Numbered<'_> {
     }
 }
 
-/// Reads and merges all layers. What can't be read becomes a problem, and the rest
-/// is merged nevertheless, so that all that is wrong is found at once.
+/// Reads and merges all layers. A layer that cannot be read is a problem; the others are merged nevertheless, so that all
+/// problems are found at once.
 pub(super) fn merge(sources: &Sources, problems: &mut Vec<Problem>) -> Node {
     let mut layers = Vec::new();
     for path in files(&sources.paths, problems) {
@@ -152,8 +152,7 @@ fn put_over(under: &mut Node, over: Node) {
     }
 }
 
-/// The files to read: a directory stands for its `*.toml`.
-/// Whether there is something to read, or to say why it can't be read.
+/// Whether there is a file to read, or a reason to report.
 fn has_files(directory: &Path) -> bool {
     match files_in(directory) {
         Ok(files) => !files.is_empty(),
@@ -184,7 +183,7 @@ fn files(paths: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
                 files.append(&mut inside);
             }
             Err(e) => problems
-                .push(Problem::with_source(path.display(), format!("the directory can't be read: {e}"))),
+                .push(Problem::with_source(path.display(), format!("the directory cannot be read: {e}"))),
         }
     }
     files
@@ -195,10 +194,10 @@ fn read(path: &Path) -> Result<Layer, Problem> {
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
-        .map_err(|e| unreadable(format!("the file can't be read: {e}")))?;
+        .map_err(|e| unreadable(format!("the file cannot be read: {e}")))?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(unreadable(format!(
-            "the file is longer than {MAX_FILE} bytes, which is no configuration"
+            "the file is longer than {MAX_FILE} bytes, the limit for a configuration"
         )));
     }
     let text =
@@ -206,12 +205,12 @@ fn read(path: &Path) -> Result<Layer, Problem> {
     let path: Arc<Path> = Arc::from(path);
     let parsed = file::parse(&text).map_err(|e| {
         let origin = Origin::File { path: Arc::clone(&path), line: e.place.0, column: e.place.1 };
-        Problem::with_source(origin, format!("this is no valid TOML: {}", e.message))
+        Problem::with_source(origin, format!("this is not valid TOML: {}", e.message))
     })?;
     Ok(Layer { origin: LayerOrigin::File { path, places: parsed.places }, values: parsed.values })
 }
 
-/// Keys that say which node this is: the files of two nodes were given together where they differ.
+/// Keys of one node: files that differ in them belong to two nodes.
 const OF_ONE_NODE: [&str; 2] = ["id", "site"];
 
 fn find_contradictions(layers: &[Layer], problems: &mut Vec<Problem>) {
@@ -233,7 +232,7 @@ fn find_contradictions(layers: &[Layer], problems: &mut Vec<Problem>) {
     }
 }
 
-/// The names of all jobs in the files, for variables can't spell most of them.
+/// The names of all jobs in the files. Variables cannot spell most of them.
 fn job_names(layers: &[Layer]) -> Vec<String> {
     layers
         .iter()
@@ -271,7 +270,7 @@ fn variables(
     }
 }
 
-/// The key that a variable's name stands for.
+/// The key that a variable's name means.
 ///
 /// Keys are written in lower case, and a job in the way the files write it:
 /// `ORDERS_EU` finds a job `orders-eu`. What follows a job's `ENV` is the name of a
@@ -317,7 +316,7 @@ fn sets(all: &[String], layers: &mut Vec<Layer>, problems: &mut Vec<Problem>) {
             }
             Err(_) => problems.push(Problem::with_source(
                 origin,
-                format!("{key:?} is no key; the form is --set section.key=value"),
+                format!("{key:?} is not a key; the form is --set section.key=value"),
             )),
         }
     }

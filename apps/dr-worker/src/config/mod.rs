@@ -1,9 +1,7 @@
-//! The configuration: layered, typed, and refused as a whole with everything that is
-//! wrong with it.
+//! The configuration: layered, typed, and refused with all of its problems at once.
 //!
-//! A [`Config`] that exists is coherent: every value is of its type and within its
-//! limits, and every job can be stopped before the lease of the session timeout that
-//! is asked for ends.
+//! A [`Config`] that exists is coherent: every value has its type and is within its limits, and every job can be stopped
+//! before the lease of the configured session timeout ends.
 
 mod balance;
 mod beside;
@@ -33,7 +31,7 @@ pub use http::{HostPort, HttpConfig};
 pub use job::{JobConfig, Recipe};
 pub use layers::{PREFIX, Sources, is_of_policy};
 pub use node::NodeConfig;
-pub use policy::{AutoMoves, Confirm, OnLeaderFailure, OnPause, PolicyConfig, TakeoverLimit};
+pub use policy::PolicyConfig;
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
@@ -45,26 +43,29 @@ use timing::Timing;
 use tree::Node;
 use zk_session::LeaseTiming;
 
-/// All that a worker needs to know.
+/// The JSON Schema of a configuration file. A test generates it from the reader and compares it.
+pub const SCHEMA: &str = include_str!("../../../../config/schema.json");
+
+/// The configuration of a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Who it is.
+    /// The node.
     pub node: NodeConfig,
-    /// Where the ensemble is.
+    /// The ensemble.
     pub zookeeper: ZooKeeperConfig,
-    /// Its own endpoints.
+    /// The HTTP endpoints.
     pub http: HttpConfig,
-    /// How it measures round trips.
+    /// The measurement of round trips.
     pub probes: ProbesConfig,
-    /// How leaderships are spread over the nodes.
+    /// The balancing of leaderships.
     pub balance: BalanceConfig,
-    /// What it runs where it leads; at least one, sorted by name.
+    /// The jobs; at least one, sorted by name.
     pub jobs: Vec<JobConfig>,
     /// Every value and where it came from.
     shown: Vec<Shown>,
     /// All settings as they were read.
     root: Node,
-    /// What their policies may name beside what is built in.
+    /// Stages and strategies that policies may name besides the built-in ones.
     registry: Registry,
 }
 
@@ -72,7 +73,7 @@ impl Config {
     /// Reads and checks the configuration of a worker.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All problems.
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
@@ -86,7 +87,7 @@ impl Config {
     /// The policies as they would be with these settings, each `key=value`, over all others.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// All problems.
     pub fn what_if(&self, sets: &[String]) -> Result<OperatorConfig, Problems> {
         let mut findings = Findings::with(&self.registry);
         let root = layers::set_over(self.root.clone(), sets, &mut findings.problems);
@@ -98,11 +99,10 @@ impl Config {
         &self.shown
     }
 
-    /// Looks whether the jobs can run on this very node: whether their programs and
-    /// directories exist. Starts nothing.
+    /// Checks whether the jobs can run on this node: whether their programs and directories exist. It starts nothing.
     ///
     /// # Errors
-    /// Everything that would keep them from it.
+    /// All problems.
     pub fn check_node(&self) -> Result<(), Problems> {
         let mut problems = Vec::new();
         for job in &self.jobs {
@@ -117,7 +117,7 @@ impl Config {
         Problems::none_of(problems)
     }
 
-    /// A problem with the value of one key, which showed only when it was used.
+    /// A problem with the value of one key that was found when it was used.
     pub fn problem(&self, key: &str, message: &str) -> Problems {
         problem_at(&self.shown, key, message)
     }
@@ -125,7 +125,7 @@ impl Config {
     /// Checks that every job can be stopped before its lease ends.
     ///
     /// # Errors
-    /// For each that can't, the figures and what to change.
+    /// For each job that cannot, the figures and what to change.
     pub fn check_timing(&self, granted: LeaseTiming) -> Result<(), Problems> {
         let mut problems = Vec::new();
         for job in &self.jobs {
@@ -155,26 +155,26 @@ fn problem_at(shown: &[Shown], key: &str, message: &str) -> Problems {
     Problem::with_key(origin_of(shown, key), key, message).into()
 }
 
-/// All that an operator's command needs to know; it runs without a node or a job of
-/// its own, so that a mistake in those never stands in an operator's way.
+/// The configuration of an operator's command. It needs no node and no job, so that a mistake in those does not block an
+/// operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperatorConfig {
-    /// Where the ensemble is.
+    /// The ensemble.
     pub zookeeper: ZooKeeperConfig,
-    /// What goes for every job that has no policy of its own.
+    /// The policy of every job without its own.
     pub policy: PolicyConfig,
-    /// The jobs that are configured, with their policies; maybe none.
+    /// The configured jobs with their policies; can be empty.
     pub jobs: BTreeMap<String, PolicyConfig>,
-    /// Which of them have a resource that checks fencing tokens.
+    /// The jobs whose resource checks fencing tokens.
     pub fenced: BTreeSet<String>,
     shown: Vec<Shown>,
 }
 
 impl OperatorConfig {
-    /// Reads and checks what an operator's command needs.
+    /// Reads and checks the configuration of an operator's command.
     ///
     /// # Errors
-    /// Everything that is wrong with that.
+    /// All problems.
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
@@ -206,7 +206,7 @@ impl OperatorConfig {
         Ok(Self { zookeeper, policy, jobs: jobs.into_iter().collect(), fenced, shown: findings.shown })
     }
 
-    /// A problem with the value of one key, which showed only when it was used.
+    /// A problem with the value of one key that was found when it was used.
     pub fn problem(&self, key: &str, message: &str) -> Problems {
         problem_at(&self.shown, key, message)
     }
@@ -216,13 +216,12 @@ impl OperatorConfig {
         self.jobs.get(job).cloned().unwrap_or_else(|| self.policy.clone().for_job(job, job::DEFAULT_LOAD))
     }
 
-    /// A short word for the policy of a job: the same on all nodes that have the same.
+    /// A short text for the policy of a job: the same on all nodes with the same policy.
     pub fn fingerprint_of(&self, job: &str) -> String {
         self.policy_of(job).fingerprint(self.fenced.contains(job))
     }
 
-    /// How the election of a job behaves, as far as an operator need know: what the job needs to
-    /// stop is for its workers.
+    /// The engine's policy of a job, without the stop budget of the job.
     pub fn engine_of(&self, job: &str) -> Policy {
         self.policy_of(job).engine(std::time::Duration::ZERO, self.fenced.contains(job))
     }
@@ -272,9 +271,9 @@ fn read_policy(root: &mut Section<'_>, probes: &ProbesConfig) -> PolicyConfig {
     root.table("policy", |section| PolicyConfig::read(section, &usual))
 }
 
-/// A site that the order of sites doesn't know is a typing error more often than not.
+/// A site that is not in the order of sites is likely to be a typing error.
 fn check_site(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
-    let (sites, forbidden) = (&job.policy.sites, &job.policy.forbidden_sites);
+    let (sites, forbidden) = (job.policy.who.sites(), job.policy.who.forbidden_sites());
     if !sites.is_empty() && !sites.contains(&node.site) && !forbidden.contains(&node.site) {
         let all: Vec<_> = sites.iter().map(|site| site.as_str()).collect();
         section.problem(
@@ -287,7 +286,7 @@ fn check_site(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
     }
 }
 
-/// Who goes by a target that nobody measures would find all members equally far away.
+/// With a target that is not measured all members would be equally far away.
 fn check_targets(section: &mut Section<'_>, probes: &ProbesConfig, job: &JobConfig) {
     if job.recipe != Recipe::Elector {
         return;
@@ -298,12 +297,12 @@ fn check_targets(section: &mut Section<'_>, probes: &ProbesConfig, job: &JobConf
         let valid = if known.is_empty() { "none is".to_owned() } else { format!("{known:?} are") };
         section.problem(
             "policy",
-            format!("it goes by the round trip to {name:?}, which is not in [probes.targets]; {valid}"),
+            format!("it depends on the round trip to {name:?}, which is not in [probes.targets]; {valid}"),
         );
     }
 }
 
-/// What balancing needs to be right, for a job that is balanced.
+/// Checks of a job that is balanced.
 fn check_weight(section: &mut Section<'_>, node: Option<&NodeConfig>, job: &str) {
     if job == crate::run::BALANCING {
         section.problem_here(format!(
@@ -324,7 +323,7 @@ fn check_weight(section: &mut Section<'_>, node: Option<&NodeConfig>, job: &str)
     }
 }
 
-/// Who limits what no member publishes refuses everybody.
+/// A limit of an attribute that no member publishes would refuse all members.
 fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
     if job.recipe != Recipe::Elector || job.spec.measure.is_some() {
         return;
@@ -334,8 +333,8 @@ fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
         section.problem(
             "policy",
             format!(
-                "it limits {name:?}, which nobody measures: add [job.{}.measure] with a command that prints it, or \
-                 say it in node.attributes",
+                "it limits {name:?}, which no member publishes: add [job.{}.measure] with a command that prints it, or \
+                 set it in node.attributes",
                 job.name()
             ),
         );
@@ -349,7 +348,7 @@ fn check_timing(section: &mut Section<'_>, zookeeper: &ZooKeeperConfig, job: &Jo
     }
 }
 
-/// Never seen: what is missing has been reported already.
+/// Never shown: missing keys have been reported already.
 fn incomplete() -> Problems {
     Problem::with_source("configuration", "it is incomplete").into()
 }

@@ -7,23 +7,22 @@ use strategies::published::RESERVED;
 use super::{check::read_site_check, reader::Section};
 use crate::job::Check;
 
-/// `[node]`: who this worker is.
+/// `[node]`: this worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeConfig {
     /// Its unique name among all workers.
     pub id: MemberId,
-    /// The site that it stands in.
+    /// Its site.
     pub site: SiteId,
-    /// How others reach this node.
+    /// Its address for other nodes.
     pub address: String,
-    /// Where the lock file and the guards' remains lie.
+    /// The directory of the lock file and the records of running jobs.
     pub state_dir: PathBuf,
-    /// Higher is preferred; 0 or less never leads unless an operator names it.
+    /// Higher is preferred. A member with 0 or less leads only if an operator names it.
     pub priority: i64,
-    /// Free attributes for policies and for whoever reads the list of members.
+    /// Free attributes for policies and for readers of `list`.
     pub attributes: BTreeMap<String, String>,
-    /// How this node looks whether its whole site is fit, if it does; after its failures this node says that its site is
-    /// unwell.
+    /// The check of the whole site, if there is one. After its failures this node reports that the site has failed.
     pub site_check: Option<Check>,
 }
 
@@ -35,8 +34,7 @@ impl NodeConfig {
             None => section
                 .required("id", "a name for this worker that no other has (this host has no usable name)"),
         };
-        let site =
-            section.required("site", "the name of the site that this node stands in, such as \"east\"");
+        let site = section.required("site", "the name of this node's site, such as \"east\"");
         let address = host.unwrap_or_else(|| "127.0.0.1".to_owned());
         let address = section.or("address", address);
         let state_dir = section.or("state_dir", PathBuf::from("/var/lib/dr-worker"));

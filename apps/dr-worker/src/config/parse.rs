@@ -1,16 +1,19 @@
-//! From a value of the tree to a typed one, or a sentence that says what would be valid.
+//! Typed values from values of the tree, or a message with what would be valid.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use election_core::{MemberId, SiteId};
 
+#[cfg(test)]
+use schemars::{Schema, SchemaGenerator, json_schema};
+
 use super::tree::{Node, Origin, Value};
 
-/// A value that doesn't fit.
+/// A value of another type or out of range.
 #[derive(Debug)]
 pub(super) struct Mismatch {
     pub(super) message: String,
-    /// Where exactly, if inside of the value.
+    /// The exact place, if it is inside the value.
     pub(super) at: Option<Origin>,
 }
 
@@ -32,6 +35,10 @@ pub(super) trait Parse: Sized {
 
     /// As it would be written in a file.
     fn show(&self) -> String;
+
+    /// The JSON Schema of its values.
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
 fn quoted(text: &str) -> String {
@@ -110,6 +117,11 @@ impl Parse for String {
     fn show(&self) -> String {
         quoted(self)
     }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
 }
 
 impl Parse for PathBuf {
@@ -119,6 +131,11 @@ impl Parse for PathBuf {
 
     fn show(&self) -> String {
         quoted(&self.to_string_lossy())
+    }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
     }
 }
 
@@ -133,6 +150,11 @@ impl Parse for bool {
     fn show(&self) -> String {
         self.to_string()
     }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
 }
 
 impl Parse for i64 {
@@ -146,6 +168,11 @@ impl Parse for i64 {
     fn show(&self) -> String {
         self.to_string()
     }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
 }
 
 impl Parse for u32 {
@@ -157,6 +184,11 @@ impl Parse for u32 {
 
     fn show(&self) -> String {
         self.to_string()
+    }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
     }
 }
 
@@ -171,6 +203,11 @@ impl Parse for Duration {
     fn show(&self) -> String {
         quoted(&humantime::format_duration(*self).to_string())
     }
+
+    #[cfg(test)]
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": r"^\s*([0-9]+\s*[a-zA-Zµ]+\s*)+$" })
+    }
 }
 
 macro_rules! name {
@@ -183,6 +220,11 @@ macro_rules! name {
 
             fn show(&self) -> String {
                 quoted(self.as_str())
+            }
+
+            #[cfg(test)]
+            fn schema(generator: &mut SchemaGenerator) -> Schema {
+                String::schema(generator)
             }
         }
     )*};
@@ -207,6 +249,12 @@ impl<T: Parse> Parse for Vec<T> {
     fn show(&self) -> String {
         let all: Vec<_> = self.iter().map(T::show).collect();
         format!("[{}]", all.join(", "))
+    }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let items = T::schema(generator);
+        json_schema!({ "type": "array", "items": items })
     }
 }
 
@@ -243,9 +291,14 @@ impl Parse for BTreeMap<String, String> {
             .collect();
         format!("{{ {} }}", all.join(", "))
     }
+
+    #[cfg(test)]
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
 }
 
-/// As it stands, for whoever knows what it means.
+/// As it is, for a crate that knows what it means.
 impl Parse for strategies::spec::Value {
     fn parse(node: &Node) -> Result<Self, Mismatch> {
         let inside = |value: &Node| Self::parse(value);
@@ -282,9 +335,48 @@ impl Parse for strategies::spec::Value {
             }
         }
     }
+
+    #[cfg(test)]
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        Schema::default()
+    }
 }
 
-/// An enum of words; those of a later version are refused as such.
+/// A type with one word for each value.
+pub(super) trait Words: Clone + PartialEq + 'static {
+    /// The values and their words in the configuration.
+    const WORDS: &[(&str, Self)];
+    /// Words of a later version.
+    const LATER: &[&str] = &[];
+
+    /// The word of this value.
+    fn word(&self) -> &'static str {
+        Self::WORDS.iter().find(|(_, value)| value == self).map_or("", |(word, _)| word)
+    }
+}
+
+impl<T: Words> Parse for T {
+    fn parse(node: &Node) -> Result<Self, Mismatch> {
+        let text = String::parse(node)?;
+        let known = T::WORDS.iter().find(|(word, _)| *word == text);
+        known.map(|(_, value)| value.clone()).ok_or_else(|| {
+            let valid: Vec<_> = T::WORDS.iter().map(|(word, _)| *word).collect();
+            unknown_word(&text, &valid, T::LATER)
+        })
+    }
+
+    fn show(&self) -> String {
+        quoted(self.word())
+    }
+
+    #[cfg(test)]
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        let words: Vec<_> = T::WORDS.iter().map(|(word, _)| *word).collect();
+        json_schema!({ "enum": words })
+    }
+}
+
+/// An enum with its [`Words`].
 macro_rules! choice {
     (
         $(#[$doc:meta])*
@@ -300,32 +392,15 @@ macro_rules! choice {
         }
 
         impl $name {
-            /// The word for it in the configuration.
-            $vis const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)*
-                }
+            /// Its word in the configuration.
+            $vis fn as_str(self) -> &'static str {
+                $crate::config::parse::Words::word(&self)
             }
         }
 
-        impl $crate::config::parse::Parse for $name {
-            fn parse(
-                node: &$crate::config::tree::Node,
-            ) -> Result<Self, $crate::config::parse::Mismatch> {
-                let text = <String as $crate::config::parse::Parse>::parse(node)?;
-                match text.as_str() {
-                    $($word => Ok(Self::$variant),)*
-                    other => Err($crate::config::parse::unknown_word(
-                        other,
-                        &[$($word),*],
-                        &[$($later),*],
-                    )),
-                }
-            }
-
-            fn show(&self) -> String {
-                $crate::config::parse::Parse::show(&self.as_str().to_owned())
-            }
+        impl $crate::config::parse::Words for $name {
+            const WORDS: &[(&str, Self)] = &[$(($word, Self::$variant)),*];
+            const LATER: &[&str] = &[$($later),*];
         }
     };
 }

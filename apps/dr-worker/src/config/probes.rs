@@ -4,16 +4,16 @@ use strategies::meter::Publishing;
 
 use super::{http::HostPort, reader::Section};
 
-/// `[probes]`: how round trips are measured, where a policy goes by them.
+/// `[probes]`: the measurement of round trips, where a policy uses them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbesConfig {
-    /// The pause between two measurements.
+    /// The time between two measurements.
     pub interval: Duration,
-    /// Who has not answered by then is not reached.
+    /// The timeout of each.
     pub timeout: Duration,
-    /// When what is measured is published.
+    /// When a measurement is published.
     pub publishing: Publishing,
-    /// What else than members and ZooKeeper can be measured, by name.
+    /// Targets other than members and ZooKeeper, by name.
     pub targets: BTreeMap<String, ProbeTarget>,
 }
 
@@ -34,7 +34,7 @@ impl Default for ProbesConfig {
     }
 }
 
-/// More often than that is load without news.
+/// More frequent probes are load without information.
 const SHORTEST: Duration = Duration::from_millis(10);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -62,7 +62,7 @@ impl ProbesConfig {
 }
 
 fn read_target(section: &mut Section<'_>) -> Option<ProbeTarget> {
-    // What is not set need not be shown: there is no default.
+    // A key without a default is shown only if it is set.
     let mut url = None;
     let mut address = None;
     match section.has("url") {
@@ -80,7 +80,7 @@ fn read_target(section: &mut Section<'_>) -> Option<ProbeTarget> {
         }
         (false, false) => {
             section.problem_here(
-                "it is missing where the target is: url = \"http://host:port/path\" or address = \"host:port\"",
+                "the address of the target is missing: url = \"http://host:port/path\" or address = \"host:port\"",
             );
             None
         }
@@ -94,7 +94,7 @@ fn read_target(section: &mut Section<'_>) -> Option<ProbeTarget> {
                     None
                 }
                 Err(error) => {
-                    section.problem("url", format!("{url:?} is no address: {error}"));
+                    section.problem("url", format!("{url:?} is not a URL: {error}"));
                     None
                 }
             }
@@ -102,7 +102,7 @@ fn read_target(section: &mut Section<'_>) -> Option<ProbeTarget> {
         (false, true) => {
             let address = address?;
             if address.port == 0 {
-                section.problem("address", "port 0 is nobody's");
+                section.problem("address", "port 0 cannot be reached; 1 to 65535 is valid");
                 return None;
             }
             Some(ProbeTarget::Tcp(address))

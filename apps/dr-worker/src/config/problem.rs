@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: all of it at once.
+//! All problems of a configuration at once.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use super::layers::{DEFAULT_DIRECTORY, Sources};
 use super::tree::Origin;
 use crate::mask::mask;
 
-/// One thing that is wrong. Passwords in URLs are left out of it.
+/// One problem. Passwords in URLs are masked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where: `file:line:column`, a variable, a `--set`.
     pub at: Option<String>,
     /// The key, in full.
     pub key: Option<String>,
-    /// What is wrong with it and what would be valid.
+    /// What is wrong and what would be valid.
     pub message: String,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a configuration; at least one thing.
+/// All problems of a configuration; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(Vec<Problem>);
 
@@ -59,7 +59,7 @@ impl Problems {
         if problems.is_empty() { Ok(()) } else { Err(Self(problems)) }
     }
 
-    /// Says so too where no file was read.
+    /// Adds a problem if no file was read.
     pub(super) fn of(mut self, sources: &Sources) -> Self {
         if sources.paths.is_empty() {
             let words = format!("is not given, and {DEFAULT_DIRECTORY} holds no *.toml file");
@@ -83,9 +83,9 @@ impl From<Problem> for Problems {
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
-            [one] => write!(f, "the configuration can't be used: {one}"),
+            [one] => write!(f, "the configuration cannot be used: {one}"),
             all => {
-                write!(f, "the configuration can't be used, {} problems:", all.len())?;
+                write!(f, "the configuration cannot be used, {} problems:", all.len())?;
                 for problem in all {
                     write!(f, "\n  {problem}")?;
                 }

@@ -1,9 +1,11 @@
-//! Reads sections of the tree, and collects everything that is wrong instead of
-//! stopping at the first.
+//! Reads sections of the tree, and collects all problems instead of stopping at the first.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-use strategies::{Registry, spec::Step};
+use strategies::{
+    Registry,
+    spec::{Step, Value as PolicyValue},
+};
 
 use crate::mask::mask;
 
@@ -13,7 +15,7 @@ use super::{
     tree::{Node, Origin, Value},
 };
 
-/// An effective value, with where it came from. Passwords in URLs are left out.
+/// An effective value and its source. Passwords in URLs are masked.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Shown {
     /// The key, in full.
@@ -34,9 +36,10 @@ fn as_text<S: serde::Serializer>(origin: &Origin, to: S) -> Result<S::Ok, S::Err
 pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
     pub(super) shown: Vec<Shown>,
-    /// Every key that was asked for, set or not.
-    pub(super) asked: Vec<String>,
-    /// What a policy may name beside what is built in.
+    /// Every key that was asked for, set or not, and the schema of its values.
+    #[cfg(test)]
+    pub(super) asked: Vec<(String, schemars::Schema)>,
+    /// Stages and strategies that a policy may name besides the built-in ones.
     registry: Registry,
 }
 
@@ -50,9 +53,9 @@ impl Findings {
 pub(super) struct Section<'a> {
     path: String,
     table: BTreeMap<String, Node>,
-    /// Where the table stands, if anywhere.
+    /// The place of the table, if it is set.
     origin: Origin,
-    /// What a key that is not set here is said to come from.
+    /// The source of keys that are not set here.
     unset: Origin,
     known: Vec<&'static str>,
     /// Whether the user chooses the names of the keys.
@@ -61,7 +64,7 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Reads the root of the tree, and reports each key that `read` doesn't ask for.
+    /// Reads the root of the tree, and reports each key that `read` does not ask for.
     pub(super) fn read_root<T>(
         root: &Node,
         findings: &'a mut Findings,
@@ -93,7 +96,7 @@ impl<'a> Section<'a> {
         if self.path.is_empty() { key.to_string() } else { format!("{}.{key}", self.path) }
     }
 
-    /// What a policy may name beside what is built in.
+    /// Stages and strategies that a policy may name besides the built-in ones.
     pub(super) fn registry(&self) -> &Registry {
         &self.findings.registry
     }
@@ -103,10 +106,10 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
-    fn ask(&mut self, key: &'static str) -> Option<Node> {
+    fn ask<T: Parse>(&mut self, key: &'static str) -> Option<Node> {
         self.known.push(key);
-        let full = self.key(key);
-        self.findings.asked.push(full);
+        #[cfg(test)]
+        self.findings.asked.push((self.key(key), T::schema(&mut schemars::SchemaGenerator::default())));
         self.table.get(key).cloned()
     }
 
@@ -117,7 +120,7 @@ impl<'a> Section<'a> {
 
     /// Takes a key's value, if it is set.
     pub(super) fn optional<T: Parse>(&mut self, key: &'static str) -> Option<T> {
-        let node = self.ask(key)?;
+        let node = self.ask::<T>(key)?;
         match T::parse(&node) {
             Ok(value) => {
                 self.show(key, &value, node.origin);
@@ -129,6 +132,22 @@ impl<'a> Section<'a> {
                 self.findings.problems.push(Problem::with_key(&origin, full, wrong.message));
                 None
             }
+        }
+    }
+
+    /// Takes a key's value as it is, for a crate that knows what it means. [`show_raw`](Self::show_raw) shows it.
+    pub(super) fn raw(&mut self, key: &'static str) -> Option<PolicyValue> {
+        PolicyValue::parse(&self.ask::<PolicyValue>(key)?).ok()
+    }
+
+    /// Shows the value of such a key, or `default` if it is not set.
+    pub(super) fn show_raw(&mut self, key: &'static str, default: Option<&PolicyValue>) {
+        let set = self.table.get(key).cloned();
+        let set = set.and_then(|node| Some((PolicyValue::parse(&node).ok()?, node.origin)));
+        match (set, default) {
+            (Some((value, origin)), _) => self.show(key, &value, origin),
+            (None, Some(default)) => self.show(key, default, self.unset.clone()),
+            (None, None) => {}
         }
     }
 
@@ -146,10 +165,10 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Takes the value of a key that must be set; `meaning` says what it is for.
+    /// Takes the value of a key that must be set; `meaning` is its use, for the message.
     pub(super) fn required<T: Parse>(&mut self, key: &'static str, meaning: &str) -> Option<T> {
         if !self.has(key) {
-            self.ask(key);
+            self.ask::<T>(key);
             self.problem(key, format!("it is missing: {meaning}"));
             return None;
         }
@@ -230,13 +249,12 @@ impl<'a> Section<'a> {
         self.known.push(key);
     }
 
-    /// Leaves the keys that are not asked for to somebody else.
+    /// Ignores the keys that are not asked for.
     pub(super) fn leave_rest(&mut self) {
         self.free = true;
     }
 
-    /// Refuses keys that are laid down and that this version can't honour: to
-    /// ignore them would be to promise what is not kept.
+    /// Refuses keys of a later version: ignoring them would promise an effect that they do not have.
     pub(super) fn not_yet(&mut self, keys: &[&'static str]) {
         for key in keys {
             if let Some(node) = self.table.remove(*key) {
@@ -257,7 +275,7 @@ impl<'a> Section<'a> {
         self.findings.problems.push(Problem::with_key(&origin, full, message));
     }
 
-    /// Reports a problem with what stands inside of the value of a key.
+    /// Reports a problem inside the value of a key.
     pub(super) fn problem_within(&mut self, path: &[Step], message: &str) {
         let Some(Step::Key(key)) = path.first() else { return self.problem_here(message) };
         let (mut full, mut node) = (self.key(key), self.table.get(key).cloned());
@@ -303,7 +321,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The known name that a mistyped one most likely stands for.
+/// The known name that is most similar to a mistyped one.
 fn closest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     known
         .iter()
@@ -313,7 +331,7 @@ fn closest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// How many insertions, deletions and substitutions lie between two words.
+/// The number of insertions, deletions and substitutions between two words.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

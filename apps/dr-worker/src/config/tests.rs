@@ -1,5 +1,6 @@
 mod checks;
 mod policy;
+mod schema;
 
 use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
 
@@ -158,10 +159,10 @@ fn a_job_takes_the_policy_over_and_may_change_it() {
     );
     let config = Given::file(&text).load().unwrap();
     let policy = |name: &str| &config.jobs.iter().find(|j| j.name() == name).unwrap().policy;
-    assert_eq!(policy("orders").min_tenure, Duration::from_secs(7));
-    assert_eq!(policy("orders").max_takeovers.count, 9);
-    assert_eq!(policy("bills").min_tenure, Duration::from_secs(5));
-    assert_eq!(policy("bills").sites.len(), 2);
+    assert_eq!(policy("orders").election.min_tenure, Duration::from_secs(7));
+    assert_eq!(policy("orders").election.max_takeovers.count, 9);
+    assert_eq!(policy("bills").election.min_tenure, Duration::from_secs(5));
+    assert_eq!(policy("bills").who.sites().len(), 2);
 }
 
 #[test]
@@ -296,8 +297,8 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         ("policy.on_pause", "wait", ["\"wait\" is not known", "\"stop\", \"keep\""]),
         ("job.orders.recipe", "paxos", ["\"paxos\" is not known", "\"elector\", \"queue\", \"single\""]),
         ("job.orders.stop_signal", "SIGCHLD", ["is no stop signal", "SIGTERM"]),
-        ("http.listen", "7080", ["is no host:port", "127.0.0.1:7080"]),
-        ("zookeeper.connect", "zk1", ["\"zk1\" is no host:port", "zk1:2181"]),
+        ("http.listen", "7080", ["is not a host:port", "127.0.0.1:7080"]),
+        ("zookeeper.connect", "zk1", ["\"zk1\" is not a host:port", "zk1:2181"]),
         ("zookeeper.connect", "zk1:2181/dr", ["contains a path", "zookeeper.root"]),
         ("zookeeper.root", "dr", ["must start with '/'", "dr"]),
         ("node.id", "a/b", ["member id", "'/'"]),
@@ -368,15 +369,15 @@ fn sources_that_cannot_be_read_are_named() {
     let mut given = Given::file(SMALL);
     let missing = given.path("missing.toml");
     given.sources.paths.push(missing);
-    given.refused("missing.toml: the file can't be read", &[]);
+    given.refused("missing.toml: the file cannot be read", &[]);
 
     let mut given = Given::file(SMALL);
     given.add("broken.toml", "[node\nid = 1\n");
-    given.refused("broken.toml:1:", &["no valid TOML"]);
+    given.refused("broken.toml:1:", &["not valid TOML"]);
 
     let mut given = Given::file(SMALL);
     given.add("twice.toml", "[node]\nid = \"a\"\nid = \"b\"\n");
-    given.refused("twice.toml:3:1", &["no valid TOML", "duplicate key"]);
+    given.refused("twice.toml:3:1", &["not valid TOML", "duplicate key"]);
 
     Given::file(SMALL).set("nothing").refused("--set nothing: ", &["section.key=value"]);
     Given::file(SMALL)
@@ -425,17 +426,39 @@ fn an_operator_needs_neither_node_nor_job() {
         .set("node.id=a/b");
     let config = OperatorConfig::load(&given.sources).unwrap();
     assert_eq!(config.zookeeper.connect, "zk1:2181");
-    assert_eq!(config.policy_of("orders").exclusion, Duration::from_secs(420));
-    assert_eq!(config.policy_of("orders").sites.len(), 2);
-    assert_eq!(config.policy_of("other").exclusion, Duration::from_secs(300));
+    assert_eq!(config.policy_of("orders").election.exclusion, Duration::from_secs(420));
+    assert_eq!(config.policy_of("orders").who.sites().len(), 2);
+    assert_eq!(config.policy_of("other").election.exclusion, Duration::from_secs(300));
     let mistyped = given.set("zookeeper.rot=/x");
     assert!(OperatorConfig::load(&mistyped.sources).is_err());
 }
 
+fn config_dir() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config")
+}
+
 /// The files in `config/`, as they are shipped.
 fn sample(names: &[&str]) -> Sources {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config");
-    Sources { paths: names.iter().map(|name| dir.join(name)).collect(), ..Sources::default() }
+    let paths = names.iter().map(|name| config_dir().join(name)).collect();
+    Sources { paths, ..Sources::default() }
+}
+
+fn base_toml() -> String {
+    fs::read_to_string(config_dir().join("base.toml")).unwrap()
+}
+
+/// A table or an assignment behind a '#'.
+fn example(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("# ")?;
+    let key = rest.split([' ', '=']).next()?;
+    let is_key = key.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !key.is_empty();
+    let is_example = rest.starts_with('[') || is_key && rest[key.len()..].trim_start().starts_with("= ");
+    is_example.then_some(rest)
+}
+
+/// `config/base.toml` with all its examples.
+fn uncommented() -> String {
+    base_toml().lines().map(|line| format!("{}\n", example(line).unwrap_or(line))).collect()
 }
 
 #[test]
@@ -453,30 +476,16 @@ fn the_sample_files_show_the_defaults() {
     let config = Config::load(&sample(&["base.toml", "east.toml"])).unwrap();
     let site = |name: &str| election_core::SiteId::new(name).unwrap();
     let policy = &config.jobs[0].policy;
-    let expected = PolicyConfig {
-        sites: vec![site("east"), site("west")],
-        set: policy.set.clone(),
-        spec: serde_json::from_str(r#"{"sites": ["east", "west"]}"#).unwrap(),
-        ..PolicyConfig::default()
-    };
-    assert_eq!(*policy, expected.for_job("orders", 1));
+    let who = strategies::PolicySpec::for_sites(["east", "west"].map(site));
+    assert_eq!(policy.who, who.for_election("orders"));
+    assert_eq!((&policy.election, policy.balance), (&election_core::Policy::default(), false));
     assert_eq!(config.jobs[0].spec.restart, crate::job::RestartPolicy::default());
 }
 
 /// What is behind a '#' in the sample is an example to uncomment: it must be valid too.
 #[test]
 fn the_examples_in_the_sample_file_are_valid_and_every_key_occurs() {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config");
-    let text = fs::read_to_string(dir.join("base.toml")).unwrap();
-    let assignment = |line: &str| {
-        let rest = line.strip_prefix("# ")?;
-        let key = rest.split([' ', '=']).next()?;
-        let is_key = key.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !key.is_empty();
-        let is_example = rest.starts_with('[') || is_key && rest[key.len()..].trim_start().starts_with("= ");
-        is_example.then(|| rest.to_owned())
-    };
-    let uncommented: String =
-        text.lines().map(|line| assignment(line).unwrap_or_else(|| line.to_owned()) + "\n").collect();
+    let (text, uncommented) = (base_toml(), uncommented());
     assert!(uncommented.contains("\n[zookeeper.auth]\n"), "{uncommented}");
     let given = Given::file(&uncommented);
 
@@ -491,7 +500,7 @@ fn the_examples_in_the_sample_file_are_valid_and_every_key_occurs() {
     // strategies of its own.
     let none_here = ["job.orders.ready.after", "policy.strategy"];
     let is_here = |key: &str| !key.starts_with(other_policy) && !none_here.contains(&key);
-    for key in findings.asked.iter().filter(|key| is_here(key)) {
+    for (key, _) in findings.asked.iter().filter(|(key, _)| is_here(key)) {
         // Of what doesn't go together, one may stand with the job.
         let jobs = format!("job.orders.{key}");
         let is_it = |s: &Shown| (s.key == *key || s.key == jobs) && matches!(s.origin, Origin::File { .. });
@@ -514,7 +523,7 @@ fn a_policy_that_takes_an_elector_is_refused_with_the_other_recipes() {
         let set = "job.orders.policy.auto_moves=all";
         given().set(set).refused(
             &format!("--set {set}: job.orders.policy.auto_moves: "),
-            &[recipe, "only \"elector\" has"],
+            &[recipe, "only \"elector\" does"],
         );
     }
 }

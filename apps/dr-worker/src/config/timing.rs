@@ -1,5 +1,4 @@
-//! Whether a job can be stopped before its lease ends: the rule of leases, said in the
-//! words of the configuration.
+//! Whether a job can be stopped before its lease ends, in terms of configuration keys.
 
 use std::{fmt, time::Duration};
 
@@ -49,7 +48,7 @@ impl Timing {
     }
 }
 
-/// The stop doesn't fit into the session timeout.
+/// The stop does not fit into the session timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DoesNotFit(Timing);
 
@@ -68,7 +67,7 @@ impl fmt::Display for DoesNotFit {
         ];
         write!(
             f,
-            "the job can't surely be stopped before its lease ends: stop budget {} (stop_timeout {} + {} for the \
+            "the job cannot be stopped before its lease ends: stop budget {} (stop_timeout {} + {} for the \
              kill) + heartbeat interval {} + heartbeats that a tick of {} and a round trip take {} + margin {} + one round \
              trip {} = {}, which must be less than the session timeout of {}; set ",
             show(timing.stop_budget()),

@@ -7,7 +7,7 @@ use crate::mask::mask;
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// It is not set.
     BuiltIn,
     /// It is not set here, and taken over from this section.
     Inherited(String),
@@ -22,7 +22,7 @@ pub enum Origin {
     },
     /// An environment variable.
     Variable {
-        /// Its name, as it stands in the environment.
+        /// Its name in the environment.
         name: Arc<str>,
     },
     /// A `--set` on the command line.
@@ -54,17 +54,16 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) value: Value,
-    /// Where the value stands.
+    /// The place of the value.
     pub(super) origin: Origin,
-    /// Where its key stands.
+    /// The place of its key.
     pub(super) key_origin: Origin,
 }
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
-    /// From the environment or the command line: what type it is of, only whoever
-    /// asks for it knows, so that `12345` can be a member's id.
+    /// From the environment or the command line. The key decides about its type, so that `12345` can be a member's id.
     Text(String),
     String(String),
     Integer(i64),

@@ -8,26 +8,26 @@ use super::{
     tree::Node,
 };
 
-/// `[zookeeper]`: where the ensemble is and how to speak to it.
+/// `[zookeeper]`: the ensemble and the connection to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZooKeeperConfig {
     /// `host:port`, separated by commas.
     pub connect: String,
     /// The znode under which all elections lie.
     pub root: String,
-    /// The session timeout to ask for; what the servers grant is what rules.
+    /// The session timeout to ask for. The one that the servers grant counts.
     pub session_timeout: Duration,
     /// How long the first connection may take.
     pub connect_timeout: Duration,
     /// The servers' tickTime.
     pub tick_time: Duration,
-    /// What speaks to the servers.
+    /// The client.
     pub driver: DriverKind,
     /// Credentials, if the ensemble asks for them.
     pub auth: Option<Auth>,
     /// Certificates, if the ensemble speaks TLS.
     pub tls: Option<TlsOptions>,
-    /// Who may do what with the znodes that the worker and the commands create.
+    /// Access to the znodes that the worker and the commands create.
     pub acl: Access,
 }
 
@@ -43,11 +43,11 @@ fn has_credentials(auth: Option<&Auth>, tls: Option<&TlsOptions>) -> bool {
 }
 
 choice! {
-    /// Who may do what with the znodes that the worker and the commands create.
+    /// Access to the znodes that the worker and the commands create.
     pub enum Access {
-        /// All that have the same credentials may do anything, others nothing.
+        /// Clients with the same credentials may do anything, others nothing.
         Creator = "creator",
-        /// All that reach the servers may do anything.
+        /// Every client may do anything.
         Open = "open",
     }
     later: []
@@ -62,19 +62,24 @@ impl Parse for DriverKind {
     fn show(&self) -> String {
         self.to_string().show()
     }
+
+    #[cfg(test)]
+    fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "enum": Self::ALL.map(|kind| kind.to_string()) })
+    }
 }
 
 /// `[zookeeper.auth]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
-    /// How the credentials are meant.
+    /// The scheme of the credentials.
     pub scheme: Scheme,
     /// The file that holds them; never the credentials themselves.
     pub credentials_file: PathBuf,
 }
 
 choice! {
-    /// How credentials are meant.
+    /// A scheme of credentials.
     pub enum Scheme {
         /// `user:password`, in the file as plain text.
         Digest = "digest",
@@ -156,7 +161,7 @@ impl ZooKeeperConfig {
     }
 }
 
-/// What is wrong with a list of servers.
+/// The problem of a list of servers, if there is one.
 fn wrong_host(connect: &str) -> Option<String> {
     if connect.contains('/') {
         return Some(format!(
@@ -166,9 +171,9 @@ fn wrong_host(connect: &str) -> Option<String> {
     connect.split(',').map(str::trim).find_map(|server| {
         let port = server.rsplit_once(':').filter(|(host, _)| !host.is_empty());
         match port {
-            None => Some(format!("{server:?} is no host:port, such as \"zk1:2181\"")),
+            None => Some(format!("{server:?} is not a host:port, such as \"zk1:2181\"")),
             Some((_, port)) if port.parse::<u16>().is_ok_and(|port| port > 0) => None,
-            Some((_, port)) => Some(format!("{port:?} in {server:?} is no port; 1 to 65535 is valid")),
+            Some((_, port)) => Some(format!("{port:?} in {server:?} is not a port; 1 to 65535 is valid")),
         }
     })
 }

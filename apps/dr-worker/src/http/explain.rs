@@ -66,7 +66,7 @@ fn imagine(
     what_if: WhatIf,
 ) -> Result<Simulated, Box<Response>> {
     let (now, then) = (policies(worker, &[])?, policies(worker, &what_if.set)?);
-    if let Err(why) = what_if.check(snapshot, &then.policy_of(name).sites) {
+    if let Err(why) = what_if.check(snapshot, then.policy_of(name).who.sites()) {
         return Err(Box::new(refuse(StatusCode::BAD_REQUEST, &why)));
     }
     let (policy, strategy) = (now.engine_of(name), now.policy_of(name).strategy());

@@ -261,7 +261,7 @@ pub struct UnwellSite {
 }
 
 impl UnwellSite {
-    fn new(SiteTrouble { site, why }: SiteTrouble, elected: Option<&Elected>) -> Self {
+    fn new(SiteTrouble { site, why, .. }: SiteTrouble, elected: Option<&Elected>) -> Self {
         let open =
             elected.iter().flat_map(|e| &e.site_failures).find(|known| !known.over && known.site == site);
         Self { overruled: open.and_then(|open| open.overruled.clone()), site, why }

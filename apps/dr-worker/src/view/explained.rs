@@ -258,7 +258,7 @@ fn candidates(ranking: &Ranking) -> Vec<Candidate> {
         let Ranked { named, reasons, .. } = ranked;
         let next = ranking.order.get(place + 1);
         let ahead_of = next.and_then(|next| {
-            let Decider { stage, first, other } = ranked.ahead_of(next)?;
+            let Decider { stage, first, other, .. } = ranked.ahead_of(next)?;
             Some(AheadOf {
                 member: next.named.member.clone(),
                 stage: stage.to_owned(),

@@ -14,7 +14,7 @@ use election_core::{
     Profile, Recipe, StopOrder, TakeoverLimit,
     operator::{self, Observer, Problem, ReadError, Snapshot},
     record::{FiledRequest, Health, Outgoing, Request, RequestKind, Target},
-    strategy::{Ground, Ranked, Ranking, Refused, Round, Strategy},
+    strategy::{Ranked, Ranking, Refused, Round, Strategy},
 };
 use tokio::sync::watch;
 use zk_session::{BootTime, DriverKind, Session};
@@ -436,19 +436,9 @@ impl Strategy for EastFirst {
                 Health::Unknown | Health::Unchecked | Health::Healthy => None,
             };
             if let Some(reason) = unfit {
-                ranking.refused.push(Refused {
-                    named,
-                    stage: "healthy".to_owned(),
-                    reason,
-                    ground: Ground::State,
-                });
+                ranking.refused.push(Refused::new(named, "healthy", reason));
             } else if round.exclusions.iter().any(|e| e.ballot == member.ballot) {
-                ranking.refused.push(Refused {
-                    named,
-                    stage: "not-excluded".to_owned(),
-                    reason: "it is excluded".to_owned(),
-                    ground: Ground::State,
-                });
+                ranking.refused.push(Refused::new(named, "not-excluded", "it is excluded"));
             } else {
                 ranking.order.push(Ranked::new(named, vec![format!("site {}", member.site)]));
             }

@@ -93,8 +93,7 @@ impl Strategy for SiteOrder {
                 None => fit.push(member),
                 Some((stage, reason)) => {
                     let ground = if stage == "open" { Ground::Order } else { Ground::State };
-                    let (named, stage) = (member.named(), stage.to_owned());
-                    ranking.refused.push(Refused { named, stage, reason, ground });
+                    ranking.refused.push(Refused::new(member.named(), stage, reason).on(ground));
                 }
             }
         }

@@ -1,7 +1,9 @@
-//! A whole policy as it stands in a configuration.
+//! A whole policy, from text or from code.
 
+mod over;
 mod own;
 mod reader;
+mod sites;
 mod stage;
 mod value;
 
@@ -13,10 +15,13 @@ use std::{
 use election_core::{SiteId, record::Cause, strategy::Strategy};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
+use over::ORDER;
+pub use over::put_over;
 use own::Own;
 use reader::{Findings, text, word};
 pub use reader::{SpecError, Step, Table, Wrong};
 pub(crate) use stage::is_built_in;
+pub use stage::stages;
 use stage::{StageSpec, Subject};
 pub use value::Value;
 
@@ -24,22 +29,24 @@ use crate::{
     meter::Publishing,
     pipeline::Pipeline,
     registry::{OwnStrategy, Registry},
-    rules::Rules,
     site_policy::{AutoMoves, OnLeaderFailure, SitePolicy, Spread},
-    stages::{Distance, FailedLast, Incumbent, Limit, SameSite},
+    stages::{Distance, FailedLast, Incumbent, SameSite},
 };
 
-/// A whole policy: which sites, which pipeline, and what is different for certain causes.
+/// A whole policy: the sites, the pipeline, and the rules for certain causes. [`pipeline`](Self::pipeline) makes the
+/// strategy of it.
 ///
-/// Can be read from any format that serde knows; `docs/policies.md` explains every key.
+/// In code it begins with [`for_sites`](Self::for_sites). As text it can be in any format that serde knows, with the
+/// [`KEYS`]; `docs/policies.md` explains each of them. Deserialization refuses stages that need [`Inputs`];
+/// [`read`](Self::read) does not, where it is told that there are some.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicySpec {
-    /// Whom it is for.
+    /// The job that it is for.
     subject: Subject,
-    sites: SitePolicy,
+    pub(crate) sites: SitePolicy,
     pipeline: Option<Vec<StageSpec>>,
     rules: Vec<Rule>,
-    /// What orders the candidates, where it is none of these.
+    /// Orders the candidates instead of all these.
     strategy: Option<Own<OwnStrategy>>,
 }
 
@@ -49,42 +56,41 @@ struct Rule {
     pipeline: Vec<StageSpec>,
 }
 
-/// What the members publish beside what they are configured with: a policy that goes by what
-/// nobody publishes would be no policy.
+/// What the members publish besides their configuration. A policy that uses anything else is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
-    /// Their round trips, and how exactly.
+    /// Their round trips, and how exactly they are published.
     pub round_trips: Option<Publishing>,
-    /// Attributes that are measured while they run.
+    /// Attributes that they measure while they run.
     pub measured: bool,
-    /// Which other jobs they lead, and how much load that is ([`published`](crate::published)).
+    /// The other jobs that they lead, and the load of those ([`published`](crate::published)).
     pub jobs: bool,
 }
 
 impl Inputs {
-    /// All that there is, as it usually is published.
+    /// Everything, published as usual.
     pub const ALL: Self = Self { round_trips: Some(Publishing::USUAL), measured: true, jobs: true };
 }
 
-/// What a policy goes by that its members must measure.
+/// What a policy uses that its members must measure or publish.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Round trips to the other members.
     pub peers: bool,
-    /// That to ZooKeeper.
+    /// The round trip to ZooKeeper.
     pub zookeeper: bool,
-    /// Those to targets, by their names.
+    /// Round trips to targets, by their names.
     pub targets: BTreeSet<String>,
     /// Attributes that it limits.
     pub limited: BTreeSet<String>,
-    /// The other jobs whose leaders it prefers or avoids.
+    /// Other jobs whose leaders it prefers or avoids.
     pub jobs: BTreeSet<String>,
     /// The load of all that a member leads.
     pub load: bool,
 }
 
 impl Needs {
-    /// Whether nothing need be measured.
+    /// Whether it needs nothing.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -121,53 +127,15 @@ pub const KEYS: [&str; 10] = [
     "strategy",
 ];
 
-/// What a whole strategy replaces.
-const ORDER: [&str; 5] = ["on_leader_failure", "spread", "pipeline", "pipelines", "rules"];
-
-/// Puts the keys of a policy for one job over those for all. A `strategy` replaces all that orders the
-/// candidates otherwise, but for the limits of what may be lost; a pipeline or rules replace a strategy.
-pub fn put_over(under: &mut BTreeMap<String, Value>, news: BTreeMap<String, Value>) {
-    if news.contains_key("strategy") {
-        let limits = limits(under);
-        under.retain(|key, _| !ORDER.contains(&key.as_str()));
-        if !limits.is_empty() {
-            under.insert("pipeline".to_owned(), Value::List(limits));
-        }
-    } else if ["pipeline", "rules"].into_iter().any(|key| news.contains_key(key)) {
-        under.remove("strategy");
-    }
-    under.extend(news);
-}
-
-/// The stages of its pipeline that limit what may be lost.
-fn limits(entries: &BTreeMap<String, Value>) -> Vec<Value> {
-    let pipeline = match (entries.get("pipeline"), entries.get("pipelines")) {
-        (Some(Value::Text(name)), Some(Value::Table(named))) => named.get(name),
-        (pipeline, _) => pipeline,
-    };
-    let Some(Value::List(stages)) = pipeline else { return Vec::new() };
-    let is_limit = |stage: &&Value| match stage {
-        Value::Table(settings) => settings.get("stage") == Some(&Value::Text(Limit::NAME.to_owned())),
-        _ => false,
-    };
-    stages.iter().filter(is_limit).cloned().collect()
-}
+/// The largest `site_minimum`.
+pub const MAX_SITE_MINIMUM: u32 = 1000;
 
 impl PolicySpec {
-    /// Reads a policy from a table that has the [`KEYS`], and checks it as a whole, for members
-    /// that publish nothing but what they are configured with.
+    /// Reads a policy from a table with the [`KEYS`], for members that publish these inputs, and checks it as a whole.
     ///
     /// # Errors
-    /// All that is wrong at once, each with its key and what would be valid.
-    pub fn read(entries: &BTreeMap<String, Value>) -> Result<Self, SpecError> {
-        Self::read_with(entries, Inputs::default())
-    }
-
-    /// The same, for members that publish this.
-    ///
-    /// # Errors
-    /// As for [`read`](Self::read).
-    pub fn read_with(entries: &BTreeMap<String, Value>, inputs: Inputs) -> Result<Self, SpecError> {
+    /// All problems at once, each with its key and what would be valid.
+    pub fn read(entries: &BTreeMap<String, Value>, inputs: Inputs) -> Result<Self, SpecError> {
         Self::read_by(entries, inputs, &Registry::default())
     }
 
@@ -185,26 +153,10 @@ impl PolicySpec {
         let sites = SitePolicy {
             sites: table.with("sites", read_sites).unwrap_or_default(),
             forbidden_sites: table.with("forbidden_sites", read_sites).unwrap_or_default(),
-            site_minimum: table.whole("site_minimum", 1, 1000).unwrap_or(1),
-            on_leader_failure: table
-                .word(
-                    "on_leader_failure",
-                    &[
-                        ("other-site", OnLeaderFailure::OtherSite),
-                        ("prefer-order", OnLeaderFailure::PreferOrder),
-                        ("same-site-first", OnLeaderFailure::SameSiteFirst),
-                    ],
-                )
-                .unwrap_or_default(),
-            auto_moves: table
-                .word(
-                    "auto_moves",
-                    &[("none", AutoMoves::None), ("in-site", AutoMoves::InSite), ("all", AutoMoves::All)],
-                )
-                .unwrap_or_default(),
-            spread: table
-                .word("spread", &[("none", Spread::None), ("sites", Spread::Sites)])
-                .unwrap_or_default(),
+            site_minimum: table.whole("site_minimum", 1, MAX_SITE_MINIMUM).unwrap_or(1),
+            on_leader_failure: table.word("on_leader_failure", &OnLeaderFailure::WORDS).unwrap_or_default(),
+            auto_moves: table.word("auto_moves", &AutoMoves::WORDS).unwrap_or_default(),
+            spread: table.word("spread", &Spread::WORDS).unwrap_or_default(),
         };
         check_forbidden(&sites, table);
         table.findings.sites.clone_from(&sites.sites);
@@ -215,8 +167,8 @@ impl PolicySpec {
             .unwrap_or_default();
         let has = |stage| pipeline.iter().flatten().any(|known| *known == stage);
         if has(StageSpec::RoundRobin) && !has(StageSpec::Incumbent) && sites.auto_moves != AutoMoves::None {
-            let message = "with the stage \"round-robin\" the next one is always better, and leadership would go round for \
-                           ever; valid with it: \"none\"";
+            let message = "with the stage \"round-robin\" the next member is always better, and leadership would move \
+                           without end; valid with it: \"none\"";
             table.findings.say_of("auto_moves", message.to_owned());
         }
         let rule_stages = rules.iter().flat_map(|rule: &Rule| &rule.pipeline);
@@ -229,28 +181,28 @@ impl PolicySpec {
         Self { subject: Subject::default(), sites, pipeline, rules, strategy }
     }
 
-    /// The same policy for the election of this name, by which the stage `fair-share` draws its
-    /// lots. Without a name all elections draw the same.
+    /// The same policy for the election of this name. The stage `fair-share` draws its lots by it; without a name all
+    /// elections draw the same.
     #[must_use]
     pub fn for_election(mut self, name: impl Into<String>) -> Self {
         self.subject.election = name.into();
         self
     }
 
-    /// The same policy for a job that puts so much load on the member that leads it: 1, unless it is
-    /// said. The stage `capacity` goes by it.
+    /// The same policy for a job that puts this load on the member that leads it, for the stage `capacity`. 1 by
+    /// default.
     #[must_use]
     pub fn with_load(mut self, load: u32) -> Self {
         self.subject.load = load;
         self
     }
 
-    /// Whether leadership moves by itself to somebody better.
+    /// Whether leadership moves automatically to a better member.
     pub fn moves_by_itself(&self) -> bool {
         self.sites.auto_moves != AutoMoves::None
     }
 
-    /// What it goes by that must be measured.
+    /// What its members must measure or publish.
     pub fn needs(&self) -> Needs {
         let mut needs = Needs::default();
         let stages = self.pipeline.iter().chain(self.rules.iter().map(|rule| &rule.pipeline)).flatten();
@@ -268,24 +220,24 @@ impl PolicySpec {
         needs
     }
 
-    /// The strategy that carries this policy out.
+    /// The strategy that carries this policy out, for an election.
     pub fn strategy(&self) -> Arc<dyn Strategy> {
-        Arc::new(self.rules())
+        Arc::new(self.pipeline())
     }
 
-    /// The same, open to further rules.
-    pub fn rules(&self) -> Rules {
+    /// The strategy that carries this policy out: a pipeline for each cause.
+    pub fn pipeline(&self) -> Pipeline {
         if let Some(strategy) = &self.strategy {
-            return self.rules_of(strategy);
+            return self.pipeline_before(strategy);
         }
         use StageSpec::{Incumbent, OldestBallot, YoungestBallot};
         let sites = &self.sites;
         let stages = self.pipeline.as_deref().unwrap_or_default();
         let usual = |pipeline| add(pipeline, stages, sites, &self.subject);
-        // It is the incumbent that is to go, or that goes before everything else already.
+        // The incumbent goes regardless of its rank, or is before everything else already.
         let others: Vec<_> = stages.iter().filter(|stage| **stage != Incumbent).cloned().collect();
         let planned = |pipeline| add(pipeline, &others, sites, &self.subject);
-        // Who was restarted before goes before who is still to be.
+        // Members that have been restarted go before those that have not.
         let restarted: Vec<_> = others
             .iter()
             .flat_map(|stage| match stage {
@@ -294,17 +246,17 @@ impl PolicySpec {
             })
             .collect();
         let stopping = |pipeline| add(pipeline, &restarted, sites, &self.subject);
-        let rules =
-            if stages.is_empty() { sites.rules() } else { sites.rules_over(usual, planned, stopping) };
+        let pipeline =
+            if stages.is_empty() { sites.pipeline() } else { sites.pipeline_over(usual, planned, stopping) };
         // The first rule that names a cause decides: these go before.
-        self.rules.iter().rev().fold(rules, |rules, rule| {
+        self.rules.iter().rev().fold(pipeline, |pipeline, rule| {
             let fit = self.sites.enough_first(self.fit_for(rule).compare(FailedLast));
-            rules.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, sites, &self.subject))
+            pipeline.ahead(rule.causes.iter().copied(), add(fit, &rule.pipeline, sites, &self.subject))
         })
     }
 
-    /// What puts candidates out for a rule, beside what is in its own pipeline: what may be lost is limited
-    /// for every cause, unless the rule limits it otherwise.
+    /// The filters of a rule besides those in its own pipeline: a stage `limit` of the policy counts for every cause,
+    /// unless the rule limits the same attribute.
     fn fit_for(&self, rule: &Rule) -> Pipeline {
         let is_forgotten = |limit: &&StageSpec| !rule.pipeline.iter().any(|own| own.limits_the_same(limit));
         let limits = self.pipeline.iter().flatten().filter(|stage| stage.limits_the_same(stage));
@@ -312,8 +264,8 @@ impl PolicySpec {
         add(self.sites.fit(), &limits, &self.sites, &self.subject)
     }
 
-    /// What goes before a whole strategy for each cause, and then the strategy.
-    fn rules_of(&self, strategy: &Own<OwnStrategy>) -> Rules {
+    /// The stages before a whole strategy for each cause, and then the strategy.
+    fn pipeline_before(&self, strategy: &Own<OwnStrategy>) -> Pipeline {
         let fit = || {
             let filters = self.pipeline.as_deref().unwrap_or_default();
             add(self.sites.fit(), filters, &self.sites, &self.subject)
@@ -325,7 +277,7 @@ impl PolicySpec {
             AutoMoves::All => fit(),
         };
         let failures = Cause::ALL.into_iter().filter(|cause| cause.is_failure());
-        Rules::new(ranked(fit()))
+        ranked(fit())
             .when(failures, ranked(fit().compare(FailedLast)))
             .when([Cause::BetterCandidate], ranked(better))
     }
@@ -334,7 +286,7 @@ impl PolicySpec {
 impl<'de> Deserialize<'de> for PolicySpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let entries = BTreeMap::deserialize(deserializer)?;
-        Self::read(&entries).map_err(D::Error::custom)
+        Self::read(&entries, Inputs::default()).map_err(D::Error::custom)
     }
 }
 
@@ -353,7 +305,7 @@ fn read_sites(value: &Value, findings: &mut Findings) -> Option<Vec<SiteId>> {
             let Some(name) = text(value, findings) else { return };
             match SiteId::new(name) {
                 Ok(site) if sites.contains(&site) => {
-                    findings.say(format!("{:?} stands twice; name each site once", site.as_str()));
+                    findings.say(format!("{:?} is listed twice; name each site once", site.as_str()));
                 }
                 Ok(site) => sites.push(site),
                 Err(error) => findings.say(error.to_string()),
@@ -363,7 +315,7 @@ fn read_sites(value: &Value, findings: &mut Findings) -> Option<Vec<SiteId>> {
     Some(sites)
 }
 
-/// A site can't be preferred and forbidden.
+/// A site cannot be both preferred and forbidden.
 fn check_forbidden(sites: &SitePolicy, table: &mut Table<'_, '_>) {
     for site in sites.forbidden_sites.iter().filter(|site| sites.sites.contains(site)) {
         let message = format!("{:?} is in sites as well; take it out of one of the two", site.as_str());
@@ -371,7 +323,7 @@ fn check_forbidden(sites: &SitePolicy, table: &mut Table<'_, '_>) {
     }
 }
 
-/// Beside a whole strategy nothing else can order the candidates; stages that put some out can.
+/// Besides a whole strategy nothing else can order the candidates; filters can refuse some.
 fn check_beside(strategy: &str, pipeline: &[StageSpec], table: &mut Table<'_, '_>) {
     for key in ORDER.into_iter().filter(|key| *key != "pipeline") {
         if table.value(key).is_some() {
@@ -381,15 +333,15 @@ fn check_beside(strategy: &str, pipeline: &[StageSpec], table: &mut Table<'_, '_
     }
     if let Some(stage) = pipeline.iter().position(|stage| !stage.is_filter()) {
         let message = format!(
-            "the strategy {strategy:?} orders the candidates: beside it a pipeline can only put some out, as \"limit\" \
-             does"
+            "the strategy {strategy:?} orders the candidates: a pipeline besides it can only have stages that refuse \
+             some, such as \"limit\""
         );
         let say = |findings: &mut Findings| findings.at(Step::Place(stage), |findings| findings.say(message));
         table.findings.at(Step::Key("pipeline".to_owned()), say);
     }
 }
 
-/// Hours of a site that the order of sites doesn't know are a typing error more often than not.
+/// Hours of a site that is not in the order of sites are likely to be a typing error.
 fn check_hours<'a>(
     sites: &SitePolicy,
     key: &str,
@@ -434,7 +386,7 @@ fn read_pipeline(value: &Value, named: &Named, findings: &mut Findings) -> Optio
         let names: Vec<_> = named.keys().map(|name| format!("{name:?}")).collect();
         findings.say(match names.as_slice() {
             [] => format!(
-                "no pipeline is named {name:?}: none stands in pipelines; an array of stages is valid, too"
+                "no pipeline is named {name:?}: pipelines is empty; an array of stages is valid as well"
             ),
             names => {
                 let names = names.join(", ");
@@ -478,16 +430,27 @@ fn read_rules(value: &Value, named: &Named, auto_moves: AutoMoves, findings: &mu
     rules
 }
 
+/// All failures, among the causes of a rule.
+const FAILURE: &str = "failure";
+
+/// The causes that a rule may have. A leader that a standing order moves is replaced by the rule for
+/// "better-candidate".
+pub fn causes() -> impl Iterator<Item = &'static str> {
+    cause_words().map(|(word, _)| word)
+}
+
+fn cause_words() -> impl Iterator<Item = (&'static str, Option<Cause>)> {
+    let asked = Cause::ALL.into_iter().filter(|cause| *cause != Cause::StandingOrder);
+    asked.map(|cause| (cause.as_str(), Some(cause))).chain([(FAILURE, None)])
+}
+
 fn read_causes(
     value: &Value,
     auto_moves: AutoMoves,
     is_taken: impl Fn(Cause) -> bool,
     findings: &mut Findings,
 ) -> Option<Vec<Cause>> {
-    const FAILURE: &str = "failure";
-    // Whom a standing order leaves is for "better-candidate" to say.
-    let asked = Cause::ALL.into_iter().filter(|cause| *cause != Cause::StandingOrder);
-    let words: Vec<_> = asked.map(|cause| (cause.as_str(), Some(cause))).chain([(FAILURE, None)]).collect();
+    let words: Vec<_> = cause_words().collect();
     let mut causes = Vec::new();
     let mut read = |value: &Value, findings: &mut Findings| match word(value, findings, &words) {
         Some(Some(Cause::BetterCandidate)) if auto_moves == AutoMoves::None => {
@@ -511,7 +474,7 @@ fn read_causes(
         one => read(one, findings),
     }
     if !causes.is_empty() && causes.iter().all(|cause| is_taken(*cause)) {
-        findings.say("never asked: rules before this one name all of its causes");
+        findings.say("this rule is never used: rules before it name all of its causes");
     }
     Some(causes)
 }

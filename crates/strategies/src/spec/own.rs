@@ -1,4 +1,4 @@
-//! Stages and strategies of another crate, as they are named in a policy.
+//! Stages and strategies of another crate in a policy.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -12,7 +12,7 @@ use crate::{
     registry::{Factory, OwnStage, OwnStrategy},
 };
 
-/// What a factory has made of these settings. Two of them are alike where name and settings are.
+/// The product of a factory and its settings. Two are equal if name and settings are.
 #[derive(Clone)]
 pub(super) struct Own<T> {
     pub(super) name: &'static str,
@@ -26,23 +26,23 @@ impl<T> PartialEq for Own<T> {
     }
 }
 
-/// Without what was made: a fingerprint of a policy goes by this, and must not go by addresses.
+/// Without the product: the fingerprint of a policy uses this, and must not depend on addresses.
 impl<T> fmt::Debug for Own<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Own").field("name", &self.name).field("settings", &self.settings).finish()
     }
 }
 
-/// What a factory makes.
+/// The product of a factory.
 pub(super) trait Made {
-    /// What it is called in messages.
+    /// Its kind in messages.
     const KIND: &'static str;
     /// The key that names it in its table.
     const KEY: &'static str;
 
     fn needs(&self) -> &Needs;
 
-    /// A name that it has instead of the one that it is registered under.
+    /// A name of its own that differs from the registered one.
     fn other_name(&self, name: &str) -> Option<&'static str>;
 }
 
@@ -77,22 +77,22 @@ impl<T: Made> Own<T> {
         self.made.needs()
     }
 
-    /// Lets the factory read its settings, and checks what it has made.
+    /// Lets the factory read its settings, and checks the product.
     pub(super) fn make(name: &'static str, factory: &Factory<T>, table: &mut Table<'_, '_>) -> Option<Self> {
         let before = table.findings.wrong.len();
         let kind = T::KIND;
         let Some(made) = factory(table) else {
             if table.findings.wrong.len() == before {
-                table.findings.say(format!("the {kind} {name:?} can't be made of these settings"));
+                table.findings.say(format!("the {kind} {name:?} cannot be built from these settings"));
             }
             return None;
         };
         if let Some(other) = made.other_name(name) {
-            let message = format!("the {kind} {name:?} calls itself {other:?}; register it under that name");
+            let message = format!("the {kind} {name:?} has the name {other:?}; register it under that name");
             table.findings.say(message);
         }
         if let Some(missing) = missing(made.needs(), &table.findings.inputs) {
-            let message = format!("{name:?} has nothing to go by here: {missing}; leave it out");
+            let message = format!("{name:?} cannot be used here: {missing}; leave it out");
             table.findings.say(message);
         }
         let mut settings = table.entries().clone();
@@ -106,7 +106,7 @@ impl Own<OwnStage> {
         pipeline.with(self.made.filter.clone(), self.made.comparison.clone())
     }
 
-    /// Whether it does nothing but put candidates out.
+    /// Whether it is only a filter.
     pub(super) fn is_filter(&self) -> bool {
         self.made.comparison.is_none()
     }
@@ -136,7 +136,7 @@ impl Own<OwnStrategy> {
                 }
             };
             let Some((name, factory)) = known else {
-                // Its settings can't be judged.
+                // Its settings cannot be checked.
                 table.leave_rest();
                 return None;
             };
@@ -160,7 +160,7 @@ impl Own<OwnStrategy> {
     }
 }
 
-/// What is needed and is not published.
+/// A need that no member publishes.
 fn missing(needs: &Needs, inputs: &Inputs) -> Option<&'static str> {
     if (needs.peers || needs.zookeeper || !needs.targets.is_empty()) && inputs.round_trips.is_none() {
         return Some("no member publishes its round trips");

@@ -1,4 +1,4 @@
-//! Reads tables, and collects everything that is wrong instead of stopping at the first.
+//! Reads tables, and collects all problems instead of stopping at the first.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -7,12 +7,12 @@ use election_core::SiteId;
 use super::{Inputs, value::Value};
 use crate::registry::Registry;
 
-/// One thing that is wrong with a policy.
+/// One problem of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// The steps to the value: keys, and places in arrays counted from 0.
     pub path: Vec<Step>,
-    /// What is wrong with it and what would be valid.
+    /// What is wrong and what would be valid.
     pub message: String,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// Everything that is wrong with a policy; at least one thing.
+/// All problems of a policy; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError(pub(super) Vec<Wrong>);
 
@@ -59,8 +59,7 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-/// What has been found wrong so far, where the reader is, what the members publish, and what may be named
-/// beside what is built in.
+/// The problems so far, the place of the reader, what the members publish, and the registered stages and strategies.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) wrong: Vec<Wrong>,
@@ -94,19 +93,18 @@ impl Findings {
 }
 
 /// A table of a policy that is being read: the settings of a stage or a strategy.
-///
-/// Each method gives the value of a key, `None` where it is not set or not valid; what is not valid is reported
-/// with its key and with what would be. A key that no method was asked for is reported as unknown.
+/// Each method returns the value of a key, or `None` if it is not set or not valid. An invalid value is reported with
+/// its key and with what would be valid. A key that no method was asked for is reported as unknown.
 pub struct Table<'a, 'f> {
     entries: &'a BTreeMap<String, Value>,
     known: Vec<&'static str>,
-    /// Whether what isn't asked for is left alone.
+    /// Whether keys that are not asked for are ignored.
     free: bool,
     pub(super) findings: &'f mut Findings,
 }
 
 impl<'a, 'f> Table<'a, 'f> {
-    /// Reads a table, and reports each key that isn't asked for.
+    /// Reads a table, and reports each key that is not asked for.
     pub(super) fn read<T>(
         entries: &'a BTreeMap<String, Value>,
         findings: &'f mut Findings,
@@ -133,7 +131,7 @@ impl<'a, 'f> Table<'a, 'f> {
         self.entries.get(key)
     }
 
-    /// Reports a key that must be set and isn't; `meaning` says what it is for.
+    /// Reports a mandatory key that is not set; `meaning` is its use, for the message.
     pub fn require(&mut self, key: &'static str, meaning: &str) {
         if self.value(key).is_none() {
             self.findings.say_of(key, format!("it is missing: {meaning}"));
@@ -154,12 +152,12 @@ impl<'a, 'f> Table<'a, 'f> {
         self.entries
     }
 
-    /// Leaves the keys that are not asked for alone.
+    /// Ignores the keys that are not asked for.
     pub(super) fn leave_rest(&mut self) {
         self.free = true;
     }
 
-    /// What `read` makes of the value of a key, if it is set.
+    /// The value of a key as `read` returns it, if it is set.
     pub(super) fn with<T>(
         &mut self,
         key: &'static str,

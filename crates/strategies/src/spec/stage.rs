@@ -1,4 +1,4 @@
-//! Stages as they stand in a policy: a name, or a table with settings.
+//! Stages in a policy: a name, or a table with settings.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,9 @@ use super::{
     value::Value,
 };
 use crate::{
-    Pipeline, SitePolicy, Steadiness,
+    Pipeline, Steadiness,
     registry::{Factory, OwnStage, Registry},
+    site_policy::SitePolicy,
     stages::{
         Capacity, Class, Distance, FewerFailures, FirstVersion, Hours, Incumbent, Latency, LeaderOf, Limit,
         Missing, OldestBallot, OtherSite, Priority, RoundRobin, SameSite, Score, ScoreError, Share,
@@ -19,7 +20,7 @@ use crate::{
     },
 };
 
-/// What stages know of the job that they are for.
+/// The job, for stages that depend on it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Subject {
     /// Its election, if that is known.
@@ -117,11 +118,11 @@ const NAMES: [(&str, Name); 20] = [
     (Share::NAME, Name::Plain(Plain::FairShare)),
 ];
 
-/// What stands in every pipeline, so that nobody can forget it.
+/// Stages of every pipeline.
 const ALWAYS: [&str; 6] =
     ["healthy", "not-excluded", "site-healthy", "site-open", "failed-last", "member-id"];
 
-/// What is part of every pipeline where a key of the policy asks for it.
+/// Stages of every pipeline if a key of the policy is set.
 const BY_KEY: [(&str, &str); 2] =
     [(SiteAllowed::NAME, "forbidden_sites"), (SiteMinimum::NAME, "site_minimum")];
 
@@ -129,6 +130,11 @@ const BY_KEY: [(&str, &str); 2] =
 pub(crate) fn is_built_in(name: &str) -> bool {
     let by_key = BY_KEY.iter().map(|(name, _)| *name);
     NAMES.iter().map(|(name, _)| *name).chain(ALWAYS).chain(by_key).any(|known| known == name)
+}
+
+/// The names of the built-in stages that a pipeline may have.
+pub fn stages() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(name, _)| *name)
 }
 
 /// The names that a pipeline may have, with the numbers of the built-in ones.
@@ -154,10 +160,10 @@ impl StageSpec {
             findings.at(Step::Place(place), |findings| {
                 let Some((name, stage)) = Self::read(value, findings) else { return };
                 if names.contains(&name) {
-                    findings.say(format!("{name:?} stands twice; where all are equal once, they are twice"));
+                    findings.say(format!("{name:?} is listed twice; use each stage once"));
                 }
                 if names.contains(&RoundRobin::NAME) {
-                    findings.say("nothing can stand behind \"round-robin\": it must be the last");
+                    findings.say("\"round-robin\" must be the last stage");
                 }
                 names.push(name);
                 stages.push(stage);
@@ -186,7 +192,7 @@ impl StageSpec {
                 match name {
                     Some(name) => Self::with_settings(name, table),
                     None => {
-                        // Its settings can't be judged.
+                        // Its settings cannot be checked.
                         table.leave_rest();
                         None
                     }
@@ -202,10 +208,10 @@ impl StageSpec {
         }
     }
 
-    /// What a name means.
+    /// The stage of a name.
     fn name(value: &Value, text: &str, findings: &mut Findings) -> Option<Known> {
         if ALWAYS.contains(&text) {
-            findings.say(format!("{text:?} stands in every pipeline already; leave it out"));
+            findings.say(format!("{text:?} is part of every pipeline already; leave it out"));
             return None;
         }
         if let Some((_, key)) = BY_KEY.iter().find(|(name, _)| *name == text) {
@@ -228,7 +234,7 @@ impl StageSpec {
             _ => None,
         };
         if let Some(missing) = missing {
-            findings.say(format!("{text:?} has nothing to go by here: {missing}; leave it out"));
+            findings.say(format!("{text:?} cannot be used here: {missing}; leave it out"));
             return None;
         }
         Some(Known::BuiltIn(number))
@@ -273,7 +279,7 @@ impl StageSpec {
         Self::Software { stage: Software::default(), is_limited: false }
     }
 
-    /// Whether it does nothing but put candidates out, so that it may be beside a whole strategy.
+    /// Whether it is only a filter, so that it may be used with a whole strategy.
     pub(super) fn is_filter(&self) -> bool {
         match self {
             Self::Limit(_) => true,
@@ -446,7 +452,7 @@ fn software(table: &mut Table<'_, '_>) -> StageSpec {
         };
         let version = Version::parse(text);
         if version.is_none() {
-            findings.say(format!("{text:?} is no version; one to three numbers with dots between are"));
+            findings.say(format!("{text:?} is no version; valid: one to three numbers separated by dots"));
         }
         version
     });
@@ -480,7 +486,7 @@ fn score(table: &mut Table<'_, '_>) -> Option<Score> {
             .collect();
         match Score::new(terms, steadiness) {
             Ok(score) => Some(score),
-            // What has been said already is why.
+            // The reason has been reported already.
             Err(_) if findings.wrong.len() > before => None,
             Err(ScoreError::NoRange(name)) => {
                 findings.say_of(&name, "worst and best must be two different numbers");
@@ -507,7 +513,7 @@ fn term(name: &str, value: &Value, findings: &mut Findings) -> Option<Term> {
     ];
     Table::read(entries, findings, |table| {
         for key in ["worst", "best"] {
-            table.require(key, "worst is the value that counts nothing, best the one that counts in full");
+            table.require(key, "the values with no points (worst) and with all points (best)");
         }
         let (worst, best) = (table.number("worst"), table.number("best"));
         let weight = table.whole("weight", 0, 1_000_000).unwrap_or(1);

@@ -1,11 +1,11 @@
-//! A value of whatever format a configuration is written in.
+//! A value of a configuration in any format.
 
 use std::{collections::BTreeMap, fmt};
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// What stands in a configuration, before it is known what it means: so that everything
-/// that is wrong can be said at once, and with its key.
+/// A value of a configuration before its key gives it a meaning, so that all problems can be reported at once with
+/// their keys.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Text.
@@ -23,7 +23,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value in words, for 'found ...'.
+    /// The value for a message, after 'found'.
     pub fn found(&self) -> String {
         match self {
             Self::Text(text) => format!("{text:?}"),

@@ -5,12 +5,11 @@ use crate::{
     stage::{Comparison, Standing},
 };
 
-/// Members with room for the job go before those without: the loads of all jobs that a member leads are
-/// to be no more than its capacity.
-///
-/// It goes by what members publish ([`published`]), which is as old as their last write. The incumbent
-/// always has room: several jobs of one member that has too many would all leave it at once. The stage
-/// decides who is next, and moves nothing that runs.
+/// Members with room for the job go before those without: the loads of all jobs that a member leads should not exceed
+/// its capacity.
+/// It uses what members publish ([`published`]), which is as old as their last write. The incumbent always has room:
+/// otherwise several jobs of an overloaded member would all leave it at once. The stage ranks the next leader and moves
+/// no running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     load: u32,
@@ -20,8 +19,8 @@ impl Capacity {
     /// The name of the stage.
     pub const NAME: &'static str = "capacity";
 
-    /// The attribute of a member that says how much load it takes: a whole number. Without one, or with
-    /// something else, it takes any.
+    /// The attribute with the load that a member can take: a whole number. Without it, or with another text, there is
+    /// no limit.
     pub const ATTRIBUTE: &'static str = "capacity";
 
     /// For a job of this load.
@@ -29,7 +28,7 @@ impl Capacity {
         Self { load }
     }
 
-    /// How much a member takes, if there is a limit.
+    /// The load that a member can take, if there is a limit.
     fn limit(candidate: &MemberRecord) -> Option<u64> {
         candidate.attributes.get(Self::ATTRIBUTE)?.trim().parse().ok()
     }

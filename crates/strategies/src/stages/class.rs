@@ -9,12 +9,9 @@ use crate::{
     words,
 };
 
-/// Soft classes, by an attribute of the member: `prefer` goes before `neutral`, which
-/// whoever says nothing is, and `avoid` comes last. As a filter: puts out who is `never`
-/// to lead.
-///
-/// A word that is none of these counts as `avoid`, for it was meant to say something, and
-/// to put out whoever mistypes could leave nobody.
+/// Soft classes by an attribute of the member: `prefer` goes before `neutral`, the default, and `avoid` comes last. As
+/// a filter it refuses `never`.
+/// Any other word counts as `avoid`: it has a meaning, and refusing mistyped members could leave none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Class {
     attribute: String,
@@ -40,7 +37,7 @@ impl Class {
     /// The name of the stage.
     pub const NAME: &'static str = "class";
 
-    /// The words that are understood.
+    /// The known words.
     pub const WORDS: [&'static str; 4] = ["prefer", "neutral", "avoid", "never"];
 
     /// By the attribute of this name.

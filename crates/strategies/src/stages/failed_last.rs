@@ -3,11 +3,9 @@ use election_core::{record::MemberRecord, strategy::Round};
 use super::failed;
 use crate::stage::{Comparison, Standing};
 
-/// After a failure: the incarnation that failed comes behind everybody else.
-///
-/// It may well be alive and fit, as when an operator forces leadership away from
-/// it; a ranking that puts it first would then move nothing. Nobody is put out:
-/// the last one left leads again.
+/// After a failure: the incarnation that failed comes last.
+/// It can be alive and fit, for example when an operator forces leadership away from it; if it were first, leadership
+/// would not move. It is not refused: if no other member is left, it leads again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailedLast;
 

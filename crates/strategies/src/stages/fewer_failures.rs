@@ -5,11 +5,9 @@ use crate::{
     words,
 };
 
-/// After a failure: who has failed less often lately goes first.
-///
-/// By the member's id, so that whoever is restarted after a failure is not at once as good
-/// as others. How long failures are remembered is the engine's to decide
-/// (`election_core::Policy::penalty_window`).
+/// After a failure: members with fewer recent failures go first.
+/// Failures are counted by member id, so that a restart does not clear them. The engine decides how long they are
+/// remembered (`election_core::Policy::penalty_window`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FewerFailures;
 
@@ -72,7 +70,7 @@ mod tests {
         view
     }
 
-    /// That e-1 has another ballot by now does not help it.
+    /// The new ballot of e-1 does not clear its failures.
     #[test]
     fn who_has_failed_more_often_comes_later_after_a_failure_and_only_then() {
         for cause in Cause::ALL {

@@ -5,8 +5,8 @@ use election_core::{
 
 use crate::{stage::Filter, words};
 
-/// Puts out who says of itself that it is not fit to lead, or that it is not known yet whether it is. Who leads is not
-/// put out for the latter.
+/// Refuses members that report themselves unfit, and members whose first health check is not answered yet. The leader
+/// is not refused for the latter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Healthy;
 
@@ -26,7 +26,7 @@ impl Filter for Healthy {
             Health::Unknown => (round.incumbent != Some(&candidate.ballot))
                 .then(|| "its first health check has not been answered yet".to_owned()),
             Health::Unhealthy { reason } => Some(match words::quote(reason) {
-                reason if reason.is_empty() => "unhealthy, it doesn't say why".to_owned(),
+                reason if reason.is_empty() => "unhealthy without a reason".to_owned(),
                 reason => format!("unhealthy: {reason}"),
             }),
         }
@@ -43,7 +43,7 @@ mod tests {
         let cases = [
             (member("east-1", "east", 1), None),
             (unhealthy("east-1", "east", 1, "disk\nfull"), Some("unhealthy: disk full")),
-            (unhealthy("east-1", "east", 1, " "), Some("unhealthy, it doesn't say why")),
+            (unhealthy("east-1", "east", 1, " "), Some("unhealthy without a reason")),
         ];
         for (candidate, refusal) in cases {
             let got = Healthy.refuse(&candidate, &View::default().round());
@@ -58,7 +58,7 @@ mod tests {
         let refused = |health, leads: bool| {
             let candidate = with(health);
             let incumbent = leads.then_some(&candidate.ballot);
-            Healthy.refuse(&candidate, &Round { incumbent, ..view.round() })
+            Healthy.refuse(&candidate, &view.round().with_incumbent(incumbent))
         };
         let why = "its first health check has not been answered yet";
         assert_eq!(refused(Health::Unknown, false).as_deref(), Some(why));

@@ -10,9 +10,8 @@ use election_core::{
 use crate::stage::{Comparison, Standing};
 
 /// Sites within their hours go before those outside of them: leadership that follows the sun.
-///
-/// By the clock of who asks ([`Round::unix_ms`]), in UTC. Within the hours of several sites, or of none, the
-/// stages behind decide. A site without hours is never within them.
+/// The time is the clock of the elector ([`Round::unix_ms`]), in UTC. Within the hours of several sites, or of none,
+/// the next stages decide. A site without hours is never within them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hours {
     sites: BTreeMap<SiteId, Windows>,
@@ -55,7 +54,7 @@ impl Comparison for Hours {
         }
     }
 
-    /// When it changes is worth knowing where all candidates are of one site, too.
+    /// The time of the change matters even if all candidates are in one site.
     fn speaks_when_tied(&self, candidate: &MemberRecord, round: &Round<'_>) -> bool {
         self.is_open(&candidate.site, round)
     }

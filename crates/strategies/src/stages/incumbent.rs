@@ -2,7 +2,7 @@ use election_core::{record::MemberRecord, strategy::Round};
 
 use crate::stage::{Comparison, Standing};
 
-/// Who is named or in office goes first: leadership doesn't move without need.
+/// The elected or leading member goes first: leadership does not move without need.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Incumbent;
 
@@ -51,7 +51,7 @@ mod tests {
             (None, ["a: first by member id", "b: second by member id"]),
             (Some(2), ["b: incumbent", "a: not the incumbent"]),
             (Some(1), ["a: incumbent", "b: not the incumbent"]),
-            // Another incarnation of somebody: no candidate, so no incumbent.
+            // Another incarnation of a member: no candidate, so no incumbent.
             (Some(9), ["a: first by member id", "b: second by member id"]),
         ];
         for (incumbent, expected) in cases {

@@ -12,38 +12,36 @@ use crate::{
     steadiness::Steadiness,
 };
 
-/// Who is nearest goes first, by the round trips that the members have measured; after
-/// 'Latency-aware leader election' (Santos, Hutle, Schiper, SAC 2009).
-///
-/// A round trip that is missing counts as infinite. The other members that count are those
-/// who live and whom any candidate has measured: one that has just joined, and that has not been measured yet, changes
-/// nothing among the others, and comes last itself.
-///
-/// Each site counts alike, its members sharing its weight: a site that loses a spare, or gains one, is neither nearer nor
-/// farther for that.
+/// The nearest member goes first, by the round trips that the members have measured; after 'Latency-aware leader
+/// election' (Santos, Hutle, Schiper, SAC 2009).
+/// A missing round trip counts as infinite. The other members that count are the living members that any candidate has
+/// measured. A member that has just joined and is not measured yet changes nothing among the others, and is last
+/// itself.
+/// All sites count alike; the members of a site share its weight. So a site that gains or loses a spare is not nearer
+/// or farther.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latency {
     of: Distance,
     steadiness: Steadiness,
-    /// What is published may be wrong by so much.
+    /// The error of what is published.
     percent: u32,
     micros: u32,
 }
 
-/// Which round trips count, and how.
+/// The round trips that count, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Distance {
-    /// The longest one that it takes to reach a majority of the members, itself
-    /// included: what a leader waits for that has its writes confirmed by one.
+    /// The longest round trip to reach a majority of the members, itself included: the time until a majority confirms a
+    /// write of the leader.
     Majority,
-    /// The mean of those to all members, itself included.
+    /// The mean of the round trips to all members, itself included.
     Mean,
-    /// The longest of those to all other members.
+    /// The longest round trip to any other member.
     Worst,
-    /// That to ZooKeeper.
+    /// The round trip to ZooKeeper.
     ZooKeeper,
-    /// The weighted mean of those to these targets.
+    /// The weighted mean of the round trips to these targets.
     Targets(Vec<(String, u32)>),
 }
 
@@ -51,30 +49,30 @@ impl Latency {
     /// The name of the stage.
     pub const NAME: &'static str = "latency";
 
-    /// By this distance. The steadiness is counted in microseconds.
+    /// By this distance. The steadiness is in microseconds.
     pub fn new(of: Distance, steadiness: Steadiness) -> Self {
         Self { of, steadiness, percent: 0, micros: 0 }
     }
 
-    /// For round trips that are published so: what is known of the incumbent may be wrong by as much, and a margin below
-    /// that would move leadership for what may be no gain.
+    /// For round trips that are published like this: the incumbent's can be wrong by as much, and a smaller margin
+    /// could move leadership without a gain.
     #[must_use]
     pub fn published_by(self, publishing: &Publishing) -> Self {
         Self { percent: publishing.percent, micros: publishing.micros, ..self }
     }
 
-    /// By how much another one must be nearer than the incumbent at this distance.
+    /// The difference by which another member must be nearer than the incumbent at this distance.
     fn margin(&self, distance: Option<u64>) -> u64 {
         let share = distance.map_or(0, |us| us.saturating_mul(u64::from(self.percent)) / 100);
         self.steadiness.margin.max(u64::from(self.micros)).max(share)
     }
 
-    /// By which distance.
+    /// The distance.
     pub(crate) fn distance_by(&self) -> &Distance {
         &self.of
     }
 
-    /// The distance of a candidate in microseconds, if it is known.
+    /// The distance of a candidate in microseconds, if known.
     fn distance(&self, candidate: &MemberRecord, round: &Round<'_>) -> Option<u64> {
         let trips = &candidate.round_trips;
         match &self.of {
@@ -105,13 +103,13 @@ impl Latency {
     }
 }
 
-/// What one member counts, and how far away it is, if that is known.
+/// The weight of one member, and its distance, if known.
 struct Share {
     weight: u64,
     trip: Option<u64>,
 }
 
-/// What a site counts as a whole: it divides by any number of members with hardly a rest.
+/// The weight of a site. It can be divided by any number of members with almost no remainder.
 const SITE: u64 = 720_720_000;
 
 /// All members that count, the candidate itself included.
@@ -156,11 +154,11 @@ fn weighted(targets: &[(String, u32)], trips: &RoundTrips) -> Option<u64> {
         sum += u128::from(*trips.targets.get(name)?) * u128::from(*weight);
         weights += u128::from(*weight);
     }
-    // Without any that counts all are equally far.
+    // Without members that count, all are equally far.
     u64::try_from(sum.checked_div(weights).unwrap_or(0)).ok()
 }
 
-/// Microseconds as one reads them.
+/// Microseconds, for readers.
 struct Micros(u64);
 
 impl fmt::Display for Micros {

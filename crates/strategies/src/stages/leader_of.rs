@@ -5,11 +5,10 @@ use crate::{
     stage::{Comparison, Standing},
 };
 
-/// Who leads, or does not lead, certain other jobs: members of one job beside those that lead another, or
-/// apart from them.
-///
-/// It goes by what members publish ([`published`]), which is as old as their last write: two jobs that are
-/// elected at the same moment don't see each other. It is a comparison and refuses no member.
+/// Members that lead certain other jobs go first, or last: a job is led beside the leaders of others, or apart from
+/// them.
+/// It uses what members publish ([`published`]), which is as old as their last write: two jobs that are elected at the
+/// same moment do not see each other. It is a comparison and refuses no member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderOf {
     jobs: Vec<String>,
@@ -17,13 +16,13 @@ pub struct LeaderOf {
     apart: bool,
 }
 
-/// How near is together, and how far is apart.
+/// Where the other job counts as led beside a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Within {
-    /// On the very member.
+    /// On the same member.
     #[default]
     Member,
-    /// In its site. Of a job with several slots, members that lead one are not seen from the others.
+    /// In its site. For a job with several slots, members that lead one slot are not seen from the others.
     Site,
 }
 
@@ -33,7 +32,7 @@ impl LeaderOf {
     /// The name of the stage that prefers to be apart.
     pub const APART: &'static str = "apart-from";
 
-    /// With the leaders of these jobs: the more of them, the better.
+    /// Beside the leaders of these jobs: the more of them, the better.
     pub fn with(jobs: impl IntoIterator<Item = String>, within: Within) -> Self {
         Self { jobs: jobs.into_iter().collect(), within, apart: false }
     }
@@ -47,7 +46,7 @@ impl LeaderOf {
         self.jobs.iter().map(String::as_str)
     }
 
-    /// Which of the jobs are led there, and which are not.
+    /// The jobs that are led there, and the others.
     fn split(&self, candidate: &MemberRecord, round: &Round<'_>) -> (Vec<&str>, Vec<&str>) {
         self.jobs().partition(|job| match self.within {
             Within::Member => published::leads(candidate, job),

@@ -7,12 +7,10 @@ use election_core::{
 
 use crate::{stage::Filter, words};
 
-/// A limit on a value that grows with what would be lost, such as how far a replica lags
-/// behind: puts out who is beyond it, whatever leadership moves for. The incumbent has everything
-/// already.
-///
-/// Where everybody is beyond the limit, nobody is named until a value falls, or an operator accepts
-/// the loss for one move ([`Round::accepts_loss`]).
+/// A limit on a value that grows with the possible loss, such as how far a replica lags: refuses members above it,
+/// whatever the cause. The incumbent has all data already.
+/// If all members are above the limit, none is elected until a value falls, or until an operator accepts the loss for
+/// one move ([`Round::accepts_loss`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
     attribute: String,
@@ -24,18 +22,18 @@ impl Limit {
     /// The name of the stage.
     pub const NAME: &'static str = "limit";
 
-    /// This attribute, a number, must be at most so much. One that is missing or no number
-    /// is beyond any limit. A limit that is no number puts out everybody.
+    /// This attribute, a number, must be at most `at_most`. A missing value or one that is not a number is above any
+    /// limit. A limit of NaN refuses all members.
     pub fn new(attribute: impl Into<String>, at_most: f64) -> Self {
         Self { attribute: attribute.into(), at_most, unknown_passes: false }
     }
 
-    /// What is limited.
+    /// The attribute.
     pub(crate) fn attribute(&self) -> &str {
         &self.attribute
     }
 
-    /// Lets a member pass whose value isn't known.
+    /// Lets members pass whose value is unknown.
     #[must_use]
     pub fn unknown_passes(self) -> Self {
         Self { unknown_passes: true, ..self }
@@ -56,7 +54,7 @@ impl Filter for Limit {
         let value = text.and_then(|text| text.trim().parse().ok()).filter(|value: &f64| !value.is_nan());
         match (value, text) {
             (Some(value), _) if value <= most => None,
-            (Some(value), _) => Some(format!("{attribute} is {value} and at most {most} may be lost")),
+            (Some(value), _) => Some(format!("{attribute} is {value} and the limit is {most}")),
             (None, _) if self.unknown_passes => None,
             (None, None) => Some(format!("{attribute} is missing and may be above {most}")),
             (None, Some(_)) => Some(format!("{attribute} is no number and may be above {most}")),
@@ -100,7 +98,7 @@ mod tests {
         for fine in ["0", "-1", "10", " 9.5 "] {
             assert_eq!(lost(Some(fine)), None, "{fine}");
         }
-        let words = "lag is 10.5 and at most 10 may be lost";
+        let words = "lag is 10.5 and the limit is 10";
         assert_eq!(lost(Some("10.5")).as_deref(), Some(words));
         assert!(lost(Some("inf")).is_some());
         assert_eq!(lost(None).as_deref(), Some("lag is missing and may be above 10"));
@@ -134,7 +132,7 @@ mod tests {
         view.accepts_loss = true;
         assert_eq!(
             order(&strategy, &view),
-            ["d: lag 4 of at most 10", "a: the loss is accepted: lag is 11 and at most 10 may be lost",]
+            ["d: lag 4 of at most 10", "a: the loss is accepted: lag is 11 and the limit is 10",]
         );
         let refused = strategy.rank(&view.round()).refused;
         let stages: Vec<_> = refused.iter().map(|r| (r.stage.as_str(), r.ground)).collect();

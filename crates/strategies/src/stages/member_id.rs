@@ -1,5 +1,5 @@
-//! The last step of every pipeline. No [`Comparison`](crate::Comparison), for a
-//! grade is a number, and because it can't be left out.
+//! The last step of every pipeline. It is not a [`Comparison`](crate::Comparison): a grade is a number, and this step
+//! cannot be left out.
 
 use std::cmp::Ordering;
 
@@ -10,11 +10,9 @@ use crate::words;
 /// The name of the stage.
 pub(crate) const NAME: &str = "member-id";
 
-/// Total over all that a ranking tells of a member.
-///
-/// Two members of one id can't be registered at once. Were they to come in all the
-/// same, the ballot, the site and what a reason could tell of would still keep the order
-/// apart from that of the input.
+/// A total order over everything that a ranking shows of a member.
+/// Two members with one id cannot be registered at the same time. If a round has them nevertheless, the ballot, the
+/// site and the other fields keep the order independent of that of the input.
 pub(crate) fn order(a: &MemberRecord, b: &MemberRecord) -> Ordering {
     fn key(m: &MemberRecord) -> impl Ord + '_ {
         ((&m.member, &m.ballot, &m.site), m.priority, &m.software, &m.attributes)

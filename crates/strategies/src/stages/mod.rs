@@ -1,11 +1,11 @@
 //! The stages, one file each.
 //!
-//! | stage | kind | says |
+//! | stage | kind | rule |
 //! |---|---|---|
-//! | [`Healthy`] | filter | the member says that it is fit, or nothing checks it |
+//! | [`Healthy`] | filter | the member reports itself fit, or has no health check |
 //! | [`Priority`] | filter, comparison | 0 or less never leads; higher goes first |
 //! | [`NotExcluded`] | filter | no exclusion of its ballot is in force |
-//! | [`SiteHealthy`] | filter | its site has not failed as a whole, nor too often lately |
+//! | [`SiteHealthy`] | filter | its site has not failed as a whole, nor too often recently |
 //! | [`SiteOpen`] | filter | its site is not drained |
 //! | [`SiteAllowed`] | filter | its site is none of those that the policy forbids |
 //! | [`SiteMinimum`] | comparison | sites with enough fit members before those with too few |
@@ -13,21 +13,21 @@
 //! | [`SiteOrder`] | comparison | the sites in order, the operators' preferred one before them |
 //! | [`Spread`] | comparison | fewer leaders of other slots in its site |
 //! | [`OtherSite`] | comparison | another site than the failed leader's, if there is one |
-//! | [`SameSite`] | comparison | the failed leader's site, if anybody is left there |
-//! | [`FailedLast`] | comparison | the very incarnation that failed comes last |
-//! | [`FewerFailures`] | comparison | after a failure: who has failed less often lately |
-//! | [`Incumbent`] | comparison | who is named or in office stays |
-//! | [`OldestBallot`] | comparison | who joined first |
-//! | [`YoungestBallot`] | comparison | who joined last |
+//! | [`SameSite`] | comparison | the failed leader's site, if a member is left there |
+//! | [`FailedLast`] | comparison | the incarnation that failed comes last |
+//! | [`FewerFailures`] | comparison | after a failure: fewer recent failures first |
+//! | [`Incumbent`] | comparison | the elected or leading member first |
+//! | [`OldestBallot`] | comparison | the member that joined first |
+//! | [`YoungestBallot`] | comparison | the member that joined last |
 //! | [`Class`] | filter, comparison | prefer, neutral, avoid, never: by an attribute |
 //! | [`Software`] | filter, comparison | the newest or the oldest version first |
 //! | [`Score`] | filter, comparison | weighted attributes |
-//! | [`Latency`] | comparison | who is nearest to a majority, to targets, .. |
-//! | [`Limit`] | filter | who would lose too much, unless an operator accepts that |
+//! | [`Latency`] | comparison | the nearest to a majority, to targets, .. |
+//! | [`Limit`] | filter | no loss above a limit, unless an operator accepts it |
 //! | [`LeaderOf`] | comparison | with the leaders of other jobs, or apart from them |
-//! | [`Capacity`] | comparison | who has room for the job beside the others that it leads |
+//! | [`Capacity`] | comparison | members with room for the job besides the others that they lead |
 //! | [`Share`] | comparison | a lot drawn for each election: even shares of many |
-//! | [`RoundRobin`] | comparison | whose turn it is after the one that led last |
+//! | [`RoundRobin`] | comparison | the next one after the last leader |
 //!
 //! Every [`Pipeline`](crate::Pipeline) ends with the member id, lowest first.
 
@@ -92,18 +92,17 @@ use election_core::{
     strategy::{Ground, Round},
 };
 
-/// The leader that failed, where the cause counts as a failure; whatever else the
-/// round says of a former leader is no reason to avoid it.
+/// The leader that failed, if the cause is a failure. Otherwise a former leader is not avoided.
 fn failed<'a>(round: &Round<'a>) -> Option<&'a Previous> {
     round.failed.filter(|_| round.cause.is_failure())
 }
 
-/// What rests on an attribute: the configuration's word, or a measurement.
+/// The ground of a refusal by an attribute: configuration or measurement.
 fn said_by(candidate: &MemberRecord, attribute: &str) -> Ground {
     if candidate.measured.contains(attribute) { Ground::State } else { Ground::Order }
 }
 
-/// Whether nobody is named in this site for now.
+/// Whether no member of this site is elected at present.
 fn is_closed(site: &SiteId, round: &Round<'_>) -> bool {
     round.control.drained.contains(site)
         || round.trouble.failed_sites.iter().any(|failed| failed.site == *site)

@@ -2,10 +2,9 @@ use election_core::{calendar::utc, record::MemberRecord, strategy::Round};
 
 use crate::{stage::Filter, words};
 
-/// Puts out whose ballot is excluded, until the exclusion ends.
-///
-/// An exclusion is for one incarnation: the same member with another ballot, say
-/// after a repair and a restart, is free.
+/// Refuses members whose ballot is excluded, until the exclusion ends.
+/// An exclusion applies to one incarnation: the same member with another ballot, for example after a repair and a
+/// restart, passes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NotExcluded;
 
@@ -24,7 +23,7 @@ impl Filter for NotExcluded {
             .exclusions
             .iter()
             .filter(|e| e.ballot == candidate.ballot && e.holds_at(round.unix_ms))
-            // Of several the one that ends last, whatever order they stand in.
+            // Of several exclusions the one that ends last, whatever their order.
             .max_by_key(|e| (e.until_ms, &e.reason))?;
         let until = utc(exclusion.until_ms);
         Some(match words::quote(&exclusion.reason) {

@@ -5,7 +5,7 @@ use crate::{
     words,
 };
 
-/// Who joined first goes first, by the sequence number of the ballot.
+/// The member that joined first goes first, by the sequence number of the ballot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OldestBallot;
 

@@ -3,11 +3,9 @@ use election_core::{record::MemberRecord, strategy::Round};
 use super::failed;
 use crate::stage::{Comparison, Standing};
 
-/// After a failure: prefers every other site to the failed leader's, for what felled
-/// the leader may have felled its site. Nobody is put out: where only that site is
-/// left, it leads again.
-///
-/// Where the cause is no failure, all are equal.
+/// After a failure: prefers all other sites to the failed leader's, because the cause can affect the whole site. It
+/// refuses no member: if only that site is left, it leads again.
+/// If the cause is not a failure, all are equal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OtherSite;
 

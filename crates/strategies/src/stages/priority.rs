@@ -5,12 +5,9 @@ use election_core::{
 
 use crate::stage::{Comparison, Filter, Standing};
 
-/// As a filter: puts out who has a priority of 0 or less. As a comparison: the
-/// higher priority goes first.
-///
-/// An operator who names such a member means it
-/// ([`Round::ordered`](election_core::strategy::Round::ordered)): it leads then, until it is lost or
-/// moved.
+/// As a filter it refuses a priority of 0 or less. As a comparison the higher priority goes first.
+/// A member that an operator names ([`Round::ordered`](election_core::strategy::Round::ordered)) passes, and leads
+/// until it is lost or moved.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Priority;
 
@@ -43,7 +40,7 @@ impl Comparison for Priority {
     }
 
     fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
-        // Turns the order round like `-`, without an overflow at the lowest number.
+        // Reverses the order like `-`, without an overflow at the lowest number.
         !candidate.priority
     }
 

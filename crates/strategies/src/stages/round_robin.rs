@@ -7,13 +7,10 @@ use election_core::{
 
 use crate::stage::{Comparison, Standing};
 
-/// Whenever leadership moves, to the next one in the order of member ids: those behind
-/// the one that led last go first, then those before it, then that one itself, restarted
-/// or not.
-///
-/// It moves nothing: where the question is whether somebody is better than the incumbent,
-/// the incumbent goes first. Within each of the three it leaves the order to what comes
-/// behind; put it last, so that this is the member id.
+/// Leadership moves to the next member in the order of member ids: the members after the last leader go first, then
+/// those before it, then the last leader itself, restarted or not.
+/// It starts no move: for a better candidate the incumbent goes first. Within each of the three groups the next stage
+/// decides; put it last, so that this is the member id.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundRobin;
 
@@ -50,7 +47,7 @@ impl Comparison for RoundRobin {
             };
         }
         match round.previous.map(|previous| (previous, candidate.member.cmp(&previous.member))) {
-            None => "nobody has led yet".to_owned(),
+            None => "no member has led yet".to_owned(),
             Some((previous, Ordering::Greater)) => format!("its turn comes after {}", previous.member),
             Some((previous, Ordering::Less)) => format!("its turn comes a round after {}", previous.member),
             Some((_, Ordering::Equal)) => "it led last".to_owned(),

@@ -7,9 +7,9 @@ use election_core::{
 use super::{failed, is_closed};
 use crate::stage::{Comparison, Standing};
 
-/// After a failure, where a leader shuts down, and where all had left and are coming back: prefers that
-/// leader's site, for moving to another one costs more than a restart beside it. Where a better candidate than the
-/// incumbent is looked for, it is the incumbent's site.
+/// After a failure, when a leader shuts down, and when all members had left and return: prefers that leader's site,
+/// because a move to another site costs more than a restart in the same one. For a better candidate it prefers the
+/// incumbent's site.
 ///
 /// With any other cause all are equal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,11 +51,11 @@ impl Comparison for SameSite {
         let leads = round.others.iter().any(|other| other.site == *site);
         let is_there = electable.iter().any(|candidate| candidate.site == *site);
         (!leads && !is_there)
-            .then(|| format!("site {site} was led from last and none of its members can lead yet"))
+            .then(|| format!("site {site} had the last leader and none of its members can lead yet"))
     }
 }
 
-/// The site of the leader that failed or shuts down, that led before all had left, or that leads.
+/// The site of the leader that failed, shuts down, led before all members left, or leads.
 fn site<'a>(round: &Round<'a>) -> Option<&'a SiteId> {
     if round.cause == Cause::BetterCandidate {
         let leads = |candidate: &&MemberRecord| round.incumbent == Some(&candidate.ballot);

@@ -11,13 +11,11 @@ use crate::{
 /// The full score.
 const FULL: u64 = 1000;
 
-/// Weighted attributes, made into one score of 0 to 1000; the highest goes first. As a
-/// filter: puts out who lacks an attribute that must be there.
-///
-/// Each attribute is a number, and counts by where it lies between the worst and the best
-/// value that the policy declares; beyond these it counts like them. What it counts is
-/// thereby the same whoever else stands, so that one more candidate changes nothing among
-/// the others.
+/// One score of 0 to 1000 from weighted attributes; the highest goes first. As a filter it refuses members without a
+/// mandatory attribute.
+/// Each attribute is a number. Its points depend on its place between the worst and the best value that the policy
+/// declares; values beyond these count like them. So the points do not depend on the other candidates, and one more
+/// candidate changes nothing among the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Score {
     terms: Vec<Term>,
@@ -29,37 +27,37 @@ pub struct Score {
 pub struct Term {
     /// The attribute's name.
     pub attribute: String,
-    /// How much it counts beside the others; 0 is never looked at.
+    /// Its weight among the others; with 0 it is not used.
     pub weight: u32,
-    /// The value that counts nothing, and everything beyond it.
+    /// The value with no points, and all values beyond it.
     pub worst: f64,
-    /// The value that counts in full. Lower than the worst where less is better.
+    /// The value with all points. Lower than the worst if less is better.
     pub best: f64,
-    /// What counts where there is none, or none that is a number.
+    /// The points without a value, or with one that is not a number.
     pub missing: Missing,
 }
 
-/// What counts where a member has no value.
+/// The points of a member without a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
-    /// The worst.
+    /// Those of the worst.
     #[default]
     Worst,
     /// Halfway between worst and best.
     Middle,
-    /// Nothing: the other attributes count alone.
+    /// None: only the other attributes count.
     Ignored,
-    /// The member can't lead.
+    /// The member may not lead.
     Refused,
 }
 
-/// Why a [`Score`] can't be made.
+/// Why a [`Score`] cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScoreError {
-    /// It has no attribute that counts.
+    /// No attribute counts.
     Nothing,
-    /// The worst and the best value of this attribute are the same, or no numbers.
+    /// The worst and the best value of this attribute are equal or not numbers.
     NoRange(String),
 }
 
@@ -82,7 +80,7 @@ impl Term {
         text.trim().parse().ok().filter(|value: &f64| value.is_finite())
     }
 
-    /// What a value counts, from 0 to 1.
+    /// The points of a value, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
         ((value - self.worst) / (self.best - self.worst)).clamp(0.0, 1.0)
     }
@@ -104,10 +102,10 @@ impl Score {
     /// The name of the stage.
     pub const NAME: &'static str = "score";
 
-    /// By these attributes. The steadiness is counted in points of 1000.
+    /// By these attributes. The steadiness is in points of 1000.
     ///
     /// # Errors
-    /// When nothing counts, or a term's worst and best are the same or no numbers.
+    /// No attribute counts, or a term's worst and best are equal or not numbers.
     pub fn new(terms: impl IntoIterator<Item = Term>, steadiness: Steadiness) -> Result<Self, ScoreError> {
         let terms: Vec<_> = terms.into_iter().filter(|term| term.weight > 0).collect();
         if terms.is_empty() {
@@ -122,7 +120,7 @@ impl Score {
         Ok(Self { terms, steadiness })
     }
 
-    /// Whether an attribute must be there, so that it is a filter, too.
+    /// Whether an attribute is mandatory, so that it is a filter as well.
     pub(crate) fn refuses(&self) -> bool {
         self.terms.iter().any(|term| term.missing == Missing::Refused)
     }

@@ -5,30 +5,26 @@ use election_core::{
 
 use crate::stage::{Comparison, Standing};
 
-/// A lot that each member draws for each election: of many elections everybody gets its
-/// share by weight, though none of them knows of the others.
-///
-/// A member draws as many tickets as its weight says, and the highest ticket counts. What is
-/// drawn depends on the names of the election and of the member alone ("rendezvous hashing",
-/// Thaler and Ravishankar 1998). So the elections of a member that goes are spread over all
-/// that stay, and one that comes takes a few from each. The shares are even on the average only;
-/// a [`FairShare`](crate::FairShare) plan evens out the rest.
-///
-/// It moves nothing: where the question is whether somebody is better than the incumbent, the
-/// incumbent goes first.
+/// A lot that each member draws for each election. Each member gets its share of many elections by weight, although no
+/// election knows of the others.
+/// A member draws as many tickets as its weight, and the highest ticket counts. A ticket depends only on the names of
+/// the election and the member ("rendezvous hashing", Thaler and Ravishankar 1998). So the elections of a member that
+/// leaves are spread over all others, and a member that joins takes a few from each. The shares are even on average
+/// only; a [`FairShare`](crate::FairShare) plan evens out the rest.
+/// It starts no move: for a better candidate the incumbent goes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
     election: String,
 }
 
-/// The attribute of a member that says how many elections it is to lead beside the others.
+/// The attribute with the weight of a member.
 const WEIGHT: &str = "weight";
 
 impl Share {
     /// The name of the stage.
     pub const NAME: &'static str = "fair-share";
 
-    /// The highest weight: whoever says more has this one.
+    /// The highest weight; a higher number counts as this one.
     pub const MAX_WEIGHT: u32 = 1000;
 
     /// The stage for the election of this name, unique among all.
@@ -36,9 +32,9 @@ impl Share {
         Self { election: election.into() }
     }
 
-    /// The weight of a member: its attribute `weight`, a whole number, 1 where it has none. One of
-    /// weight 0 is to lead nothing that anybody else can lead. What is no such number counts as 1,
-    /// too, so that a slip of the pen neither gives all nor takes it.
+    /// The weight of a member: its attribute `weight`, a whole number; 1 without it. A member of weight 0 leads only
+    /// what no other member can lead. A text that is not such a number counts as 1, so that a typing error gives the
+    /// member neither all elections nor none.
     pub fn weight(member: &MemberRecord) -> u32 {
         let weight = member.attributes.get(WEIGHT).and_then(|text| text.trim().parse::<u32>().ok());
         weight.unwrap_or(1).min(Self::MAX_WEIGHT)
@@ -65,8 +61,7 @@ impl Comparison for Share {
         if Self::keeps(round) {
             return i64::from(round.incumbent != Some(&candidate.ballot));
         }
-        // The upper half of the bits fits, and two of them are equal once in a billion: that is
-        // for the stage behind.
+        // The upper half of the bits fits. Two of them are equal once in a billion; then the next stage decides.
         self.ticket(candidate).map_or(i64::MAX, |ticket| -((ticket >> 1).cast_signed()))
     }
 
@@ -82,20 +77,20 @@ impl Comparison for Share {
         };
         match standing.is_best() {
             true => format!("drew the best lot for this election{weight}"),
-            false => format!("drew a lesser lot for this election{weight}"),
+            false => format!("drew a lower lot for this election{weight}"),
         }
     }
 }
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a: the same for ever and everywhere, as electors of different builds must draw alike.
-/// (The standard library's hashers may change with any release.)
+/// FNV-1a: the same in every build, because electors of different builds must draw the same lots. (The standard
+/// library's hashers can change with any release.)
 fn fnv(seed: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Spreads what FNV leaves alike in the upper bits (the finishing step of `SplitMix64`).
+/// Spreads the similar upper bits of FNV (the final step of `SplitMix64`).
 fn mixed(seed: u64) -> u64 {
     let mut mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -6,8 +6,8 @@ use election_core::{
 
 use crate::stage::Filter;
 
-/// Puts out the members of sites that the policy forbids: where the job has no licence,
-/// say, or where its data must not be.
+/// Refuses the members of sites that the policy forbids: for example where the job has no licence, or where its data
+/// must not be.
 #[derive(Clone, Debug, Default)]
 pub struct SiteAllowed {
     forbidden: Vec<SiteId>,

@@ -5,11 +5,9 @@ use election_core::{
 
 use crate::stage::Filter;
 
-/// Puts out who stands in a site that has failed as a whole, or that has failed too often lately to
-/// be gone back to.
-///
-/// Whoever leads in a site of the second kind stays: it is not gone back to. An operator who asks
-/// for a move there says by that that it may be.
+/// Refuses members of a site that has failed as a whole, or too often recently for leadership to return.
+/// A leader in a site of the second kind stays: it does not return there. A move to it that an operator orders is
+/// allowed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SiteHealthy;
 
@@ -47,7 +45,7 @@ mod tests {
     }
 
     fn east(why: &str) -> Vec<SiteTrouble> {
-        vec![SiteTrouble { site: "east".parse().unwrap(), why: why.to_owned() }]
+        vec![SiteTrouble::new("east".parse().unwrap(), why)]
     }
 
     #[test]

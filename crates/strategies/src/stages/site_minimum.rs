@@ -7,16 +7,14 @@ use election_core::{
 use super::{Healthy, NotExcluded, Priority, SiteOrder, failed};
 use crate::stage::{Comparison, Filter, Standing};
 
-/// Sites in which enough members are fit go before those that have too few: a site whose only member
-/// would lead has no other one to take over.
-///
-/// Fit are the members of a site that are healthy, of a priority above 0 and not excluded, and those that
-/// lead other slots. What closes a whole site counts nothing here: a filter sees to that. The incumbent
-/// counts as any other does, and a leader that hands over as planned counts, though it is no candidate;
-/// one that failed does not. The count does not depend on who leads: a move changes none.
-///
-/// A grade is enough or not, and no count: one member more or less moves nothing while there are enough.
-/// It depends on who else is a candidate: where one comes or goes, whole sites can change their order.
+/// Sites with enough fit members go before those with too few: a site whose only member leads has no other one to take
+/// over.
+/// Fit members are healthy, have a priority above 0 and no exclusion, or lead other slots. A closed site is not counted
+/// differently: filters handle it. The incumbent counts like the others. A leader that hands over as planned counts
+/// although it is no candidate; a leader that failed does not. The count does not depend on the leader: a move does not
+/// change it.
+/// A grade is enough or too few, not a count: one member more or less changes nothing while there are enough. It
+/// depends on the other candidates: when one joins or leaves, whole sites can change their order.
 #[derive(Clone, Debug)]
 pub struct SiteMinimum {
     least: u32,
@@ -27,8 +25,8 @@ impl SiteMinimum {
     /// The name of the stage.
     pub const NAME: &'static str = "site-minimum";
 
-    /// So many are enough. The first decision is worth waiting with while the first open site of `order`
-    /// has members that can lead, but too few.
+    /// This number is enough. The first decision is worth waiting for while the first open site of `order` has members
+    /// that can lead, but too few.
     pub fn new(least: u32, order: SiteOrder) -> Self {
         Self { least, order }
     }
@@ -42,7 +40,7 @@ impl SiteMinimum {
                 && filters.iter().all(|filter| filter.refuse(candidate, round).is_none())
         });
         let others = round.others.iter().filter(move |other| other.site == *site);
-        // It is well, and is back soon or goes on as a standby.
+        // It is healthy, and returns soon or continues as a standby.
         let is_planned = matches!(round.cause, Cause::LeaderShutdown | Cause::Switchover);
         let leaving = round.previous.filter(move |previous| {
             is_planned
@@ -54,7 +52,7 @@ impl SiteMinimum {
 
     fn has_enough(&self, site: &SiteId, round: &Round<'_>) -> bool {
         let least = self.least as usize;
-        // No further than needed: it is asked of each candidate.
+        // Not further than needed: this runs for each candidate.
         Self::fit(site, round).take(least).count() == least
     }
 

@@ -5,7 +5,7 @@ use election_core::{
 
 use crate::stage::Filter;
 
-/// Puts out who stands in a site that the operators have drained.
+/// Refuses members of a site that operators have drained.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SiteOpen;
 

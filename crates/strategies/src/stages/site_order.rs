@@ -7,12 +7,10 @@ use crate::{
 };
 
 /// Sites in order of preference.
-///
-/// The site that the operators prefer at run time
-/// ([`Control::preferred_site`](election_core::record::Control::preferred_site))
-/// goes before all others, listed or not; an order that they have given
-/// ([`Control::site_order`](election_core::record::Control::site_order)) takes the place of
-/// this one. Sites that aren't listed come last, all alike.
+/// The site that operators prefer at run time
+/// ([`Control::preferred_site`](election_core::record::Control::preferred_site)) goes before all others, listed or not.
+/// An order of the operators ([`Control::site_order`](election_core::record::Control::site_order)) replaces this one.
+/// Unlisted sites come last and are equal.
 #[derive(Clone, Debug, Default)]
 pub struct SiteOrder {
     sites: Vec<SiteId>,
@@ -20,7 +18,7 @@ pub struct SiteOrder {
     forbidden: Vec<SiteId>,
 }
 
-/// Where a site stands.
+/// The place of a site.
 #[derive(Clone, Copy)]
 enum Place {
     Preferred,
@@ -32,25 +30,25 @@ impl SiteOrder {
     /// The name of the stage.
     pub const NAME: &'static str = "site-order";
 
-    /// The most preferred site first. A site named twice counts where it stands first.
+    /// The most preferred site first. A site that is named twice counts at its first place.
     pub fn new(sites: impl IntoIterator<Item = SiteId>) -> Self {
         Self { sites: sites.into_iter().collect(), forbidden: Vec::new() }
     }
 
-    /// The same where no member of these sites may lead, whatever operators prefer.
+    /// The same order if no member of these sites may lead, whatever operators prefer.
     #[must_use]
     pub fn without(self, forbidden: impl IntoIterator<Item = SiteId>) -> Self {
         Self { forbidden: forbidden.into_iter().collect(), ..self }
     }
 
-    /// The first site from which anybody may be named.
+    /// The first site in which a member may be elected.
     pub(crate) fn first_open<'a>(&'a self, round: &Round<'a>) -> Option<&'a SiteId> {
         let all = round.control.preferred_site.iter().chain(self.sites(round));
         let mut open = all.filter(|site| !is_closed(site, round) && !self.forbidden.contains(site));
         open.next()
     }
 
-    /// The order that counts.
+    /// The order in force.
     fn sites<'a>(&'a self, round: &Round<'a>) -> &'a [SiteId] {
         if round.control.site_order.is_empty() { &self.sites } else { &round.control.site_order }
     }

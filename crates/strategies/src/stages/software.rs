@@ -9,16 +9,13 @@ use crate::{
     words,
 };
 
-/// By version: the newest or the oldest first. As a filter: puts out what is older than a
-/// given one.
-///
-/// `newest` while members are upgraded one by one: who leads moves at most once, to one
-/// that is done. `oldest` keeps leadership off a new version as long as there is another.
-/// A version that is missing or can't be read comes last either way, and is older than any.
-///
-/// What counts is the last word of what the member says that it runs (`dr-worker 1.4.0`), or
-/// of an attribute: one to three numbers with dots between; `1.4.0-rc1` is older than
-/// `1.4.0`, and of two such neither is. What follows a `+` is not looked at.
+/// By version: the newest or the oldest first. As a filter it refuses versions older than a given one.
+/// Use `newest` while members are upgraded one by one: leadership moves at most once, to an upgraded member. `oldest`
+/// keeps leadership from a new version as long as another is there. A version that is missing or cannot be parsed is
+/// last in both cases, and is older than any.
+/// The version is the last word of the software that the member reports (`dr-worker 1.4.0`), or of an attribute: one to
+/// three numbers separated by dots. `1.4.0-rc1` is older than `1.4.0`; two such versions are equal. The part after a
+/// `+` is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Software {
     attribute: Option<String>,
@@ -41,8 +38,8 @@ pub enum FirstVersion {
 pub struct Version(i64);
 
 impl Version {
-    /// Reads a version: `1`, `1.4`, `v1.4.0`, `1.4.0-rc1`, `1.4.0+build`. `None` if that is
-    /// none, or if a number has more than six digits (1,048,575 is the highest).
+    /// Parses a version: `1`, `1.4`, `v1.4.0`, `1.4.0-rc1`, `1.4.0+build`. `None` for another text, or if a number has
+    /// more than six digits (1,048,575 is the highest).
     pub fn parse(text: &str) -> Option<Self> {
         const DIGITS: u32 = 20;
         let text = text.trim();
@@ -67,7 +64,7 @@ impl Software {
     /// The name of the stage.
     pub const NAME: &'static str = "software";
 
-    /// This one first, by what the members say that they run.
+    /// This version first, by the software that the members report.
     pub fn first(first: FirstVersion) -> Self {
         Self { first, ..Self::default() }
     }
@@ -78,7 +75,7 @@ impl Software {
         Self { attribute: Some(attribute.into()), ..self }
     }
 
-    /// What is older than this may not lead, if it is used as a filter.
+    /// As a filter, refuses versions older than this.
     #[must_use]
     pub fn at_least(self, version: Version) -> Self {
         Self { at_least: Some(version), ..self }
@@ -101,7 +98,7 @@ impl Software {
         // One phrase among others that are joined by commas.
         match words::quote(self.text(candidate)).replace(',', "") {
             none if none.is_empty() => format!("no {what}"),
-            text if self.version(candidate).is_none() => format!("{what} {text:?} can't be read"),
+            text if self.version(candidate).is_none() => format!("{what} {text:?} cannot be parsed"),
             text => format!("{what} {text}"),
         }
     }
@@ -190,12 +187,12 @@ mod tests {
                 "b: newest: version 0.10.0",
                 "a: version 0.9.0",
                 "c: no version; first by member id",
-                "d: version \"today\" can't be read; second by member id",
+                "d: version \"today\" cannot be parsed; second by member id",
             ]
         );
         let oldest = order(&Pipeline::new().compare(Software::first(FirstVersion::Oldest)), &view);
         assert_eq!(oldest[..2], ["a: oldest: version 0.9.0", "b: version 0.10.0"]);
-        assert!(oldest[3].contains("can't be read"), "{oldest:?}");
+        assert!(oldest[3].contains("cannot be parsed"), "{oldest:?}");
     }
 
     #[test]

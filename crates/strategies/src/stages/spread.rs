@@ -3,7 +3,7 @@ use election_core::{SiteId, record::MemberRecord, strategy::Round};
 use super::is_closed;
 use crate::stage::{Comparison, Standing};
 
-/// Leaders spread over the sites: where fewer of the other slots are led from, first.
+/// Leaders spread over the sites: sites with fewer leaders of other slots go first.
 ///
 /// With one slot there are no others, and all sites are equal.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +15,8 @@ impl Spread {
     /// The name of the stage.
     pub const NAME: &'static str = "spread";
 
-    /// Over these sites and any other. The first decision is worth waiting with while one
-    /// of these, and an open one, could have a leader and has no member yet.
+    /// Over these sites and any other. The first decision is worth waiting for while an open one of these sites has
+    /// neither a leader nor a member that can lead.
     pub fn new(sites: impl IntoIterator<Item = SiteId>) -> Self {
         Self { sites: sites.into_iter().collect() }
     }

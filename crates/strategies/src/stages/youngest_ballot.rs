@@ -5,8 +5,8 @@ use crate::{
     words,
 };
 
-/// Who joined last goes first, by the sequence number of the ballot: while members are restarted one by
-/// one, those that are done.
+/// The member that joined last goes first, by the sequence number of the ballot: while members are restarted one by
+/// one, a restarted one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct YoungestBallot;
 
@@ -21,7 +21,7 @@ impl Comparison for YoungestBallot {
     }
 
     fn grade(&self, candidate: &MemberRecord, _: &Round<'_>) -> i64 {
-        // Turns the order round like `-`, without an overflow.
+        // Reverses the order like `-`, without an overflow.
         !candidate.ballot.sequence()
     }
 

@@ -41,7 +41,7 @@ fn what_is_wrong_with_a_check_is_named_by_its_key() {
         refused("failures = 2", &key("kind"), "it is missing: \"exec\"");
         refused("kind = \"notify\"", &key("kind"), "is for `ready`");
         refused("kind = \"ping\"", &key("kind"), "\"tcp\"");
-        refused("kind = \"exec\"", &key("command"), "exit code 0 says");
+        refused("kind = \"exec\"", &key("command"), "exit code 0 shows");
         refused("kind = \"exec\", command = [\"x\"], failures = 0", &key("failures"), "1 or more");
         refused("kind = \"exec\", command = [\"x\"], url = \"u\"", &key("url"), "unknown key");
         refused("kind = \"tcp\", address = \"a:1\", after = \"1s\"", &key("after"), "unknown key");

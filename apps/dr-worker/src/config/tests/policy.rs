@@ -12,8 +12,8 @@ use super::*;
 
 /// The stages after those that stand in every pipeline, for this cause.
 fn stages(policy: &PolicyConfig, cause: Cause) -> String {
-    let rules = policy.spec.rules();
-    let stages = rules.pipeline(cause).stages().skip_while(|stage| *stage != "site-open").skip(1);
+    let pipeline = policy.pipeline();
+    let stages = pipeline.for_cause(cause).stages().skip_while(|stage| *stage != "site-open").skip(1);
     stages.collect::<Vec<_>>().join(" ")
 }
 
@@ -61,11 +61,11 @@ fn a_policy_that_makes_no_sense_is_refused_at_its_place() {
             &["valid here: stage, first, attribute, at_least"],
         );
     with("pipeline = [\"round-robin\"]").set("policy.auto_moves=all").refused(
-        "--set policy.auto_moves=all: policy.auto_moves: with the stage \"round-robin\" the next one is always better",
+        "--set policy.auto_moves=all: policy.auto_moves: with the stage \"round-robin\" the next member is always better",
         &["valid with it: \"none\""],
     );
     with("confirm = \"cross-site\"").refused(
-        "worker.toml:11:11: policy.confirm: leadership moves by itself to another site only with auto_moves = \"all\"",
+        "worker.toml:11:11: policy.confirm: leadership moves automatically to another site only with auto_moves = \"all\"",
         &["\"none\""],
     );
     // What is taken over can be what doesn't fit.
@@ -73,7 +73,9 @@ fn a_policy_that_makes_no_sense_is_refused_at_its_place() {
     given.refused("worker.toml:12:13: job.orders.policy.auto_moves: with the stage", &["round-robin"]);
     // Once, and not again for each job; and what is wrong with a key by itself only as such.
     with("sites = [\"east\", \"east\"]")
-        .refused("worker.toml:11:9: policy.sites: \"east\" is listed twice", &[]);
+        .refused("worker.toml:11:18: policy.sites[1]: \"east\" is listed twice", &[]);
+    with("pipeline = [\"lga\"]\n[job.orders.policy]\nspread = \"sites\"")
+        .refused("worker.toml:11:13: policy.pipeline[0]: \"lga\" is not known", &[]);
     with("auto_moves = \"soon\"").refused("worker.toml:11:14: policy.auto_moves: \"soon\" is not known", &[]);
 }
 
@@ -88,20 +90,22 @@ fn a_policy_goes_by_targets_that_are_measured() {
     assert_eq!(config.probes.targets["shop"], ProbeTarget::Http("http://shop/".to_owned()));
     assert_eq!(config.jobs[0].policy.needs().targets, ["db".to_owned()].into());
 
-    let place = "worker.toml:8:6: job.orders.policy: it goes by the round trip to \"db\", ";
+    let place = "worker.toml:8:6: job.orders.policy: it depends on the round trip to \"db\", ";
     with("").refused(place, &["not in [probes.targets]; none is"]);
     with("[probes.targets]\nbd.address = \"db:5432\"").refused(place, &["; [\"bd\"] are"]);
     let queue = Given::file(&format!("{SMALL}recipe = \"queue\"\n{by_db}")).load();
     assert!(queue.is_ok(), "{queue:?}");
 
     let target = |text: &str| Given::file(&format!("{SMALL}[probes.targets.db]\n{text}"));
-    target("")
-        .refused("worker.toml:10:17: probes.targets.db: it is missing where", &["url = ", "address = "]);
+    target("").refused(
+        "worker.toml:10:17: probes.targets.db: the address of the target is missing",
+        &["url = ", "address = "],
+    );
     target("url = \"http://a/\"\naddress = \"a:1\"")
         .refused("worker.toml:10:17: probes.targets.db: it has both", &[]);
     target("url = \"https://a/\"")
         .refused("worker.toml:11:7: probes.targets.db.url: https is not supported", &["address = "]);
-    target("url = \"a\"").refused("worker.toml:11:7: probes.targets.db.url: \"a\" is no address", &[]);
+    target("url = \"a\"").refused("worker.toml:11:7: probes.targets.db.url: \"a\" is not a URL", &[]);
     target("address = \"a:0\"").refused("worker.toml:11:11: probes.targets.db.address: port 0", &[]);
     target("addres = \"a:1\"\naddress = \"a:1\"").refused(
         "worker.toml:11:1: probes.targets.db.addres: unknown key; did you mean \"address\"?",
@@ -145,14 +149,14 @@ fn each_job_draws_its_own_lots() {
     let text = format!("{SMALL}[policy]\npipeline = [\"fair-share\"]\n[job.bills]\ncommand = [\"x\"]\n");
     let config = Given::file(&text).load().unwrap();
     let [bills, orders] = &config.jobs[..] else { panic!("two jobs") };
-    assert_ne!(bills.policy.spec, orders.policy.spec);
+    assert_ne!(bills.policy.who, orders.policy.who);
     // A command that speaks of a job asks as its electors do, configured or not.
     let given = Given::file(&text);
     let operator = OperatorConfig::load(&given.sources).unwrap();
     for job in [bills, orders] {
-        assert_eq!(operator.policy_of(job.name()).spec, job.policy.spec);
+        assert_eq!(operator.policy_of(job.name()).who, job.policy.who);
     }
-    assert_eq!(operator.policy_of("mails").spec, operator.policy.spec.clone().for_election("mails"));
+    assert_eq!(operator.policy_of("mails").who, operator.policy.who.clone().for_election("mails"));
 }
 
 #[test]
@@ -160,7 +164,7 @@ fn what_is_limited_is_measured() {
     let by_lag = "policy.pipeline = [{ stage = \"limit\", attribute = \"lag\", at_most = 10 }]\n";
     let with = |more: &str| Given::file(&format!("{SMALL}{by_lag}{more}"));
     with("").refused(
-        "worker.toml:10:1: job.orders.policy: it limits \"lag\", which nobody measures",
+        "worker.toml:10:1: job.orders.policy: it limits \"lag\", which no member publishes",
         &["[job.orders.measure]", "node.attributes"],
     );
     assert!(with("").set("node.attributes.lag=3").load().is_ok());
@@ -173,7 +177,7 @@ fn what_is_limited_is_measured() {
     let with = |more: &str| Given::file(&format!("{SMALL}{more}"));
     with("measure = {}").refused("worker.toml:10:1: job.orders.measure.command: it is missing", &["JSON"]);
     with("recipe = \"queue\"\nmeasure.command = [\"lag\"]")
-        .refused("worker.toml:11:1: job.orders.measure: the recipe \"queue\" has nobody", &[]);
+        .refused("worker.toml:11:1: job.orders.measure: the recipe \"queue\" does not use it", &[]);
     with("measure = { command = [\"lag\"], interval = \"1ms\" }")
         .refused("worker.toml:10:43: job.orders.measure.interval: 1ms is out of range; 100ms to 1h", &[]);
 }
@@ -186,8 +190,8 @@ fn a_job_leaves_out_the_sites_that_it_forbids() {
     };
     let config = with("", "forbidden_sites = [\"west\"]").load().unwrap();
     let policy = &config.jobs[0].policy;
-    assert_eq!(policy.sites, ["east".parse().unwrap()]);
-    assert!(policy.spec.rules().pipeline(Cause::Failover).stages().any(|stage| stage == "site-allowed"));
+    assert_eq!(policy.who.sites(), ["east".parse().unwrap()]);
+    assert!(policy.pipeline().for_cause(Cause::Failover).stages().any(|stage| stage == "site-allowed"));
     // A node of a forbidden site takes part, and never leads.
     assert!(with("", "forbidden_sites = [\"east\"]").load().is_ok());
     with("", "forbidden_sites = [\"east\", \"west\"]").refused(
@@ -201,7 +205,8 @@ fn a_job_leaves_out_the_sites_that_it_forbids() {
         .refused(&format!("worker.toml:15:19: job.orders.policy.forbidden_sites: {twice}"), &[]);
     with("site_minimum = 0", "").refused("worker.toml:12:16: policy.site_minimum: the integer 0", &["1 to"]);
     let queue = format!("{SMALL}recipe = \"queue\"\n[job.orders.policy]\nsite_minimum = 2\n");
-    Given::file(&queue).refused("", &["job.orders.policy.site_minimum: the recipe \"queue\" has nobody"]);
+    Given::file(&queue)
+        .refused("", &["job.orders.policy.site_minimum: the recipe \"queue\" does not use it"]);
 }
 
 #[test]
@@ -217,16 +222,18 @@ fn policies_name_other_jobs_that_there_are() {
     let config = with(&[by("bills", "orders", true)]).load().unwrap();
     assert_eq!(config.jobs[0].policy.needs().jobs, ["orders".to_owned()].into());
     with(&[by("bills", "ordrs", true)]).refused(
-        "worker.toml:12:1: job.bills.policy: it goes by the leader of \"ordrs\", which is no job here",
+        "worker.toml:12:1: job.bills.policy: it depends on the leader of \"ordrs\", which is not configured",
         &["valid: [\"orders\"]"],
     );
-    with(&[by("bills", "bills", true)])
-        .refused("worker.toml:12:1: job.bills.policy: it goes by the leader of \"bills\"", &["job itself"]);
+    with(&[by("bills", "bills", true)]).refused(
+        "worker.toml:12:1: job.bills.policy: it depends on the leader of \"bills\"",
+        &["job itself"],
+    );
     // Each would make room for the other for ever, unless one of them waits for an operator.
     let all = [by("a", "c", true), by("b", "a", true), by("c", "b", true)];
     let said = with(&all).problems();
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("job.a.policy: ") && said[0].contains(": a by c by b by a; "), "{said:?}");
+    assert!(said[0].contains("job.a.policy: ") && said[0].contains(": a on c on b on a; "), "{said:?}");
     with(&[by("a", "c", true), by("b", "a", false), by("c", "b", true)]).load().unwrap();
     with(&[by("a", "b", true), by("b", "a", false)]).load().unwrap();
 }

@@ -21,7 +21,7 @@ use election_core::{
     record::{Outgoing, RequestKind, RequestRef, RequestState, Target},
 };
 use metrics::counter;
-use strategies::{FairShare, Rules, fair_share::Move};
+use strategies::{FairShare, Pipeline, fair_share::Move};
 use tokio::{
     sync::Semaphore,
     task::JoinSet,
@@ -60,7 +60,7 @@ pub(super) fn join(config: &Config, session: &Session, me: Profile) -> Result<Op
         jobs.push(Job {
             paths: Paths::new(root, job.name()).map_err(invalid)?,
             name: job.name().to_owned(),
-            rules: job.policy.rules(),
+            pipeline: job.policy.pipeline(),
             policy: job.policy.engine(job.spec.stop_budget(), job.fenced),
             balance: job.recipe == config::Recipe::Elector && job.policy.balance,
         });
@@ -88,7 +88,7 @@ pub(super) async fn watch(election: Election) {
 struct Job {
     name: String,
     paths: Paths,
-    rules: Rules,
+    pipeline: Pipeline,
     policy: Policy,
     /// Whether its leadership may be moved.
     balance: bool,

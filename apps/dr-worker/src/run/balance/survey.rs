@@ -135,25 +135,14 @@ fn peers(
     let excluded = |e: &&election_core::record::Exclusion| e.holds_at(unix_ms);
     let exclusions: Vec<_> = elected.exclusions.iter().filter(excluded).cloned().collect();
     // What members failed lately counts after another failure only.
-    let trouble = Trouble {
-        failures: Vec::new(),
-        failed_sites: failed_sites(&snapshot.members, &snapshot.control, Some(elected)),
-        barred_sites: Vec::new(),
-    };
-    job.rules.peers(&Round {
-        cause: Cause::Switchover,
-        unix_ms,
-        candidates: &standing,
-        incumbent: Some(leader),
-        ordered: None,
-        accepts_loss: false,
-        failed: None,
-        previous: None,
-        others: &[],
-        exclusions: &exclusions,
-        trouble: &trouble,
-        control: &snapshot.control,
-    })
+    let failed_sites = failed_sites(&snapshot.members, &snapshot.control, Some(elected));
+    let trouble = Trouble::default().with_failed_sites(failed_sites);
+    let round = Round::new(Cause::Switchover, unix_ms, &standing)
+        .with_incumbent(Some(leader))
+        .with_exclusions(&exclusions)
+        .with_trouble(&trouble)
+        .with_control(&snapshot.control);
+    job.pipeline.peers(&round)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use election_core::{
     record::{Control, Current, FiledRequest, Outgoing, Record as _, RequestKind, RequestRef, Slot, Target},
 };
 use serde_json::json;
-use strategies::{FairShare, SitePolicy};
+use strategies::{FairShare, PolicySpec};
 
 use super::*;
 
@@ -14,11 +14,11 @@ const NOW_MS: u64 = 1_793_889_000_000;
 const MINUTE_MS: u64 = 60_000;
 
 fn job(name: &str) -> Job {
-    let sites = ["east", "west"].map(|site| SiteId::new(site).unwrap()).to_vec();
+    let sites = ["east", "west"].map(|site| SiteId::new(site).unwrap());
     Job {
         name: name.to_owned(),
         paths: Paths::new("/dr", name).unwrap(),
-        rules: SitePolicy { sites, ..SitePolicy::default() }.rules(),
+        pipeline: PolicySpec::for_sites(sites).pipeline(),
         policy: Policy { min_tenure: Duration::from_secs(60), ..Policy::default() },
         balance: true,
     }
