@@ -13,7 +13,7 @@ use crate::{
 ///
 /// # Errors
 /// When no server made a session in time, or something of the configuration can't be used.
-pub async fn connect(config: &ZooKeeperConfig) -> Result<Session, Error> {
+pub(crate) async fn connect(config: &ZooKeeperConfig) -> Result<Session, Error> {
     let mut builder = Session::builder(&config.connect)
         .session_timeout(config.session_timeout)
         .connect_timeout(config.connect_timeout)

@@ -8,12 +8,12 @@ use election_core::{
 };
 use zk_session::{ConnectError, OpError};
 
-use crate::{config::Problems, job::LockError};
+use crate::config::Problems;
 
 /// What the program ends with. Scripts and service managers rely on these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum ExitCode {
+pub(crate) enum ExitCode {
     /// Done.
     Done = 0,
     /// The request was carried out and failed.
@@ -38,7 +38,7 @@ impl From<ExitCode> for std::process::ExitCode {
 
 /// Why the program ends other than well.
 #[derive(Debug)]
-pub enum Error {
+pub(crate) enum Error {
     /// The request was carried out and failed, or was refused.
     Failed(String),
     /// The command line makes no sense.
@@ -62,7 +62,7 @@ pub enum Error {
 
 impl Error {
     /// What the program ends with.
-    pub const fn exit_code(&self) -> ExitCode {
+    pub(crate) const fn exit_code(&self) -> ExitCode {
         match self {
             Self::Failed(_) => ExitCode::Failed,
             Self::Usage(_) => ExitCode::Usage,
@@ -77,7 +77,7 @@ impl Error {
 impl Error {
     /// The same with the place where the key is set, which `problem` knows.
     #[must_use]
-    pub fn located(self, problem: impl FnOnce(&str, &str) -> Problems) -> Self {
+    pub(crate) fn located(self, problem: impl FnOnce(&str, &str) -> Problems) -> Self {
         match self {
             Self::Setting { key, message } => Self::Config(problem(key, &message)),
             other => other,
@@ -104,16 +104,6 @@ impl std::error::Error for Error {}
 impl From<Problems> for Error {
     fn from(problems: Problems) -> Self {
         Self::Config(problems)
-    }
-}
-
-impl From<LockError> for Error {
-    fn from(error: LockError) -> Self {
-        let key = match &error {
-            LockError::Held { .. } => "node.id",
-            _ => "node.state_dir",
-        };
-        Self::Setting { key, message: error.to_string() }
     }
 }
 

@@ -50,7 +50,7 @@ static QUEUE: OnceLock<Queue> = OnceLock::new();
 
 /// What is logged when nobody says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Usual {
+pub(crate) enum Usual {
     /// What a daemon does.
     Daemon,
     /// Only what is wrong: a command's result speaks for itself.
@@ -61,7 +61,7 @@ pub enum Usual {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse(levels: &str) -> Result<Targets, String> {
+pub(crate) fn parse(levels: &str) -> Result<Targets, String> {
     let targets: Targets = levels
         .parse()
         .map_err(|e| format!("{e}; write for instance \"info\" or \"info,zk_session=debug\""))?;
@@ -72,7 +72,7 @@ pub fn parse(levels: &str) -> Result<Targets, String> {
 ///
 /// # Errors
 /// If the thread that writes a daemon's log can't be started.
-pub fn init(levels: Option<Targets>, usual: Usual) -> io::Result<()> {
+pub(crate) fn init(levels: Option<Targets>, usual: Usual) -> io::Result<()> {
     let mut levels = levels.unwrap_or_else(|| match usual {
         Usual::Daemon => Targets::new().with_default(Level::INFO).with_target("zookeeper", Level::WARN),
         Usual::Command => Targets::new().with_default(LevelFilter::ERROR),

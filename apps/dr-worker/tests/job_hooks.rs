@@ -6,10 +6,12 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dr_worker::guard::BootTime;
-use dr_worker::job::{Exit, Hook, HookName, HookProblem, HookRuns, JobError, JobSpec, run_hook};
+use dr_worker::config::{Hook, HookName, JobSpec};
+use dr_worker::worker::guard::Exit;
+use dr_worker::worker::job::{HookProblem, HookRuns, JobError, run_hook};
 use job_support::{Tree, env, guards, until};
 use tokio::sync::watch;
+use zk_session::BootTime;
 
 fn with_hook(tree: &Tree, script: &str, timeout: Duration) -> JobSpec {
     let mut spec = tree.spec("");

@@ -15,9 +15,13 @@ mod layers;
 mod node;
 mod parse;
 mod policy;
+mod probe;
 mod probes;
 mod problem;
 mod reader;
+mod runnable;
+mod signal;
+mod spec;
 mod timing;
 mod tree;
 mod zookeeper;
@@ -28,6 +32,7 @@ use election_core::Policy;
 
 use strategies::{Registry, stages::Share};
 
+pub(crate) use balance::BALANCING;
 pub use balance::BalanceConfig;
 pub use http::{HostPort, HttpConfig};
 pub use job::{JobConfig, Recipe};
@@ -37,6 +42,10 @@ pub use policy::{AutoMoves, Confirm, OnLeaderFailure, OnPause, PolicyConfig, Tak
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
+pub use runnable::{SpecError, SpecErrors};
+pub use signal::{NotAStopSignal, StopSignal};
+pub use spec::{Check, Hook, HookName, Hooks, JobSpec, KILL_RESERVE, Measure, ReadyProbe, RestartPolicy};
+pub(crate) use spec::{DR_RUN, LEADERSHIP_VARIABLES};
 pub use tree::Origin;
 pub use zookeeper::{Access, Auth, Scheme, ZooKeeperConfig};
 
@@ -77,7 +86,7 @@ impl Config {
         let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
         let read = Section::read_root(&root, &mut findings, read_worker);
-        Problems::none_of(findings.problems).map_err(|problems| problems.of(sources))?;
+        Problems::none_of(findings.problems).map_err(|problems| sources.explain(problems))?;
         let (node, zookeeper, http, probes, balance, jobs) = read.ok_or_else(incomplete)?;
         let registry = sources.registry.clone();
         Ok(Self { node, zookeeper, http, probes, balance, jobs, shown: findings.shown, root, registry })
@@ -178,7 +187,7 @@ impl OperatorConfig {
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
-        Self::read(&root, findings).map_err(|problems| problems.of(sources))
+        Self::read(&root, findings).map_err(|problems| sources.explain(problems))
     }
 
     fn read(root: &Node, mut findings: Findings) -> Result<Self, Problems> {
@@ -305,7 +314,7 @@ fn check_targets(section: &mut Section<'_>, probes: &ProbesConfig, job: &JobConf
 
 /// What balancing needs to be right, for a job that is balanced.
 fn check_weight(section: &mut Section<'_>, node: Option<&NodeConfig>, job: &str) {
-    if job == crate::run::BALANCING {
+    if job == BALANCING {
         section.problem_here(format!(
             "{job:?} is where the balancer has its own election; choose another name for the job, or set \
              policy.balance to false"

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 
 use zk_session::{LeaseTiming, lease_margin};
 
-use crate::guard::KILL_RESERVE;
+use super::spec::KILL_RESERVE;
 
 /// The times that the end of a job has to fit into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

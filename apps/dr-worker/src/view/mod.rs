@@ -2,6 +2,8 @@
 
 mod access;
 mod cluster;
+mod diagnosis;
+pub(crate) mod elector;
 mod explained;
 mod history;
 mod problems;
@@ -11,6 +13,7 @@ pub(crate) use access::problem as access_problem;
 pub use cluster::{
     Cluster, Leader, Member, MemberRole, OpenRequest, SlotRow, Standing, Unreadable, UnwellSite,
 };
+pub use diagnosis::diagnose;
 pub use explained::{
     AheadOf, Candidate, Explained, ExplainedSlot, InOffice, InTheWay, NextStep, Proposed, hold_of,
     other_policy,

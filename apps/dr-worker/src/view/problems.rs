@@ -1,13 +1,10 @@
 use std::fmt;
 
 use election_core::{
-    MemberId, Paths,
-    operator::{Ghost, Layout, Observer, OldDecision, Problem, ReadError, Snapshot},
+    MemberId,
+    operator::{Ghost, Layout, OldDecision, Problem},
 };
 use serde::Serialize;
-
-use super::access;
-use crate::config::ZooKeeperConfig;
 
 /// What is wrong with an election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,25 +18,7 @@ pub struct ProblemRow {
 }
 
 impl ProblemRow {
-    /// All that is wrong with the election of `job`.
-    ///
-    /// # Errors
-    /// When ZooKeeper doesn't answer.
-    pub async fn read(
-        observer: &Observer,
-        config: &ZooKeeperConfig,
-        job: &str,
-        paths: &Paths,
-        snapshot: &Snapshot,
-    ) -> Result<Vec<Self>, ReadError> {
-        let problems = observer.problems(paths, snapshot).await?;
-        let mut rows: Vec<_> =
-            problems.iter().map(|problem| Self::new(job, snapshot.layout, problem)).collect();
-        rows.extend(access::problem(observer.session(), config, paths).await?);
-        Ok(rows)
-    }
-
-    fn new(job: &str, layout: Layout, problem: &Problem) -> Self {
+    pub(super) fn new(job: &str, layout: Layout, problem: &Problem) -> Self {
         match problem {
             Problem::Ghost(ghost) => Self {
                 kind: "ghost",

@@ -1,0 +1,124 @@
+//! Results to standard output, words to standard error.
+
+use std::{
+    fmt::Display,
+    io::{ErrorKind, Write as _},
+    process,
+};
+
+use anstream::eprintln;
+use clap::ValueEnum;
+use comfy_table::{ContentArrangement, Table, presets};
+use owo_colors::OwoColorize as _;
+use serde::Serialize;
+
+use serde_json::json;
+
+use crate::{
+    error::{Error, ExitCode},
+    logging,
+    mask::mask,
+};
+
+/// Format of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// For people.
+    Pretty,
+    /// For programs.
+    Json,
+}
+
+/// Says what went wrong: in words on standard error, and where results are for programs, on standard output as well,
+/// in place of the result: what reads it gets JSON in any case.
+pub(super) fn say_error(error: &Error, how: Output) {
+    let words = error.to_string();
+    let words = mask(&words);
+    logging::print(&format!("{} {words}", "error:".red().bold()));
+    if how == Output::Json {
+        // What it goes to may be what is wrong.
+        let _ = print_json(&json!({ "error": { "code": error.exit_code() as u8, "message": words } }));
+    }
+}
+
+/// Says something that somebody should look at.
+pub(super) fn say_warning(words: impl Display) {
+    eprintln!("{} {words}", "warning:".yellow().bold());
+}
+
+/// Says what is going on.
+pub(super) fn say(words: impl Display) {
+    eprintln!("{words}");
+}
+
+/// Prints a result for programs: one JSON object on one line.
+pub(super) fn print_json(result: &impl Serialize) -> Result<(), Error> {
+    let line =
+        serde_json::to_string(result).map_err(|e| Error::Internal(format!("can't write JSON: {e}")))?;
+    print(line)
+}
+
+/// Prints a line of a result. Whoever reads it may have had enough: that ends the program well.
+pub(super) fn print(line: impl Display) -> Result<(), Error> {
+    let mut stdout = anstream::stdout().lock();
+    match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => process::exit(ExitCode::Done as i32),
+        Err(error) => Err(Error::Failed(format!("can't write to standard output: {error}"))),
+    }
+}
+
+/// How a line of a table is to catch the eye.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accent {
+    None,
+    Good,
+    Busy,
+    Bad,
+}
+
+/// Rows under a heading, in columns.
+pub(super) fn table(heading: &[&str], rows: &[(Vec<String>, Accent)]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(heading);
+    for (row, _) in rows {
+        table.add_row(row);
+    }
+    let text = table.to_string();
+    let accents = std::iter::once(Accent::None).chain(rows.iter().map(|(_, accent)| *accent));
+    let lines = text.lines().zip(accents).enumerate().map(|(index, (line, accent))| {
+        let line = line.trim_end();
+        match accent {
+            _ if index == 0 => line.bold().to_string(),
+            Accent::None => line.to_owned(),
+            Accent::Good => line.green().to_string(),
+            Accent::Busy => line.yellow().to_string(),
+            Accent::Bad => line.red().to_string(),
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A duration, for people.
+pub(super) fn span(ms: u64) -> String {
+    humantime::format_duration(std::time::Duration::from_millis(ms)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [
+            (vec!["east-1".to_owned(), "leader".to_owned()], Accent::None),
+            (vec!["w".to_owned(), "standby".to_owned()], Accent::None),
+        ];
+        let text = table(&["MEMBER", "ROLE"], &rows);
+        let column = |line: &str, word: &str| line.find(word).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!(column(lines[1], "leader"), column(lines[2], "standby"), "{text}");
+    }
+}

@@ -1,0 +1,288 @@
+//! A command that is run to its end, under a guard: hooks, exec probes and measurements.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use metrics::counter;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use zk_session::{BootTime, sleep_until};
+
+use super::{
+    guarded::{ESCALATION_LAG, Guarded, Guards, Output},
+    output::{self, pipe},
+    privileges::renounces_privileges,
+};
+use crate::{
+    config::{KILL_RESERVE, StopSignal},
+    worker::{
+        descriptors::limit_of_programs,
+        guard::{
+            Exit,
+            protocol::{Launch, Report},
+        },
+    },
+};
+
+/// How much of the end of standard error is kept, in bytes.
+const TAIL: usize = 4096;
+
+/// How much of standard output is listened to, in bytes: a member has no room for more.
+const HEARD: usize = 16 * 1024;
+
+/// How long the rest of standard error is read after all writers have ended.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// The end of a lease, as it is renewed, less what has to be left of it.
+#[derive(Clone, Debug)]
+pub struct Deadline {
+    ends: watch::Receiver<BootTime>,
+    less: Duration,
+}
+
+impl Deadline {
+    /// `less` before whatever `ends` says at the time.
+    pub fn before(ends: watch::Receiver<BootTime>, less: Duration) -> Deadline {
+        Deadline { ends, less }
+    }
+
+    fn now(&mut self) -> BootTime {
+        *self.ends.borrow_and_update() - self.less
+    }
+
+    /// Waits until it is another one.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn moved(&mut self) -> BootTime {
+        if self.ends.changed().await.is_err() {
+            // Nobody is left to renew it.
+            std::future::pending::<()>().await;
+        }
+        self.now()
+    }
+}
+
+impl From<watch::Receiver<BootTime>> for Deadline {
+    fn from(ends: watch::Receiver<BootTime>) -> Deadline {
+        Deadline::before(ends, Duration::ZERO)
+    }
+}
+
+/// What to run.
+pub(super) struct OneShot {
+    /// For people: stands in the guard's argument list.
+    pub(super) title: String,
+    pub(super) command: Vec<String>,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) working_dir: Option<PathBuf>,
+    pub(super) no_new_privileges: Option<bool>,
+    pub(super) timeout: Duration,
+    /// Gone by then, even if the timeout is longer.
+    pub(super) by: Option<Deadline>,
+    /// Whether its standard output is wanted; else it goes to the log.
+    pub(super) listen: bool,
+}
+
+/// How it ended.
+pub(super) struct Finished {
+    /// The exit of the program, or why there was none, in words.
+    pub(super) exit: Result<Exit, String>,
+    /// It was killed after this time.
+    pub(super) timed_out: Option<Duration>,
+    /// The end of what was written on standard error.
+    pub(super) stderr: String,
+    /// What was written on standard output, as much as is wanted and one byte more.
+    pub(super) stdout: Vec<u8>,
+}
+
+impl Finished {
+    fn not_started(words: String) -> Self {
+        Self { exit: Err(words), timed_out: None, stderr: String::new(), stdout: Vec::new() }
+    }
+
+    /// Whether more was written on standard output than anybody listens to.
+    pub(super) fn said_too_much(&self) -> bool {
+        self.stdout.len() > HEARD
+    }
+}
+
+impl OneShot {
+    /// Runs it, and returns when it and all that it started is gone: what a hook leaves behind would
+    /// be guarded by nobody.
+    ///
+    /// If `cancelled` comes first, the command is killed, and gone as well when this returns.
+    ///
+    /// # Cancel safety
+    /// Dropped, the command is killed by its guard soon after.
+    pub(super) async fn run(self, guards: &Guards, cancelled: impl Future<Output = ()>) -> Finished {
+        let began = BootTime::now();
+        let longest = began + self.timeout + KILL_RESERVE;
+        let mut by = self.by;
+        let until = by.as_mut().map_or(longest, |by| by.now().min(longest));
+        let mut kill_at = until - KILL_RESERVE;
+        if began >= kill_at {
+            let none = Finished::not_started("no time was left for it".to_owned());
+            return Finished { timed_out: Some(Duration::ZERO), ..none };
+        }
+        let launch = Launch {
+            command: self.command,
+            env: self.env,
+            working_dir: self.working_dir,
+            stop_signal: StopSignal::Kill,
+            stop_timeout_ms: 0,
+            until: until.into(),
+            cgroup: None,
+            record: None,
+            relays_output: false,
+            open_files: limit_of_programs(),
+            no_new_privileges: renounces_privileges(self.no_new_privileges),
+        };
+        let (mut reader, stderr) = match pipe() {
+            Ok(ends) => ends,
+            Err(error) => return Finished::not_started(format!("can't make a pipe: {error}")),
+        };
+        let stdout = if self.listen {
+            pipe().map(|(heard, stdout)| (Some(heard), stdout, None))
+        } else {
+            output::to_log(&self.title, counter!("dr_log_lines_dropped_total"))
+                .map(|(stdout, copying)| (None, stdout, Some(copying)))
+        };
+        let (mut heard, stdout, copying) = match stdout {
+            Ok(ends) => ends,
+            Err(error) => return Finished::not_started(format!("can't make a pipe: {error}")),
+        };
+        let output = Output { stdout: Some(stdout), stderr: Some(stderr) };
+        let mut guarded = match Guarded::start(guards, &self.title, launch, output).await {
+            Ok(guarded) => guarded,
+            Err(words) => return Finished::not_started(words),
+        };
+        let mut said = Vec::new();
+        let mut exit = Err("it was killed before it ran".to_owned());
+        let mut tail = Tail::default();
+        let mut is_open = true;
+        let mut cancelled = std::pin::pin!(cancelled);
+        let mut is_cancelled = false;
+        let (mut buffer, mut spoken) = ([0; 4096], [0; 4096]);
+        loop {
+            tokio::select! {
+                report = guarded.next() => match report {
+                    Report::Exited(how) => exit = Ok(how),
+                    Report::Failed { error } => exit = Err(error),
+                    Report::Gone => break,
+                    _ => {}
+                },
+                read = reader.read(&mut buffer), if is_open => match read {
+                    Ok(0) | Err(_) => is_open = false,
+                    Ok(count) => tail.push(&buffer[..count]),
+                },
+                read = hear(&mut heard, &mut spoken), if heard.is_some() => match read {
+                    Ok(0) | Err(_) => heard = None,
+                    Ok(count) => keep(&mut said, &spoken[..count]),
+                },
+                () = &mut cancelled, if !is_cancelled => {
+                    is_cancelled = true;
+                    guarded.destroy().await;
+                }
+                moved = moved(&mut by), if by.is_some() => {
+                    let until = moved.min(longest);
+                    kill_at = until - KILL_RESERVE;
+                    guarded.until(until);
+                }
+                () = sleep_until(kill_at + ESCALATION_LAG) => guarded.destroy().await,
+            }
+        }
+        let ended = BootTime::now();
+        if let Some(copying) = copying {
+            copying.finish().await;
+        }
+        let _ = tokio::time::timeout(DRAIN, async {
+            while let Ok(count @ 1..) = reader.read(&mut buffer).await {
+                tail.push(&buffer[..count]);
+            }
+            while let Ok(count @ 1..) = hear(&mut heard, &mut spoken).await {
+                keep(&mut said, &spoken[..count]);
+            }
+        })
+        .await;
+        let is_success = exit.as_ref().is_ok_and(|exit| exit.is_success());
+        Finished {
+            timed_out: (ended >= kill_at && !is_success).then(|| kill_at.duration_since(began)),
+            exit,
+            stderr: tail.into_string(),
+            stdout: said,
+        }
+    }
+}
+
+async fn moved(by: &mut Option<Deadline>) -> BootTime {
+    match by {
+        Some(by) => by.moved().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn hear(from: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> io::Result<usize> {
+    match from {
+        Some(from) => from.read(buffer).await,
+        None => Ok(0),
+    }
+}
+
+/// What is too much is read and forgotten, so that its writer is not held up.
+fn keep(said: &mut Vec<u8>, more: &[u8]) {
+    let room = (HEARD + 1).saturating_sub(said.len());
+    said.extend_from_slice(&more[..more.len().min(room)]);
+}
+
+/// The last bytes of a stream.
+#[derive(Default)]
+struct Tail {
+    bytes: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Tail {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        let excess = self.bytes.len().saturating_sub(TAIL);
+        if excess > 0 {
+            self.bytes.drain(..excess);
+            self.is_cut = true;
+        }
+    }
+
+    fn into_string(self) -> String {
+        let text = String::from_utf8_lossy(&self.bytes);
+        let text = text.trim_end();
+        if self.is_cut {
+            format!("...{}", text.trim_start_matches(char::REPLACEMENT_CHARACTER))
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_keeps_the_end_and_says_so() {
+        let mut short = Tail::default();
+        short.push(b"all of it\n");
+        assert_eq!(short.into_string(), "all of it");
+
+        let mut long = Tail::default();
+        for _ in 0..TAIL {
+            long.push(b"xyz");
+        }
+        long.push(b"end");
+        let text = long.into_string();
+        assert!(text.starts_with("...") && text.ends_with("xyzend"), "{text}");
+        assert_eq!(text.len(), TAIL + 3);
+    }
+}

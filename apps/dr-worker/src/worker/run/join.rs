@@ -1,0 +1,194 @@
+//! From a session to elections: one per job, and what is measured and watched beside each.
+
+use std::sync::Arc;
+
+use election_core::{
+    Election, ElectionConfig, Leftovers, Paths, Profile, QueueFormat, Recipe, operator::Observer,
+    record::Health,
+};
+use strategies::spec::Needs;
+use tokio::task::JoinSet;
+use zk_session::Session;
+
+use super::{
+    fitness,
+    handler::JobHandler,
+    led::{self, OwnJob},
+    measure,
+    measured::Measured,
+    memory::Memory,
+    site_check, watch,
+};
+use crate::{
+    config::{self, Config, HostPort, JobConfig},
+    error::Error,
+    view::access_problem,
+    worker::{
+        balance,
+        job::{self, Guards, StateLock},
+        probes::{self, Prober},
+        state::{Job, JobSlot, Vacancy, Worker},
+    },
+};
+
+pub(super) async fn join(
+    config: &Config,
+    session: &Session,
+    worker: &Arc<Worker>,
+    lock: &StateLock,
+    memory: &Memory,
+    http_port: u16,
+    background: &mut JoinSet<()>,
+) -> Result<(), Error> {
+    let incarnation = session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
+    let granted = incarnation.granted_timeout();
+    if granted != config.zookeeper.session_timeout {
+        tracing::warn!(?granted, asked = ?config.zookeeper.session_timeout, "the servers grant another session timeout");
+    }
+    config.check_timing(incarnation.lease_timing())?;
+    let mut guards = Guards::new().lock(lock.clone());
+    if let Some(cgroup) = job::delegated_cgroup() {
+        tracing::info!(cgroup = %cgroup.display(), "jobs get cgroups of their own");
+        guards = guards.cgroup(cgroup);
+    }
+    let has_cgroups = guards.have_cgroups();
+    let (mut jobs, mut own) = (Vec::new(), Vec::new());
+    for job in &config.jobs {
+        if job.spec.no_new_privileges == Some(false) && !has_cgroups && !job::may_kill_any_user() {
+            let job = job.name();
+            tracing::warn!(
+                job,
+                "no_new_privileges is off, this worker may not kill processes of other users, and it has no \
+                cgroup to divide (systemd's Delegate=yes): what the job starts as another user may outlive the lease"
+            );
+        }
+        let recipe = match job.recipe {
+            config::Recipe::Elector => Recipe::Elector(job.policy.strategy()),
+            config::Recipe::Queue => Recipe::Queue(QueueFormat::Native),
+            config::Recipe::Single => Recipe::Single,
+        };
+        let policy = job.policy.fingerprint(job.fenced);
+        // Not elected before its first check has passed.
+        let health = job.spec.fitness.as_ref().map_or(Health::Unchecked, |_| Health::Unknown);
+        let me = Profile { policy, health, ..profile(config, http_port) };
+        let mut election = ElectionConfig::new(&config.zookeeper.root, job.name(), me, recipe)
+            .map_err(|message| Error::Setting { key: "job", message })?;
+        election.policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
+        let observer = Observer::new(incarnation.clone());
+        check_recipe(&observer, &election.paths, job).await?;
+        if let Some(problem) = access_problem(&incarnation, &config.zookeeper, &election.paths).await? {
+            tracing::warn!(job = job.name(), "{problem}");
+        }
+        election.leftovers = leftovers(&observer, &election.paths, config, job.recipe, memory).await;
+        let decides = job.recipe == config::Recipe::Elector;
+        let may_suspect = decides && election.policy.may_suspect();
+        let suspect_after = may_suspect.then_some(election.policy.suspect_after);
+        if election.policy.fast_failover && !may_suspect {
+            let job = job.name();
+            let why = if decides { "is not fenced" } else { "has no elector" };
+            tracing::warn!(job, "fast_failover does nothing for a job that {why}");
+        }
+        let paths = election.paths.clone();
+        let slot = Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards.clone()));
+        let handler = JobHandler::new(Arc::clone(&slot));
+        let path = election.paths.node(&config.node.id);
+        let election = Election::join(session.clone(), election, handler);
+        background.spawn(memory.clone().keep(path, election.status()));
+        let prober = Prober {
+            job: job.name().to_owned(),
+            me: config.node.id.clone(),
+            session: session.clone(),
+            paths,
+            election: election.clone(),
+            probes: config.probes.clone(),
+            suspect_after,
+            needs: if decides { job.policy.needs() } else { Needs::default() },
+        };
+        if prober.needs_peers() {
+            probes::check_own_address(&config.http.listen, &config.node.address);
+        }
+        background.spawn(probes::run(prober));
+        let measured = Arc::new(Measured::of(election.clone()));
+        if let Some(measure) = job.spec.measure.clone() {
+            let publishes = Arc::clone(&measured);
+            background.spawn(measure::keep(Arc::clone(&slot), election.clone(), publishes, measure));
+        }
+        if let Some(check) = job.spec.fitness.clone() {
+            background.spawn(fitness::keep(Arc::clone(&slot), election.clone(), check));
+        }
+        own.push(OwnJob::new(job, election.status(), measured));
+        let vacancy = Arc::new(Vacancy::new());
+        background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));
+        jobs.push(Job { election, slot, vacancy });
+    }
+    led::keep(own, background);
+    background.spawn(watch::timing(session.clone(), config.clone()));
+    if let Some(check) = config.node.site_check.clone() {
+        let elections = jobs.iter().map(|job| job.election.clone()).collect();
+        background.spawn(site_check::keep(config.node.clone(), check, elections, guards));
+    }
+    let balancer = balance::join(config, session, profile(config, http_port))?;
+    if let Some(balancer) = &balancer {
+        background.spawn(balance::watch(balancer.clone()));
+    }
+    worker.joined(session.clone(), jobs, balancer);
+    Ok(())
+}
+
+/// How this worker presents itself.
+fn profile(config: &Config, http_port: u16) -> Profile {
+    let node = &config.node;
+    let listen = &config.http.listen;
+    let host = if listen.is_wildcard() { node.address.clone() } else { listen.host.clone() };
+    Profile {
+        address: Some(node.address.clone()),
+        http: Some(HostPort { host, port: http_port }.to_string()),
+        priority: node.priority,
+        attributes: node.attributes.clone(),
+        software: concat!("dr-worker ", env!("CARGO_PKG_VERSION")).to_owned(),
+        ..Profile::new(node.id.clone(), node.site.clone())
+    }
+}
+
+/// Whether what stands in ZooKeeper under this member's name may be removed at once.
+///
+/// The lock and the records of the guards prove that nothing of a former worker of this state directory lives; and
+/// only if what is there was made by that one, as the directory remembers, does the proof go for it.
+/// A worker elsewhere with the same id by mistake is left in peace.
+async fn leftovers(
+    observer: &Observer,
+    paths: &Paths,
+    config: &Config,
+    recipe: config::Recipe,
+    memory: &Memory,
+) -> Leftovers {
+    let (id, path) = (&config.node.id, paths.node(&config.node.id));
+    let own = match recipe {
+        config::Recipe::Elector => {
+            let node = observer.session().get(&path).await;
+            matches!(node, Ok(Some(node)) if memory.made(&path, &node.data))
+        }
+        config::Recipe::Queue | config::Recipe::Single => {
+            let snapshot = observer.snapshot(paths).await.unwrap_or_default();
+            let mut members = snapshot.members.iter();
+            members.any(|member| member.member == *id && memory.holds(&path, &member.ballot))
+        }
+    };
+    if own { Leftovers::Remove } else { Leftovers::Wait }
+}
+
+/// Two recipes in one election would be two leaders.
+async fn check_recipe(observer: &Observer, paths: &Paths, job: &JobConfig) -> Result<(), Error> {
+    let Some(standing) = observer.standing(paths).await? else { return Ok(()) };
+    if standing.as_str() == job.recipe.as_str() {
+        return Ok(());
+    }
+    let message = format!(
+        "job.{}.recipe is {:?}, and others stand in {} by the recipe {:?}: end them first, for all must use the same",
+        job.name(),
+        job.recipe.as_str(),
+        paths.base(),
+        standing.as_str()
+    );
+    Err(Error::Setting { key: "job", message })
+}
