@@ -37,6 +37,6 @@ pub use paths::Paths;
 pub use record::Health;
 #[cfg(feature = "runtime")]
 pub use runtime::{
-    AttributesTooLong, Election, ElectionConfig, ElectionStatus, Ended, Failure, Handler, Leader,
-    LeaderChange, Leaders, Leadership, MAX_ATTRIBUTES, StopBudgetTooLong, StopOrder, SwitchoverBlock,
+    AttributesTooLong, Election, ElectionConfig, ElectionEvent, ElectionStatus, Ended, Failure, Handler,
+    Leader, LeaderChange, Leaders, Leadership, MAX_ATTRIBUTES, StopBudgetTooLong, StopOrder, SwitchoverBlock,
 };

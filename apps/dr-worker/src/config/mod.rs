@@ -50,7 +50,6 @@ pub use tree::Origin;
 pub use zookeeper::{Access, Auth, Scheme, ZooKeeperConfig};
 
 use reader::{Findings, Section};
-use timing::Timing;
 use tree::Node;
 use zk_session::LeaseTiming;
 
@@ -138,7 +137,7 @@ impl Config {
     pub fn check_timing(&self, granted: LeaseTiming) -> Result<(), Problems> {
         let mut problems = Vec::new();
         for job in &self.jobs {
-            if let Err(wrong) = (Timing { lease: granted, stop_timeout: job.spec.stop_timeout }.check()) {
+            if let Err(wrong) = timing::check(&job.spec, granted) {
                 let key = format!("job.{}.stop_timeout", job.name());
                 let message = format!("with the session timeout that the servers grant, {wrong}");
                 problems.push(Problem::with_key(origin_of(&self.shown, &key), key.as_str(), message));
@@ -353,7 +352,7 @@ fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
 
 fn check_timing(section: &mut Section<'_>, zookeeper: &ZooKeeperConfig, job: &JobConfig) {
     let lease = LeaseTiming { session_timeout: zookeeper.session_timeout, tick_time: zookeeper.tick_time };
-    if let Err(wrong) = (Timing { lease, stop_timeout: job.spec.stop_timeout }.check()) {
+    if let Err(wrong) = timing::check(&job.spec, lease) {
         section.problem("stop_timeout", wrong.to_string());
     }
 }

@@ -320,7 +320,7 @@ fn a_stop_that_does_not_fit_the_session_timeout_is_refused_with_the_figures() {
         "worker.toml:10:16: job.orders.stop_timeout: ",
         &[
             "stop_timeout 8s",
-            "beat interval 2s 500ms",
+            "heartbeat interval 2s 500ms",
             "margin 100ms",
             "less than the session timeout of 10s",
             "set stop_timeout to at most ",

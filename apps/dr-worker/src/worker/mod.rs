@@ -12,6 +12,7 @@ mod descriptors;
 pub mod guard;
 mod http;
 pub mod job;
+mod metrics;
 mod probes;
 pub(crate) mod run;
 mod state;

@@ -36,7 +36,7 @@ pub struct AttributesTooLong {
 pub struct ElectionConfig {
     /// Where the election keeps its znodes.
     pub paths: Paths,
-    /// The election's name, for logs and metrics.
+    /// The election's name, for logs.
     pub name: String,
     /// Who this member is.
     pub member: Profile,
@@ -126,8 +126,11 @@ pub struct StopBudgetTooLong {
 }
 
 impl StopBudgetTooLong {
-    pub(super) fn judge(policy: &Policy, timing: LeaseTiming) -> Result<(), Self> {
-        let stop_budget = policy.stop_budget(timing.session_timeout);
+    /// Checks that work which takes `stop_budget` to end has ended before its lease does.
+    ///
+    /// # Errors
+    /// If it may not have.
+    pub fn check(stop_budget: Duration, timing: LeaseTiming) -> Result<(), Self> {
         if stop_budget < timing.shortest_lease() { Ok(()) } else { Err(Self { stop_budget, timing }) }
     }
 }

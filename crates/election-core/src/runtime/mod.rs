@@ -23,7 +23,7 @@ mod work;
 pub use election::{
     AttributesTooLong, Election, ElectionConfig, Ended, MAX_ATTRIBUTES, StopBudgetTooLong, SwitchoverBlock,
 };
-pub use handler::{Failure, Handler, Leadership, StopOrder};
+pub use handler::{ElectionEvent, Failure, Handler, Leadership, StopOrder};
 pub use leaders::{Leader, LeaderChange, Leaders};
 pub use operations::ReadError;
 pub use status::ElectionStatus;

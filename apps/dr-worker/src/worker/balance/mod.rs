@@ -15,8 +15,8 @@ mod survey;
 use std::{collections::BTreeMap, sync::Arc};
 
 use election_core::{
-    Election, ElectionConfig, Ended, Failure, Handler, Leadership, MemberId, Paths, Profile, QueueFormat,
-    Recipe, StopOrder,
+    Election, ElectionConfig, ElectionEvent, Ended, Failure, Handler, Leadership, MemberId, Paths, Profile,
+    QueueFormat, Recipe, StopOrder,
     operator::{self, Observer, Snapshot},
     record::{Outgoing, RequestKind, RequestRef, RequestState, Target},
 };
@@ -29,6 +29,7 @@ use tokio::{
 };
 use zk_session::{Incarnation, Session};
 
+use super::metrics::record;
 use crate::{
     config::{self, BALANCING, BalanceConfig, Config},
     error::Error,
@@ -105,6 +106,10 @@ struct Asked {
 }
 
 impl Handler for Balancer {
+    fn observe(&self, event: ElectionEvent) {
+        record(NAME, event);
+    }
+
     async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {
         tracing::info!("this worker spreads the leaderships over the nodes now");
         Ok(())

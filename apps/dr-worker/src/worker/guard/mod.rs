@@ -31,7 +31,7 @@ pub(crate) mod cgroup;
 mod invocation;
 mod keeper;
 mod launch;
-mod plan;
+pub(crate) mod plan;
 pub(crate) mod protocol;
 pub(crate) mod record;
 mod relay;

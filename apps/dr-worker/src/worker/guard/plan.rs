@@ -18,6 +18,23 @@ use zk_session::BootTime;
 use super::protocol::Why;
 use crate::config::KILL_RESERVE;
 
+/// When SIGKILL is sent for a stop that began at `began`, at the latest: after the stop timeout, and early enough that the
+/// job is gone `by`, if that is asked for.
+pub(crate) fn kill_at(began: BootTime, stop_timeout: Duration, by: Option<BootTime>) -> BootTime {
+    let after_timeout = began + stop_timeout;
+    by.map_or(after_timeout, |by| after_timeout.min(last_kill(by)))
+}
+
+/// When SIGKILL is sent at the latest, for the job to be gone at `end`: of its lease, say.
+pub(crate) fn last_kill(end: BootTime) -> BootTime {
+    end - KILL_RESERVE
+}
+
+/// When a stop begins at the latest, for the job to have its whole stop timeout before its lease ends.
+pub(crate) fn last_stop(lease_end: BootTime, stop_timeout: Duration) -> BootTime {
+    last_kill(lease_end) - stop_timeout
+}
+
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -68,10 +85,7 @@ impl Plan {
     ///
     /// Repeated, it can only bring the kill forward.
     pub(super) fn stop(&mut self, now: BootTime, by: Option<BootTime>, why: Why) {
-        let mut kill_at = now + self.stop_timeout;
-        if let Some(by) = by {
-            kill_at = kill_at.min(by - KILL_RESERVE);
-        }
+        let kill_at = kill_at(now, self.stop_timeout, by);
         match &mut self.phase {
             Phase::Working => self.phase = Phase::Asking { kill_at, why },
             Phase::Asking { kill_at: set, .. } | Phase::Stopping { kill_at: set } => {
@@ -88,7 +102,7 @@ impl Plan {
 
     /// What to do at `now`.
     pub(super) fn step(&mut self, now: BootTime) -> Step {
-        let last_kill = self.until - KILL_RESERVE;
+        let last_kill = last_kill(self.until);
         if now >= last_kill {
             self.phase = Phase::Killing;
         }
@@ -113,12 +127,12 @@ impl Plan {
 
     /// The last moment at which the job may be started: with time to stop it again.
     pub(super) fn start_by(&self) -> BootTime {
-        self.until - KILL_RESERVE - self.stop_timeout
+        last_stop(self.until, self.stop_timeout)
     }
 
     /// When [`Plan::step`] has to be called again, if nothing else happens before.
     pub(super) fn wake_at(&self) -> BootTime {
-        let last_kill = self.until - KILL_RESERVE;
+        let last_kill = last_kill(self.until);
         match self.phase {
             Phase::Working => self.start_by(),
             Phase::Asking { kill_at, .. } | Phase::Stopping { kill_at } => kill_at.min(last_kill),

@@ -4,7 +4,7 @@ mod answer;
 mod cluster;
 mod connections;
 mod explain;
-pub(crate) mod metrics;
+mod metrics;
 mod roles;
 mod status;
 

@@ -22,6 +22,7 @@ use crate::{
         descriptors::limit_of_programs,
         guard::{
             Exit,
+            plan::last_kill,
             protocol::{Launch, Report},
         },
     },
@@ -123,7 +124,7 @@ impl OneShot {
         let longest = began + self.timeout + KILL_RESERVE;
         let mut by = self.by;
         let until = by.as_mut().map_or(longest, |by| by.now().min(longest));
-        let mut kill_at = until - KILL_RESERVE;
+        let mut kill_at = last_kill(until);
         if began >= kill_at {
             let none = Finished::not_started("no time was left for it".to_owned());
             return Finished { timed_out: Some(Duration::ZERO), ..none };
@@ -189,7 +190,7 @@ impl OneShot {
                 }
                 moved = moved(&mut by), if by.is_some() => {
                     let until = moved.min(longest);
-                    kill_at = until - KILL_RESERVE;
+                    kill_at = last_kill(until);
                     guarded.until(until);
                 }
                 () = sleep_until(kill_at + ESCALATION_LAG) => guarded.destroy().await,

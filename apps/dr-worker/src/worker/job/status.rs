@@ -27,6 +27,16 @@ pub enum ProcessState {
 }
 
 impl ProcessState {
+    /// All of them.
+    pub(in crate::worker) const ALL: [ProcessState; 6] = [
+        ProcessState::Starting,
+        ProcessState::Running,
+        ProcessState::Backoff,
+        ProcessState::Stopping,
+        ProcessState::Stopped,
+        ProcessState::Failed,
+    ];
+
     /// The name as it stands in `/status`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -81,14 +91,7 @@ mod tests {
             serde_json::to_string(&status).expect("plain data"),
             r#"{"state":"running","pid":42,"restarts":1,"problem":null}"#
         );
-        for state in [
-            ProcessState::Starting,
-            ProcessState::Running,
-            ProcessState::Backoff,
-            ProcessState::Stopping,
-            ProcessState::Stopped,
-            ProcessState::Failed,
-        ] {
+        for state in ProcessState::ALL {
             let json = serde_json::to_string(&state).expect("plain data");
             assert_eq!(json, format!("\"{state}\""));
         }

@@ -22,11 +22,11 @@ use super::{
     status::{ProcessState, ProcessStatus, Stopped},
 };
 use crate::{
-    config::{JobSpec, KILL_RESERVE, ReadyProbe},
+    config::{JobSpec, ReadyProbe},
     worker::{
         descriptors::limit_of_programs,
         guard::{
-            Exit, Why,
+            Exit, Why, plan,
             protocol::{Launch, Report},
         },
     },
@@ -443,7 +443,7 @@ impl Supervisor {
     }
 
     fn lease_leaves_no_time(&self, now: BootTime) -> bool {
-        now >= *self.work_until.borrow() - self.spec.stop_budget()
+        now >= plan::last_stop(*self.work_until.borrow(), self.spec.stop_timeout)
     }
 
     fn publish(&self, state: ProcessState, pid: Option<u32>) {
@@ -463,14 +463,8 @@ fn latest_kill(
     stops: impl IntoIterator<Item = Stop>,
     stop_timeout: Duration,
 ) -> BootTime {
-    let mut by = work_until - KILL_RESERVE;
-    for stop in stops {
-        by = by.min(stop.began + stop_timeout);
-        if let Some(stop_by) = stop.by {
-            by = by.min(stop_by - KILL_RESERVE);
-        }
-    }
-    by
+    let of_stops = stops.into_iter().map(|stop| plan::kill_at(stop.began, stop_timeout, stop.by));
+    of_stops.fold(plan::last_kill(work_until), BootTime::min)
 }
 
 /// The next wish to stop: by when, or `None` if the [`JobRun`](super::JobRun) was dropped.

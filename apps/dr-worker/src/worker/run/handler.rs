@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use election_core::{Failure, Handler, Leadership, Nomination, StopOrder, record::Current};
+use election_core::{ElectionEvent, Failure, Handler, Leadership, Nomination, StopOrder, record::Current};
 
 use crate::{
     config::HookName,
     worker::{
         job::{Deadline, JobEnv, ProcessState},
+        metrics,
         state::JobSlot,
     },
 };
@@ -46,6 +47,10 @@ impl JobHandler {
 }
 
 impl Handler for JobHandler {
+    fn observe(&self, event: ElectionEvent) {
+        metrics::record(self.slot.name(), event);
+    }
+
     async fn prepare(&self, nomination: &Nomination) -> Result<(), Failure> {
         // There is no token before there is a leadership.
         self.slot.hook(HookName::Prepare, &self.env(nomination, 0), None).await?;

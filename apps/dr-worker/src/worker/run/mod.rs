@@ -26,9 +26,9 @@ use tokio::{net::TcpListener, task::JoinSet};
 use zk_session::{BootTime, Session};
 
 use super::{
-    descriptors,
-    http::{self, metrics},
+    descriptors, http,
     job::{self, StateLock},
+    metrics,
     state::Worker,
 };
 use crate::{
