@@ -146,7 +146,9 @@ async fn listed(terminal: &mut Terminal, what: &str, is_so: impl Fn(&Value) -> b
 }
 
 async fn led_by(terminal: &mut Terminal, member: &str) -> Value {
-    let leads = |list: &Value| list["leader"]["member"] == member && list["leader"]["status"] == "READY";
+    let leads = |list: &Value| {
+        list["slots"][0]["leader"]["member"] == member && list["slots"][0]["leader"]["status"] == "READY"
+    };
     listed(terminal, &format!("{member}, which leads"), leads).await
 }
 

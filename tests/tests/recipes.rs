@@ -28,8 +28,8 @@ async fn leadership_is_lost_and_taken(driver: Driver, recipe: &str) {
 
     let list = cluster.operator().json(&["list", "--job", JOB]).await;
     assert_eq!((&list["recipe"], &list["term"]), (&recipe.into(), &first.token.into()), "{list:#}");
-    assert_eq!(list["leader"]["member"], first.member, "{list:#}");
-    assert_eq!(list["elected"], serde_json::Value::Null, "{list:#}");
+    assert_eq!(list["slots"][0]["leader"]["member"], first.member, "{list:#}");
+    assert_eq!(list["slots"][0]["decision"], serde_json::Value::Null, "{list:#}");
     if recipe == "queue" {
         assert_eq!(list["members"][1]["member"], waiting, "{list:#}");
         assert_eq!(list["members"][1]["next"], 1, "{list:#}");

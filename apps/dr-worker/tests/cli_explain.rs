@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use support::{
     Outcome, Running, code_of, dr_worker, set,
-    stage::{Stage, leads},
+    stage::{Stage, leads, successors},
     until,
 };
 
@@ -49,7 +49,7 @@ fn two_sites(root: &'static str) -> (Stage, Running, Running) {
     let east = stage.worker("east-1", "east", &[]);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[]);
-    until("west-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["west-1"]));
+    until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
     (stage, east, west)
 }
 
@@ -128,10 +128,10 @@ fn what_is_not_decided_is_said_everywhere_and_counted_once() {
     let explained = ask_json(&stage, &environment, &["explain"]);
     assert!(says_so(&explained["skipped"]), "{explained:#}");
     let slot = &explained["slots"][0];
-    assert_eq!(slot["proposal"]["member"], "east-1", "{slot:#}");
+    assert_eq!(slot["proposal"]["named"]["member"], "east-1", "{slot:#}");
     let reasons: Vec<_> = slot["obstacles"].as_array().unwrap().iter().map(|o| &o["reason"]).collect();
     assert_eq!(reasons, ["better-after", "min-tenure"]);
-    let known: Vec<_> = slot["obstacles"].as_array().unwrap().iter().map(|o| &o["known"]).collect();
+    let known: Vec<_> = slot["obstacles"].as_array().unwrap().iter().map(|o| &o["bound"]).collect();
     assert_eq!(known, ["latest", "earliest"]);
     let now = explained["at_ms"].as_u64().unwrap();
     for (obstacle, minutes) in slot["obstacles"].as_array().unwrap().iter().zip([60, 30]) {
@@ -164,7 +164,7 @@ fn what_is_not_decided_is_said_everywhere_and_counted_once() {
         let explained = ask_json(&stage, &environment, &["explain"]);
         let slot = &explained["slots"][0];
         // In whatever mode it is said what would be.
-        assert_eq!(slot["proposal"]["member"], "east-1", "{slot:#}");
+        assert_eq!(slot["proposal"]["named"]["member"], "east-1", "{slot:#}");
         assert_eq!(slot["obstacles"][0]["reason"], reason);
         assert_eq!(slot["obstacles"][0]["until_ms"], Value::Null);
         assert!(stage.operator(&["list"]).stdout.contains("not decided: the mode is"));
@@ -176,13 +176,14 @@ fn what_is_simulated_is_what_happens() {
     let (stage, east, west) = two_sites("/simulated");
     let other = stage.worker("east-2", "east", &[]);
     let line = json!(["west-1", "east-2"]);
-    until("all are in line", || stage.json(&["list"])["elected"]["succession"] == line);
+    until("all are in line", || successors(&stage.json(&["list"])) == line);
 
     let told = ask_json(&stage, &[], &["simulate", "--without-site", "east"]);
     let slot = &told["slots"][0];
     assert_eq!((&told["unchanged"], &told["elector_then"]), (&json!(false), &json!("west-1")));
-    assert_eq!(slot["leads"], json!({ "member": "east-1", "site": "east" }));
-    assert_eq!(slot["would_lead"], json!({ "member": "west-1", "site": "west" }));
+    assert_eq!((&slot["leads"]["member"], &slot["leads"]["site"]), (&json!("east-1"), &json!("east")));
+    let then = &slot["would_lead"];
+    assert_eq!((&then["member"], &then["site"]), (&json!("west-1"), &json!("west")));
     let (code, by_http) = get(&west, "/simulate?without_site=east");
     assert_eq!((code, &by_http), (200, &told));
     let text = ask(&stage, &[], &["simulate", "--without-site", "east"]).stdout;
@@ -211,11 +212,11 @@ fn what_is_simulated_is_what_happens() {
     let later = ask_json(&stage, &[], &["simulate", order, "--set=policy.auto_moves=all"]);
     let slot = &later["slots"][0];
     assert_eq!(slot["would_lead"]["member"], "east-1", "{later:#}");
-    assert_eq!(slot["later"]["member"], "west-1");
+    assert_eq!(slot["later"]["named"]["member"], "west-1");
     let reasons: Vec<_> = slot["obstacles"].as_array().unwrap().iter().map(|o| &o["reason"]).collect();
     assert!(reasons.contains(&&json!("better-after")), "{reasons:?}");
     let path = "/simulate?set=policy.sites%3D%5B%22west%22%2C%22east%22%5D&set=policy.auto_moves%3Dall";
-    assert_eq!(get(&east, path).1["slots"][0]["later"]["member"], "west-1");
+    assert_eq!(get(&east, path).1["slots"][0]["later"]["named"]["member"], "west-1");
 
     // Who isn't there, and what is no setting.
     ask(&stage, &[], &["simulate", "--without-site", "wset"]).assert(64, &["wset", "east, west"]);
@@ -241,11 +242,11 @@ fn what_is_simulated_is_what_happens() {
     until("west-1 leads", || leads(&west));
     let said = &told["slots"][0]["decisions"][0];
     let list = stage.json(&["list"]);
-    assert_eq!(list["elected"]["member"], said["member"], "{list:#}");
-    assert_eq!(list["elected"]["cause"], said["cause"]);
+    assert_eq!(list["slots"][0]["decision"]["named"]["member"], said["named"]["member"], "{list:#}");
+    assert_eq!(list["slots"][0]["decision"]["given"]["cause"], said["cause"]);
     // The sentence is that of the first in line, or, where the elector's session ended later than the
     // leader's, that of the elector of the moment: here both are west-1.
-    let sentence = list["elected"]["sentence"].as_str().expect("a sentence");
+    let sentence = list["slots"][0]["decision"]["given"]["sentence"].as_str().expect("a sentence");
     let by_elector = "the session of east-1 of site east ended: west-1 of site west leads (";
     assert!(said["sentence"] == sentence || sentence.starts_with(by_elector), "{sentence}");
     until("the history tells it", || {
@@ -288,9 +289,7 @@ fn members_with_another_policy_are_named() {
     );
 
     let _odd = stage.worker("west-2", "west", &["policy.min_tenure=7m"]);
-    until("west-2 is in line", || {
-        stage.json(&["list"])["elected"]["succession"] == json!(["west-1", "west-2"])
-    });
+    until("west-2 is in line", || successors(&stage.json(&["list"])) == json!(["west-1", "west-2"]));
     let list = stage.operator(&["list"]).stdout;
     let sentence = "west-2 has another policy than east-1, which decides";
     assert!(list.contains(sentence), "{list}");

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use support::{
     Background, Outcome, Running, code_of,
-    stage::{Stage, leads},
+    stage::{Stage, leads, successors},
     until,
 };
 use zk_session::CreateMode;
@@ -61,10 +61,10 @@ fn a_worker_leads_and_says_so_everywhere() {
     let list = stage.json(&["list"]);
     let cluster: Value = serde_json::from_str(&east.http("GET", "/cluster").1).expect("JSON");
     assert_eq!(list, cluster);
-    assert_eq!(list["leader"]["member"], "east-1");
-    assert_eq!(list["leader"]["status"], "READY");
-    assert_eq!(list["leader"]["fencing_token"], job["fencing_token"]);
-    assert_eq!(list["elected"]["succession"], serde_json::json!(["west-1"]));
+    assert_eq!(list["slots"][0]["leader"]["member"], "east-1");
+    assert_eq!(list["slots"][0]["leader"]["status"], "READY");
+    assert_eq!(list["slots"][0]["leader"]["fencing_token"], job["fencing_token"]);
+    assert_eq!(successors(&list), serde_json::json!(["west-1"]));
     let roles: Vec<_> = list["members"].as_array().expect("members").iter().map(|m| &m["role"]).collect();
     assert_eq!(roles, ["leader", "standby"]);
     assert_eq!(list["members"][1]["next"], 1);
@@ -142,7 +142,7 @@ fn frozen_east(stage: &Stage) -> (Running, Running) {
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &patient);
     // Not before the elector knows of it: what stands still has read nothing since.
-    until("west-1 is next in line", || stage.json(&["list"])["elected"]["succession"][0] == "west-1");
+    until("west-1 is next in line", || successors(&stage.json(&["list"]))[0] == "west-1");
     east.signal(Signal::SIGSTOP);
     (east, west)
 }
@@ -246,7 +246,7 @@ fn a_mode_that_forbids_a_move_is_named_at_once() {
     let east = stage.worker("east-1", "east", &[]);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[]);
-    until("west-1 is next in line", || stage.json(&["list"])["elected"]["succession"][0] == "west-1");
+    until("west-1 is next in line", || successors(&stage.json(&["list"]))[0] == "west-1");
     stage.operator(&["mode", "observe"]).assert(0, &[]);
     for verb in [&["switchover", "--wait"][..], &["failover"], &["failover", "--force", "--wait"]] {
         let refused = stage.operator(verb);
@@ -413,7 +413,8 @@ fn a_raised_base_makes_tokens_newer_and_is_raised_once() {
     let stage = Stage::new("/raised");
     let east = stage.worker("east-1", "east", &[]);
     until("east-1 leads", || leads(&east));
-    let token = |stage: &Stage| stage.json(&["list"])["leader"]["fencing_token"].as_u64().unwrap_or(0);
+    let token =
+        |stage: &Stage| stage.json(&["list"])["slots"][0]["leader"]["fencing_token"].as_u64().unwrap_or(0);
     let above = token(&stage) + 1_000_000;
     let raised = stage.json(&["raise-token", "--above", &above.to_string()]);
     assert_eq!(raised["term"], 2, "{raised:#}");
@@ -498,7 +499,7 @@ fn names_are_checked_before_a_request_is_written() {
     let east = stage.worker("east-1", "east", &[]);
     let _west = stage.worker("west-1", "west", &[]);
     until("east-1 leads, and west-1 is next in line", || {
-        leads(&east) && stage.json(&["list"])["elected"]["succession"][0] == "west-1"
+        leads(&east) && successors(&stage.json(&["list"]))[0] == "west-1"
     });
     for (verb, parts) in [
         (&["switchover", "--to", "north-1"][..], ["unknown member north-1", "east-1, west-1"]),

@@ -6,6 +6,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use serde::Serialize;
+
 pub use crate::time::in_words;
 use crate::{
     ids::{Ballot, SiteId},
@@ -73,7 +75,7 @@ pub struct Trouble {
 }
 
 /// What is wrong with a site.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SiteTrouble {
     /// Which.
     pub site: SiteId,

@@ -1,6 +1,7 @@
 //! `explain`: why leadership is where it is.
 
 use election_core::{
+    explain::{Bound, Obstacle},
     operator::{ReadError, Snapshot},
     record::{Cause, Mode, Status},
 };
@@ -13,7 +14,7 @@ use super::{
 use crate::{
     config::Sources,
     error::Error,
-    view::{self, Candidate, Explained, ExplainedSlot, InTheWay, diagnose, elector},
+    view::{self, Candidate, Explained, ExplainedSlot, diagnose, elector},
     wall::unix_ms,
 };
 
@@ -166,13 +167,13 @@ pub(super) fn describe_slot(slot: &ExplainedSlot) -> Vec<String> {
 }
 
 /// An obstacle in words, with the time when it goes.
-pub(super) fn in_the_way(obstacle: &InTheWay) -> String {
+pub(super) fn in_the_way(obstacle: &Obstacle) -> String {
     let until = obstacle.until_ms.map(crate::wall::moment);
-    let until = match (until, obstacle.known) {
+    let until = match (until, obstacle.bound) {
         (None, _) => String::new(),
-        (Some(at), "earliest") => format!(", until {at} at least"),
-        (Some(at), "latest") => format!(", until {at} at most"),
-        (Some(at), _) => format!(", until {at}"),
+        (Some(at), Bound::Earliest) => format!(", until {at} at least"),
+        (Some(at), Bound::Latest) => format!(", until {at} at most"),
+        (Some(at), Bound::Exactly) => format!(", until {at}"),
     };
     format!("{}: {}{until}", obstacle.reason, obstacle.sentence)
 }

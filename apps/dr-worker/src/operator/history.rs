@@ -37,8 +37,8 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<History, Error> 
     if observer.layout(&paths).await?.is_none() {
         return Err(Error::Failed(format!("there is no election at {}", paths.base())));
     }
-    let (entries, unreadable) = observer.history(&paths).await?;
-    Ok(History::new(&job, entries, unreadable))
+    let (leaderships, unreadable) = observer.history(&paths).await?;
+    Ok(History { election: job, leaderships, unreadable })
 }
 
 fn print(history: &History) -> Result<(), Error> {
@@ -58,7 +58,7 @@ fn print(history: &History) -> Result<(), Error> {
                 row.member.to_string(),
                 row.site.to_string(),
                 row.cause.to_string(),
-                row.previous.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+                row.previous.as_ref().map_or_else(|| "-".to_owned(), |previous| previous.member.to_string()),
                 row.fencing_token.to_string(),
                 output::span(phases.decide_ms),
                 output::span(phases.release_ms),

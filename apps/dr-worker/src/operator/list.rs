@@ -6,7 +6,7 @@ use std::{
 use election_core::{
     Reason, Skipped,
     operator::ReadError,
-    record::{Outgoing, Status, Target},
+    record::{Current, Outgoing, Status, Target},
 };
 use owo_colors::OwoColorize as _;
 
@@ -18,8 +18,8 @@ use super::{
 use crate::{
     config::Sources,
     error::Error,
-    view::{Cluster, Leader, MemberRole, OpenRequest, UnwellSite, diagnose, elector, hold_of},
-    wall::unix_ms,
+    view::{Cluster, MemberRole, OpenRequest, UnwellSite, diagnose, elector, hold_of},
+    wall::{moment, unix_ms},
 };
 
 /// Between two looks of `--watch`.
@@ -112,8 +112,12 @@ fn print(clusters: &[Cluster], how: Output, watch: bool) -> Result<(), Error> {
 /// All that is worth knowing of an election.
 fn describe(cluster: &Cluster) -> String {
     let mut lines = vec![headline(cluster)];
-    let mut decisions: Vec<_> =
-        cluster.slots.iter().map(|slot| format!("  {}: {}", slot.cause, slot.sentence)).collect();
+    let mut decisions: Vec<_> = cluster
+        .slots
+        .iter()
+        .filter_map(|slot| slot.decision.as_ref())
+        .map(|decision| format!("  {}: {}", decision.given.cause, decision.given.sentence))
+        .collect();
     // The first decision is about all slots at once.
     decisions.dedup();
     lines.extend(decisions);
@@ -122,26 +126,13 @@ fn describe(cluster: &Cluster) -> String {
     if let Some(skipped) = cluster.skipped.as_ref().filter(|skipped| !is_said(skipped)) {
         lines.push(format!("  not decided: {}", skipped.sentence));
     }
-    if let Some(elected) = &cluster.elected {
-        for exclusion in &elected.exclusions {
-            lines.push(format!(
-                "  {} is not elected until {}: {}",
-                exclusion.member,
-                crate::wall::moment(exclusion.until_ms),
-                exclusion.reason
-            ));
-        }
-    }
-    if let Some(failures) = cluster.elected.as_ref().map(|elected| &elected.failures) {
-        lines.extend(failures.iter().map(|failure| {
-            format!(
-                "  {} failed at {}: {}",
-                failure.member,
-                crate::wall::moment(failure.at_ms),
-                failure.cause
-            )
-        }));
-    }
+    lines.extend(cluster.exclusions.iter().map(|exclusion| {
+        let until = moment(exclusion.until_ms);
+        format!("  {} is not elected until {until}: {}", exclusion.member, exclusion.reason)
+    }));
+    lines.extend(cluster.failures.iter().map(|failure| {
+        format!("  {} failed at {}: {}", failure.member, moment(failure.at_ms), failure.cause)
+    }));
     lines.extend(cluster.problems.iter().map(|problem| format!("  {problem}")));
     let several = cluster.slots.len() > 1;
     let described = cluster.members.iter().any(|member| !member.attributes.is_empty());
@@ -207,7 +198,7 @@ fn footnote(recipe: &str) -> Option<&'static str> {
 }
 
 fn headline(cluster: &Cluster) -> String {
-    let in_office = |leader: &Option<Leader>| match leader {
+    let in_office = |leader: &Option<Current>| match leader {
         Some(leader) => {
             let status = match leader.status {
                 Status::Ready => "leads",
@@ -219,7 +210,8 @@ fn headline(cluster: &Cluster) -> String {
         None => "nobody leads".to_owned(),
     };
     let leader = match &cluster.slots[..] {
-        [] | [_] => in_office(&cluster.leader),
+        [] => in_office(&None),
+        [only] => in_office(&only.leader),
         slots => {
             let all = slots.iter().map(|slot| format!("slot {}: {}", slot.slot, in_office(&slot.leader)));
             all.collect::<Vec<_>>().join("; ")

@@ -1,6 +1,6 @@
 //! `simulate`: who would lead without this or that, or with other settings.
 
-use election_core::{MemberId, SiteId};
+use election_core::{MemberId, SiteId, record::Named};
 use owo_colors::OwoColorize as _;
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     config::{self, OperatorConfig, Sources},
     error::Error,
-    view::{Simulated, SimulatedSlot, WhatIf, Who},
+    view::{Simulated, SimulatedSlot, WhatIf},
     wall::unix_ms,
 };
 
@@ -106,7 +106,7 @@ pub(super) fn describe(simulated: &Simulated) -> String {
 }
 
 fn slot_lines(slot: &SimulatedSlot, several: bool) -> Vec<String> {
-    let who = |who: &Option<Who>| {
+    let who = |who: &Option<Named>| {
         who.as_ref().map_or_else(|| "nobody".to_owned(), |who| format!("{} ({})", who.member, who.site))
     };
     let about = if several { format!("slot {}: ", slot.slot) } else { String::new() };

@@ -5,9 +5,8 @@ use election_core::{
     explain::{failed_sites, unwell_sites},
     operator::{Layout, Snapshot},
     record::{
-        Cause, Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord,
-        Mode, Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Slot, Status,
-        Target,
+        Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord, Mode,
+        Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Slot, Status, Target,
     },
     strategy::SiteTrouble,
 };
@@ -30,16 +29,18 @@ pub struct Cluster {
     pub term: u64,
     /// Who decides.
     pub elector: Option<MemberId>,
-    /// Who is in office for the first slot, which mostly is the only one.
-    pub leader: Option<Leader>,
-    /// The decision; of several slots, what it says of the first.
-    pub elected: Option<Standing>,
-    /// Every slot: what was decided of it, and who is in office.
+    /// Who wrote the decision: a member, or an operator.
+    pub decided_by: Option<String>,
+    /// Every slot: what was decided of it, and who leads it.
     pub slots: Vec<SlotRow>,
     /// What the elector says of what it does not decide, if it could be asked.
     pub skipped: Option<Skipped>,
     /// Everyone who takes part, oldest ballot first.
     pub members: Vec<Member>,
+    /// Members that are not elected for a while.
+    pub exclusions: Vec<Exclusion>,
+    /// Failures of members that are remembered, oldest first.
+    pub failures: Vec<Failure>,
     /// Whether the elector decides on its own.
     pub mode: Mode,
     /// Sites that nobody is to lead from.
@@ -53,7 +54,7 @@ pub struct Cluster {
     /// Moves to another site that an operator has confirmed.
     pub confirmed: Vec<Confirmed>,
     /// Sites that have failed as a whole: by an operator's word, or by most of their members'.
-    pub failed_sites: Vec<FailedSite>,
+    pub failed_sites: Vec<SiteTrouble>,
     /// Sites that have failed as their members say, and that don't count as failed.
     pub unwell_sites: Vec<UnwellSite>,
     /// When sites have failed lately: one that has too often is not gone back to.
@@ -63,82 +64,18 @@ pub struct Cluster {
     /// What is wrong with the election, and the commands that mend it.
     pub problems: Vec<ProblemRow>,
     /// Znodes that can't be used.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<RecordError>,
 }
 
-/// Who is in office.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Leader {
-    /// Its id.
-    pub member: MemberId,
-    /// Where it stands.
-    pub site: SiteId,
-    /// Which incarnation of it.
-    pub ballot: Ballot,
-    /// The term that it leads in.
-    pub term: u64,
-    /// PROGRESS or READY.
-    pub status: Status,
-    /// The fencing token of its leadership.
-    pub fencing_token: Option<u64>,
-    /// When it came into office, in milliseconds since the Unix epoch.
-    pub since_ms: u64,
-    /// When it became READY.
-    pub ready_ms: Option<u64>,
-    /// Where its work can be reached.
-    pub endpoint: Option<String>,
-}
-
-/// One slot.
+/// One slot. Each of its two parts is the record in ZooKeeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlotRow {
     /// Counted from 0.
     pub slot: usize,
-    /// Who should lead; nobody while the place is vacated or nobody can.
-    pub member: Option<MemberId>,
-    /// Where it stands.
-    pub site: Option<SiteId>,
-    /// The term in which the slot was decided.
-    pub term: u64,
-    /// Why.
-    pub cause: Cause,
-    /// The decision in words.
-    pub sentence: String,
-    /// Who follows if the leader vanishes, first in line first.
-    pub succession: Vec<MemberId>,
-    /// The operator's request that was carried out.
-    pub request: Option<String>,
-    /// Who is in office.
-    pub leader: Option<Leader>,
-}
-
-/// The decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Standing {
-    /// Who should lead; nobody while the place is vacated or nobody can.
-    pub member: Option<MemberId>,
-    /// Where it stands.
-    pub site: Option<SiteId>,
-    /// Which incarnation of it.
-    pub ballot: Option<Ballot>,
-    /// The term.
-    pub term: u64,
-    /// Why the term began.
-    pub cause: Cause,
-    /// The decision in words.
-    pub sentence: String,
-    /// Who decided.
-    pub decided_by: String,
-    /// When, in milliseconds since the Unix epoch.
-    pub decided_at_ms: u64,
-    /// Who follows if the leader vanishes, first in line first.
-    pub succession: Vec<MemberId>,
-    /// Who may not be named for a while.
-    pub exclusions: Vec<Exclusion>,
-    /// Which members have failed lately, oldest first.
-    pub failures: Vec<Failure>,
-    /// The operator's request that the term carries out.
-    pub request: Option<String>,
+    /// What was decided of it; nothing before the first decision, and where the recipe has no elector.
+    pub decision: Option<Slot>,
+    /// Who leads it or is taking over, with its fencing token.
+    pub leader: Option<Current>,
 }
 
 /// One who takes part.
@@ -277,30 +214,6 @@ impl UnwellSite {
     }
 }
 
-/// A site that has failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FailedSite {
-    /// Which.
-    pub site: SiteId,
-    /// In words.
-    pub why: String,
-}
-
-/// A znode that can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unreadable {
-    /// Its path.
-    pub path: String,
-    /// What is wrong with it.
-    pub why: String,
-}
-
-impl From<RecordError> for Unreadable {
-    fn from(error: RecordError) -> Self {
-        Self { path: error.path, why: error.why }
-    }
-}
-
 impl Cluster {
     /// What a snapshot of the election says, at `unix_ms`.
     pub fn new(root: &str, election: &str, snapshot: Snapshot, unix_ms: u64) -> Self {
@@ -311,8 +224,13 @@ impl Cluster {
         let first = offices.first().copied().flatten();
         let in_office = first.filter(|_| snapshot.layout != Layout::Elector).map_or(0, |office| office.term);
         let term = elected.map_or(in_office, |e| e.term);
-        let slots = elected.into_iter().flat_map(|e| e.slots.iter().enumerate());
-        let slots = slots.map(|(slot, decided)| slot_of(slot, decided, leader_of(&snapshot, slot))).collect();
+        let slots = (0..offices.len().max(elected.map_or(0, |e| e.slots.len())))
+            .map(|slot| SlotRow {
+                slot,
+                decision: elected.and_then(|e| e.slots.get(slot).cloned()),
+                leader: leader_of(&snapshot, slot),
+            })
+            .collect();
         let mut members: Vec<_> = snapshot
             .members
             .iter()
@@ -329,8 +247,6 @@ impl Cluster {
             waiting.zip(1..).for_each(|(member, place)| member.next = Some(place));
         }
         let failed_sites = failed_sites(&snapshot.members, &snapshot.control, elected);
-        let failed_sites: Vec<_> =
-            failed_sites.into_iter().map(|f| FailedSite { site: f.site, why: f.why }).collect();
         let unwell_sites = unwell_sites(&snapshot.members)
             .into_iter()
             .filter(|unwell| failed_sites.iter().all(|failed| failed.site != unwell.site))
@@ -345,11 +261,12 @@ impl Cluster {
             recipe: snapshot.layout.as_str(),
             term,
             elector,
-            leader: leader_of(&snapshot, 0),
-            elected: elected.map(standing_of),
+            decided_by: elected.map(|e| e.decided_by.clone()),
             slots,
             skipped: None,
             members,
+            exclusions: elected.map(|e| e.exclusions.clone()).unwrap_or_default(),
+            failures: elected.map(|e| e.failures.clone()).unwrap_or_default(),
             mode,
             drained,
             failed_sites,
@@ -361,13 +278,13 @@ impl Cluster {
             confirmed,
             requests: snapshot.requests.into_iter().map(OpenRequest::new).collect(),
             problems: Vec::new(),
-            unreadable: snapshot.unreadable.into_iter().map(Unreadable::from).collect(),
+            unreadable: snapshot.unreadable,
         }
     }
 
     /// Whether there is anything to show but what can't be read.
     pub fn is_blank(&self) -> bool {
-        self.members.is_empty() && self.elected.is_none() && self.leader.is_none()
+        self.members.is_empty() && self.slots.iter().all(|s| s.decision.is_none() && s.leader.is_none())
     }
 
     /// Where the election lies.
@@ -377,34 +294,9 @@ impl Cluster {
     }
 }
 
-fn leader_of(snapshot: &Snapshot, slot: usize) -> Option<Leader> {
-    let current = &snapshot.office(slot)?.record;
-    Some(Leader {
-        member: current.member.clone(),
-        site: current.site.clone(),
-        ballot: current.ballot.clone(),
-        term: current.term,
-        status: current.status,
-        fencing_token: snapshot.fencing_token(slot),
-        since_ms: current.since_ms,
-        ready_ms: current.ready_ms,
-        endpoint: current.endpoint.clone(),
-    })
-}
-
-fn slot_of(slot: usize, decided: &Slot, leader: Option<Leader>) -> SlotRow {
-    let Slot { named, given, succession, .. } = decided;
-    SlotRow {
-        slot,
-        member: named.as_ref().map(|n| n.member.clone()),
-        site: named.as_ref().map(|n| n.site.clone()),
-        term: given.term,
-        cause: given.cause,
-        sentence: given.sentence.clone(),
-        succession: succession.iter().map(|n| n.member.clone()).collect(),
-        request: given.request.as_ref().map(|which| which.name.clone()),
-        leader,
-    }
+fn leader_of(snapshot: &Snapshot, slot: usize) -> Option<Current> {
+    let record = snapshot.office(slot)?.record.clone();
+    Some(Current { fencing_token: snapshot.fencing_token(slot), ..record })
 }
 
 /// The slot that a member is in office or named for: the place comes first, for a member
@@ -468,24 +360,6 @@ fn member_of(
 
 fn as_text<S: Serializer>(health: &Health, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(health)
-}
-
-fn standing_of(elected: &Elected) -> Standing {
-    let named = elected.named(0);
-    Standing {
-        member: named.map(|n| n.member.clone()),
-        site: named.map(|n| n.site.clone()),
-        ballot: named.map(|n| n.ballot.clone()),
-        term: elected.term,
-        cause: elected.cause(),
-        sentence: elected.sentence(),
-        decided_by: elected.decided_by.clone(),
-        decided_at_ms: elected.given(0).map_or(0, |given| given.decided_at_ms),
-        succession: elected.line_of(0).iter().map(|n| n.member.clone()).collect(),
-        exclusions: elected.exclusions.clone(),
-        failures: elected.failures.clone(),
-        request: elected.latest().and_then(|given| given.request.as_ref()).map(|which| which.name.clone()),
-    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 use election_core::{
-    Ballot, MemberId, Policy, Reason, SiteId, Skipped,
-    explain::{Bound, Explanation, Obstacle, Proposal, SlotExplanation},
+    Ballot, MemberId, Policy, SiteId, Skipped,
+    explain::{Explanation, Obstacle, Proposal, SlotExplanation, Step},
     operator::{Layout, Snapshot},
-    record::{Cause, Mode, Named, Status},
+    record::{Cause, Mode, Named, RecordError, Status},
     strategy::{Decider, Ranked, Ranking, Refused, Strategy},
 };
 use serde::Serialize;
 
-use super::{ProblemRow, Unreadable};
+use super::ProblemRow;
 
 /// Why leadership of an election is where it is.
 ///
@@ -25,7 +25,7 @@ pub struct Explained {
     /// Who decides.
     pub elector: Option<MemberId>,
     /// What is to be done next, by this configuration.
-    pub next: NextStep,
+    pub next: Step,
     /// What the elector itself says of what it does not decide, if it could be asked.
     pub skipped: Option<Skipped>,
     /// Whether the line of succession that is written is another one than this configuration
@@ -38,18 +38,7 @@ pub struct Explained {
     /// What is wrong with the election, and the commands that mend it.
     pub problems: Vec<ProblemRow>,
     /// Znodes that can't be used.
-    pub unreadable: Vec<Unreadable>,
-}
-
-/// What an elector does next.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NextStep {
-    /// Whether it does anything but wait.
-    pub acts: bool,
-    /// The word for it.
-    pub reason: &'static str,
-    /// The sentence.
-    pub sentence: String,
+    pub unreadable: Vec<RecordError>,
 }
 
 /// The hold of an election, with the command that ends it; nothing if it is on none.
@@ -73,9 +62,9 @@ pub struct ExplainedSlot {
     /// Everyone: those who may lead, best first, then those who may not.
     pub candidates: Vec<Candidate>,
     /// What would be decided if nothing stood in the way.
-    pub proposal: Option<Proposed>,
+    pub proposal: Option<Proposal>,
     /// What stands in the way.
-    pub obstacles: Vec<InTheWay>,
+    pub obstacles: Vec<Obstacle>,
 }
 
 /// Who is in office.
@@ -121,32 +110,6 @@ pub struct AheadOf {
     pub other: String,
 }
 
-/// A decision that has not been taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Proposed {
-    /// Who would be named.
-    pub member: Option<MemberId>,
-    /// Where it stands.
-    pub site: Option<SiteId>,
-    /// Why.
-    pub cause: Cause,
-    /// The sentence that the decision would have.
-    pub sentence: String,
-}
-
-/// Why a decision is not taken now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct InTheWay {
-    /// Which of the reasons.
-    pub reason: Reason,
-    /// The sentence.
-    pub sentence: String,
-    /// When it goes by itself, in milliseconds since the Unix epoch; null if never.
-    pub until_ms: Option<u64>,
-    /// How well that is known: `exactly`, `earliest` or `latest`.
-    pub known: &'static str,
-}
-
 impl Explained {
     /// What is to be said of what was read, by this policy.
     pub fn new(
@@ -174,13 +137,13 @@ impl Explained {
             at_ms: unix_ms,
             mode: snapshot.control.mode,
             elector,
-            next: NextStep { acts: step.acts, reason: step.reason, sentence: step.sentence },
+            next: step,
             skipped: None,
             other_line,
             other_policy: false,
             slots: slots.into_iter().map(ExplainedSlot::from).collect(),
             problems: Vec::new(),
-            unreadable: snapshot.unreadable.iter().cloned().map(Unreadable::from).collect(),
+            unreadable: snapshot.unreadable.clone(),
         }
     }
 
@@ -219,13 +182,13 @@ impl Explained {
             at_ms: unix_ms,
             mode: snapshot.control.mode,
             elector: None,
-            next: NextStep { acts: false, reason: "no-elector", sentence: sentence.to_owned() },
+            next: Step { acts: false, reason: "no-elector", sentence: sentence.to_owned() },
             skipped: None,
             other_line: false,
             other_policy: false,
             slots: vec![slot],
             problems: Vec::new(),
-            unreadable: snapshot.unreadable.iter().cloned().map(Unreadable::from).collect(),
+            unreadable: snapshot.unreadable.clone(),
         }
     }
 }
@@ -247,8 +210,8 @@ impl From<SlotExplanation> for ExplainedSlot {
             named: slot.named.map(|n| n.member),
             leader: slot.in_office.map(in_office),
             candidates: candidates(&slot.ranking),
-            proposal: slot.proposal.map(Proposed::from),
-            obstacles: slot.obstacles.into_iter().map(InTheWay::from).collect(),
+            proposal: slot.proposal,
+            obstacles: slot.obstacles,
         }
     }
 }
@@ -278,23 +241,5 @@ fn candidates(ranking: &Ranking) -> Vec<Candidate> {
 impl Candidate {
     fn bare(Named { member, site, ballot }: Named, reasons: Vec<String>) -> Self {
         Self { rank: None, member, site, ballot, reasons, ahead_of: None, refused_by: None }
-    }
-}
-
-impl From<Proposal> for Proposed {
-    fn from(Proposal { named, cause, sentence }: Proposal) -> Self {
-        let (member, site) = named.map(|n| (n.member, n.site)).unzip();
-        Self { member, site, cause, sentence }
-    }
-}
-
-impl From<Obstacle> for InTheWay {
-    fn from(Obstacle { reason, sentence, until_ms, bound }: Obstacle) -> Self {
-        let known = match bound {
-            Bound::Exactly => "exactly",
-            Bound::Earliest => "earliest",
-            Bound::Latest => "latest",
-        };
-        Self { reason, sentence, until_ms, known }
     }
 }

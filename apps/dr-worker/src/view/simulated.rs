@@ -2,18 +2,14 @@ use std::collections::BTreeSet;
 
 use election_core::{
     MemberId, Policy, SiteId,
-    explain::simulate,
-    explain::{Played, Prospect},
+    explain::{Obstacle, Played, Proposal, Prospect, simulate},
     operator::{Layout, Snapshot},
-    record::{Cause, MemberRecord},
+    record::{MemberRecord, Named},
     strategy::Strategy,
 };
 use serde::Serialize;
 
-use super::{
-    Explained, ExplainedSlot,
-    explained::{InTheWay, Proposed},
-};
+use super::{Explained, ExplainedSlot};
 
 /// What is imagined of an election.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -58,43 +54,21 @@ pub struct SimulatedSlot {
     /// Whether nothing would change.
     pub unchanged: bool,
     /// Who leads now, or is about to.
-    pub leads: Option<Who>,
+    pub leads: Option<Named>,
     /// What is going to be decided as it is.
-    pub otherwise: Option<Proposed>,
+    pub otherwise: Option<Proposal>,
     /// Who would lead at once.
-    pub would_lead: Option<Who>,
+    pub would_lead: Option<Named>,
     /// In one sentence.
     pub sentence: String,
     /// What would be decided at once, in order.
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<Played>,
     /// What would be decided later.
-    pub later: Option<Proposed>,
+    pub later: Option<Proposal>,
     /// What that waits for, or what keeps anybody from leading.
-    pub obstacles: Vec<InTheWay>,
+    pub obstacles: Vec<Obstacle>,
     /// The question that the elector would find, with its answer.
     pub question: Option<ExplainedSlot>,
-}
-
-/// A member and its site.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Who {
-    /// Its id.
-    pub member: MemberId,
-    /// Where it stands.
-    pub site: SiteId,
-}
-
-/// One decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Decision {
-    /// Who would decide: the elector, or the first in line for itself.
-    pub by: String,
-    /// Who would be named; nobody while a place is being vacated.
-    pub member: Option<MemberId>,
-    /// Why.
-    pub cause: Cause,
-    /// The sentence.
-    pub sentence: String,
 }
 
 impl WhatIf {
@@ -195,7 +169,6 @@ impl Simulated {
         let before = snapshot.members.first();
         let rest: Vec<_> = snapshot.members.iter().filter(|m| !what_if.is_gone(m)).collect();
         let after = rest.first().copied();
-        let who = |m: &MemberRecord| Who { member: m.member.clone(), site: m.site.clone() };
         let unchanged = before.map(|m| &m.ballot) == after.map(|m| &m.ballot);
         let sentence = match (before, after) {
             (Some(first), Some(_)) if unchanged => format!("nothing would change: {} leads on", first.member),
@@ -214,9 +187,9 @@ impl Simulated {
         let slot = SimulatedSlot {
             slot: 0,
             unchanged,
-            leads: before.map(who),
+            leads: before.map(MemberRecord::named),
             otherwise: None,
-            would_lead: after.map(who),
+            would_lead: after.map(MemberRecord::named),
             sentence,
             decisions: Vec::new(),
             later: None,
@@ -239,21 +212,17 @@ impl Simulated {
 impl SimulatedSlot {
     fn new(prospect: Prospect, question: Option<ExplainedSlot>) -> Self {
         let sentence = sentence(&prospect);
-        let who = |named: &election_core::record::Named| Who {
-            member: named.member.clone(),
-            site: named.site.clone(),
-        };
         let Prospect { slot, before, otherwise, played, leads, later, obstacles, unchanged } = prospect;
         Self {
             slot,
             unchanged,
-            leads: before.as_ref().map(who),
-            otherwise: otherwise.map(Proposed::from),
-            would_lead: leads.as_ref().map(who),
+            leads: before,
+            otherwise,
+            would_lead: leads,
             sentence,
-            decisions: played.into_iter().map(Decision::from).collect(),
-            later: later.map(Proposed::from),
-            obstacles: obstacles.into_iter().map(InTheWay::from).collect(),
+            decisions: played,
+            later,
+            obstacles,
             question,
         }
     }
@@ -261,7 +230,7 @@ impl SimulatedSlot {
 
 fn sentence(prospect: &Prospect) -> String {
     let Prospect { before, otherwise, played, leads, later, obstacles, unchanged, .. } = prospect;
-    let whoever = |named: &election_core::record::Named| format!("{} of site {}", named.member, named.site);
+    let whoever = |named: &Named| format!("{} of site {}", named.member, named.site);
     let blocked = || obstacles.first().map_or_else(String::new, |o| format!(": {}", o.sentence));
     let at_once = match (played.last(), leads, before) {
         (_, None, None) if *unchanged => format!("nothing would change: nobody would lead{}", blocked()),
@@ -286,11 +255,5 @@ fn sentence(prospect: &Prospect) -> String {
             format!("{at_once}; {} would follow, {wait}", whoever(named))
         }
         _ => at_once,
-    }
-}
-
-impl From<Played> for Decision {
-    fn from(Played { by, cause, sentence, named }: Played) -> Self {
-        Self { by, member: named.map(|n| n.member), cause, sentence }
     }
 }

@@ -43,7 +43,9 @@ pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Que
         Err(refusal) => return *refusal,
     };
     match observer.history(&paths).await {
-        Ok((entries, unreadable)) => answer(StatusCode::OK, &History::new(&name, entries, unreadable)),
+        Ok((leaderships, unreadable)) => {
+            answer(StatusCode::OK, &History { election: name, leaderships, unreadable })
+        }
         Err(error) => unreadable(&error),
     }
 }

@@ -32,9 +32,7 @@ struct JobStatus {
     health: String,
     process: ProcessStatus,
     elector: bool,
-    /// Of the first slot, which mostly is the only one.
-    leader: Option<MemberId>,
-    /// Of all slots.
+    /// Who leads, by slot.
     leaders: Vec<Option<MemberId>>,
     note: String,
     /// Why this member, as the elector, decides nothing.
@@ -54,7 +52,6 @@ pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
             health: status.health.to_string(),
             process: job.slot.process(),
             elector: status.is_elector,
-            leader: leaders.first().cloned().flatten(),
             leaders,
             note: status.note,
             skipped: status.skipped,
