@@ -206,7 +206,7 @@ async fn the_deployment_of_the_readme_works_line_by_line() {
     for terminal in &mut terminals {
         // Nothing was started twice, and nothing went wrong on the way.
         let log = terminal.done("cat run.log").await;
-        for bad in ["started again", "ERROR", "\"level\":\"error\""] {
+        for bad in ["restarting it", "ERROR", "\"level\":\"error\""] {
             assert!(!log.contains(bad), "{bad}: {log}");
         }
         terminal.done("kill -TERM $worker && wait $worker").await;

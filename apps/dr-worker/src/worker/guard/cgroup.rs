@@ -1,4 +1,4 @@
-//! A cgroup v2 of the job's own, where one may be made: nothing forks its way out of it.
+//! A cgroup v2 for each job, where the worker may make one. No process leaves it by forking.
 //!
 //! Only `cgroup.procs`, `cgroup.kill` and `cgroup.events` are used, no controller; so it works in
 //! any writable part of the hierarchy, such as a systemd unit's with `Delegate=yes`.
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::tree::{unless_gone, with_reserve};
 
-/// How long the processes that an earlier, killed guard left in the cgroup get to vanish.
+/// How long to wait for processes that an earlier, killed guard left in the cgroup.
 const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 
 /// The cgroup; removed when dropped, if it is empty by then.
@@ -21,11 +21,11 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes the cgroup, or takes over the one that is there and kills what it finds in it: left by
-    /// a guard that was killed together with its worker.
+    /// Makes the cgroup. If it exists, kills the processes in it: they were left by a guard that was killed together
+    /// with its worker.
     ///
     /// # Errors
-    /// If it can't be made or can't be emptied.
+    /// If it can't be made or emptied.
     pub(super) fn create(dir: &Path) -> io::Result<Cgroup> {
         match fs::create_dir(dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -48,7 +48,7 @@ impl Cgroup {
     }
 }
 
-/// SIGKILL to every process inside, of any user, at once (Linux 5.14).
+/// Sends SIGKILL to every process inside, of any user, at once (Linux 5.14).
 ///
 /// # Errors
 /// As the kernel refuses it; [`io::ErrorKind::NotFound`] if there is no such cgroup.
@@ -59,7 +59,7 @@ pub(crate) fn kill(dir: &Path) -> io::Result<()> {
 /// Whether no living process is inside. Zombies do not count. A cgroup that has been removed was empty.
 ///
 /// # Errors
-/// If it can't be known.
+/// If this can't be determined.
 pub(crate) fn is_empty(dir: &Path) -> io::Result<bool> {
     match with_reserve(|| fs::read_to_string(dir.join("cgroup.events"))) {
         Ok(events) => Ok(events.lines().any(|line| line == "populated 0")),
@@ -67,9 +67,9 @@ pub(crate) fn is_empty(dir: &Path) -> io::Result<bool> {
     }
 }
 
-/// Removes an empty one.
+/// Removes the cgroup if it is empty.
 pub(crate) fn remove(dir: &Path) {
-    // One that is not empty is found by its record.
+    // The next worker finds one that is not empty by its record.
     let _ = fs::remove_dir(dir);
 }
 

@@ -1,11 +1,10 @@
 //! How this binary is started again as a guard, and as the stage before a job.
 
-/// This very image, whatever has become of its file: an upgrade replaces the file while the process
-/// runs, and worker, guard and launcher must speak the same protocol.
+/// The running image, even if an upgrade has replaced its file: worker, guard and launcher must use the same protocol.
 pub(crate) const SELF_EXE: &str = "/proc/self/exe";
 
-/// The option of a guard. Its orders come on standard input, a socket, on which it reports as well: a job
-/// of the same user could open a pipe anew by way of `/proc`, and give orders; a socket it can't.
+/// The option of a guard. Orders come on standard input, a socket, which carries the reports as well. A job of the same
+/// user could reopen a pipe through `/proc` and give orders, but not a socket.
 pub(crate) const OVER_STDIN: &str = "--over-stdin";
 
 /// The verb of a guard.

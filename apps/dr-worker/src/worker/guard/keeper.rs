@@ -1,4 +1,4 @@
-//! The guard's loop: wait, take in what happened, read the clock, act.
+//! The guard's loop: wait for an event, handle it, read the clock, act.
 
 use std::fs;
 use std::io;
@@ -28,17 +28,17 @@ use super::record::Record;
 use super::relay::Relay;
 use super::tree;
 
-/// Between two rounds of killing, should no death wake the guard before.
+/// The pause between two rounds of SIGKILL, unless a death wakes the guard earlier.
 const KILL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long after the first SIGKILL, and how often, those that are still there are named.
+/// How long after the first SIGKILL, and how often, surviving processes are reported.
 const LINGERING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest wait; far less than what a timer can't express, far more than costs anything.
+/// The longest wait: within a timer's range, and rare enough to cost nothing.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// What the job's `oom_score_adj` is above the guard's, where the guard's can't be lowered: a hundredth of the
-/// machine's memory, more than a guard takes.
+/// How much the job's `oom_score_adj` exceeds the guard's where the guard's can't be lowered: a hundredth of the
+/// machine's memory, more than a guard uses.
 const OOM_DISTANCE: i32 = 10;
 
 /// Waits for the start order on standard input, and guards the job to its end.
@@ -62,19 +62,19 @@ pub(super) fn run() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Sends it to the worker. It never blocks the guard: a worker that does not read has lost the report.
+/// Sends a report to the worker. It never blocks the guard: a worker that does not read loses the report.
 fn report(report: &Report) {
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
     let _ = send(io::stdin().as_raw_fd(), &encode(report), flags);
 }
 
-/// The note of what runs, removed when nothing of it is left.
+/// The record of the run, removed when no process of it is left.
 struct Note(Option<PathBuf>);
 
 impl Note {
     fn remove(self) {
         if let Some(path) = self.0 {
-            // What can't be removed costs the next worker a look.
+            // A record that can't be removed costs the next worker one sweep.
             let _ = fs::remove_file(path);
         }
     }
@@ -89,17 +89,17 @@ struct Keeper {
     orders: Orders,
     relay: Option<Relay>,
     wakers: Wakers,
-    /// When to name those that survive SIGKILL.
+    /// When to report processes that survive SIGKILL.
     name_lingering_at: Option<BootTime>,
 }
 
 /// The process that the guard started.
 enum Main {
-    /// Not yet the job's program.
+    /// Still the launcher.
     Launching(Launched),
     /// The job's program.
     Running(Pid),
-    /// Reaped. Its pid may be another's by now.
+    /// Reaped. Its pid may belong to another process by now.
     Ended,
 }
 
@@ -138,7 +138,7 @@ impl Keeper {
             }
         };
         if let (Some(path), Some(record)) = (&launch.record, record) {
-            // It makes the next worker's look shorter, no more.
+            // It only shortens the next worker's sweep.
             let _ = Record { session: Some(launched.pid.as_raw()), ..record }.write(path);
         }
         Ok(Keeper {
@@ -154,14 +154,13 @@ impl Keeper {
         })
     }
 
-    /// Returns when nothing of the job is left.
+    /// Returns when no process of the job is left.
     fn guard(mut self) {
         loop {
             self.wait();
-            // However long this process was frozen or the machine asleep: first the clock, then the orders,
-            // and only then the job. In this order no renewal that came before `now` is overlooked, at
-            // whatever point the process was frozen; and a clock read too early is read again at once, for
-            // the timer rings for a deadline that has passed.
+            // First the clock, then the orders, then the job, because this process may have been frozen or the machine
+            // asleep at any point. In this order no renewal that came before `now` is overlooked. A clock that was read
+            // too early is read again at once: the timer fires for a deadline that has passed.
             let now = BootTime::now();
             self.take_orders(now);
             if let Some(relay) = &mut self.relay {
@@ -210,7 +209,7 @@ impl Keeper {
             match self.orders.lines.next() {
                 Ok(Some(Order::Until(until))) => self.plan.renew(until.into()),
                 Ok(Some(Order::Stop { by })) => self.plan.stop(now, Some(by.into()), Why::Order),
-                // A worker that talks nonsense is no worker.
+                // A worker that sends an invalid order counts as gone.
                 Ok(Some(Order::Start(_))) | Err(_) => {
                     self.orders.open = false;
                     break;
@@ -223,7 +222,7 @@ impl Keeper {
         }
     }
 
-    /// Learns whether the job's program runs, once that is decided.
+    /// Reads whether the job's program runs, once that is decided.
     fn see_the_launch_through(&mut self) {
         if !matches!(&self.main, Main::Launching(launched) if is_readable(launched.fd())) {
             return;
@@ -236,7 +235,7 @@ impl Keeper {
                         self.main = Main::Running(pid);
                         Report::Started { pid: pid.as_raw() }
                     }
-                    // The launcher is on its way out; reaped like any child.
+                    // The launcher is exiting. It is reaped like any child.
                     Err(error) => Report::Failed { error },
                 });
             }
@@ -244,7 +243,7 @@ impl Keeper {
         }
     }
 
-    /// Reaps what has ended. True if no child is left, so no descendant either.
+    /// Reaps the children that have ended. True if no child is left, and so no descendant.
     fn reap(&mut self, now: BootTime) -> bool {
         loop {
             let (pid, status) = match wait(WaitOptions::NOHANG) {
@@ -253,13 +252,13 @@ impl Keeper {
                 Err(rustix::io::Errno::CHILD) => return true,
                 Err(_) => continue,
             };
-            // Any number: signals from 32 on have no names.
+            // A raw number: signals from 32 on have no names.
             let exit = match (status.exit_status(), status.terminating_signal()) {
                 (Some(code), _) => Exit::Code(code),
                 (None, Some(signal)) => Exit::Signal(signal),
                 (None, None) => continue,
             };
-            // With the process its end of the pipe is closed: by now it is decided.
+            // The process has closed its end of the pipe, so the outcome is decided.
             self.see_the_launch_through();
             if matches!(self.main, Main::Running(main) if main == pid) {
                 self.main = Main::Ended;
@@ -269,8 +268,8 @@ impl Keeper {
         }
     }
 
-    /// The job is over with its program. What else it started is asked and killed like the job
-    /// itself; if a stop is under way, those are asked now whom the signal to the group missed.
+    /// The job ends with its program. The rest of its tree is stopped like the job itself. During a stop, the stop
+    /// signal is now sent to the processes that are not in the group.
     fn end_the_rest(&mut self, now: BootTime) {
         if self.plan.is_stopping() {
             self.ask();
@@ -279,15 +278,15 @@ impl Keeper {
         }
     }
 
-    /// False as well where it can't be known.
+    /// False as well if this can't be determined.
     fn cgroup_is_empty(&self) -> bool {
         self.cgroup.as_ref().is_none_or(|own| cgroup::is_empty(own.dir()).unwrap_or(false))
     }
 
-    /// Sends the stop signal: to the job's process group while its leader is there, else to all
-    /// that is left. Errors say that somebody has ended meanwhile.
+    /// Sends the stop signal: to the job's process group while its leader exists, else to all remaining processes.
+    /// Errors mean that a process has ended meanwhile.
     fn ask(&self) {
-        // A stopped process would see the signal only when continued.
+        // A stopped process receives the signal only when it is continued.
         for signal in [self.stop_signal, Signal::SIGCONT] {
             match &self.main {
                 Main::Launching(launched) => {
@@ -297,7 +296,7 @@ impl Keeper {
                     let _ = killpg(*pid, signal);
                 }
                 Main::Ended => {
-                    // Whom this does not reach is killed when the time is over.
+                    // Processes that this does not reach are killed at the end of the stop timeout.
                     for pid in tree::descendants(Pid::this()).unwrap_or_default() {
                         let _ = kill(pid, signal);
                     }
@@ -306,7 +305,7 @@ impl Keeper {
         }
     }
 
-    /// One sweep of SIGKILL over everything that descends from the guard.
+    /// Sends SIGKILL to every descendant of the guard.
     fn kill_all(&mut self, now: BootTime) {
         if let Some(own) = &self.cgroup {
             let _ = cgroup::kill(own.dir());
@@ -334,7 +333,7 @@ struct Orders {
 }
 
 impl Orders {
-    /// The first order, waited for; `None` if the pipe ends before.
+    /// Waits for the first order; `None` if the stream ends before it.
     fn first(&mut self) -> Result<Option<Order>, super::protocol::Garbled> {
         self.open = true;
         while self.open {
@@ -346,14 +345,14 @@ impl Orders {
         Ok(None)
     }
 
-    /// Reads all that is there, and does not wait for more.
+    /// Reads what is available without waiting.
     fn drain(&mut self) {
         while self.open && is_readable(io::stdin().as_fd()) {
             self.read();
         }
     }
 
-    /// One read, which blocks if nothing is there.
+    /// One read. It blocks if nothing is available.
     fn read(&mut self) {
         let mut buffer = [0; 16 * 1024];
         match unistd::read(io::stdin().as_fd(), &mut buffer) {
@@ -365,7 +364,7 @@ impl Orders {
     }
 }
 
-/// Notes what is about to be started.
+/// Records what is about to be started.
 fn write_note(path: &Path, cgroup: Option<&Path>) -> Result<Record, String> {
     let record = Record::of_this_guard(cgroup).and_then(|record| record.write(path).map(|()| record));
     record.map_err(|error| {
@@ -376,18 +375,18 @@ fn write_note(path: &Path, cgroup: Option<&Path>) -> Result<Record, String> {
     })
 }
 
-/// Has the kernel kill other processes first where memory runs out; gives what the job's `oom_score_adj` is to be.
+/// Makes the kernel kill other processes first if memory runs out. Returns the `oom_score_adj` for the job.
 fn spare_the_guard() -> Option<i32> {
     const OWN: &str = "/proc/self/oom_score_adj";
     let worker: i32 = fs::read_to_string(OWN).ok()?.trim().parse().ok()?;
-    // It takes a privilege to lower it, and none to raise it.
+    // Lowering it takes a privilege, raising it does not.
     match fs::write(OWN, "-1000") {
         Ok(()) => Some(worker),
         Err(_) => Some((worker + OOM_DISTANCE).min(1000)),
     }
 }
 
-/// All that can wake the guard.
+/// Everything that can wake the guard.
 struct Wakers {
     deaths: SignalFd,
     timer: TimerFd,
@@ -396,9 +395,8 @@ struct Wakers {
 impl Wakers {
     fn new() -> nix::Result<Wakers> {
         let _ = prctl::set_name(c"dr-guard");
-        // All blocked: SIGCHLD is read from a descriptor, and no polite signal ends the guard, for
-        // ending before the job is the one thing that it must not do. The worker, which gets the
-        // same signals from whoever ends the service, says when.
+        // All signals are blocked. SIGCHLD is read from a descriptor. No catchable signal ends the guard, because it
+        // must not end before the job. The worker, which receives the same signals, gives the order to stop.
         SigSet::all().thread_block()?;
         let mut deaths = SigSet::empty();
         deaths.add(Signal::SIGCHLD);
@@ -408,24 +406,24 @@ impl Wakers {
         })
     }
 
-    /// Waits until `until`, the death of a child, or a word on one of the `others`. Which of them it was is
-    /// for the caller to find out: that may have changed by the time this returns.
+    /// Waits until `until`, the death of a child, or an event on one of the `others`. The caller has to check which:
+    /// that may change before this returns.
     fn wait<'fd>(&mut self, until: BootTime, others: impl Iterator<Item = (BorrowedFd<'fd>, PollFlags)>) {
-        // Absolute, on the clock that goes on in suspend: the timer rings on waking up.
+        // Absolute, on the clock that runs during suspend: the timer fires on wake-up.
         let ring = Expiration::OneShot(TimeSpec::from_duration(until.as_duration()));
         let set = self.timer.set(ring, TimerSetTimeFlags::TFD_TIMER_ABSTIME);
         let own = [self.deaths.as_fd(), self.timer.as_fd()];
         let mut fds: Vec<PollFd<'_>> = own.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).into();
         fds.extend(others.map(|(fd, flags)| PollFd::new(fd, flags)));
-        // Without a timer the guard looks around often instead.
+        // Without a timer the guard polls often.
         let timeout = if set.is_ok() { PollTimeout::NONE } else { PollTimeout::from(10u8) };
         let _ = poll(&mut fds, timeout);
-        // Emptied, so that it rings anew.
+        // Drained, so that it fires again.
         while let Ok(Some(_)) = self.deaths.read_signal() {}
     }
 }
 
-/// Whether a read would not block: there is something, or the end.
+/// Whether a read would not block: data or the end of the stream.
 fn is_readable(fd: BorrowedFd<'_>) -> bool {
     loop {
         match poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], PollTimeout::ZERO) {

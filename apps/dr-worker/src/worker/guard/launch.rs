@@ -1,9 +1,9 @@
 //! From the guard to the job: a second stage of this binary, which prepares itself and becomes the
 //! job's program.
 //!
-//! What has to be set inside the new process (its session, the parent-death signal, closed
-//! descriptors) could be set between `fork` and `exec` only by unsafe code. A stage that is
-//! executed, does it, and executes the job's program needs none.
+//! What has to be set inside the new process (its session, the parent-death signal, closed descriptors) could be set
+//! between `fork` and `exec` only by unsafe code. A separate stage that is executed, sets it and executes the job's
+//! program needs none.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -28,8 +28,7 @@ use super::invocation::{EXEC, EXIT_USAGE, SELF_EXE, VERB};
 use super::protocol::{Launch, Millis};
 use crate::{config::DR_RUN, program::program, worker::descriptors::set_limit};
 
-/// Variables by which an init system talks to the worker itself: a job that inherited them could
-/// speak in the worker's name.
+/// Variables of the protocol between an init system and the worker. A job that inherited them could act as the worker.
 fn is_between_worker_and_init(name: &str) -> bool {
     name == "NOTIFY_SOCKET"
         || name == "FDSTORE"
@@ -41,17 +40,17 @@ fn is_between_worker_and_init(name: &str) -> bool {
 #[derive(Debug)]
 pub(super) struct Launched {
     pub(super) pid: Pid,
-    /// Closed by the `exec` of the job's program; carries words if that failed.
+    /// Closed by the `exec` of the job's program. Carries the reason if that failed.
     outcome: File,
 }
 
-/// What the second stage is told, besides the command.
+/// The arguments of the second stage, besides the command.
 #[derive(Debug, Serialize, Deserialize)]
 struct Stage {
-    /// The descriptor for words of failure.
+    /// The descriptor for the reason of a failure.
     outcome: RawFd,
     guard: i32,
-    /// Later than this nothing is started.
+    /// Nothing is started after this.
     start_by: Millis,
     cgroup: Option<PathBuf>,
     no_new_privileges: bool,
@@ -59,11 +58,11 @@ struct Stage {
     open_files: Option<u64>,
 }
 
-/// Starts the second stage, which starts the job's program no later than `start_by`. It writes to `output`, or else to
-/// where the guard does.
+/// Starts the second stage, which starts the job's program no later than `start_by`. The program writes to `output`, or
+/// else inherits the guard's output.
 ///
 /// # Errors
-/// With the reason in words.
+/// The reason, as a sentence.
 pub(super) fn launch(
     launch: &Launch,
     cgroup: Option<&Path>,
@@ -71,8 +70,9 @@ pub(super) fn launch(
     oom_score_adj: Option<i32>,
     output: Option<OwnedFd>,
 ) -> Result<Launched, String> {
-    let words = |error: io::Error| format!("can't start the launcher: {error}");
-    let (outcome, writer) = unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| words(io::Error::from(errno)))?;
+    let failed = |error: io::Error| format!("can't start the launcher: {error}");
+    let (outcome, writer) =
+        unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(io::Error::from(errno)))?;
     let stage = Stage {
         outcome: writer.as_raw_fd(),
         guard: Pid::this().as_raw(),
@@ -82,11 +82,11 @@ pub(super) fn launch(
         oom_score_adj,
         open_files: launch.open_files,
     };
-    let stage = serde_json::to_string(&stage).map_err(|error| words(error.into()))?;
+    let stage = serde_json::to_string(&stage).map_err(|error| failed(error.into()))?;
     let mut command = Command::new(SELF_EXE);
     command.arg0(program()).args([VERB, EXEC, &stage]).args(&launch.command).stdin(Stdio::null());
     if let Some(output) = output {
-        command.stdout(output.try_clone().map_err(words)?).stderr(output);
+        command.stdout(output.try_clone().map_err(failed)?).stderr(output);
     }
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(is_between_worker_and_init) {
@@ -101,10 +101,10 @@ pub(super) fn launch(
         command.current_dir(dir);
     }
     command.preserved_fds(vec![writer]);
-    // The handle is dropped unwaited: the guard reaps by pid, and knows its children by that.
+    // The handle is dropped without waiting: the guard reaps its children by pid.
     let pid = command.spawn().map_err(|error| match &launch.working_dir {
         Some(dir) => format!("can't start the launcher in working_dir {}: {error}", dir.display()),
-        None => words(error),
+        None => failed(error),
     })?;
     Ok(Launched { pid: Pid::from_raw(pid.id().cast_signed()), outcome: outcome.into() })
 }
@@ -114,17 +114,17 @@ impl Launched {
         self.outcome.as_fd()
     }
 
-    /// How the `exec` went. Blocks until it is decided: call it when the descriptor is readable, or
-    /// the process has ended.
+    /// The outcome of the `exec`. Blocks until it is decided: call it when the descriptor is readable or the process
+    /// has ended.
     ///
     /// # Errors
-    /// With the reason in words.
+    /// The reason, as a sentence.
     pub(super) fn outcome(mut self) -> Result<(), String> {
-        let mut words = String::new();
-        match self.outcome.read_to_string(&mut words) {
+        let mut reason = String::new();
+        match self.outcome.read_to_string(&mut reason) {
             Ok(0) => Ok(()),
-            Ok(_) => Err(words),
-            Err(error) => Err(format!("the launcher can't be heard: {error}")),
+            Ok(_) => Err(reason),
+            Err(error) => Err(format!("can't read from the launcher: {error}")),
         }
     }
 }
@@ -139,12 +139,12 @@ pub(super) fn exec_stage(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(EXIT_USAGE);
     };
     let failure = match prepare(&stage, &outcome) {
-        // `exec` also gives back the default action of SIGPIPE, which this runtime ignores.
+        // `exec` also restores the default action of SIGPIPE, which this runtime ignores.
         Ok(()) => {
             let error = Command::new(&program).args(args).exec();
             format!("can't run {}: {error}", Path::new(&program).display())
         }
-        Err(words) => words,
+        Err(reason) => reason,
     };
     let _ = outcome.write_all(failure.as_bytes());
     ExitCode::from(127)
@@ -152,7 +152,7 @@ pub(super) fn exec_stage(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// Takes over the pipe that the guard passed as descriptor `fd`, closed on `exec` from now on.
 ///
-/// Opened anew by way of `/proc`, since turning a bare number into an owner is beyond safe code.
+/// Reopened through `/proc`, because safe code can't turn a number into an owned descriptor.
 fn inherited(fd: RawFd) -> io::Result<File> {
     let file = OpenOptions::new().write(true).open(format!("/proc/self/fd/{fd}"))?;
     unistd::close(fd)?;
@@ -160,12 +160,11 @@ fn inherited(fd: RawFd) -> io::Result<File> {
 }
 
 fn prepare(stage: &Stage, outcome: &File) -> Result<(), String> {
-    // A session of its own: no terminal can interrupt, stop or hang up the job, and the session id
-    // marks its processes even where they move to other process groups, so that the worker can find
-    // them after its guard was killed.
+    // The job gets its own session. No terminal can interrupt, stop or hang up the job. The session id marks its
+    // processes even if they change their process group, so that the worker finds them after the guard was killed.
     unistd::setsid().map_err(|errno| format!("can't make a session for the job: {errno}"))?;
-    // The guard's death is the job's. First the signal, then the look: a guard that died before the
-    // signal was set leaves another parent.
+    // The job dies with the guard. First set the signal, then check the parent: if the guard died before, the parent is
+    // another one.
     prctl::set_pdeathsig(Signal::SIGKILL)
         .map_err(|errno| format!("can't set the parent-death signal: {errno}"))?;
     if Pid::parent().as_raw() != stage.guard {
@@ -188,7 +187,7 @@ fn prepare(stage: &Stage, outcome: &File) -> Result<(), String> {
     if let Some(limit) = stage.open_files {
         set_limit(limit).map_err(|error| format!("can't set the limit of open files to {limit}: {error}"))?;
     }
-    // Last, for all of the above may have taken time.
+    // Last, because the steps above may have taken time.
     if BootTime::now() >= stage.start_by.into() {
         return Err(NO_TIME.to_owned());
     }
@@ -198,16 +197,16 @@ fn prepare(stage: &Stage, outcome: &File) -> Result<(), String> {
 /// Why a job is not started.
 pub(super) const NO_TIME: &str = "the lease leaves no time to run and stop the job";
 
-/// What the worker was started with ignoring (by `nohup`, or a shell without job control) the job would ignore too:
-/// its stop signal perhaps. `exec` gives the default action back to what has a handler.
+/// A signal that the worker ignores since its start (by `nohup`, or a shell without job control) would be ignored by
+/// the job as well, perhaps its stop signal. `exec` restores the default action of signals that have a handler.
 fn reset_ignored_signals() -> Result<(), String> {
-    let words = |error: io::Error| format!("can't reset the signals that are ignored: {error}");
-    let status = fs::read_to_string("/proc/self/status").map_err(words)?;
+    let failed = |error: io::Error| format!("can't reset the signals that are ignored: {error}");
+    let status = fs::read_to_string("/proc/self/status").map_err(failed)?;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();
     let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap_or_default();
     for number in (1..=64).filter(|number| ignored & (1 << (number - 1)) != 0) {
         let handled = match Signal::try_from(number) {
-            // `exec` resets the first by itself, and what a fault sends can't be ignored.
+            // `exec` resets the first, and signals of faults can't be ignored.
             Ok(Signal::SIGPIPE | Signal::SIGILL | Signal::SIGFPE | Signal::SIGSEGV) => continue,
             Ok(
                 Signal::SIGCHLD
@@ -218,25 +217,24 @@ fn reset_ignored_signals() -> Result<(), String> {
                 | Signal::SIGTTIN
                 | Signal::SIGTTOU,
             ) => signal_hook::flag::register(number, Arc::default()),
-            // One that comes before the `exec` ends this process, as it would the job.
+            // A signal before the `exec` ends this process, as it would end the job.
             _ => signal_hook::flag::register_conditional_shutdown(
                 number,
                 128 + number,
                 Arc::new(AtomicBool::new(true)),
             ),
         };
-        // Those without a name may be the C library's own.
+        // Signals without a name may be reserved by the C library.
         if let Err(error) = handled
             && Signal::try_from(number).is_ok()
         {
-            return Err(words(error));
+            return Err(failed(error));
         }
     }
     Ok(())
 }
 
-/// Closes whatever came along: above all the worker's lock, which a job that held it would keep
-/// locked.
+/// Closes all inherited descriptors, above all the worker's lock: a job that holds it would keep it locked.
 fn close_all_but(keep: RawFd) {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         return;

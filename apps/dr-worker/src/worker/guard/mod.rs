@@ -6,26 +6,24 @@
 //!     ◀────── reports: started, exited, gone ──┘                                  └─▶ its children
 //! ```
 //!
-//! What it is there for: a worker that hangs, is frozen or is killed must not leave a job running
-//! past its lease. So the guard
-//! * has one thread, no runtime, no network, and writes only where writing can't block;
-//! * knows the end of the lease, and has killed the job by then unless the worker renewed it;
-//! * takes the end of its socket to the worker for the worker's death, and ends the job;
-//! * is the subreaper of the job's tree: whatever the job forks stays its descendant, however it
-//!   hides, and the tree is gone when the kernel says that no child is left (`ECHILD`);
-//! * passes the job's output on to the worker, and drops it rather than wait;
-//! * keeps the worker's lock file locked until then (it holds the descriptor and never uses it);
-//! * notes what it runs in a file before it does, and removes that file when nothing of it is left;
-//! * takes the job with it when it is itself killed (the parent-death signal of the job's main
-//!   process; the rest of the tree falls to the worker, see [`crate::worker::job`]).
+//! A worker that hangs, is frozen or is killed must not leave a job running past its lease. Therefore the guard
+//! * has one thread, no async runtime and no network, and writes only where writing can't block;
+//! * knows the end of the lease, and kills the job by then unless the worker renews it;
+//! * ends the job when its socket to the worker is closed, which means that the worker died;
+//! * is the subreaper of the job's tree: every process that the job forks stays its descendant, and the tree is gone
+//!   when the kernel reports that no child is left (`ECHILD`);
+//! * passes the job's output on to the worker, and drops it instead of waiting;
+//! * keeps the worker's lock file locked until the tree is gone (it holds the descriptor and never uses it);
+//! * records the run in a file before it starts the program, and removes the file when no process is left;
+//! * ends the job if it is itself killed (by the parent-death signal of the job's main process; the worker ends the
+//!   rest of the tree, see [`crate::worker::job`]).
 //!
-//! It outlives the worker by design, so it asks for no parent-death signal itself; and it stays in
-//! the worker's session, in a process group of its own, so that Ctrl-C reaches the worker alone.
+//! It outlives the worker by design, so it sets no parent-death signal for itself. It stays in the worker's session, in
+//! its own process group, so that Ctrl-C reaches the worker alone.
 //!
-//! Not covered: guard and worker killed at the same instant, where no cgroup holds the job. Then the job's
-//! main process dies, unless it has changed its user, and its children live on until the next worker of this
-//! member ends them by the notes that the guard has left ([`crate::worker::job::sweep`]). `docs/processes.md` has the
-//! whole table of what is covered.
+//! Not covered: guard and worker are killed at the same instant, and the job has no cgroup. Then the job's main process
+//! dies, unless it has changed its user, and its children live until the next worker of this member ends them by the
+//! guard's record ([`crate::worker::job::sweep`]). `docs/processes.md` lists every case.
 
 pub(crate) mod cgroup;
 mod invocation;
@@ -46,7 +44,7 @@ pub use protocol::{Exit, Why};
 use crate::program::program;
 use invocation::{EXEC, EXIT_USAGE};
 
-/// `dr-worker guard ARGS`: runs a guard to its end. `args` are those after the verb.
+/// `dr-worker guard ARGS`: runs a guard to its end. `args` are the arguments after the verb.
 ///
 /// Must be called before the process starts a thread.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {

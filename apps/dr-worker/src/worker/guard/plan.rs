@@ -1,4 +1,4 @@
-//! When the guard asks the job to stop, and when it kills it: decisions only, time is an argument.
+//! When the guard sends the stop signal, and when SIGKILL. Pure: time is an argument.
 //!
 //! ```text
 //!            stop order, worker gone,
@@ -8,8 +8,7 @@
 //!                 no time left to ask (a frozen guard that wakes late)
 //! ```
 //!
-//! Nothing leads back: a lease that is renewed after the stop signal went out saves no half-stopped
-//! job.
+//! No transition leads back: a renewal after the stop signal does not keep a half-stopped job.
 
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ pub(crate) fn kill_at(began: BootTime, stop_timeout: Duration, by: Option<BootTi
     by.map_or(after_timeout, |by| after_timeout.min(last_kill(by)))
 }
 
-/// When SIGKILL is sent at the latest, for the job to be gone at `end`: of its lease, say.
+/// When SIGKILL is sent at the latest, for the job to be gone at `end`, such as the end of its lease.
 pub(crate) fn last_kill(end: BootTime) -> BootTime {
     end - KILL_RESERVE
 }
@@ -38,15 +37,15 @@ pub(crate) fn last_stop(lease_end: BootTime, stop_timeout: Duration) -> BootTime
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Leave the job alone until [`Plan::wake_at`].
+    /// Do nothing until [`Plan::wake_at`].
     Wait,
     /// Send the stop signal: once.
     Ask(Why),
-    /// Kill everything, again and again until nothing is left.
+    /// Send SIGKILL to everything, repeatedly until no process is left.
     Kill,
 }
 
-/// The end of a job, planned.
+/// The plan for the end of a job.
 #[derive(Debug)]
 pub(super) struct Plan {
     stop_timeout: Duration,
@@ -57,7 +56,7 @@ pub(super) struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Working,
-    /// To be asked by the next step.
+    /// The next step sends the stop signal.
     Asking {
         kill_at: BootTime,
         why: Why,
@@ -75,15 +74,15 @@ impl Plan {
         Plan { stop_timeout, until, phase: Phase::Working }
     }
 
-    /// The lease was renewed. The newest word counts, should it be the shorter one.
+    /// The lease was renewed. The newest value counts, even if it is earlier.
     pub(super) fn renew(&mut self, until: BootTime) {
         self.until = until;
     }
 
-    /// The job shall end: asked at once, killed after the stop timeout, and no later than
-    /// [`KILL_RESERVE`] before `by` and before the end of the lease.
+    /// Stops the job: the stop signal at once, SIGKILL after the stop timeout, and no later than [`KILL_RESERVE`]
+    /// before `by` and before the end of the lease.
     ///
-    /// Repeated, it can only bring the kill forward.
+    /// Called again, it can only bring SIGKILL forward.
     pub(super) fn stop(&mut self, now: BootTime, by: Option<BootTime>, why: Why) {
         let kill_at = kill_at(now, self.stop_timeout, by);
         match &mut self.phase {
@@ -125,7 +124,7 @@ impl Plan {
         }
     }
 
-    /// The last moment at which the job may be started: with time to stop it again.
+    /// The last moment at which the job may be started, with time left to stop it.
     pub(super) fn start_by(&self) -> BootTime {
         last_stop(self.until, self.stop_timeout)
     }

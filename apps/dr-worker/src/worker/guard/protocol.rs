@@ -1,9 +1,7 @@
-//! What worker and guard say to each other: one JSON value a line, orders one way, reports the
-//! other.
+//! The protocol between worker and guard: one JSON value a line, orders in one direction, reports in the other.
 //!
-//! Both ends are always the same binary (the worker starts its own image), so there are no versions
-//! to negotiate. Times are milliseconds of `CLOCK_BOOTTIME`, rounded down: a deadline that moves
-//! does so to the safe side.
+//! Both ends are always the same binary (the worker starts its own image), so there are no versions to negotiate. Times
+//! are milliseconds of `CLOCK_BOOTTIME`, rounded down, so that a deadline can only become earlier.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,8 +17,7 @@ use zk_session::BootTime;
 
 use crate::config::StopSignal;
 
-/// The longest line: an order carries the job's command and environment, which the kernel bounds
-/// to some megabytes anyway.
+/// The longest line: an order carries the job's command and environment, which the kernel limits to some megabytes.
 const MAX_LINE: usize = 8 << 20;
 
 /// From the worker to the guard.
@@ -31,11 +28,11 @@ pub(crate) enum Order {
     Start(Launch),
     /// The lease now ends here.
     Until(Millis),
-    /// End the job, gently first, so that it is gone by then.
+    /// Stop the job: the stop signal first, and gone `by`.
     Stop { by: Millis },
 }
 
-/// What a guard is to run, and the terms on which it does.
+/// What a guard runs, and under which conditions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Launch {
     /// The program and its arguments; the program is looked up in the job's `PATH`.
@@ -46,16 +43,16 @@ pub(crate) struct Launch {
     pub(crate) stop_signal: StopSignal,
     pub(crate) stop_timeout_ms: u64,
     pub(crate) until: Millis,
-    /// A cgroup v2 directory of this program's own, which is made.
+    /// The program's own cgroup v2 directory, which the guard makes.
     pub(crate) cgroup: Option<PathBuf>,
-    /// Where it is noted that the program runs.
+    /// The file of the record of this run.
     pub(crate) record: Option<PathBuf>,
-    /// Whether the guard's standard output is a pipe to the worker, to which the guard passes on what the program
-    /// writes; else the program writes to where the guard does.
+    /// Whether the guard's standard output is a pipe to the worker, to which the guard passes on the program's output.
+    /// Otherwise the program inherits the guard's output.
     pub(crate) relays_output: bool,
-    /// The soft limit of open files that the program gets, where the guard has another one.
+    /// The soft limit of open files for the program, if it differs from the guard's.
     pub(crate) open_files: Option<u64>,
-    /// Whether nothing that is started may become another user by its file's mode or capabilities.
+    /// Whether nothing that is started can become another user by its file's mode or capabilities.
     pub(crate) no_new_privileges: bool,
 }
 
@@ -69,30 +66,30 @@ pub(crate) enum Report {
     Failed { error: String },
     /// The stop signal is being sent.
     Stopping(Why),
-    /// The program itself has ended; others of its tree may be left.
+    /// The program itself has ended. Other processes of its tree may be left.
     Exited(Exit),
-    /// SIGKILL was sent a while ago, and something is still there.
+    /// SIGKILL was sent a while ago, and processes survive.
     Lingering(Lingering),
-    /// Nothing of the tree is left: no descendant of the guard exists. The last line.
+    /// No descendant of the guard exists. The last line.
     Gone,
 }
 
-/// What is still there after SIGKILL.
+/// The processes that survive SIGKILL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lingering {
-    /// The first of those that survive it: they wait in the kernel.
+    /// The first of those that wait in the kernel.
     pub(crate) surviving: Vec<i32>,
-    /// The first of those to which it may not be sent: they run as another user.
+    /// The first of those that the guard may not signal, because they run as another user.
     pub(crate) forbidden: Vec<i32>,
-    /// Why it can't be seen what is left.
+    /// Why the remaining processes can't be listed.
     pub(crate) blind: Option<String>,
 }
 
-/// So many are named. A message has to fit where the other side does not read.
+/// How many are reported. A message has to fit into the socket while the other side does not read.
 const NAMED: usize = 20;
 
 impl Lingering {
-    /// Sends SIGKILL to a process, and notes what became of it.
+    /// Sends SIGKILL to a process, and records the outcome.
     pub(crate) fn kill(&mut self, pid: Pid) {
         let list = match kill(pid, Signal::SIGKILL) {
             Err(Errno::EPERM) => &mut self.forbidden,
@@ -132,13 +129,13 @@ impl fmt::Display for Lingering {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// The worker said so.
+    /// The worker ordered it.
     Order,
-    /// The end of the lease is near, and no renewal has come.
+    /// The lease is about to end, and was not renewed.
     Deadline,
     /// The worker died, or dropped the job.
     WorkerGone,
-    /// The program has ended, and left others of its tree behind.
+    /// The program has ended, and other processes of its tree are left.
     Exited,
 }
 
@@ -199,16 +196,16 @@ impl From<Millis> for BootTime {
     }
 }
 
-/// A message as its line, newline included.
+/// A message as a line, with its newline.
 pub(crate) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
-    // Structs of strings and numbers have no way to fail. Should one ever, the empty line is
-    // refused by the other side, which then ends the job.
+    // Serialising strings and numbers does not fail. If it did, the other side would refuse the empty line and end the
+    // job.
     let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     line
 }
 
-/// The peer wrote something that is no message.
+/// The peer wrote an invalid message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Garbled;
 
@@ -219,7 +216,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Adds what was read.
+    /// Adds bytes that were read.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }

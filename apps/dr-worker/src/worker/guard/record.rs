@@ -1,8 +1,8 @@
-//! What a guard notes of what it runs, for a worker that comes after both have been killed.
+//! The record of a guard's run, for the next worker if guard and worker are killed together.
 //!
-//! The file is there from before the program's start until nothing of it is left. So where a member's lock is free
-//! and its directory of records is empty, all that ran under its guards was seen to be gone; and where there is one,
-//! it says what to look for ([`crate::worker::job::sweep`]).
+//! The file exists from before the program starts until no process of it is left. If a member's lock is free and its
+//! directory of records is empty, everything that ran under its guards has ended. A record that is left describes which
+//! processes to look for ([`crate::worker::job::sweep`]).
 
 use std::fs;
 use std::io;
@@ -18,22 +18,22 @@ use super::tree::Process;
 pub(crate) struct Record {
     /// The boot of the machine: none of its processes outlives it.
     pub(crate) boot: String,
-    /// Where process ids mean what they say here.
+    /// The PID namespace in which the process ids are valid.
     pub(crate) pid_namespace: String,
-    /// When the guard was started, in clock ticks since the boot. Nothing of the program is older.
+    /// When the guard was started, in clock ticks since the boot. No process of the program is older.
     pub(crate) since: u64,
-    /// The worker and its ancestors: those of them that live inherit what guard and worker leave behind.
+    /// The worker and its ancestors. Those that live inherit the processes that guard and worker leave behind.
     pub(crate) ancestors: Vec<i32>,
-    /// The cgroups of the guard, as `/proc/self/cgroup` has them. What it starts begins there.
+    /// The cgroups of the guard, as in `/proc/self/cgroup`. Everything that it starts begins there.
     pub(crate) hierarchy: String,
-    /// The cgroup that the program has to itself.
+    /// The program's own cgroup.
     pub(crate) cgroup: Option<PathBuf>,
     /// The session that the program leads, once it has been started.
     pub(crate) session: Option<i32>,
 }
 
 impl Record {
-    /// For what this process is about to start.
+    /// The record of what this process is about to start.
     ///
     /// # Errors
     /// If `/proc` can't be read.
@@ -50,10 +50,10 @@ impl Record {
         })
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the record atomically.
     ///
     /// # Errors
-    /// As the file system has it.
+    /// Any error of the file system.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let new = path.with_extension("new");
         fs::write(&new, serde_json::to_vec(self)?)?;
@@ -80,11 +80,11 @@ pub(crate) fn pid_namespace() -> io::Result<String> {
 /// The ancestors of a process, its parent first.
 ///
 /// # Errors
-/// If they can't be known.
+/// If they can't be determined.
 pub(crate) fn ancestors_of(process: &Process) -> io::Result<Vec<Pid>> {
     let mut found = Vec::new();
     let mut parent = process.parent;
-    // 0 is the parent of the first one, and of those that come from another namespace.
+    // The first process, and those from another namespace, have the parent 0.
     while parent.as_raw() > 0 && !found.contains(&parent) {
         found.push(parent);
         parent = match Process::read(parent)? {

@@ -1,14 +1,14 @@
-//! The job's output on its way to the worker.
+//! Passes the job's output on to the worker.
 //!
 //! ```text
 //!   job ── a pipe of the guard's own ──▶ guard ── standard output, a pipe to the worker ──▶ worker ──▶ its log
 //!                                          └───── the worker's standard error, once the worker is gone
 //! ```
 //!
-//! The guard reads it, and not the worker, so that the job depends on nothing but its guard: a worker that is killed
-//! does not end the job by SIGPIPE in the midst of its stop, and one that is frozen does not block it. Nothing here
-//! blocks the guard. What can't be passed on is held back for [`STALL`], which slows the job down as a slow log
-//! would; after that it is dropped, until the other side takes something again.
+//! The guard, not the worker, reads the output, so that the job depends on its guard alone. A killed worker does not
+//! end the job by SIGPIPE during its stop, and a frozen worker does not block it. Nothing here blocks the guard. Output
+//! that can't be passed on is held back for [`STALL`], which slows the job down as a slow log would. After that it is
+//! dropped until the other side reads again.
 
 use std::fs::{File, OpenOptions};
 use std::mem;
@@ -24,29 +24,29 @@ use nix::unistd;
 use rustix::stdio;
 use zk_session::BootTime;
 
-/// How long output is held back for a worker that takes none. Longer than the worker's own patience with its log.
+/// How long output is held back for a worker that does not read. Longer than the worker waits for its own log.
 const STALL: Duration = Duration::from_secs(2);
 
-/// Between two reads of output that is dropped, so that a job that writes without end does not keep the guard busy.
+/// The pause between two reads of dropped output, so that a job that writes endlessly does not keep the guard busy.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// As much as a pipe holds.
+/// The capacity of a pipe.
 const CHUNK: usize = 64 * 1024;
 
 /// How long the last output may take once the job is gone.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// The job's standard output and standard error, in one stream: so their order is kept.
+/// The job's standard output and standard error, in one stream, which keeps their order.
 #[derive(Debug)]
 pub(super) struct Relay {
     from: OwnedFd,
     to: Sink,
-    /// Read, and not passed on yet.
+    /// Bytes that were read and not passed on yet.
     waiting: Vec<u8>,
-    /// Since when nothing of it was taken.
+    /// Since when the other side has read nothing.
     stalled_since: Option<BootTime>,
     paused_until: Option<BootTime>,
-    /// In bytes, since that was last said.
+    /// Dropped bytes since the last report.
     dropped: usize,
     /// Whether what was passed on last ended within a line.
     is_within_line: bool,
@@ -58,22 +58,22 @@ pub(super) struct Relay {
 enum Sink {
     /// The pipe to the worker: standard output.
     Worker,
-    /// Standard error, opened anew: its mode is shared with others.
+    /// Standard error, reopened: its mode is shared with other processes.
     Stderr(File),
-    /// Standard error that is a socket, as the journal's: that can't be opened anew.
+    /// Standard error that is a socket, such as the journal's: it can't be reopened.
     StderrSocket,
-    /// Nothing is left that takes it.
+    /// No destination is left.
     Nowhere,
 }
 
 impl Relay {
-    /// The relay, and what the job is to write to.
+    /// The relay, and the end that the job writes to.
     ///
     /// # Errors
-    /// Without descriptors.
+    /// If no descriptors are left.
     pub(super) fn new() -> nix::Result<(Relay, OwnedFd)> {
         let (from, writer) = unistd::pipe2(OFlag::O_CLOEXEC)?;
-        // The job has the other end to itself, and the worker its own: neither sees this.
+        // The job and the worker have the other ends. Neither sees this mode.
         fcntl(&from, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         fcntl(stdio::stdout(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let relay = Relay {
@@ -89,7 +89,7 @@ impl Relay {
         Ok((relay, writer))
     }
 
-    /// What to wait for before the next [`step`](Relay::step).
+    /// What to poll before the next [`step`](Relay::step).
     pub(super) fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         if self.is_over || self.paused_until.is_some() {
             return None;
@@ -101,7 +101,7 @@ impl Relay {
         })
     }
 
-    /// When to call [`step`](Relay::step) if what it waits for does not come.
+    /// When to call [`step`](Relay::step) if nothing becomes ready.
     pub(super) fn wake_at(&self) -> Option<BootTime> {
         if self.is_over {
             return None;
@@ -110,7 +110,7 @@ impl Relay {
         self.paused_until.or(stalled.map(|since| since + STALL))
     }
 
-    /// Takes and passes on a chunk, if that is possible now.
+    /// Reads and passes on a chunk, if that is possible now.
     pub(super) fn step(&mut self, now: BootTime) {
         if self.is_over || self.paused_until.is_some_and(|until| now < until) {
             return;
@@ -129,7 +129,7 @@ impl Relay {
             Ok(count) => {
                 self.is_within_line = count.checked_sub(1).is_some_and(|last| self.waiting[last] != b'\n');
                 self.waiting.drain(..count);
-                // Of a part that was taken the rest may wait as long as if none had been.
+                // After a partial write the wait begins again.
                 self.stalled_since = (!self.waiting.is_empty()).then_some(now);
             }
             Err(Errno::EAGAIN) => {
@@ -146,7 +146,7 @@ impl Relay {
         }
     }
 
-    /// Passes on what the job has left behind. All that could write more is gone.
+    /// Passes on the rest of the output. No process that could write more is left.
     pub(super) fn finish(mut self) {
         let by = BootTime::now() + LAST_WORDS;
         loop {
@@ -176,8 +176,8 @@ impl Relay {
 
     fn report_dropped(&mut self) {
         let end_of_line = if self.is_within_line { "\n" } else { "" };
-        let words = format!("{end_of_line}[{} bytes of output were dropped here]\n", self.dropped);
-        self.waiting.splice(..0, words.into_bytes());
+        let notice = format!("{end_of_line}[{} bytes of output were dropped here]\n", self.dropped);
+        self.waiting.splice(..0, notice.into_bytes());
         self.dropped = 0;
     }
 }

@@ -1,11 +1,11 @@
-//! Who descends from whom, read from `/proc`.
+//! Process trees, read from `/proc`.
 //!
-//! That a process is gone is a fact that was seen: only ENOENT and ESRCH say so. Whatever else goes wrong
-//! with a look (no descriptors, no permission) is an error, and the caller looks again.
+//! Only ENOENT and ESRCH prove that a process is gone. Any other failure (no descriptors, no permission) is an error,
+//! and the caller tries again.
 //!
-//! What is read is old by the time it is used, so every caller repeats until nothing is left. A pid
-//! read here could in theory have been reaped by its parent and given to another process before it
-//! is signalled; the kernel hands out all other pids first, and the window is microseconds.
+//! A list is outdated when it is used, so every caller repeats until no process is left. In theory a pid could be
+//! reaped and reused before it is signalled. But the kernel hands out all other pids first, and the window is
+//! microseconds.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ pub(crate) struct Process {
     pub(crate) parent: Pid,
     pub(crate) group: Pid,
     pub(crate) session: Pid,
-    /// When it was started, in clock ticks since the machine was: with its number a process is known for good.
+    /// When it was started, in clock ticks since the boot. Together with the pid this identifies a process.
     pub(crate) started: u64,
     state: u8,
     threads: u32,
@@ -34,7 +34,7 @@ impl Process {
     /// The process `pid`, `None` if there is none.
     ///
     /// # Errors
-    /// If it can't be known whether there is one.
+    /// If it can't be determined whether there is one.
     pub(crate) fn read(pid: Pid) -> io::Result<Option<Process>> {
         match with_reserve(|| fs::read_to_string(format!("/proc/{pid}/stat"))) {
             Ok(stat) => parse_stat(&stat).map(Some).ok_or_else(|| {
@@ -47,10 +47,10 @@ impl Process {
         }
     }
 
-    /// Whether nothing of it runs any more: it only waits to be reaped.
+    /// Whether none of its threads runs any more: it only waits to be reaped.
     ///
-    /// A process whose main thread has ended is shown as a zombie too while its other threads run;
-    /// the number of threads tells.
+    /// A process whose main thread has ended is also shown as a zombie while its other threads run. The number of
+    /// threads tells them apart.
     pub(crate) fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
@@ -91,13 +91,13 @@ pub(crate) fn pids() -> io::Result<Vec<Pid>> {
     with_reserve(|| numbers_in("/proc"))
 }
 
-/// How often the threads of a process are listed anew because one of them has ended meanwhile.
+/// How often the threads of a process are listed again because one of them has ended meanwhile.
 const LOOKS: usize = 20;
 
 /// Every process that this user may see.
 ///
 /// # Errors
-/// If the list, or one that may be seen, can't be read.
+/// If the list, or a visible process, can't be read.
 pub(crate) fn all() -> io::Result<Vec<Process>> {
     let mut found = Vec::new();
     for pid in pids()? {
@@ -113,7 +113,7 @@ pub(crate) fn all() -> io::Result<Vec<Process>> {
 /// The children of `parent`, those of all its threads; none if there is no such process.
 ///
 /// # Errors
-/// If they can't be known.
+/// If they can't be determined.
 pub(crate) fn children(parent: Pid) -> io::Result<Vec<Pid>> {
     for _ in 0..LOOKS {
         match with_reserve(|| listed_children(parent)) {
@@ -123,7 +123,7 @@ pub(crate) fn children(parent: Pid) -> io::Result<Vec<Pid>> {
             Err(error) => return Err(error),
         }
     }
-    // A kernel without CONFIG_PROC_CHILDREN: look at everybody.
+    // A kernel without CONFIG_PROC_CHILDREN: look at every process.
     Ok(all()?.into_iter().filter(|process| process.parent == parent).map(|process| process.pid).collect())
 }
 
@@ -144,7 +144,7 @@ fn listed_children(parent: Pid) -> io::Result<Option<Vec<Pid>>> {
                 if fs::exists(&task)? {
                     return Ok(None);
                 }
-                // Its children are another thread's now, which may have been read before.
+                // Its children belong to another thread now, which may have been read before.
                 if fs::exists(format!("/proc/{parent}"))? {
                     return Err(Errno::EAGAIN.into());
                 }
@@ -158,7 +158,7 @@ fn listed_children(parent: Pid) -> io::Result<Option<Vec<Pid>>> {
 /// another user may be hidden: they come to `root` once that process has ended, if it is a subreaper.
 ///
 /// # Errors
-/// If they can't be known.
+/// If they can't be determined.
 pub(crate) fn descendants(root: Pid) -> io::Result<Vec<Pid>> {
     let mut found = children(root)?;
     let mut next = 0;
@@ -169,7 +169,7 @@ pub(crate) fn descendants(root: Pid) -> io::Result<Vec<Pid>> {
             below => below?,
         };
         for child in below {
-            // A process that changes its parent between two reads may be met twice.
+            // A process that changes its parent between two reads may be listed twice.
             if !found.contains(&child) {
                 found.push(child);
             }
@@ -178,27 +178,27 @@ pub(crate) fn descendants(root: Pid) -> io::Result<Vec<Pid>> {
     Ok(found)
 }
 
-/// How often what grows under the sweep is swept at a stretch.
+/// How many rounds one sweep makes while the tree grows.
 const ROUNDS: usize = 100;
 
-/// Kills what descends from a process until nothing of it lives.
+/// Kills the descendants of a process until none is alive.
 ///
-/// One that is dead at the second of two looks may have left a child in between. So it is looked again
-/// until all that a list shows were dead before the list was made: the dead have no more children.
+/// A process that died between two looks may have left a child. So the sweep repeats until every listed process was
+/// dead before the list was made: a dead process makes no more children.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     dead: BTreeSet<Pid>,
 }
 
 impl Sweep {
-    /// Sends SIGKILL to all that descends from `root`, and notes in `lingering` whom it went to. True only where
-    /// nothing below it lives.
+    /// Sends SIGKILL to all descendants of `root`, and records them in `lingering`. True only if no descendant is
+    /// alive.
     ///
-    /// Each is killed as soon as it is seen, and the dead that no one has reaped cost nothing but a line of a list:
-    /// else a job that forks as fast as it is killed would leave ever more of them, and outrun ever longer looks.
+    /// Each is killed as soon as it is seen, and zombies cost only a line of the list. Otherwise a job that forks as
+    /// fast as it is killed would leave more and more zombies and outrun the sweep.
     ///
     /// # Errors
-    /// If it can't be known what descends from it.
+    /// If the descendants can't be determined.
     pub(crate) fn kill(&mut self, root: Pid, lingering: &mut Lingering) -> io::Result<bool> {
         let mut killed = BTreeSet::new();
         for _ in 0..ROUNDS {
@@ -217,7 +217,8 @@ impl Sweep {
                         lingering.kill(pid);
                     }
                     match children(pid) {
-                        // Another user's may be hidden: they come to `root` with its end, if that is a subreaper.
+                        // Processes of another user may be hidden. They come to `root` when their parent ends, if
+                        // `root` is a subreaper.
                         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
                         below => next.extend(below?.into_iter().filter(|below| !self.dead.contains(below))),
                     }
@@ -230,7 +231,7 @@ impl Sweep {
         Ok(false)
     }
 
-    /// Whether those that were dead still are: the number of one that was reaped may be another's.
+    /// Whether the zombies still are the same: the pid of a reaped one may have been reused.
     fn are_dead(&mut self) -> io::Result<bool> {
         for &pid in &self.dead {
             if !is_dead(pid)? {
@@ -256,7 +257,7 @@ fn numbers_in(dir: &str) -> io::Result<Vec<Pid>> {
     Ok(numbers)
 }
 
-/// Whether an error says that what was looked at does not exist any more; else the error.
+/// Whether an error means that the object does not exist any more; else the error.
 pub(super) fn unless_gone(error: io::Error) -> io::Result<()> {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOENT | Errno::ESRCH) => Ok(()),
@@ -264,10 +265,10 @@ pub(super) fn unless_gone(error: io::Error) -> io::Result<()> {
     }
 }
 
-/// Descriptors that are given up for a look when the process has no others left.
+/// Descriptors that are released for reading `/proc` when the process has no others left.
 static RESERVE: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// As many as a look needs at a time, twice: others take some as they become free.
+/// Twice as many as one look needs, because other threads take some as they become free.
 const RESERVED: usize = 4;
 
 /// Fills the reserve.
@@ -285,7 +286,7 @@ fn refill(reserve: &mut Vec<File>) -> io::Result<()> {
     Ok(())
 }
 
-/// Does `look`; once more with descriptors of the reserve, where there are no others left.
+/// Runs `look`, and again with the descriptors of the reserve if none are left.
 pub(super) fn with_reserve<T>(look: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let looked = look();
     let is_short = |error: &io::Error| {
@@ -297,7 +298,7 @@ pub(super) fn with_reserve<T>(look: impl Fn() -> io::Result<T>) -> io::Result<T>
     let mut reserve = RESERVE.lock().unwrap_or_else(PoisonError::into_inner);
     reserve.clear();
     let again = look();
-    // As far as it can be filled again; the next look may find more.
+    // As far as it can be refilled. The next look may find more.
     let _ = refill(&mut reserve);
     again
 }

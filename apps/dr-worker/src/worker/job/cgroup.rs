@@ -1,15 +1,14 @@
-//! Whether this process has a part of the cgroup v2 hierarchy to itself.
+//! The cgroup v2 subtree that a service manager has delegated to this process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 
-/// The cgroup of this process, if it is a service manager's unit that was handed over to be divided further,
-/// as by systemd's `Delegate=yes`; `None` where it is not, or can't be told.
+/// The cgroup of this process, if a service manager has delegated it, as with systemd's `Delegate=yes`; `None`
+/// otherwise, or if that can't be determined.
 ///
-/// Jobs in cgroups of their own are killed in one stroke, and are found even when worker and guard were
-/// killed together.
+/// A job in its own cgroup is killed by one write, and is found even if worker and guard were killed together.
 pub fn delegated_cgroup() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -17,9 +16,9 @@ pub fn delegated_cgroup() -> Option<PathBuf> {
     is_usable(&dir).then_some(dir)
 }
 
-/// The directory of the cgroup that `own` (`/proc/self/cgroup`) names, by `mounts` (`/proc/self/mountinfo`).
-/// Only that of a unit of its own: the root of the hierarchy, a login session's scope and the like belong to
-/// others, even where their permissions would let us in.
+/// The directory of the cgroup that `own` (`/proc/self/cgroup`) names, by `mounts` (`/proc/self/mountinfo`). Only a
+/// service unit counts: the root of the hierarchy, a login session's scope and the like belong to others, even if their
+/// permissions would allow writing.
 fn locate(mounts: &str, own: &str) -> Option<PathBuf> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     if !path.split('/').any(|unit| unit.ends_with(".service")) {

@@ -1,32 +1,32 @@
-//! What the answers of a probe say that is tried again and again: decisions only, time and I/O are elsewhere.
+//! Turns the answers of a repeated probe into reports. Pure: no clock, no I/O.
 
-/// Counts answers, and reports when what they say changes.
+/// Counts answers, and reports each change between passing and failing.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// So many failures in a row count.
+    /// How many failures in a row count as failing.
     failures: u32,
-    /// So many of them count before anything has been reported.
+    /// How many failures count before the first report.
     first_failures: u32,
     in_a_row: u32,
     reported: Option<bool>,
 }
 
 impl Tally {
-    /// Nothing is reported before the first success or so many failures in a row.
+    /// Reports nothing before the first success or `failures` failures in a row.
     pub(crate) fn new(failures: u32) -> Tally {
         Tally { failures, first_failures: failures, in_a_row: 0, reported: None }
     }
 
-    /// The first answer is reported in any case, so that nothing waits for more than one.
+    /// Reports the first answer in any case, so that nothing waits for a second one.
     pub(crate) fn reporting_the_first(failures: u32) -> Tally {
         Tally { first_failures: 1, ..Tally::new(failures) }
     }
 
-    /// One more answer. Returns whether the check passes, if that is not what was reported last.
+    /// Adds an answer. Returns whether the check passes, if that differs from the last report.
     pub(crate) fn answered(&mut self, passed: bool) -> Option<bool> {
         self.in_a_row = if passed { 0 } else { self.in_a_row.saturating_add(1) };
         let limit = if self.reported.is_none() { self.first_failures } else { self.failures };
-        // What failed stays failed until it passes once.
+        // A failed check stays failed until it passes once.
         let passes = match passed {
             true => true,
             false if self.in_a_row >= limit => false,
@@ -35,7 +35,7 @@ impl Tally {
         (self.reported.replace(passes) != Some(passes)).then_some(passes)
     }
 
-    /// How many failures in a row the last answer has ended or made.
+    /// How many failures in a row there have been, the last answer included.
     pub(crate) fn in_a_row(&self) -> u32 {
         self.in_a_row
     }

@@ -1,4 +1,4 @@
-//! What a job and its hooks are told about the leadership, by environment.
+//! The environment variables that describe a leadership to the job and its hooks.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +13,25 @@ pub struct JobEnv {
     pub member: String,
     /// `DR_SITE`: this member's site.
     pub site: String,
-    /// `DR_SLOT`: which of the job's leaderships this is, counted from 0. What several of them write to keeps
-    /// the tokens of each apart.
+    /// `DR_SLOT`: the slot, counted from 0. A resource that several slots write to keeps their tokens apart.
     pub slot: usize,
     /// `DR_TERM`: the term of the decision.
     pub term: u64,
-    /// `DR_FENCING_TOKEN`: what the job claims at its store before anything else.
+    /// `DR_FENCING_TOKEN`: the token that the job claims at its store before anything else.
     pub fencing_token: u64,
-    /// `DR_CAUSE`: why leadership came here.
+    /// `DR_CAUSE`: why leadership changed.
     pub cause: String,
-    /// `DR_PREVIOUS_LEADER`: who led before; empty if nobody is known.
+    /// `DR_PREVIOUS_LEADER`: the leader before; empty if unknown.
     pub previous_leader: Option<String>,
-    /// `DR_PREVIOUS_SITE`: where that was; empty if nobody is known.
+    /// `DR_PREVIOUS_SITE`: the site of the leader before; empty if unknown.
     pub previous_site: Option<String>,
 }
 
 impl JobEnv {
     /// The variables, on top of those that the job's configuration sets.
     ///
-    /// All nine are always set: a shell job under `set -u` must not trip over the first leadership
-    /// ever, nor see what the worker's own environment says.
+    /// All nine are always set: a shell job under `set -u` must not fail in the first leadership, and no value of the
+    /// worker's own environment may remain.
     pub(crate) fn over(&self, configured: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let values = [
             self.job.clone(),
@@ -50,7 +49,7 @@ impl JobEnv {
         all
     }
 
-    /// The same for a command that is run on every member, which gets as `DR_ROLE` what the member is doing.
+    /// The same for a command that runs on every member, with the member's role as `DR_ROLE`.
     pub(crate) fn of_member(
         &self,
         configured: &BTreeMap<String, String>,

@@ -1,16 +1,16 @@
-//! How a job's run can go wrong.
+//! The errors of a job's run.
 
 use std::time::Duration;
 
 use crate::{config::HookName, worker::guard::Exit};
 
-/// Why a job does not run, or a hook did not do its work.
+/// Why a job does not run, or a hook failed.
 ///
-/// In every case but [`JobError::Hook`] nothing of the job runs any more.
+/// In every case but [`JobError::Hook`], no process of the job is left.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
-    /// It ended more often than its restart policy bears.
+    /// It ended more often than its restart policy allows.
     #[error(
         "job {job} has failed: {last}; not started again after {restarts} restarts \
          (job.{job}.restart allows {max} within {within:?})"
@@ -48,7 +48,7 @@ pub enum JobError {
         hook: HookName,
         /// What went wrong.
         problem: HookProblem,
-        /// The end of what it wrote on standard error.
+        /// The end of its standard error.
         stderr: String,
     },
 }
@@ -57,11 +57,11 @@ pub enum JobError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HookProblem {
-    /// It ended with anything but exit code 0.
+    /// It ended with another exit than code 0.
     #[error("failed with {0}")]
     Failed(Exit),
-    /// It did not end within its timeout, or within what the lease left of it, and was killed with
-    /// everything that it had started.
+    /// It did not end within its timeout, or before the end of the lease, and was killed with everything that it had
+    /// started.
     #[error("did not end within {0:?} and was killed")]
     TimedOut(Duration),
     /// It could not be started.
@@ -72,6 +72,6 @@ pub enum HookProblem {
 fn quoted(stderr: &str) -> String {
     match stderr.trim() {
         "" => String::new(),
-        words => format!("; it said: {words}"),
+        text => format!("; its standard error: {text}"),
     }
 }

@@ -18,7 +18,7 @@ use zk_session::BootTime;
 
 use super::{
     lock::{StateLock, file_name},
-    orphans::{self, Nursery},
+    orphans::{self, GuardRegistry},
 };
 use crate::{
     config::StopSignal,
@@ -30,19 +30,19 @@ use crate::{
     },
 };
 
-/// Between two looks at what is left of a tree that the worker itself has to end.
+/// The pause between two sweeps of a tree that the worker itself has to end.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long after the guard should have sent SIGKILL the worker does it itself.
+/// How long after the guard should have sent SIGKILL the worker sends it itself.
 pub(super) const ESCALATION_LAG: Duration = Duration::from_millis(100);
 
-/// How long a guard may take to read what it is to start.
+/// How long a guard may take to read its start order.
 const START_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often those that survive SIGKILL are named in the log.
+/// How often processes that survive SIGKILL are reported in the log.
 const LINGERING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What guards are made from.
+/// How guards are started.
 #[derive(Clone, Debug)]
 pub struct Guards {
     exe: PathBuf,
@@ -57,27 +57,27 @@ impl Default for Guards {
 }
 
 impl Guards {
-    /// Guards that are this program's own image, hold no lock, and make no cgroups.
+    /// Guards of this program's own image, without a lock and without cgroups.
     pub fn new() -> Guards {
         Guards::default()
     }
 
-    /// Another image of `dr-worker`: for a process that is none itself, such as a test.
+    /// Uses another image of `dr-worker`: for a process that is not `dr-worker` itself, such as a test.
     #[must_use]
     pub fn exe(mut self, exe: impl Into<PathBuf>) -> Guards {
         self.exe = exe.into();
         self
     }
 
-    /// Each guard keeps the lock locked until nothing of its job is left.
+    /// Each guard holds the lock until no process of its job is left.
     #[must_use]
     pub fn lock(mut self, lock: StateLock) -> Guards {
         self.lock = Some(lock);
         self
     }
 
-    /// Each job gets a cgroup of its own below `dir`, a directory of the cgroup v2 hierarchy that
-    /// this process may write, and that nobody else makes cgroups in: [`delegated_cgroup`] finds one.
+    /// Each job gets a cgroup of its own below `dir`, a writable directory of the cgroup v2 hierarchy in which no other
+    /// program makes cgroups: [`delegated_cgroup`] finds one.
     ///
     /// [`delegated_cgroup`]: super::delegated_cgroup
     #[must_use]
@@ -86,7 +86,7 @@ impl Guards {
         self
     }
 
-    /// The cgroup of a job. One name per job, so that what a killed guard left in it is found.
+    /// The cgroup of a job. One name per job, so that the processes that a killed guard left in it are found.
     pub(super) fn cgroup_of(&self, job: &str) -> Option<PathBuf> {
         let dir = self.cgroup.as_ref()?;
         Some(dir.join(format!("job-{}", file_name(job))))
@@ -98,8 +98,8 @@ impl Guards {
     }
 }
 
-/// Where a guard's output goes; to where the worker's own does, unless it is said here. That of its program goes the
-/// same way, unless the guard relays it.
+/// Where a guard's output goes; by default where the worker's goes. The output of its program goes the same way, unless
+/// the guard relays it.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) stdout: Option<OwnedFd>,
@@ -108,32 +108,32 @@ pub(super) struct Output {
 
 /// A process tree under a guard.
 ///
-/// Dropped, it closes the socket, upon which the guard ends the tree by itself.
+/// Dropped, it closes the socket, and the guard ends the tree.
 #[derive(Debug)]
 pub(super) struct Guarded {
     guard: Child,
     guard_pid: Pid,
     /// The main process, from `Started` to `Exited`.
     main: Option<Pid>,
-    /// The main process, ended or not: the session and group of its kin.
+    /// The main process, ended or not: its session and process group.
     session: Option<Pid>,
     cgroup: Option<PathBuf>,
     record: Option<PathBuf>,
-    /// Orders one way, reports the other.
+    /// Orders in one direction, reports in the other.
     socket: UnixStream,
     lines: Lines,
     is_gone: bool,
 }
 
 impl Guarded {
-    /// Starts a guard and has it start the program. `title` stands in the guard's argument list,
-    /// for people.
+    /// Starts a guard and has it start the program. `title` is shown in the guard's argument list.
     ///
     /// # Errors
-    /// In words, if no guard could be started; that its program could not is a report.
+    /// The reason, as a sentence, if no guard could be started. A program that could not be started is reported
+    /// instead.
     ///
     /// # Cancel safety
-    /// Dropped before its end, nothing stays behind.
+    /// Dropped before it returns, no process stays behind.
     pub(super) async fn start(
         guards: &Guards,
         title: &str,
@@ -146,19 +146,19 @@ impl Guarded {
         guarded.record.clone_from(&launch.record);
         guarded.cgroup.clone_from(&launch.cgroup);
         let order = encode(&Order::Start(launch));
-        // Longer than the socket holds, it is taken only as fast as the guard reads. Half an order starts
+        // An order that is longer than the socket's buffer is written as fast as the guard reads. Half an order starts
         // nothing.
         match tokio::time::timeout(START_WITHIN, guarded.socket.write_all(&order)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(format!("can't give orders to the guard: {error}")),
-            Err(_) => return Err(format!("the guard has not taken its orders within {START_WITHIN:?}")),
+            Ok(Err(error)) => return Err(format!("can't send orders to the guard: {error}")),
+            Err(_) => return Err(format!("the guard has not read its orders within {START_WITHIN:?}")),
         }
         Ok(guarded)
     }
 
-    /// The next report. [`Report::Gone`] is the last, comes in any case, and says that nothing of
-    /// the tree is left: whether the guard reports it, or the guard was lost and the worker had to
-    /// end the tree and look. By then the guard has ended too. Asked once more, it is given again.
+    /// The next report. [`Report::Gone`] is the last, and comes in any case. It means that no process of the tree is
+    /// left: the guard has reported it, or the guard was lost and the worker has ended the tree itself. The guard has
+    /// ended too. Called again, it returns the same.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -168,7 +168,7 @@ impl Guarded {
                 return Report::Gone;
             }
             match self.lines.next() {
-                Ok(Some(Report::Gone)) => self.bury().await,
+                Ok(Some(Report::Gone)) => self.reap().await,
                 Ok(Some(report)) => {
                     match report {
                         Report::Started { pid } => {
@@ -192,7 +192,7 @@ impl Guarded {
                 Err(_) => {
                     tracing::error!(
                         guard = self.guard_pid.as_raw(),
-                        "a guard reports nonsense; ending it and its job"
+                        "a guard sent an invalid report; ending it and its job"
                     );
                     self.destroy().await;
                 }
@@ -216,43 +216,41 @@ impl Guarded {
         }
     }
 
-    /// Tells the guard how long the lease now is.
+    /// Sends the guard the new end of the lease.
     pub(super) fn until(&mut self, until: BootTime) {
         self.order(&Order::Until(until.into()));
     }
 
-    /// Has the tree ended: gently, gone by `by`.
+    /// Orders the guard to stop the tree, gone `by`.
     pub(super) fn stop(&mut self, by: BootTime) {
         self.order(&Order::Stop { by: by.into() });
     }
 
-    /// A socket takes a line this short whole or not at all. If a guard that hangs has left it full,
-    /// the order is lost on it, and it goes by an older, so earlier, deadline.
+    /// The socket takes such a short line completely or not at all. If the guard hangs and the socket is full, the
+    /// order is lost, and the guard keeps an older, and so earlier, deadline.
     fn order(&mut self, order: &Order) {
         let _ = self.socket.try_write(&encode(order));
     }
 
-    /// Sends a signal to the main process and its group, past a guard that does not.
+    /// Sends a signal to the main process and its group, in place of a guard that does not.
     pub(super) fn signal_directly(&self, signal: StopSignal) {
         if let Some(main) = self.main {
             let _ = killpg(main, signal.signal());
         }
     }
 
-    /// Ends the tree and the guard without the guard's help, and returns when nothing is left of
-    /// them; [`Guarded::next`] gives [`Report::Gone`] from then on.
+    /// Ends the tree and the guard without the guard's help, and returns when no process of them is left.
+    /// [`Guarded::next`] returns [`Report::Gone`] from then on.
     ///
-    /// It does not end as long as a process survives SIGKILL (in an uninterruptible wait of the
-    /// kernel), and says so in the log.
+    /// It does not return while a process survives SIGKILL (in an uninterruptible wait of the kernel), and logs that.
     ///
     /// # Cancel safety
-    /// Cancel safe: called again, it goes on.
+    /// Cancel safe: called again, it continues.
     pub(super) async fn destroy(&mut self) {
         let mut warn_at = BootTime::now() + LINGERING_INTERVAL;
         let mut sweep = Sweep::default();
-        // While the guard exists, all of the tree descends from it, so it is kept, but frozen, until
-        // all below it is dead. If it has been killed this finds nothing; once it is reaped its pid
-        // may be another's.
+        // While the guard exists, the whole tree descends from it. So it is frozen, and kept until all its descendants
+        // are dead. If it was killed, this finds nothing; once it is reaped, its pid may be reused.
         while !self.is_gone && self.guard.id().is_some() {
             let _ = kill(self.guard_pid, Signal::SIGSTOP);
             let mut lingering = Lingering::default();
@@ -264,7 +262,7 @@ impl Guarded {
             warn_lingering(&lingering, &mut warn_at);
             tokio::time::sleep(SWEEP_INTERVAL).await;
         }
-        // Then whatever it left to others when it was killed from outside.
+        // Then the processes that it left to others if it was killed from outside.
         while !self.is_gone {
             let _ = self.guard.start_kill();
             let _ = self.guard.wait().await;
@@ -281,7 +279,7 @@ impl Guarded {
 
     fn kill_cgroup(&self) -> io::Result<()> {
         match self.cgroup.as_deref().map_or(Ok(()), cgroup::kill) {
-            // Removed, or not made yet; then nothing is in it.
+            // Removed, or not made yet: no process is in it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done,
         }
@@ -291,8 +289,8 @@ impl Guarded {
         self.cgroup.as_deref().map_or(Ok(true), cgroup::is_empty)
     }
 
-    /// The guard has reported the end of the tree; its own follows.
-    async fn bury(&mut self) {
+    /// Waits for the guard's own end, after it has reported the end of the tree.
+    async fn reap(&mut self) {
         let ended = tokio::time::timeout(LINGERING_INTERVAL, self.guard.wait());
         if ended.await.is_err() {
             let _ = self.guard.start_kill();
@@ -302,8 +300,8 @@ impl Guarded {
     }
 
     fn mark_gone(&mut self) {
-        Nursery::buried(self.guard_pid);
-        // A guard that was killed has left both.
+        GuardRegistry::reaped(self.guard_pid);
+        // A killed guard leaves both.
         if let Some(cgroup) = &self.cgroup {
             cgroup::remove(cgroup);
         }
@@ -317,9 +315,9 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // The guard ends its tree and itself, now that its orders end, and the runtime reaps it; unless it
-        // is frozen, perhaps by a `destroy` that was itself dropped. Its pid stays known as a guard's:
-        // forgotten too early, the guard would be taken for an orphan.
+        // The socket is closed, so the guard ends its tree and itself, and the runtime reaps it. It may be frozen by a
+        // `destroy` that was dropped, so it is continued. Its pid stays registered: removed too early, the guard would
+        // be treated as an orphan.
         if !self.is_gone && self.guard.id().is_some() {
             let _ = kill(self.guard_pid, Signal::SIGCONT);
         }
@@ -343,19 +341,18 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
         command.stderr(Stdio::from(stderr));
     }
     if let Some(lock) = &guards.lock {
-        // Passed on under the number that it has here: one chosen for it could be that of the pipe over which
-        // a failed `exec` is told.
+        // Passed on under its own number: a chosen one could be that of the pipe that reports a failed `exec`.
         let file: Arc<File> = lock.file();
         command.preserved_fds(vec![file.try_clone()?.into()]);
     }
-    let nursery = Nursery::enter();
+    let registry = GuardRegistry::lock();
     let guard = command.spawn()?;
     let pid = guard
         .id()
         .and_then(|pid| i32::try_from(pid).ok())
         .map(Pid::from_raw)
         .ok_or_else(|| io::Error::other("the guard has no process id"))?;
-    nursery.born(pid);
+    registry.register(pid);
     Ok(Guarded {
         guard,
         guard_pid: pid,
@@ -369,7 +366,7 @@ fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
     })
 }
 
-/// Sends SIGKILL to what a look has found.
+/// Sends SIGKILL to the processes that a sweep has found.
 fn kill_each(looked: io::Result<Vec<Pid>>) -> Lingering {
     let mut lingering = Lingering::default();
     match looked {

@@ -13,20 +13,20 @@ use super::{
 };
 use crate::config::{HookName, JobSpec};
 
-/// Runs the hook of that name, if the job has one, and returns when it is gone, with everything that
-/// it started: a hook starts no daemons.
+/// Runs the hook of that name, if the job has one, and returns when it and everything that it started has ended: a hook
+/// can't start daemons.
 ///
-/// Its time is the hook's timeout, cut short so that it is gone `by` (the end of the lease, while
-/// leadership is held or to be held; less the job's stop budget for a hook that runs before a stop), with or
-/// without the worker: its guard knows the deadline, and its renewals.
+/// Its time is the hook's timeout, shortened so that it is gone `by`: the end of the lease, less the job's stop budget
+/// for a hook that runs before a stop. The guard enforces this even without the worker: it knows the deadline and its
+/// renewals.
 ///
-/// If `cancelled` comes first, the hook is killed, and gone as well when this returns.
+/// If `cancelled` completes first, the hook is killed, and gone when this returns.
 ///
 /// # Errors
 /// [`JobError::Hook`] with the exit and the end of its standard error.
 ///
 /// # Cancel safety
-/// Dropped, the hook is killed by its guard soon after.
+/// If the future is dropped, the guard kills the hook soon after.
 pub async fn run_hook(
     spec: &JobSpec,
     name: HookName,
@@ -64,12 +64,12 @@ pub async fn run_hook(
         }
         (Some(after), _) => HookProblem::TimedOut(after),
         (None, Ok(exit)) => HookProblem::Failed(exit),
-        (None, Err(words)) => HookProblem::NotStarted(words),
+        (None, Err(reason)) => HookProblem::NotStarted(reason),
     };
     Err(JobError::Hook { job: spec.name.clone(), hook: name, problem, stderr: finished.stderr })
 }
 
-/// Hooks that run to their end, also after their callers have stopped waiting.
+/// Hooks that run to their end even after their callers have stopped waiting.
 #[derive(Debug, Default)]
 pub struct HookRuns {
     running: watch::Sender<usize>,
@@ -82,7 +82,7 @@ impl HookRuns {
     /// As [`run_hook`].
     ///
     /// # Cancel safety
-    /// Dropped, the hook is killed; [`HookRuns::gone`] says when it is gone.
+    /// If the future is dropped, the hook is killed; [`HookRuns::gone`] waits for its end.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -105,22 +105,22 @@ impl HookRuns {
             let unwanted = async { while unwanted.changed().await.is_ok() {} };
             let done = run_hook(&spec, name, &env, &guards, by, unwanted).await;
             running.send_modify(|count| *count -= 1);
-            // Nobody may be left to hear it.
+            // The receiver may be gone.
             let _ = ended.send(done);
         });
         match result.await {
             Ok(done) => done,
-            // Its task has panicked, or its runtime ends. The hook's end was not seen, so it is not reported.
+            // Its task has panicked, or its runtime ends. The hook's end was not observed, so it is not reported.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Waits until none is left, those included that nobody waits for any more.
+    /// Waits until no hook is left, including those whose callers stopped waiting.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn gone(&self) {
-        // The sender is here, so there is no other end of this.
+        // The sender is in `self`, so the channel is open.
         let _ = self.running.subscribe().wait_for(|count| *count == 0).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The lock file of a member: while it is locked, something of the member's worker lives.
+//! The lock file of a member: locked while the member's worker or one of its guards is alive.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -18,23 +18,23 @@ const RETRY: Duration = Duration::from_millis(50);
 /// guards.
 ///
 /// The kernel releases it when the last of them has ended. Then no worker and no guard of this member runs on this
-/// host; and no job of it either, unless they were killed together, which the records of the guards show
+/// host. No job of it runs either, unless worker and guard were killed together, which the guards' records show
 /// ([`sweep`](super::sweep)).
 ///
-/// It is never unlocked by hand: that would release it for the guards too.
+/// It is never unlocked explicitly: that would release it for the guards too.
 #[derive(Clone, Debug)]
 pub struct StateLock {
     file: Arc<File>,
     path: PathBuf,
-    /// Where guards note what they run.
+    /// The directory of the guards' records.
     runs: PathBuf,
 }
 
 impl StateLock {
-    /// Acquires the lock of `member` in `state_dir`, which is made if it is missing.
+    /// Acquires the lock of `member` in `state_dir`, which is created if it is missing.
     ///
     /// # Errors
-    /// [`LockError::Held`] if somebody holds it, at once; [`LockError::Io`] with the path.
+    /// [`LockError::Held`], at once, if another process holds it; [`LockError::Io`] with the path.
     pub fn acquire(state_dir: &Path, member: &str) -> Result<StateLock, LockError> {
         let path = state_dir.join(format!("{}.lock", file_name(member)));
         let io = |source| LockError::Io { path: path.clone(), source: Arc::new(source) };
@@ -51,13 +51,13 @@ impl StateLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut written = String::new();
-                // Whoever holds it may be about to write: no pid then.
+                // The holder may not have written its pid yet.
                 let _ = (&file).take(32).read_to_string(&mut written);
                 return Err(LockError::Held { path, pid: written.trim().parse().ok() });
             }
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
-        // For people only: the lock is what counts.
+        // The pid is for people; only the lock counts.
         file.set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()))
@@ -89,25 +89,25 @@ impl StateLock {
         &self.path
     }
 
-    /// A name for what a guard is going to run, unlike all others of this boot of the machine.
+    /// A new name for a guard's record, unique during this boot of the machine.
     pub(super) fn new_record(&self) -> PathBuf {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (now, number) = (BootTime::now().as_duration().as_millis(), NEXT.fetch_add(1, Ordering::Relaxed));
         self.runs.join(format!("{}-{now}-{number}", std::process::id()))
     }
 
-    /// Where guards note what they run.
+    /// The directory of the guards' records.
     pub(super) fn runs(&self) -> &Path {
         &self.runs
     }
 
-    /// The descriptor, to be handed to guards.
+    /// The descriptor, for guards to inherit.
     pub(crate) fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
 }
 
-/// A name as one file name, no two alike: what could lead elsewhere is escaped.
+/// A member's name as a unique file name: characters that could change the path are escaped.
 pub(super) fn file_name(member: &str) -> String {
     use std::fmt::Write as _;
     let mut name = String::new();
@@ -118,7 +118,7 @@ pub(super) fn file_name(member: &str) -> String {
         if plain {
             name.push(character);
         } else {
-            // Writing to a string has no way to fail.
+            // Writing to a string does not fail.
             let _ = write!(name, "%{:x}", u32::from(character));
         }
     }
@@ -129,7 +129,7 @@ pub(super) fn file_name(member: &str) -> String {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Another worker of this member, or a guard that still ends the job of one, holds it.
+    /// Another worker of this member holds it, or a guard that is still ending its job.
     #[error(
         "{} is locked{}: another worker with this member id runs on this host, or the guard of one \
          that has ended is still stopping its job; give each worker an id and a state_dir of its own",
@@ -139,15 +139,15 @@ pub enum LockError {
     Held {
         /// The lock file.
         path: PathBuf,
-        /// The worker that wrote itself into it; it may have ended since.
+        /// The pid in the file; that worker may have ended since.
         pid: Option<u32>,
     },
-    /// The file could not be made, locked or written.
+    /// The file could not be created, locked or written.
     #[error("can't lock {}: {source}; check that node.state_dir can be written", .path.display())]
     Io {
         /// The lock file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
 }
@@ -174,9 +174,9 @@ mod tests {
         assert!(StateLock::acquire(&state, "east-2").is_ok(), "another member");
         match StateLock::acquire(&state, "east-1") {
             Err(error @ LockError::Held { .. }) => {
-                let words = error.to_string();
-                assert!(words.contains("east-1.lock"), "{words}");
-                assert!(words.contains(&std::process::id().to_string()), "{words}");
+                let message = error.to_string();
+                assert!(message.contains("east-1.lock"), "{message}");
+                assert!(message.contains(&std::process::id().to_string()), "{message}");
             }
             other => panic!("{other:?}"),
         }

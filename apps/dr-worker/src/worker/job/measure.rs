@@ -1,4 +1,4 @@
-//! What a job's own command says of a member: attributes, for policies to go by.
+//! Runs a job's `measure` command, whose output becomes attributes of the member for policies.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -9,21 +9,19 @@ use strategies::published::RESERVED;
 use super::{env::JobEnv, guarded::Guards, oneshot::OneShot};
 use crate::config::JobSpec;
 
-/// How long a name may be, in characters: it stands in reports and metrics.
+/// The longest name, in characters: names appear in reports and metrics.
 const LONGEST_NAME: usize = 64;
 
-/// Runs the job's command that measures, if it has one, and returns what it says when it and all
-/// that it started is gone.
+/// Runs the job's command that measures, if it has one, and returns its values when it and everything that it started
+/// has ended.
 ///
-/// `role` is what the member is doing, which the command gets as `DR_ROLE`: a leader lags behind
-/// nobody.
+/// `role` is the member's role, which the command gets as `DR_ROLE`: a leader has no lag.
 ///
 /// # Errors
-/// In words: that it did not start, failed, took too long, or what can't be understood of what it
-/// says.
+/// The reason, as a sentence: it did not start, failed, took too long, or its output is invalid.
 ///
 /// # Cancel safety
-/// Dropped, the command is killed by its guard soon after.
+/// If the future is dropped, the guard kills the command soon after.
 pub async fn run_measure(
     spec: &JobSpec,
     env: &JobEnv,
@@ -49,9 +47,9 @@ pub async fn run_measure(
         (None, Ok(exit)) => {
             return Err(format!("it ended: {exit} {}", finished.stderr).trim_end().to_owned());
         }
-        (None, Err(words)) => return Err(format!("it did not start: {words}")),
+        (None, Err(reason)) => return Err(format!("it did not start: {reason}")),
     }
-    if finished.said_too_much() {
+    if finished.is_output_too_long() {
         return Err("its output is too long for attributes".to_owned());
     }
     understand(&String::from_utf8_lossy(&finished.stdout))
@@ -63,7 +61,7 @@ fn understand(text: &str) -> Result<BTreeMap<String, String>, String> {
         let object: BTreeMap<String, Value> =
             serde_json::from_str(text).map_err(|error| format!("its output is no JSON object: {error}"))?;
         let values = object.into_iter().map(|(name, value)| match value {
-            // Said not to be known.
+            // `null` means unknown.
             Value::Null => Ok(None),
             Value::String(text) => Ok(Some((name, text))),
             Value::Number(number) => Ok(Some((name, number.to_string()))),
@@ -91,12 +89,12 @@ fn understand(text: &str) -> Result<BTreeMap<String, String>, String> {
                 "{name:?} in its output is not free: workers publish under names that begin with {RESERVED:?}"
             ));
         }
-        // They stand in reports, line by line.
+        // Values appear in reports, line by line.
         if value.chars().any(char::is_control) {
             return Err(format!("the value of {name:?} in its output has a control character"));
         }
         if attributes.insert(name.clone(), value).is_some() {
-            return Err(format!("{name:?} stands twice in its output"));
+            return Err(format!("{name:?} appears twice in its output"));
         }
     }
     Ok(attributes)
@@ -131,7 +129,7 @@ mod tests {
         for (text, part) in [
             ("lag", "\"lag\", which is no name=value"),
             ("=5", "\"\" in its output is no name"),
-            ("lag=1\nlag=2", "\"lag\" stands twice"),
+            ("lag=1\nlag=2", "\"lag\" appears twice"),
             ("{\"lag\": [1]}", "\"lag\" in its output is no text"),
             ("{\"lag\": 1", "no JSON object"),
             ("{} {}", "no JSON object"),

@@ -1,19 +1,18 @@
-//! The worker's side of a job: running it under a [guard](crate::worker::guard), telling when it is ready,
-//! restarting it, ending it, and the hooks around all that.
+//! Runs the programs of a job, each under a [guard](crate::worker::guard): starts and restarts the job, probes it,
+//! stops it, and runs its hooks.
 //!
-//! A leadership, seen from here:
+//! The calls of one leadership:
 //!
 //! ```text
 //! run_hook(BeforeTakeover) ─▶ JobRun::start ─▶ ready() ─▶ run_hook(AfterReady) ─▶ finished() ...
 //!          ... run_hook(BeforeStop) ─▶ stop(by) ─▶ run_hook(AfterStop) ─▶ leadership may be released
 //! ```
 //!
-//! Every process that the worker starts (job, exec probe, hook) runs under a guard of its own, with
-//! a deadline: so none of them outlives the worker or the lease, and the worker's only children are
-//! guards. [`adopt_orphans`] builds on that.
+//! Every process that the worker starts (job, exec probe, hook) runs under its own guard, with a deadline. So none of
+//! them outlives the worker or the lease, and the worker's only children are guards, on which [`adopt_orphans`] relies.
 //!
-//! What [`JobRun::stop`] promises, it has verified: the guard has no descendant left; or, where the
-//! guard itself was lost, the worker found none of the job's processes.
+//! When [`JobRun::stop`] returns, it has verified that the guard has no descendant left, or, if the guard was lost,
+//! that the worker finds no process of the job.
 
 mod cgroup;
 mod check;

@@ -1,4 +1,4 @@
-//! Readiness that the job tells by itself: `READY=1` on a datagram socket, as for `sd_notify`.
+//! Readiness that the job reports itself: `READY=1` on a datagram socket, as with `sd_notify`.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -15,13 +15,13 @@ use tokio::net::UnixDatagram;
 
 use crate::worker::guard::tree::Process;
 
-/// The variable that tells a job where to say that it is ready.
+/// The environment variable with the address of the socket.
 pub(super) const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
 /// The socket of one run of a job.
 ///
-/// It has an abstract name: no file is left behind, and a job that changed its user reaches it. Anyone on
-/// the host does, so who is speaking is looked at.
+/// It has an abstract name: no file is left behind, and a job that changed its user can reach it. So can any process on
+/// the host, therefore the sender is checked.
 #[derive(Debug)]
 pub(super) struct NotifySocket {
     socket: UnixDatagram,
@@ -29,10 +29,10 @@ pub(super) struct NotifySocket {
 }
 
 impl NotifySocket {
-    /// Binds a socket of a new name.
+    /// Binds a socket with a new name.
     ///
     /// # Errors
-    /// As the system refuses it.
+    /// Any error of the system.
     pub(super) fn bind() -> io::Result<NotifySocket> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -43,15 +43,15 @@ impl NotifySocket {
         Ok(NotifySocket { socket: UnixDatagram::from_std(socket)?, name })
     }
 
-    /// What the job finds in [`NOTIFY_SOCKET`].
+    /// The value of [`NOTIFY_SOCKET`].
     pub(super) fn address(&self) -> String {
         format!("@{}", self.name)
     }
 
-    /// Returns when a process of the job whose main process is `job` has said `READY=1`.
+    /// Returns when a process of the job whose main process is `job` has sent `READY=1`.
     ///
     /// # Cancel safety
-    /// Cancel safe: a message is taken whole or left.
+    /// Cancel safe: a message is received completely or not at all.
     pub(super) async fn ready(&self, job: Pid) {
         loop {
             match self.socket.async_io(Interest::READABLE, || receive(&self.socket)).await {
@@ -62,12 +62,12 @@ impl NotifySocket {
                     tracing::warn!(
                         pid = sender.pid(),
                         uid = sender.uid(),
-                        "READY=1 from a process that is not of the job; ignored"
+                        "ignored READY=1 from a process outside the job"
                     );
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    // Never seen; and not to be met in a busy loop.
+                    // Never observed; the pause avoids a busy loop.
                     tracing::warn!("can't read the readiness socket: {error}");
                     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
                 }
@@ -76,8 +76,8 @@ impl NotifySocket {
     }
 }
 
-/// One datagram, and who sent it. Descriptors that come along find no room, and are closed by the kernel:
-/// which is what a sender of `BARRIER=1` waits for.
+/// One datagram and its sender. The kernel closes descriptors that are sent along, because there is no room for them: a
+/// sender of `BARRIER=1` waits for that.
 fn receive(socket: &UnixDatagram) -> io::Result<(Vec<u8>, Option<UnixCredentials>)> {
     let mut buffer = [0; 4096];
     let mut control = nix::cmsg_space!(UnixCredentials);
@@ -98,8 +98,8 @@ fn says_ready(text: &[u8]) -> bool {
     text.split(|&byte| byte == b'\n').any(|line| line == b"READY=1")
 }
 
-/// Whether word of `sender` counts: it has the worker's own rights, or is one of the job's processes. The
-/// former is not asked for its descent, since a helper that only sends may have ended by now.
+/// Whether a message of `sender` counts: it has the worker's own user, or is one of the job's processes. The ancestors
+/// are checked only in the second case, because a helper that only sends may have ended already.
 fn is_trusted(sender: &UnixCredentials, own: Uid, job: Pid) -> bool {
     let uid = Uid::from_raw(sender.uid());
     uid.is_root()

@@ -1,4 +1,4 @@
-//! A command that is run to its end, under a guard: hooks, exec probes and measurements.
+//! Runs a command to its end under a guard: a hook, an exec probe or a measurement.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,16 +28,16 @@ use crate::{
     },
 };
 
-/// How much of the end of standard error is kept, in bytes.
+/// How many bytes of the end of standard error are kept.
 const TAIL: usize = 4096;
 
-/// How much of standard output is listened to, in bytes: a member has no room for more.
+/// How many bytes of standard output are read: a member's record has no room for more.
 const HEARD: usize = 16 * 1024;
 
 /// How long the rest of standard error is read after all writers have ended.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// The end of a lease, as it is renewed, less what has to be left of it.
+/// A time before the end of a lease, which moves with each renewal.
 #[derive(Clone, Debug)]
 pub struct Deadline {
     ends: watch::Receiver<BootTime>,
@@ -45,7 +45,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// `less` before whatever `ends` says at the time.
+    /// `less` before the current value of `ends`.
     pub fn before(ends: watch::Receiver<BootTime>, less: Duration) -> Deadline {
         Deadline { ends, less }
     }
@@ -54,13 +54,13 @@ impl Deadline {
         *self.ends.borrow_and_update() - self.less
     }
 
-    /// Waits until it is another one.
+    /// Waits until it changes.
     ///
     /// # Cancel safety
     /// Cancel safe.
     async fn moved(&mut self) -> BootTime {
         if self.ends.changed().await.is_err() {
-            // Nobody is left to renew it.
+            // The sender is gone: no renewal follows.
             std::future::pending::<()>().await;
         }
         self.now()
@@ -75,50 +75,49 @@ impl From<watch::Receiver<BootTime>> for Deadline {
 
 /// What to run.
 pub(super) struct OneShot {
-    /// For people: stands in the guard's argument list.
+    /// Shown in the guard's argument list.
     pub(super) title: String,
     pub(super) command: Vec<String>,
     pub(super) env: BTreeMap<String, String>,
     pub(super) working_dir: Option<PathBuf>,
     pub(super) no_new_privileges: Option<bool>,
     pub(super) timeout: Duration,
-    /// Gone by then, even if the timeout is longer.
+    /// Gone by this time, even if the timeout is longer.
     pub(super) by: Option<Deadline>,
-    /// Whether its standard output is wanted; else it goes to the log.
+    /// Whether its standard output is returned; otherwise it goes to the log.
     pub(super) listen: bool,
 }
 
 /// How it ended.
 pub(super) struct Finished {
-    /// The exit of the program, or why there was none, in words.
+    /// The exit of the program, or why it did not run, as a sentence.
     pub(super) exit: Result<Exit, String>,
     /// It was killed after this time.
     pub(super) timed_out: Option<Duration>,
-    /// The end of what was written on standard error.
+    /// The end of its standard error.
     pub(super) stderr: String,
-    /// What was written on standard output, as much as is wanted and one byte more.
+    /// Its standard output, up to one byte more than the limit.
     pub(super) stdout: Vec<u8>,
 }
 
 impl Finished {
-    fn not_started(words: String) -> Self {
-        Self { exit: Err(words), timed_out: None, stderr: String::new(), stdout: Vec::new() }
+    fn not_started(reason: String) -> Self {
+        Self { exit: Err(reason), timed_out: None, stderr: String::new(), stdout: Vec::new() }
     }
 
-    /// Whether more was written on standard output than anybody listens to.
-    pub(super) fn said_too_much(&self) -> bool {
+    /// Whether its standard output exceeds the limit.
+    pub(super) fn is_output_too_long(&self) -> bool {
         self.stdout.len() > HEARD
     }
 }
 
 impl OneShot {
-    /// Runs it, and returns when it and all that it started is gone: what a hook leaves behind would
-    /// be guarded by nobody.
+    /// Runs it, and returns when it and everything that it started has ended: no guard would watch what it left behind.
     ///
-    /// If `cancelled` comes first, the command is killed, and gone as well when this returns.
+    /// If `cancelled` completes first, the command is killed, and gone when this returns.
     ///
     /// # Cancel safety
-    /// Dropped, the command is killed by its guard soon after.
+    /// If the future is dropped, the guard kills the command soon after.
     pub(super) async fn run(self, guards: &Guards, cancelled: impl Future<Output = ()>) -> Finished {
         let began = BootTime::now();
         let longest = began + self.timeout + KILL_RESERVE;
@@ -159,7 +158,7 @@ impl OneShot {
         let output = Output { stdout: Some(stdout), stderr: Some(stderr) };
         let mut guarded = match Guarded::start(guards, &self.title, launch, output).await {
             Ok(guarded) => guarded,
-            Err(words) => return Finished::not_started(words),
+            Err(reason) => return Finished::not_started(reason),
         };
         let mut said = Vec::new();
         let mut exit = Err("it was killed before it ran".to_owned());
@@ -233,7 +232,7 @@ async fn hear(from: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> io::Resul
     }
 }
 
-/// What is too much is read and forgotten, so that its writer is not held up.
+/// Output beyond the limit is read and dropped, so that the writer does not block.
 fn keep(said: &mut Vec<u8>, more: &[u8]) {
     let room = (HEARD + 1).saturating_sub(said.len());
     said.extend_from_slice(&more[..more.len().min(room)]);

@@ -1,4 +1,4 @@
-//! The worker as the last resort of what a killed guard leaves behind.
+//! The worker ends the processes that a killed guard leaves behind.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,29 +15,29 @@ use tokio::signal::unix::{self, SignalKind};
 
 use crate::worker::guard::tree::{self, Process};
 
-/// How often orphans are looked for, should no death be heard of.
+/// How often orphans are looked for without a notification of a death.
 const TEND_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the children are listed for a list that stays the same.
+/// How often the children are listed at most until two lists agree.
 const LOOKS: usize = 20;
 
 static ADOPTING: AtomicBool = AtomicBool::new(false);
 
-/// The children that are this process's own: guards, and nothing else. With when each was started: the number of
-/// one that the runtime has reaped may be an orphan's.
+/// The children that this process has started: guards only. With the start time of each, because the pid of a reaped
+/// guard may be reused by an orphan.
 static GUARDS: Mutex<BTreeMap<Pid, u64>> = Mutex::new(BTreeMap::new());
 
-/// For a guard whose start was not seen.
+/// The start time of a guard that could not be read.
 const UNSEEN: u64 = u64::MAX;
 
-/// Makes this process the parent of whatever a dying guard leaves behind, so that even those of a
-/// job's processes that hid in sessions of their own can be found and killed.
+/// Makes this process the parent of the processes that a dying guard leaves behind. So a job's processes are found and
+/// killed even if they have their own sessions.
 ///
-/// To be called once, by a process that starts no child but through [`crate::worker::job`]: when a guard
-/// dies, every child that is no guard is taken for its leavings, and is killed.
+/// Call it once, in a process that starts children only through [`crate::worker::job`]: every child that is not a guard
+/// is treated as an orphan, and is killed.
 ///
 /// # Errors
-/// As the kernel refuses it, or without descriptors to keep in reserve.
+/// If the kernel refuses it, or no descriptors are left for the reserve.
 pub fn adopt_orphans() -> io::Result<()> {
     tree::keep_reserve()?;
     prctl::set_child_subreaper(true)?;
@@ -45,24 +45,24 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-/// The right to spawn: while it is held nobody takes the new child for an orphan.
-pub(super) struct Nursery(MutexGuard<'static, BTreeMap<Pid, u64>>);
+/// The registry of guards. While it is locked, no new child is treated as an orphan.
+pub(super) struct GuardRegistry(MutexGuard<'static, BTreeMap<Pid, u64>>);
 
-impl Nursery {
-    pub(super) fn enter() -> Nursery {
-        // A panic elsewhere leaves the set as good as it was.
-        Nursery(GUARDS.lock().unwrap_or_else(PoisonError::into_inner))
+impl GuardRegistry {
+    pub(super) fn lock() -> GuardRegistry {
+        // A panic elsewhere leaves the set intact.
+        GuardRegistry(GUARDS.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// `pid` is a guard, not yet reaped.
-    pub(super) fn born(mut self, pid: Pid) {
+    /// Registers the guard `pid`, which is not reaped yet.
+    pub(super) fn register(mut self, pid: Pid) {
         self.forget_reaped();
-        // If it can't be seen now, it is a guard whatever it was.
+        // Without a start time the pid alone counts.
         let started = Process::read(pid).ok().flatten().map_or(UNSEEN, |process| process.started);
         self.0.insert(pid, started);
     }
 
-    /// A guard that was dropped is reaped by the runtime.
+    /// Removes guards that the runtime has reaped.
     fn forget_reaped(&mut self) {
         self.0.retain(|&guard, started| match Process::read(guard) {
             Ok(Some(process)) => *started == UNSEEN || process.started == *started,
@@ -71,19 +71,18 @@ impl Nursery {
         });
     }
 
-    /// The guard `pid` has been reaped.
-    pub(super) fn buried(pid: Pid) {
-        Nursery::enter().0.remove(&pid);
+    /// Removes the guard `pid`, which has been reaped.
+    pub(super) fn reaped(pid: Pid) {
+        GuardRegistry::lock().0.remove(&pid);
     }
 }
 
-/// What is left of a job whose guard is gone: the members of the job's session and process group, and
-/// whatever this process adopted, living or dead, with all that descends from it. What was adopted is killed
-/// and reaped on the way. Empty only once nothing lives: one that was adopted dead may have left a child,
-/// which is adopted by the next look.
+/// The remaining processes of a job whose guard is gone: the job's session and process group, and the orphans that this
+/// process has adopted, alive or dead, with their descendants. Orphans are killed and reaped on the way. Empty only if
+/// none is alive: a zombie may have left a child, which the next call finds.
 ///
 /// # Errors
-/// If it can't be known what is left.
+/// If the remaining processes can't be determined.
 pub(super) fn remains(job: Option<Pid>) -> io::Result<Vec<Pid>> {
     let mut found: Vec<Pid> = Vec::new();
     if let Some(job) = job {
@@ -92,7 +91,7 @@ pub(super) fn remains(job: Option<Pid>) -> io::Result<Vec<Pid>> {
     }
     for orphan in adopted()? {
         found.push(orphan);
-        // At once: it may be about to start another.
+        // At once: it may be about to start another process.
         let _ = kill(orphan, Signal::SIGKILL);
         found.extend(tree::descendants(orphan)?);
         end(orphan);
@@ -102,19 +101,18 @@ pub(super) fn remains(job: Option<Pid>) -> io::Result<Vec<Pid>> {
     Ok(found)
 }
 
-/// Ends and reaps what this process adopts, whoever left it: a guard that was killed after its job had
-/// been dropped has nobody else who would. To be run beside everything else, by the process that
-/// [adopts](adopt_orphans).
+/// Kills and reaps all orphans that this process adopts. No other task does so if a guard is killed after its job was
+/// dropped. Run it in the background, in the process that called [`adopt_orphans`].
 ///
 /// # Errors
-/// If the deaths of children can't be heard of.
+/// If SIGCHLD can't be handled.
 ///
 /// # Cancel safety
 /// Cancel safe.
 pub async fn tend_orphans() -> io::Result<()> {
     let mut deaths = unix::signal(SignalKind::child())?;
     loop {
-        // Where it can't be seen who is left, the next death, or the next second, shows it.
+        // If the orphans can't be listed, the next death or the next interval shows them.
         for orphan in adopted().unwrap_or_default() {
             end(orphan);
         }
@@ -128,19 +126,18 @@ fn end(orphan: Pid) {
     let _ = waitpid(rustix::process::Pid::from_raw(orphan.as_raw()), WaitOptions::NOHANG);
 }
 
-/// The children of this process that it did not start.
+/// The children that this process did not start.
 ///
-/// The kernel's list can leave one out where another one is reaped while it is read. So it is read until it
-/// says the same twice.
+/// The kernel's list can omit a child while another one is reaped. So it is read until two lists agree.
 ///
 /// # Errors
-/// If that can't be known.
+/// If they can't be determined.
 fn adopted() -> io::Result<Vec<Pid>> {
     if !ADOPTING.load(Ordering::Relaxed) {
         return Ok(Vec::new());
     }
     let me = Pid::this();
-    let mut nursery = Nursery::enter();
+    let mut registry = GuardRegistry::lock();
     let mut children = tree::children(me)?;
     for look in 0.. {
         let again = tree::children(me)?;
@@ -152,8 +149,8 @@ fn adopted() -> io::Result<Vec<Pid>> {
             return Err(Errno::EAGAIN.into());
         }
     }
-    nursery.forget_reaped();
-    children.retain(|child| !nursery.0.contains_key(child));
+    registry.forget_reaped();
+    children.retain(|child| !registry.0.contains_key(child));
     Ok(children)
 }
 
@@ -165,18 +162,18 @@ mod tests {
     fn a_guard_that_was_reaped_unseen_leaves_the_registry() {
         let mut child = std::process::Command::new("true").spawn().expect("spawn");
         let pid = Pid::from_raw(child.id().cast_signed());
-        Nursery::enter().born(pid);
+        GuardRegistry::lock().register(pid);
         let is_known = || {
-            let mut nursery = Nursery::enter();
-            nursery.forget_reaped();
-            nursery.0.contains_key(&pid)
+            let mut registry = GuardRegistry::lock();
+            registry.forget_reaped();
+            registry.0.contains_key(&pid)
         };
         assert!(is_known(), "it is not reaped yet");
         child.wait().expect("wait");
         assert!(!is_known());
-        // Its number is another's.
-        Nursery::enter().0.insert(Pid::this(), 1);
-        Nursery::enter().forget_reaped();
-        assert!(!Nursery::enter().0.contains_key(&Pid::this()));
+        // A pid that was reused.
+        GuardRegistry::lock().0.insert(Pid::this(), 1);
+        GuardRegistry::lock().forget_reaped();
+        assert!(!GuardRegistry::lock().0.contains_key(&Pid::this()));
     }
 }

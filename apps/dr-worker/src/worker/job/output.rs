@@ -1,7 +1,7 @@
-//! What programs write, on its way to the worker's log.
+//! Copies the output of programs to the worker's log.
 //!
-//! A program never has the worker's own standard error: on a pipe that no one drains, the program would fill it, and
-//! the worker with it. It has a pipe of its own, from which its lines are copied to the log, with its name.
+//! A program never has the worker's own standard error: if nothing reads that pipe, the program would fill it, and the
+//! worker would block. The program has its own pipe, from which its lines are copied to the log, with its name.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,10 +17,10 @@ use crate::logging::{self, OUTPUT};
 /// How long lines wait for room in the log before they are dropped.
 const STALL: Duration = Duration::from_secs(1);
 
-/// Between two reads of lines that are dropped, so that a program that writes without end costs no processor.
+/// The pause between two reads of dropped lines, so that a program that writes endlessly costs no CPU time.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// As much as a pipe holds.
+/// The capacity of a pipe.
 const CHUNK: usize = 64 * 1024;
 
 /// A longer line is logged in pieces.
@@ -29,14 +29,14 @@ const LONGEST_LINE: usize = 8 * 1024;
 /// How long the lines of a program that has ended may take to reach the log.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// Lines that are being copied to the log, as long as anything has the other end of the pipe.
+/// The task that copies lines to the log while any process has the other end of the pipe.
 #[derive(Debug)]
 pub(super) struct Copying(JoinHandle<()>);
 
-/// A pipe whose lines are logged under a program's name. Those that are dropped are counted by `dropped`.
+/// Creates a pipe whose lines are logged under a program's name. `dropped` counts the lines that are dropped.
 ///
 /// # Errors
-/// Without descriptors.
+/// If no descriptors are left.
 ///
 /// # Panics
 /// Outside a tokio runtime with I/O and time enabled.
@@ -45,17 +45,17 @@ pub(super) fn to_log(name: &str, dropped: Counter) -> io::Result<(OwnedFd, Copyi
     Ok((writer, Copying(tokio::spawn(copy(reader, name.to_owned(), dropped)))))
 }
 
-/// The end to read from, and the one to give away.
+/// The read end, and the write end.
 ///
 /// # Errors
-/// Without descriptors.
+/// If no descriptors are left.
 pub(super) fn pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
     let (writer, reader) = pipe::pipe()?;
     Ok((reader, writer.into_blocking_fd()?))
 }
 
 impl Copying {
-    /// Waits a moment for the last lines of a program that is gone. What takes longer is logged later.
+    /// Waits a moment for the last lines of a program that has ended. Later lines are logged in the background.
     pub(super) async fn finish(self) {
         let _ = tokio::time::timeout(LAST_WORDS, self.0).await;
     }
@@ -83,9 +83,9 @@ async fn copy(mut from: pipe::Receiver, name: String, counter: Counter) {
 struct Log {
     name: String,
     counter: Counter,
-    /// Since that was last logged.
+    /// Dropped lines since the last report.
     dropped: u64,
-    /// Whether the log has had no room for [`STALL`], and none since.
+    /// Whether the log has had no room since [`STALL`] ago.
     is_stalled: bool,
 }
 
@@ -105,7 +105,11 @@ impl Log {
         let job = self.name.as_str();
         if self.dropped > 0 {
             let lines = std::mem::take(&mut self.dropped);
-            tracing::warn!(job, lines, "{lines} lines of its output were dropped: standard error took none");
+            tracing::warn!(
+                job,
+                lines,
+                "{lines} lines of its output were dropped: standard error accepted none"
+            );
         }
         tracing::info!(target: OUTPUT, job, "{line}");
     }
@@ -115,7 +119,7 @@ impl Log {
 #[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,
-    /// So many of them were handed out.
+    /// How many bytes were handed out.
     taken: usize,
 }
 
@@ -139,7 +143,7 @@ impl Lines {
         Some(line)
     }
 
-    /// A last line without an end.
+    /// A last line without a newline.
     fn rest(self) -> Option<String> {
         let rest = &self.bytes[self.taken..];
         (!rest.is_empty()).then(|| String::from_utf8_lossy(rest).into_owned())

@@ -1,4 +1,5 @@
-//! Telling when a job that runs also serves, whether it still does, and whether a member is fit for it.
+//! Probes of a job: whether it is ready, whether it still serves (liveness), and whether a member is fit to lead
+//! (fitness).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +13,10 @@ use zk_session::BootTime;
 use super::{check::Tally, env::JobEnv, guarded::Guards, notify::NotifySocket, oneshot::OneShot};
 use crate::config::{Check, JobSpec, ReadyProbe};
 
-/// How often it is said why a job is not ready yet.
+/// How often the log reports why a job is not ready yet.
 const WORDS_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What a probe needs to know of the job it probes.
+/// A probe of one run of a job.
 pub(super) struct Probe {
     pub(super) spec: Arc<JobSpec>,
     pub(super) env: BTreeMap<String, String>,
@@ -24,16 +25,15 @@ pub(super) struct Probe {
     /// The job's main process.
     pub(super) main: Pid,
     pub(super) notify: Option<Arc<NotifySocket>>,
-    /// Says true when nobody wants to know any more.
+    /// True when the probe is cancelled.
     pub(super) cancel: watch::Receiver<bool>,
 }
 
 impl Probe {
-    /// Returns true when the probe has passed once, or false when it was cancelled. Nothing that it
-    /// started runs any more then.
+    /// Returns true when the probe has passed once, or false when it was cancelled. No command of it is running then.
     ///
     /// # Cancel safety
-    /// Dropped, a command that is being tried is killed by its guard soon after.
+    /// If the future is dropped, the guard kills a running command soon after.
     pub(super) async fn passed(self) -> bool {
         let interval = match &self.spec.ready {
             ReadyProbe::None { after } => return self.has_run_for(*after).await,
@@ -45,15 +45,15 @@ impl Probe {
         let mut say_at = BootTime::now() + WORDS_INTERVAL;
         loop {
             let began = tokio::time::Instant::now();
-            let Err(words) = self.attempt(&self.spec.ready).await else {
+            let Err(reason) = self.attempt(&self.spec.ready).await else {
                 return true;
             };
             let now = BootTime::now();
             if now >= say_at {
                 say_at = now + WORDS_INTERVAL;
-                tracing::warn!(job = self.spec.name, "not ready yet: {words}");
+                tracing::warn!(job = self.spec.name, "not ready yet: {reason}");
             } else {
-                tracing::debug!(job = self.spec.name, "not ready yet: {words}");
+                tracing::debug!(job = self.spec.name, "not ready yet: {reason}");
             }
             tokio::select! {
                 biased;
@@ -64,7 +64,7 @@ impl Probe {
     }
 
     async fn cancelled(&self) {
-        // An end of the channel is the end of the interest.
+        // A closed channel cancels the probe.
         let _ = self.cancel.clone().wait_for(|&is_cancelled| is_cancelled).await;
     }
 
@@ -90,8 +90,8 @@ impl Probe {
         }
     }
 
-    /// Tries the job's liveness check until it has failed too often in a row; the reason in words then, or none when it
-    /// was cancelled, or there is no check. Nothing that it started runs any more then.
+    /// Runs the job's liveness check until it has failed too often in a row. Returns the reason, or `None` if it was
+    /// cancelled or there is no check. No command of it is running then.
     ///
     /// # Cancel safety
     /// As [`Probe::passed`].
@@ -101,7 +101,7 @@ impl Probe {
         loop {
             let next = tokio::time::Instant::now() + check.interval();
             let outcome = self.attempt(&check.probe).await;
-            // What was cut short says nothing of the job.
+            // An interrupted try does not count.
             if *self.cancel.borrow() {
                 return None;
             }
@@ -121,7 +121,7 @@ impl Probe {
         }
     }
 
-    /// One try; the reason in words if it fails.
+    /// One try. The error is the reason, as a sentence.
     async fn attempt(&self, probe: &ReadyProbe) -> Result<(), String> {
         let command = |command: &[String], timeout| OneShot {
             title: format!("job {} probe", self.spec.name),
@@ -137,10 +137,10 @@ impl Probe {
     }
 }
 
-/// One try of a job's fitness check on a member that is doing `role`; the reason in words if it fails.
+/// One try of a job's fitness check on a member with this `role`. The error is the reason, as a sentence.
 ///
 /// # Cancel safety
-/// Dropped, a command that is being tried is killed by its guard soon after.
+/// If the future is dropped, the guard kills a running command soon after.
 pub(crate) async fn check_fitness(
     spec: &JobSpec,
     check: &Check,
@@ -161,10 +161,10 @@ pub(crate) async fn check_fitness(
     attempt(&check.probe, command, guards, std::future::pending()).await
 }
 
-/// One try of a probe that is no job's; the reason in words if it fails.
+/// One try of a probe that belongs to no job. The error is the reason, as a sentence.
 ///
 /// # Cancel safety
-/// Dropped, a command that is being tried is killed by its guard soon after.
+/// If the future is dropped, the guard kills a running command soon after.
 pub(crate) async fn check_once(
     probe: &ReadyProbe,
     title: &str,
@@ -184,7 +184,7 @@ pub(crate) async fn check_once(
     attempt(probe, command, guards, std::future::pending()).await
 }
 
-/// One try of any probe; `as_command` says how a command and its timeout are run.
+/// One try of any probe; `as_command` runs a command with its timeout.
 async fn attempt(
     probe: &ReadyProbe,
     as_command: impl FnOnce(&[String], Duration) -> OneShot,
@@ -193,7 +193,7 @@ async fn attempt(
 ) -> Result<(), String> {
     match probe {
         ReadyProbe::None { .. } | ReadyProbe::Notify => Ok(()),
-        // A command has to be ended, not only forgotten: it is told of the cancelling.
+        // A command has to be ended, not only dropped, so it handles the cancellation itself.
         ReadyProbe::Exec { command, timeout, .. } => {
             passes(as_command(command, *timeout), guards, cancelled).await
         }
@@ -219,13 +219,13 @@ async fn passes(probe: OneShot, guards: &Guards, cancelled: impl Future<Output =
         (_, Ok(exit)) if exit.is_success() => Ok(()),
         (Some(after), _) => Err(format!("the probe did not end within {after:?}")),
         (None, Ok(exit)) => Err(format!("the probe ended: {exit} {}", finished.stderr).trim_end().to_owned()),
-        (None, Err(words)) => Err(format!("the probe did not start: {words}")),
+        (None, Err(reason)) => Err(format!("the probe did not start: {reason}")),
     }
 }
 
 async fn http(url: &str, timeout: Duration) -> Result<(), String> {
-    // A client a try: a probe must not pass over a connection that a predecessor left open. No
-    // proxy, no redirect: it is this job that has to answer.
+    // A new client for each try: a probe must not pass over a connection to a predecessor. No proxy and no redirect:
+    // this job has to answer.
     let client = reqwest::Client::builder()
         .timeout(timeout)
         .no_proxy()
@@ -233,7 +233,7 @@ async fn http(url: &str, timeout: Duration) -> Result<(), String> {
         .build()
         .map_err(|error| format!("can't make an HTTP client: {error}"))?;
     let answer = client.get(url).send().await.map_err(|error| {
-        // The outermost words only repeat the address.
+        // The outermost error only repeats the address.
         let mut cause: &dyn std::error::Error = &error;
         while let Some(deeper) = cause.source() {
             cause = deeper;

@@ -1,4 +1,4 @@
-//! Whether a job that ended is started again, and when: decisions only, time is an argument.
+//! Whether and when a job that ended is restarted. Pure: time is an argument.
 
 use std::collections::VecDeque;
 
@@ -6,12 +6,12 @@ use zk_session::BootTime;
 
 use crate::config::RestartPolicy;
 
-/// What follows an end.
+/// The decision after an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Start it again at this time.
+    /// Restart it at this time.
     RestartAt(BootTime),
-    /// Leave it.
+    /// Do not restart it.
     GiveUp,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct RestartHistory {
 }
 
 impl RestartHistory {
-    /// The job ended at `now`: what to do. A restart is entered into the history.
+    /// Decides after an end at `now`. A restart is added to the history.
     pub(super) fn ended(&mut self, policy: &RestartPolicy, now: BootTime) -> Verdict {
         while self.recent.front().is_some_and(|&at| now.duration_since(at) > policy.within) {
             self.recent.pop_front();
@@ -39,7 +39,7 @@ impl RestartHistory {
         Verdict::RestartAt(now + pause)
     }
 
-    /// All restarts, those before the window included.
+    /// The number of all restarts, including those before the window.
     pub(super) fn total(&self) -> u32 {
         self.total
     }

@@ -1,4 +1,4 @@
-//! One leadership's run of a job, as its owner holds it.
+//! The handle on one leadership's run of a job.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::config::JobSpec;
 
 /// One leadership's run of a job.
 ///
-/// Dropped, the job is ended as by [`JobRun::stop`], in the background, within what is left of the
-/// lease. If the runtime goes down as well, the guard does it.
+/// If it is dropped, the job is stopped as by [`JobRun::stop`], in the background, before the lease ends. If the
+/// runtime shuts down as well, the guard stops it.
 #[derive(Debug)]
 pub struct JobRun {
     job: String,
@@ -27,11 +27,11 @@ pub struct JobRun {
 }
 
 impl JobRun {
-    /// Starts the job, which may work until `work_until`: the end of the lease, renewed by whoever
-    /// holds the sender. It is killed before that time comes, and is asked to end early enough to
-    /// have its whole stop timeout, by the guard alone if need be.
+    /// Starts the job, which may work until `work_until`: the end of the lease, renewed through the sender. The job
+    /// gets the stop signal early enough to have its whole stop timeout, and is killed before that time, by the guard
+    /// alone if necessary.
     ///
-    /// Call [`JobSpec::check`] before; what it finds shows here only in [`JobRun::finished`].
+    /// Call [`JobSpec::check`] before; here its faults appear only in [`JobRun::finished`].
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time enabled.
@@ -50,7 +50,7 @@ impl JobRun {
         let supervisor = Supervisor::new(spec, env, guards, work_until, stop_wishes, status_sender);
         tokio::spawn(async move {
             let outcome = supervisor.supervise().await;
-            // Nobody may be left to hear it.
+            // The receivers may be gone.
             let _ = outcome_sender.send(Some(outcome));
         });
         JobRun { job, stop_by, status, outcome }
@@ -58,7 +58,7 @@ impl JobRun {
 
     /// Waits until the job runs and its readiness probe has passed.
     ///
-    /// It waits on while the job is restarted: bound it by the takeover timeout.
+    /// It keeps waiting while the job is restarted: limit it by the takeover timeout.
     ///
     /// # Errors
     /// As [`JobRun::finished`], if that comes first.
@@ -75,7 +75,7 @@ impl JobRun {
         }
     }
 
-    /// Waits until the job has ended and is not started again. Nothing of it runs then.
+    /// Waits until the job has ended and is not restarted. No process of it is left.
     ///
     /// # Cancel safety
     /// Cancel safe, and may be called any number of times.
@@ -83,16 +83,14 @@ impl JobRun {
         self.outcome().await.error
     }
 
-    /// Ends the job: the stop signal now, SIGKILL to all of its tree after the stop timeout, and
-    /// early enough that it is gone `by`. Returns when nothing of it is left, and not before: should
-    /// a process survive SIGKILL (in an uninterruptible wait of the kernel) that is after `by`,
-    /// and the log says so. Leadership must not be released before.
+    /// Stops the job: the stop signal now, SIGKILL to its whole tree after the stop timeout, early enough that it is
+    /// gone `by`. Returns only when no process of it is left. If a process survives SIGKILL (in an uninterruptible wait
+    /// of the kernel), that is after `by`, and is logged. Leadership must not be released earlier.
     ///
-    /// Called again, it can only bring the end forward. If the job has ended already it returns at
-    /// once.
+    /// Called again, it can only bring the end forward. It returns at once if the job has ended.
     ///
     /// # Cancel safety
-    /// Dropping the future does not take the stop back; call it again to wait on.
+    /// Dropping the future does not cancel the stop; call it again to continue waiting.
     pub async fn stop(&self, by: BootTime) -> Stopped {
         self.stop_by.send_modify(|wish| {
             *wish = Some(wish.map_or(by, |earlier| earlier.min(by)));
@@ -100,7 +98,7 @@ impl JobRun {
         self.outcome().await.stopped
     }
 
-    /// What the job's process is doing, now and from now on.
+    /// The state of the job's process, and its changes.
     pub fn status(&self) -> watch::Receiver<ProcessStatus> {
         self.status.clone()
     }
@@ -112,9 +110,8 @@ impl JobRun {
         {
             return outcome.clone();
         }
-        // The supervisor is gone without a word: it panicked, or its runtime is shutting down. The
-        // guard ends the job, but nobody has seen it; so nobody is told that it is gone, and the
-        // lease has to run out.
+        // The supervisor is gone without an outcome: it panicked, or its runtime is shutting down. The guard ends the
+        // job, but its end was not observed. So it is not reported, and the lease has to expire.
         tracing::error!(
             job = self.job,
             "the job's supervisor has died; leadership is kept until the lease ends"

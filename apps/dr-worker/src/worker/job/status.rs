@@ -1,4 +1,4 @@
-//! What the job's process is doing, for whoever watches.
+//! The state of a job's process.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,13 +16,13 @@ pub enum ProcessState {
     Starting,
     /// Started, and its readiness probe has passed.
     Running,
-    /// It ended, and is started again after a pause.
+    /// It ended, and is restarted after a pause.
     Backoff,
-    /// Asked to end; not verified gone yet.
+    /// The stop has begun; not verified gone yet.
     Stopping,
-    /// Verified gone, since it was to be.
+    /// Stopped on request; verified gone.
     Stopped,
-    /// Verified gone, and not started again: too many restarts, or the lease ended.
+    /// Verified gone, and not restarted: too many restarts, or the lease ended.
     Failed,
 }
 
@@ -37,7 +37,7 @@ impl ProcessState {
         ProcessState::Failed,
     ];
 
-    /// The name as it stands in `/status`.
+    /// The name in `/status`.
     pub fn as_str(self) -> &'static str {
         match self {
             ProcessState::Starting => "starting",
@@ -59,21 +59,20 @@ impl fmt::Display for ProcessState {
 /// A job's process at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessStatus {
-    /// What it is doing.
+    /// The state.
     pub state: ProcessState,
     /// Its main process, while there is one.
     pub pid: Option<u32>,
-    /// How often it was started again in this leadership.
+    /// How often it was restarted in this leadership.
     pub restarts: u32,
-    /// What was wrong with its last run, such as `liveness: ...` or how it ended: from then on until the next one is
-    /// ready.
+    /// Why its last run ended, such as `liveness: ...`, until the next run is ready.
     pub problem: Option<String>,
 }
 
-/// How a job was ended. Nothing of it runs any more.
+/// How a job ended. No process of it is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// How its program ended; `None` if it was not running, or nobody could see it.
+    /// How its program ended; `None` if it was not running, or its end was not observed.
     pub exit: Option<Exit>,
     /// From the request, or from its own end, to the end of its last process.
     pub took: Duration,

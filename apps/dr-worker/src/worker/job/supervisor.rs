@@ -32,11 +32,11 @@ use crate::{
     },
 };
 
-/// How long a guard may take to confirm a stop order, before the worker sends the stop signal in its
-/// place: a guard that hangs must not cost the job its gentle end.
+/// How long a guard may take to confirm a stop order, before the worker sends the stop signal in its place: a guard
+/// that hangs must not cost the job its stop timeout.
 const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
 
-/// The end of it all.
+/// The outcome of a run of the job.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) error: JobError,
@@ -48,23 +48,23 @@ pub(super) struct Supervisor {
     env: BTreeMap<String, String>,
     guards: Guards,
     work_until: watch::Receiver<BootTime>,
-    /// Whether somebody is left who could renew the lease.
+    /// Whether the sender of renewals still exists.
     is_renewed: bool,
-    stop_wishes: watch::Receiver<Option<BootTime>>,
+    stop_requests: watch::Receiver<Option<BootTime>>,
     stop: Option<Stop>,
     /// Whether the [`JobRun`](super::JobRun) was dropped.
     is_abandoned: bool,
     restarts: RestartHistory,
-    /// What was wrong with the last run, until the next one is ready.
+    /// Why the last run ended, until the next one is ready.
     problem: Option<String>,
     status: watch::Sender<ProcessStatus>,
 }
 
-/// A stop that was asked for.
+/// A requested stop.
 #[derive(Clone, Copy)]
 struct Stop {
     began: BootTime,
-    /// Gone by then. `None`: nobody waits for it; the lease is the bound.
+    /// The job is gone by this time. `None`: no caller waits, and the lease is the limit.
     by: Option<BootTime>,
 }
 
@@ -75,34 +75,34 @@ struct Run {
     main: Option<Pid>,
     /// Whether the guard has sent the stop signal.
     is_asked: bool,
-    /// When the stop signal is sent past a guard that has not confirmed the order.
+    /// When the worker sends the stop signal itself, unless the guard has confirmed the order.
     unconfirmed: Option<BootTime>,
-    /// Tries whether it is ready, and then whether it still serves.
+    /// The readiness probe, then the liveness check.
     probe: Option<Pin<Box<dyn Future<Output = Probed> + Send>>>,
-    /// It runs and serves no more, and is being ended for that.
+    /// The stop because its liveness check failed.
     dead: Option<Stop>,
     cancel_probe: watch::Sender<bool>,
     notify: Option<Arc<NotifySocket>>,
-    /// Its output, on the way to the log.
+    /// Copies its output to the log.
     copying: Option<Copying>,
 }
 
-/// What came of a probe.
+/// The outcome of a probe.
 enum Probed {
     /// The job is ready.
     Ready,
-    /// It serves no more, in words.
+    /// The liveness check failed, and why.
     Dead(String),
     /// The probe was cancelled.
     Nothing,
 }
 
-/// How one run of the program ended, all of its tree included.
+/// How one run of the program ended, its whole tree included.
 struct Ended {
     exit: Option<Exit>,
-    /// When the program itself ended, or was asked to.
+    /// When the program itself ended, or got the stop signal.
     since: BootTime,
-    words: String,
+    reason: String,
     by_deadline: bool,
 }
 
@@ -112,8 +112,8 @@ impl Default for Run {
             ended: Ended {
                 exit: None,
                 since: BootTime::now(),
-                // Every other end has words of its own.
-                words: "its guard was lost".to_owned(),
+                // Every other end sets its own reason.
+                reason: "its guard was lost".to_owned(),
                 by_deadline: false,
             },
             main: None,
@@ -140,7 +140,7 @@ impl Supervisor {
         env: BTreeMap<String, String>,
         guards: Guards,
         work_until: watch::Receiver<BootTime>,
-        stop_wishes: watch::Receiver<Option<BootTime>>,
+        stop_requests: watch::Receiver<Option<BootTime>>,
         status: watch::Sender<ProcessStatus>,
     ) -> Supervisor {
         Supervisor {
@@ -149,7 +149,7 @@ impl Supervisor {
             guards,
             work_until,
             is_renewed: true,
-            stop_wishes,
+            stop_requests,
             stop: None,
             is_abandoned: false,
             restarts: RestartHistory::default(),
@@ -158,7 +158,7 @@ impl Supervisor {
         }
     }
 
-    /// Runs the job until it is stopped or has failed. Nothing of it runs then.
+    /// Runs the job until it is stopped or has failed. No process of it is left then.
     pub(super) async fn supervise(mut self) -> Outcome {
         loop {
             let ended = self.run_once().await;
@@ -175,19 +175,19 @@ impl Supervisor {
                 self.publish(ProcessState::Failed, None);
                 return Outcome { error: JobError::LeaseEnded { job: self.spec.name.clone() }, stopped };
             }
-            self.problem = Some(ended.words.clone());
+            self.problem = Some(ended.reason.clone());
             match self.restarts.ended(&self.spec.restart, now) {
                 Verdict::RestartAt(at) => {
                     tracing::warn!(
                         job = self.spec.name,
                         in_ms = at.duration_since(now).as_millis(),
-                        "job ended ({}); it is started again",
-                        ended.words
+                        "job ended ({}); restarting it",
+                        ended.reason
                     );
                     self.publish(ProcessState::Backoff, None);
                     tokio::select! {
                         biased;
-                        by = next_wish(&mut self.stop_wishes) => {
+                        by = next_request(&mut self.stop_requests) => {
                             self.begin_stop(by);
                             return self.stopped(stopped);
                         }
@@ -197,7 +197,7 @@ impl Supervisor {
                 Verdict::GiveUp => {
                     let error = JobError::RestartsExhausted {
                         job: self.spec.name.clone(),
-                        last: ended.words,
+                        last: ended.reason,
                         restarts: self.restarts.total(),
                         max: self.spec.restart.max,
                         within: self.spec.restart.within,
@@ -214,20 +214,20 @@ impl Supervisor {
         tracing::info!(
             job = self.spec.name,
             took_ms = stopped.took.as_millis(),
-            "job stopped: nothing of it runs any more"
+            "job stopped: no process of it is left"
         );
         self.problem = None;
         self.publish(ProcessState::Stopped, None);
         Outcome { error: JobError::Stopped { job: self.spec.name.clone() }, stopped }
     }
 
-    /// Runs the program once; returns when nothing of it is left.
+    /// Runs the program once. Returns when no process of it is left.
     async fn run_once(&mut self) -> Ended {
         self.publish(ProcessState::Starting, None);
         let mut run = Run::default();
         let guarded = match self.start(&mut run).await {
             Ok(guarded) => guarded,
-            Err(words) => return Ended { words, ..run.ended },
+            Err(reason) => return Ended { reason, ..run.ended },
         };
         self.attend(guarded, &mut run).await;
         run.cancel_probe.send_replace(true);
@@ -252,12 +252,13 @@ impl Supervisor {
         let (stdout, copying) = output::to_log(&self.spec.name, dropped)
             .map_err(|error| format!("can't make a pipe for its output: {error}"))?;
         run.copying = Some(copying);
-        // The guard's standard error is the worker's: there it passes on what the job writes once the worker is gone.
+        // The guard inherits the worker's standard error, to which it passes on the job's output once the worker is
+        // gone.
         let output = Output { stdout: Some(stdout), stderr: None };
         Guarded::start(&self.guards, &format!("job {}", self.spec.name), launch, output).await
     }
 
-    /// Stays with a guarded program until nothing of it is left.
+    /// Supervises a guarded program until no process of it is left.
     async fn attend(&mut self, mut guarded: Guarded, run: &mut Run) {
         loop {
             let destroy_at = self.kill_at(run.dead) + ESCALATION_LAG;
@@ -271,9 +272,9 @@ impl Supervisor {
                 biased;
                 report = guarded.next() => match report {
                     Report::Gone => return,
-                    other => self.hear(other, run),
+                    other => self.handle(other, run),
                 },
-                by = next_wish(&mut self.stop_wishes), if !self.is_abandoned => {
+                by = next_request(&mut self.stop_requests), if !self.is_abandoned => {
                     self.begin_stop(by);
                     self.order_end(by, &mut guarded, run);
                 }
@@ -292,13 +293,13 @@ impl Supervisor {
                     run.unconfirmed = None;
                     tracing::warn!(
                         job = self.spec.name,
-                        "the guard does not answer; sending the stop signal in its place"
+                        "the guard does not answer; the worker sends the stop signal itself"
                     );
                     guarded.signal_directly(self.spec.stop_signal);
                 }
                 probed = probed => {
                     run.probe = None;
-                    // What ends, or is to end, is neither ready nor dead.
+                    // During a stop the result of a probe does not count.
                     if run.main.is_some() && !run.is_asked && self.stop.is_none() {
                         self.probed(probed, &mut guarded, run);
                     }
@@ -324,11 +325,11 @@ impl Supervisor {
                 tracing::error!(
                     job = self.spec.name,
                     pid = run.pid(),
-                    "job runs and does not serve, it is ended: liveness: {reason}"
+                    "job runs but does not serve; ending it: liveness: {reason}"
                 );
                 counter!("dr_liveness_failures_total", "job" => self.spec.name.clone()).increment(1);
-                run.ended.words = format!("liveness: {reason}");
-                self.problem = Some(run.ended.words.clone());
+                run.ended.reason = format!("liveness: {reason}");
+                self.problem = Some(run.ended.reason.clone());
                 let began = BootTime::now();
                 let by = (began + self.spec.stop_budget()).min(*self.work_until.borrow());
                 run.dead = Some(Stop { began, by: Some(by) });
@@ -337,7 +338,7 @@ impl Supervisor {
         }
     }
 
-    /// Has the guard end the program, gone `by`, or else by the end of the lease.
+    /// Orders the guard to stop the program, gone `by`, or else by the end of the lease.
     fn order_end(&self, by: Option<BootTime>, guarded: &mut Guarded, run: &mut Run) {
         run.cancel_probe.send_replace(true);
         if !run.is_asked && !self.spec.stop_timeout.is_zero() {
@@ -348,7 +349,7 @@ impl Supervisor {
         guarded.stop(by.unwrap_or_else(|| *self.work_until.borrow()));
     }
 
-    fn hear(&mut self, report: Report, run: &mut Run) {
+    fn handle(&mut self, report: Report, run: &mut Run) {
         match report {
             Report::Started { pid } => {
                 let main = Pid::from_raw(pid);
@@ -362,7 +363,7 @@ impl Supervisor {
                     }));
                 }
             }
-            Report::Failed { error } => run.ended.words = error,
+            Report::Failed { error } => run.ended.reason = error,
             Report::Stopping(why) => {
                 let signal = self.spec.stop_signal;
                 tracing::info!(job = self.spec.name, pid = run.pid(), "sent {signal} to the job: {why}");
@@ -382,7 +383,7 @@ impl Supervisor {
                     run.ended.since = BootTime::now();
                 }
                 if run.dead.is_none() {
-                    run.ended.words = exit.to_string();
+                    run.ended.reason = exit.to_string();
                 }
                 run.ended.exit = Some(exit);
                 self.publish(ProcessState::Stopping, None);
@@ -395,7 +396,7 @@ impl Supervisor {
         }
     }
 
-    /// Somebody wishes the end of the job, or nobody wants it any more. The earliest end counts.
+    /// Records that the job is to stop, or that its [`JobRun`](super::JobRun) was dropped. The earliest end counts.
     fn begin_stop(&mut self, by: Option<BootTime>) {
         self.is_abandoned |= by.is_none();
         let earlier = self.stop.and_then(|stop| stop.by);
@@ -436,7 +437,7 @@ impl Supervisor {
         }
     }
 
-    /// When the guard kills the job, at the latest; `dead` is a run's own end.
+    /// When the guard sends SIGKILL at the latest; `dead` is the stop of this run.
     fn kill_at(&self, dead: Option<Stop>) -> BootTime {
         let ends = [self.stop, dead].into_iter().flatten();
         latest_kill(*self.work_until.borrow(), ends, self.spec.stop_timeout)
@@ -457,7 +458,7 @@ impl Supervisor {
     }
 }
 
-/// When a guard that works has sent SIGKILL, at the latest: the end of the lease, or of any stop.
+/// When a working guard has sent SIGKILL at the latest: for the end of the lease, or for any of the stops.
 fn latest_kill(
     work_until: BootTime,
     stops: impl IntoIterator<Item = Stop>,
@@ -467,11 +468,11 @@ fn latest_kill(
     of_stops.fold(plan::last_kill(work_until), BootTime::min)
 }
 
-/// The next wish to stop: by when, or `None` if the [`JobRun`](super::JobRun) was dropped.
+/// The next request to stop: by when, or `None` if the [`JobRun`](super::JobRun) was dropped.
 ///
 /// # Cancel safety
 /// Cancel safe.
-async fn next_wish(wishes: &mut watch::Receiver<Option<BootTime>>) -> Option<BootTime> {
+async fn next_request(wishes: &mut watch::Receiver<Option<BootTime>>) -> Option<BootTime> {
     loop {
         if wishes.changed().await.is_err() {
             return None;

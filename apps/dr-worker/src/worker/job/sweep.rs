@@ -1,10 +1,10 @@
-//! What guards and a worker that were killed together have left behind, ended by the next worker.
+//! Ends the processes that remain after a worker and its guards were killed together; run by the next worker.
 //!
-//! Each guard notes what it runs before it starts it, and removes the note when nothing of it is left
-//! ([`crate::worker::guard`]). So a note that is found, with the member's lock in hand, is of a guard that could not see its
-//! work through. A process of it is known by the cgroup that it has to itself, by `DR_RUN` in its environment, by its
-//! session, or by its parent. One that has shed all of these can't be told from a stranger; but where there is no
-//! stranger whom the note does not exclude, all is proved to be gone.
+//! Each guard writes a record before it starts its program, and removes it when no process is left
+//! ([`crate::worker::guard`]). So a record that is found while this worker holds the member's lock belongs to a guard
+//! that was killed. Its processes are recognised by their cgroup, by `DR_RUN` in their environment, by their session,
+//! or by their parent. A process without any of these marks can't be told from an unrelated one. But if the record
+//! excludes every unmarked process, all of the run is proved to be gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,69 +26,69 @@ use crate::{
     },
 };
 
-/// Between two looks.
+/// The pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// How many looks in a row have to show nothing.
+/// How many looks in a row have to find nothing.
 const EMPTY_LOOKS: u32 = 20;
 
-/// So many does one count for during which nothing ended that may have left a child where the look had been.
+/// How many looks one look counts for during which no process ended that may have left a child behind.
 const SURE_LOOK: u32 = 10;
 
-/// Ends what earlier guards of this member left behind; says by then whether all of it is proved to be gone. To be
-/// called before anything is run under the lock.
+/// Ends the processes that earlier guards of this member left behind, and proves `by` then that all are gone. Call it
+/// before anything is run under the lock.
 ///
 /// # Errors
-/// In words, what is left or can't be known.
+/// A sentence: which processes are left, or can't be determined.
 ///
 /// # Cancel safety
-/// Cancel safe: called again, it goes on.
+/// Cancel safe: called again, it continues.
 pub async fn sweep(lock: &StateLock, by: BootTime) -> Result<(), String> {
     let mut dead = BTreeSet::new();
     let mut empty = BTreeMap::new();
     loop {
         let mut left = None;
-        let paths = records_in(lock.runs())
-            .map_err(|error| format!("the notes of what runs can't be read: {error}"))?;
+        let paths =
+            records_in(lock.runs()).map_err(|error| format!("the records of runs can't be read: {error}"))?;
         for path in paths {
             let looks: &mut u32 = empty.entry(path.clone()).or_default();
             match clear(&path, &mut dead) {
                 Ok(Verdict::Gone) => *looks = EMPTY_LOOKS,
                 Ok(Verdict::NotSeen { is_sure }) => *looks += if is_sure { SURE_LOOK } else { 1 },
-                Ok(Verdict::Left(words)) => {
+                Ok(Verdict::Left(reason)) => {
                     *looks = 0;
-                    left = Some(words);
+                    left = Some(reason);
                 }
                 Err(error) => {
-                    left = Some(format!("what {} notes can't be looked for: {error}", path.display()))
+                    left = Some(format!("the processes of {} can't be looked for: {error}", path.display()))
                 }
             }
             if *looks >= EMPTY_LOOKS {
                 fs::remove_file(&path)
                     .map_err(|error| format!("can't remove {}: {error}", path.display()))?;
-                tracing::info!(record = %path.display(), "what a killed guard has left behind is gone");
+                tracing::info!(record = %path.display(), "the processes that a killed guard left behind are gone");
             } else {
                 left.get_or_insert_with(|| "processes that may still start others".to_owned());
             }
         }
         match left {
             None => return Ok(()),
-            Some(words) if BootTime::now() >= by => return Err(words),
+            Some(reason) if BootTime::now() >= by => return Err(reason),
             Some(_) => sleep_until(BootTime::now() + LOOK_AGAIN).await,
         }
     }
 }
 
 enum Verdict {
-    /// Nothing of it can be left.
+    /// No process of it can be left.
     Gone,
-    /// This look has shown nothing of it.
+    /// This look has found no process of it.
     NotSeen { is_sure: bool },
-    /// In words.
+    /// Which processes are left, as a sentence.
     Left(String),
 }
 
-/// Looks once for what one record notes, and kills it.
+/// Looks once for the processes of one record, and kills them.
 fn clear(path: &Path, dead: &mut BTreeSet<(Pid, u64)>) -> io::Result<Verdict> {
     let record: Record = serde_json::from_slice(&fs::read(path)?)?;
     if record.boot != boot()? {
@@ -115,12 +115,12 @@ fn clear(path: &Path, dead: &mut BTreeSet<(Pid, u64)>) -> io::Result<Verdict> {
         )));
     }
     if !strangers.is_empty() {
-        let words = format!("processes {strangers:?} may be a job's that has cleared its environment");
-        return Ok(Verdict::Left(words));
+        let reason = format!("processes {strangers:?} may be a job's that has cleared its environment");
+        return Ok(Verdict::Left(reason));
     }
     let mut is_sure = seen.is_whole;
     for pid in dead_ours.into_iter().chain(dead_strangers) {
-        // The child that it may have left is there at the next look.
+        // The next look finds a child that it may have left.
         is_sure &= !dead.insert((pid, seen.processes[&pid].process.started));
     }
     Ok(Verdict::NotSeen { is_sure })
@@ -138,13 +138,13 @@ fn clear_cgroup(dir: &Path) -> io::Result<Verdict> {
     Ok(Verdict::Left(format!("processes in {} survive SIGKILL", dir.display())))
 }
 
-/// What one look at all processes has shown.
+/// The result of one look at all processes.
 #[derive(Debug, Default)]
 struct Seen {
     processes: BTreeMap<Pid, Known>,
-    /// This process and its ancestors, which are no job's.
+    /// This process and its ancestors, which belong to no job.
     exempt: BTreeSet<Pid>,
-    /// Whether each that was listed was still there when it was looked at.
+    /// Whether every listed process still existed when it was read.
     is_whole: bool,
 }
 
@@ -155,12 +155,12 @@ struct Known {
     hierarchy: String,
 }
 
-/// Which record `DR_RUN` names in a process's environment.
+/// The record that `DR_RUN` names in a process's environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Ours,
     Others,
-    /// None, or it may not be read.
+    /// Absent, or not readable.
     Unknown,
 }
 
@@ -210,7 +210,7 @@ fn text(pid: Pid, file: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Which processes are of what the record notes, and which may be.
+/// Which processes belong to the record's run, and which may belong to it.
 fn judge(record: &Record, seen: &Seen) -> (Vec<Pid>, Vec<Pid>) {
     let young =
         |known: &&Known| known.process.started >= record.since && !seen.exempt.contains(&known.process.pid);
@@ -225,7 +225,7 @@ fn judge(record: &Record, seen: &Seen) -> (Vec<Pid>, Vec<Pid>) {
         })
         .map(|known| known.process.pid)
         .collect();
-    // What ours have started is ours too. Parents may come after their children in the order of numbers.
+    // Children of the run's processes belong to it too. A parent may have a higher pid than its child.
     loop {
         let more: Vec<Pid> = (seen.processes.values().filter(young))
             .filter(|known| ours.contains(&known.process.parent) && !ours.contains(&known.process.pid))
@@ -243,9 +243,9 @@ fn judge(record: &Record, seen: &Seen) -> (Vec<Pid>, Vec<Pid>) {
     (ours.into_iter().collect(), strangers)
 }
 
-/// Whether nothing speaks against it that a process is of the run. What guard and worker leave behind comes to an
-/// ancestor of the worker, in a session that is no older than the run: no process can join one, only make its own.
-/// And what has not come there itself is below what has.
+/// Whether nothing excludes that a process belongs to the run. Orphans of guard and worker are adopted by an ancestor
+/// of the worker, and their session is not older than the run: a process can't join a session, only create one. Any
+/// other process of the run descends from such an orphan.
 fn may_be_ours(record: &Record, seen: &Seen, known: &Known) -> bool {
     let mut top = known;
     loop {
@@ -256,9 +256,9 @@ fn may_be_ours(record: &Record, seen: &Seen, known: &Known) -> bool {
         match seen.processes.get(&parent) {
             _ if seen.exempt.contains(&parent) => return false,
             Some(older) if older.process.started < record.since => return false,
-            // A parent's number is there before its child's, so this comes to an end.
+            // A parent exists before its child, so this loop ends.
             Some(known) if known.process.started <= top.process.started => top = known,
-            // It has ended meanwhile, or its number is another's by now.
+            // It has ended meanwhile, or its pid was reused.
             _ => break,
         }
     }
@@ -289,7 +289,7 @@ fn parse_hierarchy(line: &str) -> Option<((&str, &str), &str)> {
     Some(((id, controllers), path))
 }
 
-/// The records in a directory. What was only half written is removed: what it was for was not started, or has another.
+/// The records in a directory. A partly written one is removed: its program was not started, or has another record.
 fn records_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
