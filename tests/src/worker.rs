@@ -198,7 +198,7 @@ impl Worker {
 
     /// Whether it says that it has been asked to end.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.log_text().contains("\"leaving\"")
+        self.log_text().contains("\"leaving all elections\"")
     }
 
     /// How it ended, if it has; it counts as not started then.

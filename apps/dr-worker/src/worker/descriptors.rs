@@ -1,8 +1,8 @@
-//! How many descriptors this process may open, and what they are for.
+//! The budget of file descriptors: how many this process may open, and what for.
 //!
-//! The soft limit is 1024 on most machines for the sake of programs that use `select`; the hard one is what was meant.
-//! A worker raises its own, as systemd recommends, and gives the soft limit back to what it starts. Guards come first:
-//! what the HTTP endpoints may take is what the jobs leave.
+//! The soft limit is 1024 on most machines for the sake of programs that use `select`; the hard limit is the real one.
+//! A worker raises its soft limit, as systemd recommends, and restores it for the programs that it starts. Jobs come
+//! first: the HTTP endpoints get what they leave.
 
 use std::{io, sync::OnceLock};
 
@@ -13,19 +13,19 @@ use crate::{
     error::Error,
 };
 
-/// What a worker without jobs and HTTP clients has open: the runtime, signals, the listener, the lock, the reserve for
+/// What a worker without jobs and HTTP clients needs: the runtime, signals, the listener, the lock, the reserve for
 /// looking at processes, connections to servers while it looks for a better one, and probes of other members.
 const OWN: u64 = 64;
 
-/// What a job takes while it runs: the socket to its guard, the handle of the guard's process, and its output.
+/// What a running job needs: the socket to its guard, the handle of the guard's process, and its output.
 const RUNNING: u64 = 3;
 
-/// What a program takes while it is started or run to its end: two ends each of socket, output, standard error and
-/// the report of a failed `exec`, the lock, and the handle of its guard's process. So many jobs are seldom at that at
-/// once, but all of them begin together when a site is lost.
+/// What a program needs while it is started or run to its end: two ends each of socket, output, standard error and the
+/// report of a failed `exec`, the lock, and the handle of its guard's process. Few jobs start at the same time, except
+/// when a site is lost.
 const STARTING: u64 = 7;
 
-/// HTTP clients that there is room for in any case, and at most.
+/// The least and the most HTTP clients at a time.
 const CLIENTS: std::ops::RangeInclusive<u64> = 16..=512;
 
 /// The soft limit that the process was started with.
@@ -44,7 +44,7 @@ pub(crate) fn raise_limit() -> io::Result<()> {
     Ok(())
 }
 
-/// The soft limit that is due to what this process starts, if it has another one itself.
+/// The soft limit for programs that this process starts, if it differs from its own.
 pub(crate) fn limit_of_programs() -> Option<u64> {
     let started_with = STARTED_WITH.get().copied().flatten()?;
     (getrlimit(Resource::Nofile).current != Some(started_with)).then_some(started_with)
@@ -59,12 +59,12 @@ pub(crate) fn set_limit(current: u64) -> io::Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum }).map_err(io::Error::from)
 }
 
-/// How many HTTP clients there may be at once, so that all jobs can be led here.
+/// How many HTTP clients may connect at once, so that this worker can lead all jobs.
 ///
 /// # Errors
-/// With the figures, if the limit does not even suffice for the jobs.
+/// With the figures, if the limit is too low for the jobs alone.
 pub(crate) fn clients_beside(jobs: &[JobConfig]) -> Result<usize, Error> {
-    // No limit at all.
+    // There is no limit.
     let Some(limit) = getrlimit(Resource::Nofile).current else { return Ok(most_clients()) };
     let of_jobs: u64 = jobs.iter().map(of_job).sum();
     let needed = OWN + of_jobs + CLIENTS.start();
@@ -88,8 +88,8 @@ fn most_clients() -> usize {
     usize::try_from(*CLIENTS.end()).unwrap_or(usize::MAX)
 }
 
-/// What a job takes at most: as it is started, or while it runs beside a probe, a hook, a measurement and a fitness
-/// check. A job is ready before its liveness is checked, never both at once.
+/// What a job needs at most: while it is started, or while it runs with a probe, a hook, a measurement and a fitness
+/// check. Readiness and liveness are never probed at the same time.
 fn of_job(job: &JobConfig) -> u64 {
     let spec = &job.spec;
     let of_probe = |probe: &ReadyProbe| match probe {

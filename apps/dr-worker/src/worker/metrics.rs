@@ -11,10 +11,10 @@ use crate::{
     error::Error,
 };
 
-/// Of a phase of a change: from a decision on a good network to a job that is slow to be ready.
+/// The buckets of a phase: from a decision on a fast network to a job that is slow to be ready.
 const PHASE_SECONDS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
 
-/// Makes this process count, and describes everything that is counted.
+/// Installs the recorder, and describes all metrics.
 pub(super) fn install(node: &NodeConfig, jobs: &[JobConfig]) -> Result<PrometheusHandle, Error> {
     let failed = |e: metrics_exporter_prometheus::BuildError| Error::Internal(format!("no metrics: {e}"));
     let handle = PrometheusBuilder::new()
@@ -41,73 +41,67 @@ pub(super) fn install(node: &NodeConfig, jobs: &[JobConfig]) -> Result<Prometheu
 
 fn describe() {
     describe_gauge!("dr_leader", "1 on the READY leader whose lease is valid, else 0");
-    describe_gauge!("dr_term", "The decision's term, as this member has last seen it");
-    describe_gauge!("dr_fencing_token", "The fencing token of the leadership that this member holds, else 0");
-    describe_gauge!("dr_session_state", "1 for the state that the ZooKeeper session is in, 0 for the others");
+    describe_gauge!("dr_term", "Term of the last decision that this member has read");
+    describe_gauge!("dr_fencing_token", "Fencing token of this member's leadership, else 0");
+    describe_gauge!("dr_session_state", "1 for the current state of the ZooKeeper session, 0 for the others");
     describe_gauge!(
         "dr_lease_remaining_seconds",
         Unit::Seconds,
-        "How long this member may lead on without another sign of life; 0 while it keeps no lease"
+        "Time until this member's lease ends unless it is renewed; 0 without a lease"
     );
-    describe_counter!("dr_transitions_total", "Leaderships that this member has entered, by cause");
+    describe_counter!("dr_transitions_total", "Leaderships that became READY on this member, by cause");
     describe_histogram!(
         "dr_transition_phase_seconds",
         Unit::Seconds,
-        "How long each phase of a change of leadership took"
+        "Duration of each phase of a leadership change"
     );
-    describe_counter!("dr_takeover_failures_total", "Takeovers of this member that failed");
+    describe_counter!("dr_takeover_failures_total", "Failed takeovers of this member");
     describe_gauge!(
         "dr_process_state",
-        "1 for the state that the job's process is in here, 0 for the others"
+        "1 for the current state of the job's process on this member, 0 for the others"
     );
-    describe_counter!(
-        "dr_process_restarts_total",
-        "Times that the job was started again here after it had ended"
-    );
+    describe_counter!("dr_process_restarts_total", "Restarts of the job on this member");
     describe_gauge!(
         "dr_peer_rtt_seconds",
         Unit::Seconds,
-        "The smoothed round trip to another member's HTTP endpoints; NaN where it does not answer"
+        "Smoothed round trip to another member's HTTP endpoints; NaN if it does not answer"
     );
     describe_counter!("dr_probes_total", "Probes of members, ZooKeeper and targets, by outcome");
     describe_counter!(
         "dr_round_trips_published_total",
-        "Times that this member has published its round trips, each of them a write"
+        "Publications of this member's round trips; each is a write to ZooKeeper"
     );
     describe_counter!(
         "dr_balance_moves_total",
-        "Moves for the sake of even shares that this member has asked for, by what has become of them"
+        "Moves for even shares that this member requested, by outcome"
     );
-    describe_counter!("dr_measurements_total", "Runs of the job's command that measures, by outcome");
-    describe_gauge!(
-        "dr_measured",
-        "What that command says last, where it is a number; NaN when it is not known"
-    );
+    describe_counter!("dr_measurements_total", "Runs of the job's measure command, by outcome");
+    describe_gauge!("dr_measured", "Last numeric value of the measure command; NaN if unknown");
     describe_gauge!(
         "dr_held",
-        "1 on the elector while it names nobody after too many takeovers or failures of the job, else 0"
+        "1 on the elector while the election is on hold after too many takeovers or failures of the job, else 0"
     );
-    describe_gauge!(
-        "dr_healthy",
-        "1 while this member is reported fit to lead, 0 while it is not; NaN while nothing has checked it"
-    );
+    describe_gauge!("dr_healthy", "1 if this member is fit to lead, 0 if not; NaN if unchecked");
     describe_counter!(
         "dr_liveness_failures_total",
-        "Times that the job was ended here because it ran and its liveness check failed"
+        "Stops of the job on this member because its liveness check failed"
     );
-    // Its name has the unit: the exporter would put another one at its end.
+    // Its name has the unit already: the exporter would append another one.
     describe_gauge!(
         "dr_seconds_since_ready_leader",
-        "How long this member has known of no READY leader (of a slot at least); 0 while there is one"
+        "Time without a known READY leader in at least one slot; 0 while there is one"
     );
     describe_counter!(
         "dr_log_lines_dropped_total",
-        "Lines of the log that were dropped because standard error took none; with a job's name, lines of its output"
+        "Log lines dropped because standard error was blocked; with the label job, lines of its output"
     );
-    describe_counter!("dr_skipped_total", "Times that this member as elector decided nothing, by reason");
+    describe_counter!(
+        "dr_skipped_total",
+        "Passes of this member as the elector that decided nothing, by reason"
+    );
 }
 
-/// A counter that has never been counted must be there too, or its first step is not seen.
+/// Sets counters to 0: otherwise their first increment is not visible.
 fn begin(job: &str) {
     for cause in Cause::ALL {
         counter!("dr_transitions_total", "job" => job.to_owned(), "cause" => cause.as_str()).absolute(0);

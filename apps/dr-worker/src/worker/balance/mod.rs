@@ -5,10 +5,9 @@
 //!       ─▶ plans a few moves (strategies::fair_share) ─▶ asks each election's elector for a switchover
 //! ```
 //!
-//! It decides nothing that an operator could not have asked for: the elector of each job judges
-//! a request as any other, and refuses it if the target is not fit. Two balancers at a time,
-//! which a change of its leader may mean for a moment, plan from the same records, and a
-//! request names the leader that it is about, so the second one is refused.
+//! It only files requests that an operator could file: the elector of each job handles them as any other, and refuses
+//! them if the target is not fit. While the balancer's leader changes, two balancers may run for a moment. They plan
+//! from the same records, and a request names the leader to replace, so the second request is refused.
 
 mod survey;
 
@@ -43,10 +42,10 @@ const NAME: &str = "balancer";
 /// How many elections are read at a time.
 const READ_AT_ONCE: usize = 16;
 
-/// For how long nobody asks again for what an elector has refused.
+/// For how long a refused move is not requested again.
 const REFUSED_FOR: Duration = Duration::from_secs(600);
 
-/// Takes part in the balancer's election, if any job is to be balanced.
+/// Joins the balancer's election, if any job is balanced.
 pub(super) fn join(config: &Config, session: &Session, me: Profile) -> Result<Option<Election>, Error> {
     if !config.jobs.iter().any(|job| job.policy.balance) {
         return Ok(None);
@@ -67,21 +66,21 @@ pub(super) fn join(config: &Config, session: &Session, me: Profile) -> Result<Op
     let under = format!("{}/{BALANCING}", root.trim_end_matches('/'));
     let mut election =
         ElectionConfig::new(&under, NAME, me, Recipe::Queue(QueueFormat::Native)).map_err(invalid)?;
-    // Nothing runs that would have to end.
+    // It runs no work that has to be stopped.
     election.policy.stop_budget = Some(Duration::ZERO);
     let balancer = Balancer { session: session.clone(), jobs: jobs.into(), config: config.balance, by };
     Ok(Some(Election::join(session.clone(), election, balancer)))
 }
 
-/// Says it if the balancer's election ends before its time: the jobs run on without it.
+/// Logs if the balancer's election ends early: the jobs continue without it.
 pub(super) async fn watch(election: Election) {
     match election.ended().await {
         Ended::Left | Ended::SessionClosed => {}
-        ended => tracing::error!(%ended, "this worker balances no leaderships until it is restarted"),
+        ended => tracing::error!(%ended, "this worker does not balance leaderships until it is restarted"),
     }
 }
 
-/// What the leader of the balancer's election does.
+/// The application of the balancer's election.
 struct Balancer {
     session: Session,
     jobs: Arc<[Job]>,
@@ -89,16 +88,16 @@ struct Balancer {
     by: String,
 }
 
-/// What a balancer remembers of the rounds before.
+/// The memory of earlier rounds.
 #[derive(Default)]
 struct Memory {
     asked: Vec<Asked>,
     refused: Refused,
-    /// What could not be done was said.
+    /// Whether the last failure was logged.
     complained: bool,
 }
 
-/// A move that was asked for.
+/// A requested move.
 struct Asked {
     job: String,
     request: RequestRef,
@@ -111,7 +110,7 @@ impl Handler for Balancer {
     }
 
     async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {
-        tracing::info!("this worker spreads the leaderships over the nodes now");
+        tracing::info!("this worker is the balancer now");
         Ok(())
     }
 
@@ -124,17 +123,19 @@ impl Handler for Balancer {
             }
             match self.round(leadership, &mut memory).await {
                 Ok(()) => memory.complained = false,
-                Err(error) if memory.complained => tracing::debug!(%error, "still no balancing"),
+                Err(error) if memory.complained => {
+                    tracing::debug!(%error, "still can't balance the leaderships")
+                }
                 Err(error) => {
                     memory.complained = true;
-                    tracing::warn!(%error, "the leaderships can't be balanced now; trying on");
+                    tracing::warn!(%error, "can't balance the leaderships now; trying again");
                 }
             }
         }
     }
 
     async fn stop(&self, _: &StopOrder) {
-        // The one thing that ran is the future of `lead`, which has been dropped.
+        // Only the future of `lead` ran, which has been dropped.
     }
 }
 
@@ -142,7 +143,7 @@ impl Balancer {
     async fn round(&self, leadership: &Leadership, memory: &mut Memory) -> Result<(), Error> {
         let session = self.session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
         let snapshots = self.read(&session).await;
-        memory.hear(&snapshots);
+        memory.read_outcomes(&snapshots);
         let seen = survey(&self.jobs, &snapshots, &memory.refused, unix_ms());
         if !memory.asked.is_empty() {
             tracing::debug!(moves = memory.asked.len(), "moves are under way");
@@ -176,7 +177,9 @@ impl Balancer {
                 Ok((name, Ok(snapshot))) => {
                     snapshots.insert(name, snapshot);
                 }
-                Ok((job, Err(error))) => tracing::debug!(job, %error, "not balanced for now"),
+                Ok((job, Err(error))) => {
+                    tracing::debug!(job, %error, "the election can't be read; it is not balanced in this round")
+                }
                 Err(error) => tracing::debug!(%error, "an election was not read"),
             }
         }
@@ -186,7 +189,7 @@ impl Balancer {
     async fn ask(&self, wanted: &Move, memory: &mut Memory) -> Result<(), Error> {
         let Some(job) = self.jobs.iter().find(|job| job.name == wanted.election) else { return Ok(()) };
         let reason = format!("fair share: {}", wanted.reason);
-        tracing::info!(job = job.name, from = %wanted.from, to = %wanted.to, reason, "asking for a switchover");
+        tracing::info!(job = job.name, from = %wanted.from, to = %wanted.to, reason, "requesting a switchover");
         let request = operator::new_request(
             RequestKind::Switchover,
             Outgoing::Member(wanted.from.clone()),
@@ -204,13 +207,13 @@ impl Balancer {
 }
 
 impl Memory {
-    /// What has become of what was asked for.
-    fn hear(&mut self, snapshots: &BTreeMap<String, Snapshot>) {
+    /// Reads the outcomes of requested moves.
+    fn read_outcomes(&mut self, snapshots: &BTreeMap<String, Snapshot>) {
         let now = unix_ms();
         self.refused.retain(|_, until_ms| *until_ms > now);
         let (asked, refused) = (&mut self.asked, &mut self.refused);
         asked.retain(|asked| {
-            // Of what can't be read nothing is known.
+            // Unknown while the election can't be read.
             let Some(snapshot) = snapshots.get(&asked.job) else { return true };
             let filed = snapshot.requests.iter().find(|filed| filed.which == asked.request);
             let state = filed.map(|filed| &filed.request.state);
@@ -222,7 +225,7 @@ impl Memory {
                     | RequestState::Cancelled { .. },
                 ) => {
                     let reason = state.and_then(RequestState::failure).unwrap_or_default();
-                    tracing::warn!(job = asked.job, to = %asked.to, reason, "a move for fair shares was not made");
+                    tracing::warn!(job = asked.job, to = %asked.to, reason, "a move for even shares failed");
                     count(&asked.job, "failed");
                     let until_ms = now.saturating_add(REFUSED_FOR.as_millis() as u64);
                     refused.insert((asked.job.clone(), asked.to.clone()), until_ms);
@@ -232,7 +235,7 @@ impl Memory {
                     count(&asked.job, "done");
                     false
                 }
-                // It has been removed meanwhile.
+                // The request was removed meanwhile.
                 None => false,
             }
         });

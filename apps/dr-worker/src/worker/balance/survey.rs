@@ -1,4 +1,4 @@
-//! From what was read of all elections to what a plan is made of. Pure.
+//! Turns snapshots of all elections into the input of a plan. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use strategies::{
     stages::Share,
 };
 
-/// A job whose leadership counts.
+/// A job whose leadership is counted.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) name: String,
@@ -26,20 +26,20 @@ pub(super) struct Job {
     pub(super) balance: bool,
 }
 
-/// Whom an elector has refused lately as the leader of a job, and until when nobody asks again, in
+/// Members that an elector has refused lately as the leader of a job, and until when no request is repeated, in
 /// milliseconds since the Unix epoch.
 pub(super) type Refused = BTreeMap<(String, MemberId), u64>;
 
-/// What a plan is made of.
+/// The input of a plan.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     /// Every member of any election, with its weight.
     pub(super) nodes: Vec<Node>,
-    /// Every leadership. One of several slots has the job's name and its slot, and stays.
+    /// Every leadership. One of several slots is named by job and slot, and does not move.
     pub(super) elections: Vec<Election>,
 }
 
-/// Makes sense of the snapshots. What has no leader is left out: to name one is the elector's business.
+/// Reads the snapshots. Elections without a leader are left out: electing one is the elector's task.
 pub(super) fn survey(
     jobs: &[Job],
     snapshots: &BTreeMap<String, Snapshot>,
@@ -60,7 +60,7 @@ pub(super) fn survey(
             Some(elected) if snapshot.layout == Layout::Elector => {
                 survey.elections.extend(decided(job, snapshot, elected, refused, unix_ms));
             }
-            // Whoever is first leads there, and nobody can be asked to move it.
+            // Without an elector, leadership can't be moved on request.
             _ => survey.elections.extend(
                 snapshot.office(0).map(|office| fixed(job.name.clone(), office.record.member.clone())),
             ),
@@ -82,7 +82,7 @@ fn decided<'a>(
 ) -> Vec<Election> {
     let leaders: Vec<_> = elected.leaders().collect();
     if elected.slots.len() > 1 {
-        // Two slots of an election must not meet on one node, which a plan does not know.
+        // Two slots of an election must not share a node, which the plan does not know.
         let name = |slot: usize| format!("{}#{slot}", job.name);
         return leaders.iter().map(|(slot, named)| fixed(name(*slot), named.member.clone())).collect();
     }
@@ -96,7 +96,7 @@ fn decided<'a>(
     vec![Election { name: job.name.clone(), leader, fit: Some(fit), stays: false }]
 }
 
-/// Why the leader of a job is left where it is, whatever the shares are.
+/// Why the leader of a job does not move, whatever the shares are.
 fn why_it_stays(job: &Job, snapshot: &Snapshot, leader: &Ballot, unix_ms: u64) -> Option<&'static str> {
     if !job.balance {
         return Some("its policy does not say balance");
@@ -127,7 +127,7 @@ fn holds(members: &[MemberRecord], leader: &Ballot) -> bool {
     members.iter().any(|member| member.ballot == *leader && member.holds.is_some())
 }
 
-/// Who could lead as well as the leader does.
+/// The members that are as good as the leader.
 fn peers(
     job: &Job,
     snapshot: &Snapshot,
@@ -135,7 +135,7 @@ fn peers(
     leader: &Ballot,
     unix_ms: u64,
 ) -> BTreeSet<MemberId> {
-    // A balancer's word is not an operator's: it goes back to no site that has failed too often.
+    // Unlike an operator, the balancer does not move leadership back to a site that has failed too often.
     let barred = barred_sites(&job.policy, Some(elected), unix_ms);
     let is_barred = |member: &&MemberRecord| {
         member.ballot != *leader && barred.iter().any(|barred| barred.site == member.site)
@@ -144,7 +144,7 @@ fn peers(
     let standing: Vec<_> = standing.cloned().collect();
     let excluded = |e: &&election_core::record::Exclusion| e.holds_at(unix_ms);
     let exclusions: Vec<_> = elected.exclusions.iter().filter(excluded).cloned().collect();
-    // What members failed lately counts after another failure only.
+    // Recent failures of members count only after another failure.
     let trouble = Trouble {
         failures: Vec::new(),
         failed_sites: failed_sites(&snapshot.members, &snapshot.control, Some(elected)),

@@ -6,7 +6,7 @@ use axum::{
 use serde::Serialize;
 use serde_json::json;
 
-/// An answer that must not be kept by anybody on the way.
+/// An answer that no proxy may cache.
 pub(super) fn answer(code: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(body) => {
@@ -17,7 +17,7 @@ pub(super) fn answer(code: StatusCode, body: &impl Serialize) -> Response {
     }
 }
 
-/// An answer that says why there is no other.
+/// An error, with its reason.
 pub(super) fn refuse(code: StatusCode, why: &str) -> Response {
     (code, [(header::CACHE_CONTROL, "no-store")], Json(json!({ "error": why }))).into_response()
 }
@@ -25,12 +25,12 @@ pub(super) fn refuse(code: StatusCode, why: &str) -> Response {
 pub(super) async fn not_found() -> Response {
     refuse(
         StatusCode::NOT_FOUND,
-        "there is no such path; there are /leader, /standby, /liveness, /readiness, /status, /cluster, /history, /explain, /simulate and /metrics",
+        "unknown path; valid: /leader, /standby, /liveness, /readiness, /status, /cluster, /history, /explain, /simulate and /metrics",
     )
 }
 
 pub(super) async fn not_allowed() -> Response {
-    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "GET, HEAD and OPTIONS are understood");
+    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET, HEAD and OPTIONS are allowed");
     response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("GET,HEAD,OPTIONS"));
     response
 }

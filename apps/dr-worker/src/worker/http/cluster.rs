@@ -1,4 +1,4 @@
-//! What the ensemble says of the whole election.
+//! `/cluster` and `/history`: the whole election, as read from ZooKeeper.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(super) async fn history(State(worker): State<Arc<Worker>>, Query(which): Que
     }
 }
 
-/// What the elector says of what it does not decide, be it this worker or another one.
+/// Why the elector, this worker or another one, decides nothing.
 pub(super) async fn skipped(worker: &Worker, name: &str, snapshot: &Snapshot) -> Option<Skipped> {
     let own = worker.jobs().iter().find(|job| job.slot.name() == name)?.election.status_now();
     if own.is_elector {
@@ -59,7 +59,7 @@ pub(super) async fn skipped(worker: &Worker, name: &str, snapshot: &Snapshot) ->
     elector::skipped(name, snapshot).await
 }
 
-/// The job that is asked for, and its election as it was read.
+/// The requested job, and a snapshot of its election.
 pub(super) struct Looked {
     pub(super) job: String,
     pub(super) snapshot: Snapshot,
@@ -93,7 +93,7 @@ fn prepare(worker: &Worker, which: &Which) -> Result<(String, Paths, Observer), 
     let name = job.slot.name().to_owned();
     let paths = Paths::new(worker.root(), &name).map_err(|why| unavailable(&why))?;
     let session = worker.session().and_then(zk_session::Session::incarnation);
-    let session = session.ok_or_else(|| unavailable("there is no ZooKeeper session at the moment"))?;
+    let session = session.ok_or_else(|| unavailable("no ZooKeeper session at the moment"))?;
     Ok((name, paths, Observer::new(session)))
 }
 

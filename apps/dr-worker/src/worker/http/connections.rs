@@ -1,5 +1,6 @@
 //! A bound on connections: idle ones are closed after a while, and the one that has been idle longest makes room for a
-//! new one. So whatever holds connections open, `/leader` answers, and descriptors are left for the jobs' guards.
+//! new one. So `/leader` answers even if clients hold connections open, and descriptors are left for the guards of
+//! jobs.
 
 use std::{
     collections::BTreeMap,
@@ -22,13 +23,13 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-/// How long a connection may say and hear nothing.
+/// How long a connection may be idle.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// After an error of the listener, which passes or comes again at once.
+/// The pause after an error of the listener, which may repeat at once.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A listener with at most so many connections.
+/// A listener with a maximum of connections.
 pub(super) struct Bounded {
     listener: TcpListener,
     open: Arc<Open>,
@@ -37,13 +38,13 @@ pub(super) struct Bounded {
 
 #[derive(Default)]
 struct Open {
-    /// Counts what happens on any connection.
+    /// Counts events on all connections.
     clock: AtomicU64,
     connections: Mutex<BTreeMap<u64, Entry>>,
 }
 
 struct Entry {
-    /// The clock when something happened last.
+    /// The clock at its last event.
     active: Arc<AtomicU64>,
     /// Dropped, it ends the connection.
     _keep: oneshot::Sender<()>,
@@ -55,7 +56,7 @@ impl Open {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
-        // Nothing that can panic is done under it.
+        // No code panics while it is locked.
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,7 +91,7 @@ impl Listener for Bounded {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");
-                    // There may be no descriptors left.
+                    // No descriptors may be left.
                     self.open.make_room();
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -103,7 +104,7 @@ impl Listener for Bounded {
     }
 }
 
-/// A connection that ends when it is idle for too long, or another one needs the room.
+/// A connection that is closed when it is idle for too long, or when a new one needs its place.
 pub(super) struct Connection {
     stream: TcpStream,
     id: u64,
@@ -128,7 +129,7 @@ impl Connection {
         self.idle.as_mut().reset(Instant::now() + IDLE);
     }
 
-    /// Whether it may go on.
+    /// An error if it has to be closed.
     fn poll_end(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let is_over =
             Pin::new(&mut self.ended).poll(context).is_ready() || self.idle.as_mut().poll(context).is_ready();
@@ -172,7 +173,7 @@ impl AsyncWrite for Connection {
             self.mark_active();
             return Poll::Ready(written);
         }
-        // A client that does not read its answer is as idle.
+        // A client that does not read its answer counts as idle.
         match self.poll_end(context) {
             Ok(()) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),

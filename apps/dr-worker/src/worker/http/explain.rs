@@ -1,4 +1,4 @@
-//! `/explain` and `/simulate`, as the verbs, by this worker's own configuration.
+//! `/explain` and `/simulate`: as the verbs, with this worker's own configuration.
 
 use std::sync::Arc;
 
@@ -75,13 +75,13 @@ fn imagine(
     Ok(Simulated::new(name, snapshot, what_if, now, then, unix_ms()))
 }
 
-/// The policies as this worker has them, with these settings over them.
+/// This worker's policies, with these settings applied.
 fn policies(worker: &Worker, sets: &[String]) -> Result<OperatorConfig, Box<Response>> {
     let wrong = |problems| Box::new(refuse(StatusCode::BAD_REQUEST, &format!("{problems}")));
     worker.config().what_if(sets).map_err(wrong)
 }
 
-/// What is asked for, and of which job.
+/// The requested job and the assumptions.
 fn read(pairs: Vec<(String, String)>) -> Result<(Which, WhatIf), String> {
     let (mut which, mut what_if) = (Which { job: None }, WhatIf::default());
     for (key, value) in pairs {
@@ -92,20 +92,16 @@ fn read(pairs: Vec<(String, String)>) -> Result<(Which, WhatIf), String> {
             "set" if is_of_policy(&value) => what_if.set.push(value),
             "set" => {
                 return Err(format!(
-                    "set={value}: only keys of the policy can be imagined, as in set=policy.auto_moves=all"
+                    "set={value}: only keys of the policy can be set, such as set=policy.auto_moves=all"
                 ));
             }
             other => {
-                return Err(format!(
-                    "{other:?} is not understood; there are job, without_site, without and set"
-                ));
+                return Err(format!("unknown parameter {other:?}; valid: job, without_site, without, set"));
             }
         }
     }
     if what_if.is_empty() {
-        return Err(
-            "say what is to be imagined: without_site=SITE, without=MEMBER or set=policy.K=V".to_owned()
-        );
+        return Err("give at least one of without_site=SITE, without=MEMBER and set=policy.K=V".to_owned());
     }
     Ok((which, what_if))
 }

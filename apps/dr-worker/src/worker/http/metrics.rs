@@ -14,10 +14,10 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use super::status::{lease_remaining, session_word};
 use crate::worker::{job::ProcessState, state::Worker};
 
-/// What histograms keep beside their buckets is let go of in this interval.
+/// How often samples of histograms are drained into their buckets.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Lets go of what is not needed any more, for ever.
+/// Drains the samples of histograms, until it is dropped.
 pub(super) async fn upkeep(handle: PrometheusHandle) {
     let mut timer = tokio::time::interval(UPKEEP);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -35,7 +35,7 @@ pub(super) async fn render(
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], handle.render()).into_response()
 }
 
-// Counts are far below 2^53, and a token beyond it is only for people to look at here.
+// Counts are far below 2^53, and a larger token is only displayed here.
 #[allow(clippy::cast_precision_loss)]
 fn read_states(worker: &Worker) {
     let session = session_word(worker);

@@ -40,7 +40,7 @@ impl FromRef<App> for PrometheusHandle {
     }
 }
 
-/// Serves the endpoints, for ever, to at most so many connections at once.
+/// Serves the endpoints until it is dropped, to at most `connections` at once.
 pub(crate) async fn serve(
     listener: TcpListener,
     connections: usize,
@@ -73,7 +73,7 @@ fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// GET and HEAD; and OPTIONS with the same code, for load balancers that ask by it.
+/// GET and HEAD; and OPTIONS with the same status code, for load balancers that use it.
 fn read<H, T>(handler: H) -> MethodRouter<App>
 where
     H: Handler<T, App>,

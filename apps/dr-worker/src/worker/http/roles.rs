@@ -1,4 +1,4 @@
-//! Yes or no, by status code.
+//! The endpoints that answer by status code.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ pub(super) struct Which {
 }
 
 impl Which {
-    /// The job that was named, or the only one.
+    /// The named job, or the only one.
     pub(super) fn of<'a>(&self, worker: &'a Worker) -> Result<&'a Job, Box<Response>> {
         let jobs = worker.jobs();
         let refuse = |code, why: &str| Err(Box::new(refuse(code, why)));
         match (&self.job, jobs) {
             (_, []) => refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker has not joined yet"),
             (None, [only]) => Ok(only),
-            (None, _) => refuse(StatusCode::BAD_REQUEST, "there are several jobs; name one by ?job="),
+            (None, _) => refuse(StatusCode::BAD_REQUEST, "there are several jobs; name one with ?job="),
             (Some(name), _) => match jobs.iter().find(|job| job.slot.name() == name) {
                 Some(job) => Ok(job),
                 None => refuse(StatusCode::NOT_FOUND, "this worker has no such job"),
@@ -40,7 +40,7 @@ impl Which {
 
 pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
     match which.of(&worker) {
-        // The clock is read now: a worker that was frozen must not say yes by what it knew before.
+        // The clock is read now: a worker that was frozen must not answer from its state before.
         Ok(job) => {
             let status = job.election.status_now();
             yes_or_no(&worker, job, &status, status.leads_now())
@@ -60,16 +60,15 @@ pub(super) async fn standby(State(worker): State<Arc<Worker>>, Query(which): Que
     }
 }
 
-/// Whether this process is worth keeping. It says nothing of ZooKeeper: an outage there must not
-/// restart every worker.
+/// Whether this process answers. Independent of ZooKeeper: an outage there must not restart every worker.
 pub(super) async fn liveness() -> Response {
     answer(StatusCode::OK, &json!({ "alive": true }))
 }
 
 /// Whether this worker can take part now.
 pub(super) async fn readiness(State(worker): State<Arc<Worker>>) -> Response {
-    let stands = |job: &Job| job.election.status_now().role != Role::Joining;
-    let ready = is_active(&worker) && worker.jobs().iter().all(stands);
+    let has_joined = |job: &Job| job.election.status_now().role != Role::Joining;
+    let ready = is_active(&worker) && worker.jobs().iter().all(has_joined);
     answer(code(ready), &json!({ "ready": ready }))
 }
 

@@ -1,4 +1,4 @@
-//! What this member is doing.
+//! `/status`: the state of this member.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,7 @@ struct Status<'a> {
     member: &'a MemberId,
     site: &'a SiteId,
     session: &'static str,
-    /// Until the end of the lease that this member could lead by; null while it keeps none.
+    /// Time until the end of this member's lease; null without one.
     lease_remaining_ms: Option<u64>,
     jobs: BTreeMap<&'a str, JobStatus>,
     software: &'static str,
@@ -24,7 +24,7 @@ struct Status<'a> {
 #[derive(Serialize)]
 struct JobStatus {
     role: &'static str,
-    /// The slot that it leads, or is on its way to or from.
+    /// The slot that it leads, takes over or gives up.
     slot: Option<usize>,
     term: u64,
     fencing_token: Option<u64>,
@@ -35,7 +35,7 @@ struct JobStatus {
     /// Who leads, by slot.
     leaders: Vec<Option<MemberId>>,
     note: String,
-    /// Why this member, as the elector, decides nothing.
+    /// Why this member decides nothing as the elector.
     skipped: Option<Skipped>,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn session_word(worker: &Worker) -> &'static str {
     }
 }
 
-/// How long this member may go on leading from now without another sign of life.
+/// How long this member's lease lasts from now on unless it is renewed.
 pub(super) fn lease_remaining(worker: &Worker) -> Option<std::time::Duration> {
     let until = worker.jobs().iter().filter_map(|job| job.election.status_now().work_until).max()?;
     Some(until.duration_since(BootTime::now()))

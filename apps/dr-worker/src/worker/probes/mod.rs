@@ -1,10 +1,8 @@
-//! Who of the other members answers, and how soon: what fast failover rests on, and what a
-//! policy by round trips goes by.
+//! Probes which other members answer, and how fast: for fast failover, and for policies by round trip.
 //!
-//! One set of probes serves both. What is measured is smoothed by a [`Meter`], and published
-//! in this member's record only when it has changed by more than a tolerance, and no more
-//! often than every so often: `n` members of a job write at most `n` times in
-//! `probes.publish.every`. Nothing is probed that nobody needs.
+//! One set of probes serves both. A [`Meter`] smooths the values. This member publishes them in its record only if they
+//! have changed by more than a tolerance, and at most once in `probes.publish.every`. Only targets that the policy
+//! needs are probed.
 //!
 //! [`Meter`]: strategies::meter::Meter
 
@@ -19,7 +17,7 @@ use crate::config::HostPort;
 pub(super) use prober::Prober;
 use published::Published;
 
-/// Probes for ever.
+/// Probes until it is dropped.
 pub(super) async fn run(prober: Prober) {
     let published = Arc::new(Published::new(&prober.job, prober.election.clone(), prober.probes.publishing));
     let peers = async {
@@ -30,15 +28,15 @@ pub(super) async fn run(prober: Prober) {
     tokio::join!(peers, targets::probe(&prober, &published));
 }
 
-/// Warns if what this worker tells the others leads each of them to itself.
+/// Warns if the published address is a loopback address, which leads each other member to itself.
 pub(super) fn check_own_address(listen: &HostPort, address: &str) {
     let is_loopback =
         |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) || host == "localhost";
     if is_loopback(&listen.host) && !is_loopback(address) {
         tracing::warn!(
             %listen,
-            "http.listen is for this host alone, so members on other hosts can't probe this worker: \
-             fast_failover won't move leadership away from it, and no policy finds it near"
+            "http.listen is a loopback address, so members on other hosts can't probe this worker: \
+             fast_failover won't move leadership away from it, and policies by round trip do not prefer it"
         );
     }
 }

@@ -1,10 +1,9 @@
-//! The other members: each is asked for `/liveness`, over the network that the jobs' clients
-//! use as well. Any answer counts: a worker that says no is not out of reach.
+//! Probes the other members: a GET of `/liveness` over the network that the jobs' clients use as well. Any answer
+//! counts, even a refusal: the worker can be reached.
 //!
-//! What is measured is the time from the request to the head of the answer, on a connection
-//! that stands: one round trip, and what the other worker takes to answer. The first answer
-//! from a member, and the first one after it has not answered, may have come on a new
-//! connection, after two round trips, and is not measured.
+//! Measures the time from the request to the head of the answer on an established connection: one round trip, and the
+//! other worker's time to answer. The first answer of a member, and the first one after a missed one, may use a new
+//! connection and take two round trips. They are not measured.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,23 +23,23 @@ use super::{
     published::{Published, Whom},
 };
 
-/// How many rounds of probes there are within `suspect_after`, at least.
+/// The least number of rounds of probes within `suspect_after`.
 const ROUNDS: u32 = 4;
 
-/// After how long a member whose record could not be read is looked for again.
+/// After how long an unreadable member record is read again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Where a living member answers.
+/// The address of a living member.
 #[derive(Clone, Debug)]
 struct Peer {
     id: MemberId,
     http: String,
 }
 
-/// The living members, by their ballots.
+/// The living members by ballot.
 type Peers = BTreeMap<Ballot, Peer>;
 
-/// Probes the other members of an election, for ever.
+/// Probes the other members of an election until it is dropped.
 pub(super) async fn probe(prober: &Prober, published: &Published) {
     let (sender, peers) = watch::channel(Peers::new());
     tokio::select! {
@@ -49,8 +48,7 @@ pub(super) async fn probe(prober: &Prober, published: &Published) {
     }
 }
 
-/// Keeps the addresses as the membership is. A ballot is one incarnation of a member, so what
-/// was read for it stays true.
+/// Keeps the addresses up to date. A ballot is one incarnation of a member, so its address does not change.
 async fn follow(session: &Session, paths: &Paths, peers: watch::Sender<Peers>) {
     let mut ballots = session.watch_children(paths.election());
     let mut names = Vec::new();
@@ -80,7 +78,7 @@ async fn follow(session: &Session, paths: &Paths, peers: watch::Sender<Peers>) {
     }
 }
 
-/// How often all are asked, and for how long each may take to answer.
+/// The interval of the rounds, and the timeout of a probe.
 fn pace(prober: &Prober) -> (Duration, Duration) {
     let probes = &prober.probes;
     match prober.suspect_after {
@@ -91,13 +89,13 @@ fn pace(prober: &Prober) -> (Duration, Duration) {
 }
 
 async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<Peers>) {
-    // No proxy, no redirect: it is this worker that has to answer. Connections are kept: what
-    // goes through one shows that the network and the worker live, and costs one round trip.
+    // No proxy and no redirect: this worker has to answer. Connections are kept: an answer on one shows that the
+    // network and the worker are alive, and costs one round trip.
     let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
     let client = match client.pool_idle_timeout(None).build() {
         Ok(client) => client,
         Err(error) => {
-            tracing::error!(%error, "no HTTP client: this worker can't tell whom it does not reach");
+            tracing::error!(%error, "can't create an HTTP client: this worker can't probe other members");
             return std::future::pending().await;
         }
     };
@@ -123,7 +121,7 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
         if prober.suspect_after.is_some() {
             prober.election.probed(others.keys().filter(|b| !answers.contains_key(b)).cloned().collect());
         }
-        // A former process of this very member is no other.
+        // An earlier process of this member is not another member.
         let measured = others.iter().filter(|(_, peer)| peer.id != prober.me);
         for (ballot, peer) in measured {
             let whom = Whom::Peer(peer.id.clone());
@@ -143,12 +141,12 @@ async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<
     }
 }
 
-/// How long the answer took.
+/// The time until the answer.
 async fn ask(client: reqwest::Client, url: String) -> Option<Duration> {
     let begun = Instant::now();
     let answer = client.get(url).send().await.ok()?;
     let after = begun.elapsed();
-    // Only an answer that has been read leaves the connection to the next request.
+    // The connection is reused only after the answer has been read.
     answer.bytes().await.ok()?;
     Some(after)
 }

@@ -6,7 +6,7 @@ use zk_session::Session;
 
 use crate::config::ProbesConfig;
 
-/// What is measured for one job, and where it is published.
+/// What to measure for one job, and where to publish it.
 pub(in crate::worker) struct Prober {
     pub(in crate::worker) job: String,
     pub(in crate::worker) me: MemberId,
@@ -14,14 +14,14 @@ pub(in crate::worker) struct Prober {
     pub(in crate::worker) paths: Paths,
     pub(in crate::worker) election: Election,
     pub(in crate::worker) probes: ProbesConfig,
-    /// Whether the election is told who does not answer, and how soon it wants to know.
+    /// How soon the election needs to know members that do not answer; `None` if it does not need to.
     pub(in crate::worker) suspect_after: Option<Duration>,
-    /// Which round trips the policy goes by.
+    /// Which round trips the policy uses.
     pub(in crate::worker) needs: Needs,
 }
 
 impl Prober {
-    /// Whether it asks other members, so that they must be able to ask this one.
+    /// Whether it probes other members, so that they must be able to probe this one.
     pub(in crate::worker) fn needs_peers(&self) -> bool {
         self.suspect_after.is_some() || self.needs.peers
     }

@@ -1,4 +1,4 @@
-//! What this member says of its round trips, for one job.
+//! Publishes this member's round trips for one job.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,7 @@ use metrics::{counter, gauge};
 use strategies::meter::{Meter, Publishing};
 use tokio::time::Instant;
 
-/// Whom a round trip is measured to.
+/// The target of a round trip.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whom {
     Peer(MemberId),
@@ -19,7 +19,7 @@ pub(super) enum Whom {
     Target(String),
 }
 
-/// The meter of a job, from which its election is told.
+/// The meter of a job, whose values are published in its election.
 pub(super) struct Published {
     job: String,
     election: Election,
@@ -37,7 +37,7 @@ impl Published {
         Self { job: job.to_owned(), election, start: Instant::now(), meter }
     }
 
-    /// It answered, after so long; `None` where the time is not that of a round trip.
+    /// Records an answer after this time; `None` if it is not the time of one round trip.
     pub(super) fn answered(&self, whom: Whom, after: Option<Duration>) {
         self.count("answered");
         let Some(after) = after else { return };
@@ -46,7 +46,7 @@ impl Published {
         self.show(&meter, &whom);
     }
 
-    /// It did not answer for so long.
+    /// Records a missed answer after this time.
     pub(super) fn missed(&self, whom: &Whom, waited: Duration) {
         self.count("missed");
         let mut meter = self.lock();
@@ -54,7 +54,7 @@ impl Published {
         self.show(&meter, whom);
     }
 
-    /// Forgets all members but these.
+    /// Removes all members but these.
     pub(super) fn retain_peers(&self, living: &BTreeSet<&MemberId>) {
         let mut meter = self.lock();
         let lives = |whom: &Whom| !matches!(whom, Whom::Peer(peer) if !living.contains(peer));
@@ -63,7 +63,7 @@ impl Published {
         gone.iter().for_each(|whom| self.show(&meter, whom));
     }
 
-    /// Publishes what is known, if it is worth it.
+    /// Publishes the values, if they have changed enough.
     pub(super) fn publish(&self) {
         let Some(news) = self.lock().publish(self.start.elapsed()) else { return };
         let mut round_trips = RoundTrips::default();
@@ -92,12 +92,12 @@ impl Published {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Meter<Whom>> {
-        // Nothing that can panic is done under it.
+        // No code panics while it is locked.
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A time as it is published.
+/// A duration in microseconds, as it is published.
 fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }

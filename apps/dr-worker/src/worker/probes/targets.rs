@@ -1,11 +1,11 @@
-//! Round trips to what is no member: ZooKeeper, and what the configuration names.
+//! Round trips to ZooKeeper and to configured targets.
 //!
-//! * ZooKeeper: a read over the session, answered by the server that it is connected to: one
-//!   round trip, and no work for the others of the ensemble.
-//! * An address: until a TCP connection stands: one round trip. The name is looked up before.
-//! * A URL: from the beginning of a request on a new connection, lookup included, to the head of
-//!   any answer: two round trips and more. A kept connection would be closed by the one target
-//!   and kept by the other, and the time be that of one round trip here and of two there.
+//! * ZooKeeper: a read over the session, answered by the connected server: one round trip, without work for other
+//!   servers.
+//! * An address: the time to establish a TCP connection: one round trip. The name is resolved before.
+//! * A URL: from the begin of a request on a new connection, name resolution included, to the head of any answer: at
+//!   least two round trips. Kept connections are not used, because some targets close them and others don't, and the
+//!   times could not be compared.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::config::{HostPort, ProbeTarget};
 
-/// Measures for ever what the policy needs, if it needs anything.
+/// Measures the targets that the policy needs, until it is dropped.
 pub(super) async fn probe(prober: &Prober, published: &Arc<Published>) {
     let (needs, probes) = (&prober.needs, &prober.probes);
     let mut tasks = JoinSet::new();
@@ -44,12 +44,14 @@ pub(super) async fn probe(prober: &Prober, published: &Arc<Published>) {
                     Ok(client) => {
                         tasks.spawn(async move { repeat.run(|| request(&client, &url)).await });
                     }
-                    Err(error) => tracing::error!(%error, "no HTTP client: {url} can't be measured"),
+                    Err(error) => {
+                        tracing::error!(%error, "can't create an HTTP client: {url} is not measured")
+                    }
                 }
             }
         }
     }
-    // Dropped with this function, all of them end.
+    // All tasks end when this function is dropped.
     while tasks.join_next().await.is_some() {}
 }
 
@@ -91,7 +93,7 @@ async fn request(client: &reqwest::Client, url: &str) -> Option<Duration> {
 }
 
 async fn connect(host: &str, port: u16) -> Option<Duration> {
-    // Of several addresses the first, so that it is the same one each time.
+    // Always the first of several addresses, so that it is the same one each time.
     let address = lookup_host((host, port)).await.ok()?.next()?;
     let begun = Instant::now();
     TcpStream::connect(address).await.ok().map(|_| begun.elapsed())

@@ -1,4 +1,4 @@
-//! Tries a job's fitness check on this member again and again, and reports what it finds as the member's health.
+//! Runs a job's fitness check periodically, and publishes the result as the member's health.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::{
     worker::{job::Tally, state::JobSlot},
 };
 
-/// Checks for ever. The first answer counts at once: the member is not elected before it, so its election must not wait
-/// for more than one try. Later on a failure has to repeat itself before leadership moves.
+/// Runs until it is dropped. The first answer counts at once, because the member is not elected before it. Later a
+/// failure has to repeat itself before leadership moves.
 pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, check: Check) {
     let job = slot.name();
     let mut tally = Tally::reporting_the_first(check.failures);
@@ -19,7 +19,7 @@ pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, check: Check) {
         let next = Instant::now() + check.interval();
         let role = election.status_now().role.as_str();
         let outcome = slot.is_fit(&check, role).await;
-        // Other words for the same are no news: each is a write.
+        // Only a change of the result is published, because each is a write.
         let report = tally.answered(outcome.is_ok());
         let failures = tally.in_a_row();
         if let Err(reason) = &outcome {
@@ -28,11 +28,15 @@ pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, check: Check) {
         if report.is_some() {
             election.set_health(match outcome {
                 Ok(()) => {
-                    tracing::info!(job, "this member is fit to lead: the fitness check passes");
+                    tracing::info!(job, "this member is fit to lead: its fitness check passes");
                     Health::Healthy
                 }
                 Err(reason) => {
-                    tracing::warn!(job, failures, "this member is not fit to lead: fitness: {reason}");
+                    tracing::warn!(
+                        job,
+                        failures,
+                        "this member is not fit to lead: its fitness check fails: {reason}"
+                    );
                     Health::Unhealthy { reason: format!("fitness: {reason}") }
                 }
             });

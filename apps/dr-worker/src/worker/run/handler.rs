@@ -1,4 +1,4 @@
-//! What a job does with leadership.
+//! The application of a job's election.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Runs a job while this member leads.
+/// The application of a job's election.
 pub(super) struct JobHandler {
     slot: Arc<JobSlot>,
 }
@@ -38,7 +38,7 @@ impl JobHandler {
         }
     }
 
-    /// A hook whose failure changes nothing.
+    /// Runs a hook whose failure is only logged.
     async fn try_hook(&self, name: HookName, env: &JobEnv, by: Option<Deadline>) {
         if let Err(error) = self.slot.hook(name, env, by).await {
             tracing::warn!(job = self.slot.name(), "{error}");
@@ -52,7 +52,7 @@ impl Handler for JobHandler {
     }
 
     async fn prepare(&self, nomination: &Nomination) -> Result<(), Failure> {
-        // There is no token before there is a leadership.
+        // The token does not exist before the leadership.
         self.slot.hook(HookName::Prepare, &self.env(nomination, 0), None).await?;
         Ok(())
     }
@@ -82,11 +82,11 @@ impl Handler for JobHandler {
 
     async fn stop(&self, order: &StopOrder) {
         let slot = &self.slot;
-        tracing::info!(job = slot.name(), reason = %order.reason(), "stopping");
+        tracing::info!(job = slot.name(), reason = %order.reason(), "stopping the job");
         let env = slot.env();
         let serves = slot.process().state == ProcessState::Running;
         if let Some(env) = env.as_ref().filter(|_| serves && order.is_leisurely() && !slot.is_hastened()) {
-            // The job's own end comes after it.
+            // The stop of the job follows.
             let by = Deadline::before(order.deadline(), slot.spec.stop_budget());
             tokio::select! {
                 () = self.try_hook(HookName::BeforeStop, env, Some(by)) => {}
@@ -98,7 +98,7 @@ impl Handler for JobHandler {
         slot.hooks_gone().await;
         if let Some(env) = env.filter(|_| !slot.is_hastened()) {
             tokio::select! {
-                // It cleans up on this node whether the lease lasts or not.
+                // It cleans up on this node, so it is not limited by the lease.
                 () = self.try_hook(HookName::AfterStop, &env, None) => {}
                 () = slot.hastened() => {}
             }

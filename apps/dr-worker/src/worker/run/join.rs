@@ -1,4 +1,4 @@
-//! From a session to elections: one per job, and what is measured and watched beside each.
+//! Joins one election per job, and starts the tasks that measure and watch beside each.
 
 use std::sync::Arc;
 
@@ -43,12 +43,12 @@ pub(super) async fn join(
     let incarnation = session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
     let granted = incarnation.granted_timeout();
     if granted != config.zookeeper.session_timeout {
-        tracing::warn!(?granted, asked = ?config.zookeeper.session_timeout, "the servers grant another session timeout");
+        tracing::warn!(?granted, asked = ?config.zookeeper.session_timeout, "the servers granted another session timeout than asked for");
     }
     config.check_timing(incarnation.lease_timing())?;
     let mut guards = Guards::new().lock(lock.clone());
     if let Some(cgroup) = job::delegated_cgroup() {
-        tracing::info!(cgroup = %cgroup.display(), "jobs get cgroups of their own");
+        tracing::info!(cgroup = %cgroup.display(), "each job gets its own cgroup");
         guards = guards.cgroup(cgroup);
     }
     let has_cgroups = guards.have_cgroups();
@@ -68,7 +68,7 @@ pub(super) async fn join(
             config::Recipe::Single => Recipe::Single,
         };
         let policy = job.policy.fingerprint(job.fenced);
-        // Not elected before its first check has passed.
+        // It is not elected before its first check has passed.
         let health = job.spec.fitness.as_ref().map_or(Health::Unchecked, |_| Health::Unknown);
         let me = Profile { policy, health, ..profile(config, http_port) };
         let mut election = ElectionConfig::new(&config.zookeeper.root, job.name(), me, recipe)
@@ -135,7 +135,7 @@ pub(super) async fn join(
     Ok(())
 }
 
-/// How this worker presents itself.
+/// This worker's profile for an election.
 fn profile(config: &Config, http_port: u16) -> Profile {
     let node = &config.node;
     let listen = &config.http.listen;
@@ -150,11 +150,11 @@ fn profile(config: &Config, http_port: u16) -> Profile {
     }
 }
 
-/// Whether what stands in ZooKeeper under this member's name may be removed at once.
+/// Whether znodes of an earlier process of this member may be removed at once.
 ///
-/// The lock and the records of the guards prove that nothing of a former worker of this state directory lives; and
-/// only if what is there was made by that one, as the directory remembers, does the proof go for it.
-/// A worker elsewhere with the same id by mistake is left in peace.
+/// The lock and the guards' records prove that no process of an earlier worker of this state directory is alive. The
+/// proof covers only znodes with a ballot that the directory remembers. Another worker that has the same id by mistake
+/// keeps its znodes.
 async fn leftovers(
     observer: &Observer,
     paths: &Paths,
@@ -177,14 +177,14 @@ async fn leftovers(
     if own { Leftovers::Remove } else { Leftovers::Wait }
 }
 
-/// Two recipes in one election would be two leaders.
+/// All members must use one recipe: two recipes could have two leaders.
 async fn check_recipe(observer: &Observer, paths: &Paths, job: &JobConfig) -> Result<(), Error> {
     let Some(standing) = observer.standing(paths).await? else { return Ok(()) };
     if standing.as_str() == job.recipe.as_str() {
         return Ok(());
     }
     let message = format!(
-        "job.{}.recipe is {:?}, and others stand in {} by the recipe {:?}: end them first, for all must use the same",
+        "job.{}.recipe is {:?}, but members in {} use the recipe {:?}: stop them first, all members must use the same recipe",
         job.name(),
         job.recipe.as_str(),
         paths.base(),

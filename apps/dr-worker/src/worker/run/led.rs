@@ -1,5 +1,5 @@
-//! Publishes in each job's election which of the jobs that its policy names this worker leads, and how much
-//! load all others put on it.
+//! Publishes in each job's election which of the jobs that its policy names this worker leads, and the load of all
+//! other jobs that it leads.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::config::{JobConfig, Recipe};
 pub(super) struct OwnJob {
     name: String,
     load: u32,
-    /// What its policy goes by.
+    /// What its policy depends on.
     needs: Needs,
     status: watch::Receiver<ElectionStatus>,
     measured: Arc<Measured>,
@@ -33,14 +33,14 @@ impl OwnJob {
         Self { name: job.name().to_owned(), load: job.load, needs, status, measured }
     }
 
-    /// Whether its policy goes by other jobs.
+    /// Whether its policy depends on other jobs.
     fn goes_by_others(&self) -> bool {
         self.needs.load || !self.needs.jobs.is_empty()
     }
 }
 
-/// What to publish in the election of `job`, whose policy goes by this, while these jobs are led: their
-/// names and loads.
+/// The attributes to publish in the election of `job`, whose policy has these needs, while this worker leads the jobs
+/// `led` (names and loads).
 fn attributes(job: &str, needs: &Needs, led: &BTreeMap<String, u32>) -> BTreeMap<String, String> {
     let others = || led.iter().filter(|(name, _)| *name != job);
     let named = others().map(|(name, _)| name.as_str()).filter(|name| needs.jobs.contains(*name));
@@ -48,7 +48,7 @@ fn attributes(job: &str, needs: &Needs, led: &BTreeMap<String, u32>) -> BTreeMap
     published::attributes(named, if needs.load { load } else { 0 })
 }
 
-/// Publishes for as long as `background` lives. Does nothing where no policy goes by other jobs.
+/// Publishes while `background` runs. Does nothing if no policy depends on other jobs.
 pub(super) fn keep(jobs: Vec<OwnJob>, background: &mut JoinSet<()>) {
     let wanted: BTreeSet<_> = jobs.iter().flat_map(|job| job.needs.jobs.clone()).collect();
     let all = jobs.iter().any(|job| job.needs.load);
@@ -63,7 +63,7 @@ pub(super) fn keep(jobs: Vec<OwnJob>, background: &mut JoinSet<()>) {
     }
 }
 
-/// Notes in `led` whether this job has its READY leader here, until its election has ended.
+/// Records in `led` whether this worker is the READY leader of the job, until its election has ended.
 async fn follow(
     name: String,
     load: u32,
@@ -96,7 +96,7 @@ async fn publish(job: OwnJob, mut led: watch::Receiver<BTreeMap<String, u32>>) {
 mod tests {
     use super::*;
 
-    /// What a job named `web` publishes while these are led here.
+    /// What a job named `web` publishes while this worker leads these jobs.
     fn published(needs: Needs, led: &[(&str, u32)]) -> Vec<(String, String)> {
         let led = led.iter().map(|(name, load)| ((*name).to_owned(), *load)).collect();
         attributes("web", &needs, &led).into_iter().collect()

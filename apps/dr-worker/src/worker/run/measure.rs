@@ -1,4 +1,4 @@
-//! Has a job's command say how fit this member is, again and again, and publishes it.
+//! Runs a job's measure command periodically, and publishes its values.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,9 +9,9 @@ use tokio::time::{Instant, sleep_until};
 use super::measured::Measured;
 use crate::{config::Measure, worker::state::JobSlot};
 
-/// Measures for ever. What is configured is what is left when nothing has been measured for too long.
+/// Runs until it is dropped. Values that are older than `keep` are removed; the configured attributes remain.
 ///
-/// Only a change is published, so a member writes at most once in each interval.
+/// Only a change is published, so a member writes at most once in an interval.
 pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, publishes: Arc<Measured>, measure: Measure) {
     let job = slot.name();
     for outcome in ["done", "failed"] {
@@ -29,15 +29,15 @@ pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, publishes: Arc<
         let news = match outcome {
             Ok(values) => {
                 if is_failing {
-                    tracing::info!(job, "measuring works again");
+                    tracing::info!(job, "the measure command works again");
                 }
                 (is_failing, last_good) = (false, Instant::now());
                 Some(values)
             }
             Err(why) => {
-                // Once, and not each time.
+                // Logged once, not at each failure.
                 if !is_failing {
-                    tracing::warn!(job, keep = ?measure.keep, "measuring failed, what it said last goes on counting for a while: {why}");
+                    tracing::warn!(job, keep = ?measure.keep, "the measure command failed; its last values stay valid for the time `keep`: {why}");
                 }
                 is_failing = true;
                 (last_good.elapsed() >= measure.keep).then(BTreeMap::new)
@@ -52,7 +52,7 @@ pub(super) async fn keep(slot: Arc<JobSlot>, election: Election, publishes: Arc<
     }
 }
 
-/// Numbers stand among the metrics too; what is not known any more is NaN there.
+/// Exports numeric values as metrics; a value that is not known any more is NaN.
 fn show(job: &str, before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) {
     let number = |text: &String| text.trim().parse::<f64>().ok();
     let gauge = |name: &String| gauge!("dr_measured", "job" => job.to_owned(), "name" => name.clone());

@@ -1,5 +1,5 @@
-//! What is measured of this member for one election, put together: what the job's command says, and which
-//! other jobs the worker leads.
+//! The measured attributes of this member in one election: the values of the job's measure command, and which other
+//! jobs the worker leads.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 
 use election_core::Election;
 
-/// One election's share of what is measured. Only a change is published, for each is a write.
+/// The measured attributes of one election. Only a change is published, because each is a write.
 #[derive(Debug)]
 pub(super) struct Measured {
     election: Election,
@@ -17,7 +17,7 @@ pub(super) struct Measured {
 
 #[derive(Debug, Default)]
 struct Parts {
-    /// By the job's command. None of its names is one of the others.
+    /// By the measure command. Its names are distinct from the others.
     by_command: BTreeMap<String, String>,
     of_jobs: BTreeMap<String, String>,
     published: BTreeMap<String, String>,
@@ -28,14 +28,14 @@ impl Measured {
         Self { election, parts: Mutex::default() }
     }
 
-    /// What the command has said: all of it.
+    /// Sets all values of the measure command.
     pub(super) fn by_command(&self, job: &str, values: BTreeMap<String, String>) {
         let mut parts = self.lock();
         parts.by_command = values;
         self.publish(job, &mut parts);
     }
 
-    /// Which other jobs are led here: all that is to be known.
+    /// Sets all attributes about other jobs.
     pub(super) fn of_jobs(&self, job: &str, values: BTreeMap<String, String>) {
         let mut parts = self.lock();
         parts.of_jobs = values;
@@ -49,12 +49,12 @@ impl Measured {
         }
         match self.election.set_measured(all.clone()) {
             Ok(()) => parts.published = all,
-            Err(error) => tracing::warn!(job, "what was measured is not published: {error}"),
+            Err(error) => tracing::warn!(job, "the measured attributes are not published: {error}"),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Parts> {
-        // Nothing that can panic is done under it.
+        // No code panics while it is locked.
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

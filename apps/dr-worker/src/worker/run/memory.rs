@@ -1,5 +1,5 @@
-//! Which ballots this state directory's worker has had last: they tell its own leftovers
-//! in ZooKeeper from another process's that has the same id by mistake.
+//! The last ballots of this state directory's worker. They distinguish its own znodes from those of another process
+//! that has the same id by mistake.
 
 use std::{
     collections::BTreeMap,
@@ -14,37 +14,37 @@ use election_core::{
 };
 use tokio::sync::watch;
 
-/// The file that remembers. Cheap to clone.
+/// The file with the ballots. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     path: PathBuf,
     /// By the path of the member's znode.
     ballots: Arc<Mutex<BTreeMap<String, String>>>,
-    /// Whether nothing of the last worker is left: else what is remembered proves nothing.
+    /// Whether no process of the last worker is left; otherwise the ballots prove nothing.
     is_gone: bool,
 }
 
 impl Memory {
-    /// The memory that lies beside the lock, which also keeps others from writing it.
-    /// What can't be read is forgotten: that costs time, not safety.
+    /// The memory beside the lock, which also protects the file from other writers. An unreadable file counts as empty:
+    /// that costs time, not safety.
     pub(super) fn beside(lock: &Path, is_gone: bool) -> Self {
         let path = lock.with_extension("ballots.json");
         let ballots = fs::read(&path).ok().and_then(|data| serde_json::from_slice(&data).ok());
         Self { path, ballots: Arc::new(Mutex::new(ballots.unwrap_or_default())), is_gone }
     }
 
-    /// Whether the last worker of this directory, of which nothing is left, made what is at `znode`.
+    /// Whether the last worker of this directory made the record at `znode`, and no process of it is left.
     pub(super) fn made(&self, znode: &str, data: &[u8]) -> bool {
         MemberRecord::decode(znode, data).is_ok_and(|record| self.holds(znode, &record.ballot))
     }
 
-    /// Whether that was the last ballot of this directory's worker, of which nothing is left.
+    /// Whether that was the last ballot of this directory's worker, and no process of it is left.
     pub(super) fn holds(&self, znode: &str, ballot: &Ballot) -> bool {
         let ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_gone && ballots.get(znode).is_some_and(|known| known == ballot.as_str())
     }
 
-    /// Remembers each ballot that this worker gets for the member's znode.
+    /// Saves each ballot that this worker gets for the member's znode.
     pub(super) async fn keep(self, znode: String, mut status: watch::Receiver<ElectionStatus>) {
         let mut last = None;
         loop {
@@ -52,7 +52,7 @@ impl Memory {
             if let Some(ballot) = ballot.filter(|b| last.as_ref() != Some(b)) {
                 if let Err(error) = self.remember(&znode, ballot.as_str()) {
                     let path = self.path.display();
-                    tracing::warn!(%path, %error, "can't remember the ballot; after a crash this worker waits one session timeout");
+                    tracing::warn!(%path, %error, "can't save the ballot; after a crash this worker waits one session timeout");
                 }
                 last = Some(ballot);
             }
@@ -65,7 +65,7 @@ impl Memory {
     fn remember(&self, znode: &str, ballot: &str) -> io::Result<()> {
         let mut ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
         ballots.insert(znode.to_owned(), ballot.to_owned());
-        // Whole or not at all.
+        // Written atomically.
         let new = self.path.with_extension("new");
         fs::write(&new, serde_json::to_vec(&*ballots)?)?;
         fs::rename(&new, &self.path)

@@ -5,9 +5,8 @@
 //!     78      78       78        69        78 (same id twice)          signal: 0
 //! ```
 //!
-//! Up to `join` nothing is to be seen of this worker in ZooKeeper, and no program of a
-//! job has been started: what goes wrong before leaves nothing behind. After it, no loss of
-//! ZooKeeper ends the daemon.
+//! Before `join` the worker has no znode and has started no program of a job, so an earlier failure leaves nothing
+//! behind. After `join` the daemon survives a loss of ZooKeeper.
 
 mod fitness;
 mod handler;
@@ -41,13 +40,13 @@ use crate::{
 use join::join;
 use memory::Memory;
 
-/// How long to wait for ZooKeeper to hear that this worker has ended.
+/// How long to wait for ZooKeeper to close the session.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How long what is left of an earlier worker may take to end.
+/// How long to wait for processes of an earlier worker to end.
 const SWEEP_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long a job may take to end once the worker can't trust itself any more.
+/// How long a job may take to stop after a panic.
 const LAST_ORDERS: Duration = Duration::from_secs(1);
 
 /// Runs the daemon until a signal ends it.
@@ -59,13 +58,13 @@ pub(crate) async fn run(config: Config) -> Result<(), Error> {
     job::adopt_orphans().map_err(|e| Error::Internal(format!("can't become a subreaper: {e}")))?;
     tokio::spawn(async {
         if let Err(error) = signals::log_ignored().await {
-            tracing::warn!(%error, "signals that are ignored are not logged");
+            tracing::warn!(%error, "can't log ignored signals");
         }
     });
     let result = tokio::select! {
-        // What is not done yet is dropped, and nothing of it stays.
+        // The start is dropped, and leaves nothing behind.
         name = signals.next() => {
-            tracing::info!(signal = name, "ended before it had started");
+            tracing::info!(signal = name, "stopped during the start");
             Ok(())
         }
         started = start(&config) => match started {
@@ -80,14 +79,14 @@ async fn start(config: &Config) -> Result<Running, Error> {
     descriptors::raise_limit()
         .map_err(|e| Error::Internal(format!("can't raise the limit of open files: {e}")))?;
     let connections = descriptors::clients_beside(&config.jobs)?;
-    // The guard of a worker that was killed needs this long to end its job.
+    // The guard of a killed worker needs this long to stop its job.
     let patience = config.jobs.iter().map(|job| job.spec.stop_budget()).max().unwrap_or_default();
     let by = BootTime::now() + patience + Duration::from_millis(500);
     let lock = StateLock::acquire_by(&config.node.state_dir, config.node.id.as_str(), by).await?;
     let swept = job::sweep(&lock, BootTime::now() + SWEEP_WITHIN).await;
     if let Err(left) = &swept {
         tracing::error!(
-            "an earlier worker and its guard were killed together, and it is not proved that its job is gone: {left}; \
+            "an earlier worker and its guard were killed together, and its job may still run: {left}; \
             this worker waits for the session of the earlier one to end"
         );
     }
@@ -99,7 +98,7 @@ async fn start(config: &Config) -> Result<Running, Error> {
     let mut background = JoinSet::new();
     background.spawn(async {
         if let Err(error) = job::tend_orphans().await {
-            tracing::error!(%error, "orphans are not reaped");
+            tracing::error!(%error, "can't reap orphans");
         }
     });
     background.spawn(http::serve(listener, connections, Arc::clone(&worker), metrics));
@@ -126,12 +125,12 @@ fn cannot_listen(at: &HostPort, error: &std::io::Error) -> Error {
     Error::Setting { key: "http.listen", message: format!("can't listen at {at}: {error}{hint}") }
 }
 
-/// A worker that takes part in its elections.
+/// A worker that has joined its elections.
 struct Running {
     worker: Arc<Worker>,
     session: Session,
     background: JoinSet<()>,
-    /// Held until nothing of this worker is left.
+    /// Held until no process of this worker is left.
     _lock: StateLock,
 }
 
@@ -144,7 +143,7 @@ impl Running {
         }
         let result = tokio::select! {
             name = signals.next() => {
-                tracing::info!(signal = name, "leaving");
+                tracing::info!(signal = name, "leaving all elections");
                 Ok(())
             }
             Some(ended) = ends.join_next() => {
@@ -163,12 +162,12 @@ impl Running {
         };
         self.leave(signals).await;
         let outcome = self.session.close(FAREWELL).await;
-        tracing::info!(session = ?outcome, "ended");
+        tracing::info!(session = ?outcome, "the worker has stopped");
         self.background.shutdown().await;
         result
     }
 
-    /// Leaves all elections: each leadership is handed over, its job stopped in between.
+    /// Leaves all elections: hands over each leadership, and stops its job.
     async fn leave(&self, signals: &mut Signals) {
         let mut leaving = JoinSet::new();
         for job in self.worker.jobs() {
@@ -183,12 +182,12 @@ impl Running {
                 left = leaving.join_next() => match left {
                     None => return,
                     Some(Ok(Ended::HandlerPanicked { .. } | Ended::EnginePanicked) | Err(_)) => {
-                        tracing::error!("an election ended in a panic; ZooKeeper forgets it with the session");
+                        tracing::error!("an election ended in a panic; its znodes go with the session");
                     }
                     Some(Ok(_)) => {}
                 },
                 name = signals.next() => {
-                    tracing::warn!(signal = name, "asked again: the jobs are killed, their hooks left out");
+                    tracing::warn!(signal = name, "second signal: killing the jobs, skipping their hooks");
                     for job in self.worker.jobs() {
                         job.slot.hasten();
                         job.election.leave_at_once();
@@ -198,13 +197,13 @@ impl Running {
         }
     }
 
-    /// Nobody knows any more what this process does: it ends its jobs, and then itself
-    /// without releasing anything. The session expires, and the next leader waits for that.
+    /// The state of this process is unknown after a panic: it stops its jobs, and aborts without releasing anything.
+    /// The next leader waits for the session to expire.
     async fn abort(&self, why: &Ended) -> ! {
-        tracing::error!(%why, "ending this process on purpose");
+        tracing::error!(%why, "aborting this process");
         let by = BootTime::now() + LAST_ORDERS;
         for job in self.worker.jobs() {
-            // The guards end what is not gone by then.
+            // The guards kill jobs that are not gone by then.
             let _ = tokio::time::timeout(LAST_ORDERS, job.slot.end(by)).await;
         }
         logging::flush(LAST_ORDERS);

@@ -1,4 +1,4 @@
-//! Looks again and again whether the whole site of this node is fit, and tells the elections.
+//! Runs the site check of this node periodically, and publishes the result in all elections.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use crate::{
     worker::job::{Guards, Tally, check_once},
 };
 
-/// Checks for ever. One success is enough to be well again: to be wrong about that costs little, as
-/// most members of the site have to agree anyway.
+/// Runs until it is dropped. One success is enough to be healthy again: an error costs little, because most members of
+/// the site have to agree.
 pub(super) async fn keep(node: NodeConfig, check: Check, elections: Vec<Election>, guards: Guards) {
     let env: BTreeMap<_, _> = [("DR_MEMBER", node.id.to_string()), ("DR_SITE", node.site.to_string())]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
     let mut tally = Tally::new(check.failures);
-    // Another site's failure is no reason to come here before this is known.
+    // Until the first answer, no leadership moves here after a failure of another site.
     elections.iter().for_each(|election| election.set_site_health(Some(Health::Unknown)));
     loop {
         let next = Instant::now() + check.interval();
         let outcome = check_once(&check.probe, "site check", &env, &guards).await;
-        // Other words for the same are no news: each is a write.
+        // Only a change of the result is published, because each is a write.
         let report = tally.answered(outcome.is_ok());
         let failures = tally.in_a_row();
         if let Err(reason) = &outcome {
@@ -36,7 +36,7 @@ pub(super) async fn keep(node: NodeConfig, check: Check, elections: Vec<Election
                     Health::Healthy
                 }
                 Err(reason) => {
-                    tracing::warn!(site = %node.site, failures, "this site counts as unwell here: {reason}");
+                    tracing::warn!(site = %node.site, failures, "the site check fails: {reason}");
                     Health::Unhealthy { reason }
                 }
             };

@@ -1,13 +1,13 @@
-//! Keeps an eye on what each new session is granted.
+//! Checks the timing of each new session.
 
 use zk_session::{Session, SessionState};
 
 use crate::config::Config;
 
-/// Checks the timing of each new session: the servers may have been configured anew.
+/// Checks the timing of each new session: the servers may have been reconfigured.
 ///
-/// What doesn't fit any more is told and ends nothing: lease and guard go by what was granted,
-/// so only the time that a job has to end in shrinks.
+/// A stop budget that does not fit any more is logged, and ends nothing: lease and guard use the granted timeout, so
+/// only the job's time to stop gets shorter.
 pub(super) async fn timing(session: Session, config: Config) {
     let mut states = session.subscribe();
     let mut checked = None;

@@ -1,4 +1,4 @@
-//! What a running worker knows of itself: its session, its jobs, and what runs of each here.
+//! The state of a running worker: its session, its jobs, and the process of each.
 
 mod slot;
 mod vacancy;
@@ -12,7 +12,7 @@ use crate::config::{Config, NodeConfig};
 pub(super) use slot::JobSlot;
 pub(super) use vacancy::Vacancy;
 
-/// What the HTTP endpoints know of this worker.
+/// The state of this worker, for the HTTP endpoints.
 #[derive(Debug)]
 pub(super) struct Worker {
     config: Config,
@@ -23,7 +23,7 @@ pub(super) struct Worker {
 struct Joined {
     session: Session,
     jobs: Vec<Job>,
-    /// Its part in the election of whoever spreads the leaderships, if it takes any.
+    /// Its part in the balancer's election, if any job is balanced.
     balancer: Option<Election>,
 }
 
@@ -32,9 +32,9 @@ struct Joined {
 pub(super) struct Job {
     /// This member's part in the election.
     pub(super) election: Election,
-    /// What runs here of it.
+    /// Its process on this node.
     pub(super) slot: Arc<JobSlot>,
-    /// How long it has had no READY leader.
+    /// How long it has been without a READY leader.
     pub(super) vacancy: Arc<Vacancy>,
 }
 
@@ -44,23 +44,23 @@ impl Worker {
         Self { config, joined: OnceLock::new() }
     }
 
-    /// From now on it takes part.
+    /// Sets what exists since it has joined.
     pub(super) fn joined(&self, session: Session, jobs: Vec<Job>, balancer: Option<Election>) {
-        // Nobody else sets it.
+        // It is set only once.
         let _ = self.joined.set(Joined { session, jobs, balancer });
     }
 
-    /// All that it was started with.
+    /// Its configuration.
     pub(super) fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Who it is.
+    /// Its node.
     pub(super) fn node(&self) -> &NodeConfig {
         &self.config.node
     }
 
-    /// The znode that its elections lie under.
+    /// The root znode of its elections.
     pub(super) fn root(&self) -> &str {
         &self.config.zookeeper.root
     }
@@ -70,7 +70,7 @@ impl Worker {
         self.joined.get().map(|joined| &joined.session)
     }
 
-    /// Its part in the election of whoever spreads the leaderships over the nodes.
+    /// Its part in the balancer's election.
     pub(super) fn balancer(&self) -> Option<&Election> {
         self.joined.get()?.balancer.as_ref()
     }

@@ -15,14 +15,14 @@ use crate::{
     },
 };
 
-/// The place where a job runs on this node, while this node leads.
+/// Where a job runs on this node while this node leads.
 pub(in crate::worker) struct JobSlot {
     pub(in crate::worker) spec: Arc<JobSpec>,
     pub(in crate::worker) member: String,
     pub(in crate::worker) site: String,
     guards: Guards,
     state: Mutex<State>,
-    /// The hooks of leaderships that run.
+    /// The running hooks of leaderships.
     hooks: HookRuns,
     hastened: watch::Sender<bool>,
 }
@@ -30,11 +30,11 @@ pub(in crate::worker) struct JobSlot {
 #[derive(Default)]
 struct State {
     run: Option<Arc<JobRun>>,
-    /// Of the leadership that has been taken over, until it is cleaned up after.
+    /// The environment of the current leadership, until its cleanup has ended.
     env: Option<JobEnv>,
-    /// Restarts of all runs that are over.
+    /// Restarts of all earlier runs.
     restarts: u64,
-    /// The last run's status, when it is over.
+    /// The status of the last run after its end.
     last: Option<ProcessStatus>,
 }
 
@@ -56,7 +56,7 @@ impl JobSlot {
         &self.spec.name
     }
 
-    /// What the job's process is doing here.
+    /// The status of the job's process.
     pub(in crate::worker) fn process(&self) -> ProcessStatus {
         let state = self.lock();
         let running = state.run.as_ref().map(|run| run.status().borrow().clone());
@@ -68,14 +68,14 @@ impl JobSlot {
         })
     }
 
-    /// How often the job has been started again here since the worker was started.
+    /// How often the job was restarted since the worker was started.
     pub(in crate::worker) fn restarts(&self) -> u64 {
         let state = self.lock();
         let now = state.run.as_ref().map_or(0, |run| run.status().borrow().restarts);
         state.restarts + u64::from(now)
     }
 
-    /// No more politeness: what is being stopped is killed, hooks are left out.
+    /// From now on a stop kills the job at once, and hooks are skipped.
     pub(in crate::worker) fn hasten(&self) {
         self.hastened.send_replace(true);
     }
@@ -91,12 +91,12 @@ impl JobSlot {
         *self.hastened.borrow()
     }
 
-    /// Notes that the leadership which `env` tells of is being taken over.
+    /// Sets the environment of the leadership that is being taken over.
     pub(in crate::worker) fn enter(&self, env: JobEnv) {
         self.lock().env = Some(env);
     }
 
-    /// Starts the job for the leadership that has been entered.
+    /// Starts the job for the current leadership.
     pub(in crate::worker) fn start(
         &self,
         env: &JobEnv,
@@ -112,12 +112,12 @@ impl JobSlot {
         self.lock().run.clone()
     }
 
-    /// The environment of the leadership that has been entered.
+    /// The environment of the current leadership.
     pub(in crate::worker) fn env(&self) -> Option<JobEnv> {
         self.lock().env.clone()
     }
 
-    /// Ends the job by then, if one runs, and waits until nothing of it is left.
+    /// Stops the job, gone `by`, if it runs, and waits until no process of it is left.
     pub(in crate::worker) async fn end(&self, by: BootTime) {
         let Some(run) = self.running() else { return };
         let stopped = tokio::select! {
@@ -125,7 +125,7 @@ impl JobSlot {
             () = self.hastened() => run.stop(BootTime::now()).await,
         };
         let exit = stopped.exit.map_or_else(|| "unknown".to_owned(), |exit| exit.to_string());
-        tracing::info!(job = self.name(), %exit, took_ms = stopped.took.as_millis(), "the job has ended");
+        tracing::info!(job = self.name(), %exit, took_ms = stopped.took.as_millis(), "the job has stopped");
         let mut state = self.lock();
         let last = run.status().borrow().clone();
         state.restarts += u64::from(last.restarts);
@@ -133,22 +133,22 @@ impl JobSlot {
         state.run = None;
     }
 
-    /// Notes that nothing of the leadership is left.
+    /// Clears the environment after the end of the leadership.
     pub(in crate::worker) fn left(&self) {
         self.lock().env = None;
     }
 
-    /// Runs the job's command that measures this member, which is doing `role`.
+    /// Runs the job's measure command on this member, which has this `role`.
     pub(in crate::worker) async fn measure(&self, role: &str) -> Result<BTreeMap<String, String>, String> {
         run_measure(&self.spec, &self.env_of_member(), role, &self.guards).await
     }
 
-    /// Tries the job's fitness check once on this member, which is doing `role`; the reason in words if it fails.
+    /// Runs the job's fitness check once on this member, which has this `role`. The error is the reason, as a sentence.
     pub(in crate::worker) async fn is_fit(&self, check: &Check, role: &str) -> Result<(), String> {
         check_fitness(&self.spec, check, &self.env_of_member(), role, &self.guards).await
     }
 
-    /// What is known without a leadership.
+    /// The environment without a leadership.
     fn env_of_member(&self) -> JobEnv {
         JobEnv {
             job: self.name().to_owned(),
@@ -161,7 +161,7 @@ impl JobSlot {
     /// Runs a hook of a leadership, gone by the deadline.
     ///
     /// # Cancel safety
-    /// Dropped, the hook is killed; [`hooks_gone`](Self::hooks_gone) says when it is gone.
+    /// If the future is dropped, the hook is killed; [`hooks_gone`](Self::hooks_gone) waits for its end.
     pub(in crate::worker) async fn hook(
         &self,
         name: HookName,
@@ -171,12 +171,12 @@ impl JobSlot {
         self.hooks.run(Arc::clone(&self.spec), name, env.clone(), self.guards.clone(), by).await
     }
 
-    /// Waits until no hook of a leadership is left, those included that nobody waits for any more.
+    /// Waits until no hook of a leadership is left, including those whose callers stopped waiting.
     pub(in crate::worker) async fn hooks_gone(&self) {
         self.hooks.gone().await;
     }
 
-    /// Tells a hook that is nobody's leadership who leads now.
+    /// Runs a hook outside of a leadership, to report the current leader.
     pub(in crate::worker) async fn tell_hook(
         &self,
         name: HookName,
@@ -189,7 +189,7 @@ impl JobSlot {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic is done under it.
+        // No code panics while it is locked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,17 +11,17 @@ use election_core::{
 };
 use zk_session::{BootTime, Session, SessionState};
 
-/// Since when a job has no READY leader as far as this worker knows, in one of its slots at least.
+/// Since when this worker knows no READY leader of a job, in at least one of its slots.
 #[derive(Debug)]
 pub(in crate::worker) struct Vacancy(Mutex<Option<BootTime>>);
 
 impl Vacancy {
-    /// None is known yet.
+    /// No leader is known yet.
     pub(in crate::worker) fn new() -> Self {
         Self(Mutex::new(Some(BootTime::now())))
     }
 
-    /// How long that has been so; zero while there is one.
+    /// How long that has lasted; zero while every slot has one.
     pub(in crate::worker) fn lasts(&self) -> Duration {
         let since = *self.since();
         since.map_or(Duration::ZERO, |since| BootTime::now().duration_since(since))
@@ -36,7 +36,7 @@ impl Vacancy {
         *since = if is_led { None } else { since.or_else(|| Some(BootTime::now())) };
     }
 
-    /// Goes by what the election has read, as long as the session is active: what is read without one may be over.
+    /// Follows the election's status while the session is active: without a session it may be outdated.
     pub(in crate::worker) async fn keep(self: Arc<Self>, election: Election, session: Session) {
         let (mut status, mut states) = (election.status(), session.subscribe());
         loop {
