@@ -1,4 +1,4 @@
-//! Why the program ends other than well, and with which code.
+//! The program's errors and exit codes.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use zk_session::{ConnectError, OpError};
 
 use crate::config::Problems;
 
-/// What the program ends with. Scripts and service managers rely on these.
+/// The exit codes. Scripts and service managers rely on these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ExitCode {
@@ -36,18 +36,18 @@ impl From<ExitCode> for std::process::ExitCode {
     }
 }
 
-/// Why the program ends other than well.
+/// Why the program fails.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// The request was carried out and failed, or was refused.
     Failed(String),
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage(String),
     /// ZooKeeper was not reachable in time.
     Unreachable(String),
     /// A bug.
     Internal(String),
-    /// It may go well later, or is still going on.
+    /// It may succeed later, or is still in progress.
     NotNow(String),
     /// The configuration can't be used.
     Config(Problems),
@@ -61,7 +61,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// What the program ends with.
+    /// The exit code of the program.
     pub(crate) const fn exit_code(&self) -> ExitCode {
         match self {
             Self::Failed(_) => ExitCode::Failed,
@@ -75,7 +75,7 @@ impl Error {
 }
 
 impl Error {
-    /// The same with the place where the key is set, which `problem` knows.
+    /// The same with the source of the key, which `problem` adds.
     #[must_use]
     pub(crate) fn located(self, problem: impl FnOnce(&str, &str) -> Problems) -> Self {
         match self {
@@ -138,10 +138,10 @@ impl From<OpError> for Error {
             OpError::AuthFailed { .. } => Self::Setting { key: "zookeeper.auth", message: error.to_string() },
             OpError::NoAuth { .. } => Self::Setting {
                 key: "zookeeper.auth",
-                message: format!("{error}; its access list wants other credentials than these"),
+                message: format!("{error}; its access list requires other credentials"),
             },
             OpError::Unknown { .. } => {
-                Self::NotNow(format!("{error}; look at `dr-worker list` before you try again"))
+                Self::NotNow(format!("{error}; check `dr-worker list` before you try again"))
             }
             _ => Self::Failed(error.to_string()),
         }

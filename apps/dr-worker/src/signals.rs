@@ -5,12 +5,11 @@ use std::{future::poll_fn, io, sync::Arc, task::Poll};
 use nix::sys::signal::Signal as Name;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Real-time signals. No one sends them to a worker but by mistake.
+/// Real-time signals. They are sent to a worker only by mistake.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
-/// What would end or stop a process that does not expect it, and has no meaning for a worker. Not here: what a fault
-/// sends, what can't be caught, and SIGTTIN and SIGTTOU, for a terminal that is written to all the same would send them
-/// without end.
+/// Signals that would end or stop a process by default, and have no meaning for a worker. Excluded: signals of faults,
+/// signals that can't be caught, and SIGTTIN and SIGTTOU, which the terminal would send endlessly.
 const IGNORED: [Name; 15] = [
     Name::SIGHUP,
     Name::SIGQUIT,
@@ -29,9 +28,9 @@ const IGNORED: [Name; 15] = [
     Name::SIGPWR,
 ];
 
-/// From now on only SIGTERM, SIGINT and what can't be caught end this process: a leader must not be lost to a signal
-/// that was meant for another program. What it starts gets the default actions back: the signals are caught, not
-/// ignored, and `exec` resets those.
+/// From now on only SIGTERM, SIGINT and signals that can't be caught end this process: a leader must not be lost to a
+/// signal that was meant for another program. Programs that it starts get the default actions: the signals are caught,
+/// not ignored, and `exec` resets handlers.
 ///
 /// # Errors
 /// If the kernel refuses a handler.
@@ -40,7 +39,7 @@ pub(crate) fn ignore_signals() -> io::Result<()> {
         signal_hook::flag::register(name as i32, Arc::default())?;
     }
     for number in REAL_TIME {
-        // Some may be the C library's own.
+        // Some may be reserved by the C library.
         let _ = signal_hook::flag::register(number, Arc::default());
     }
     Ok(())
@@ -53,7 +52,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// From now on they don't end the process by themselves.
+    /// From now on these signals do not end the process by themselves.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
@@ -68,10 +67,10 @@ impl Signals {
     }
 }
 
-/// Logs each signal that is ignored, for ever.
+/// Logs each ignored signal, until it is dropped.
 ///
 /// # Errors
-/// If they can't be heard of.
+/// If the signals can't be received.
 pub(crate) async fn log_ignored() -> io::Result<()> {
     let mut heard = IGNORED
         .into_iter()
@@ -87,13 +86,13 @@ pub(crate) async fn log_ignored() -> io::Result<()> {
         match next.await {
             Name::SIGHUP => tracing::info!(
                 signal = "SIGHUP",
-                "the configuration is not read again while a worker runs; restart it to change that"
+                "ignored: a running worker does not reload its configuration; restart it"
             ),
             Name::SIGTSTP => tracing::warn!(
                 signal = "SIGTSTP",
-                "ignored: a worker that is stopped loses its leadership; SIGSTOP stops it nevertheless"
+                "ignored: a stopped worker loses its leadership; SIGSTOP stops it"
             ),
-            name => tracing::warn!(signal = name.as_str(), "ignored: SIGTERM ends a worker"),
+            name => tracing::warn!(signal = name.as_str(), "ignored: use SIGTERM to stop a worker"),
         }
     }
 }

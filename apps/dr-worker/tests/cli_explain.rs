@@ -78,7 +78,9 @@ fn every_candidate_is_shown_with_its_rank_or_with_what_put_it_out() {
         assert_eq!(told, explained);
     }
     let text = ask(&stage, &[], &["explain", "--job", "orders"]).stdout;
-    for part in ["orders: east-1 decides", "is anybody better than east-1? (better-candidate)", "AHEAD BY"] {
+    for part in
+        ["orders: east-1 decides", "is another member better than east-1? (better-candidate)", "AHEAD BY"]
+    {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
 
@@ -139,10 +141,7 @@ fn what_is_not_decided_is_said_everywhere_and_counted_once() {
         assert!(until > now && until <= now + minutes * 60_000, "{obstacle}");
     }
     let text = ask(&stage, &environment, &["explain"]).stdout;
-    assert!(
-        text.contains("would be decided if nothing stood in the way: east-1 has been better for"),
-        "{text}"
-    );
+    assert!(text.contains("would be decided if nothing blocked it: east-1 has been better for"), "{text}");
     assert!(text.contains("in the way: min-tenure: west-1 leads for"), "{text}");
 
     // Many passes, one count; two, should the minute be told otherwise by two clocks.
@@ -187,9 +186,11 @@ fn what_is_simulated_is_what_happens() {
     let (code, by_http) = get(&west, "/simulate?without_site=east");
     assert_eq!((code, &by_http), (200, &told));
     let text = ask(&stage, &[], &["simulate", "--without-site", "east"]).stdout;
-    for part in
-        ["without site east", "east-1 (east) leads now, west-1 (west) would lead then", "west-1 would decide"]
-    {
+    for part in [
+        "without site east",
+        "east-1 (east) leads now, west-1 (west) would lead then",
+        "west-1 would be the elector",
+    ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
 
@@ -203,7 +204,7 @@ fn what_is_simulated_is_what_happens() {
 
     // Whoever explains by another policy than the workers' is told.
     let theirs = [("DR_WORKER__POLICY__ON_LEADER_FAILURE", "same-site-first")];
-    ask(&stage, &theirs, &["explain"]).assert(0, &["the line of succession in ZooKeeper is another one"]);
+    ask(&stage, &theirs, &["explain"]).assert(0, &["the line of succession in ZooKeeper differs from"]);
     assert_eq!(ask(&stage, &[], &["explain"]).stderr, "");
 
     // Another order alone moves nobody; with failback it does, later.
@@ -291,7 +292,7 @@ fn members_with_another_policy_are_named() {
     let _odd = stage.worker("west-2", "west", &["policy.min_tenure=7m"]);
     until("west-2 is in line", || successors(&stage.json(&["list"])) == json!(["west-1", "west-2"]));
     let list = stage.operator(&["list"]).stdout;
-    let sentence = "west-2 has another policy than east-1, which decides";
+    let sentence = "west-2 has another policy than the elector east-1";
     assert!(list.contains(sentence), "{list}");
     assert_eq!(stage.json(&["list"])["problems"][0]["kind"], "other-policy");
     // So has a command that was given another one.

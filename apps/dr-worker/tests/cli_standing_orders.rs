@@ -68,7 +68,7 @@ fn sites_that_nobody_knows_are_refused_before_anything_is_changed() {
     for verb in [&["drain", "wset"][..], &["prefer", "wset"], &["prefer", "--order", "west,wset"]] {
         stage.operator(verb).assert(64, &["orders: unknown site wset", "known: east, west", "--force"]);
     }
-    stage.operator(&["prefer", "--order", "west,west"]).assert(64, &["west stands twice"]);
+    stage.operator(&["prefer", "--order", "west,west"]).assert(64, &["west appears twice"]);
     stage.operator(&["prefer"]).assert(64, &["--order"]);
     stage.operator(&["drain", "west", "--job", "nothing"]).assert(1, &["there is no election at"]);
     let list = stage.json(&["list"]);

@@ -152,7 +152,7 @@ fn a_failover_needs_no_elector() {
     let stage = Stage::new("/no-elector");
     let (east, west) = frozen_east(&stage);
     let forced = stage.operator(&["failover", "--to-site", "west", "--force", "--wait"]);
-    forced.assert(0, &["carrying it out from here"]);
+    forced.assert(0, &["this command takes the decision"]);
     assert_eq!(forced.stdout, "west-1 leads orders in term 3\n");
     assert!(leads(&west));
     east.signal(Signal::SIGCONT);
@@ -165,7 +165,7 @@ fn a_failover_takes_nothing_from_a_leader_unless_told_to() {
     let (east, west) = frozen_east(&stage);
     let kept = stage.operator(&["failover", "--to-site", "west"]);
     // Never 'failed': the elector may still wake up.
-    kept.assert(75, &["r-0000000000 is still open", "east-1 still holds leadership", "--force"]);
+    kept.assert(75, &["r-0000000000 is still open", "east-1 still leads", "--force"]);
     assert!(!leads(&west));
     // And so it does.
     east.signal(Signal::SIGCONT);
@@ -450,7 +450,7 @@ fn a_token_that_resources_refuse_is_shown_with_the_command_that_mends_it() {
     let command = problem["command"].as_str().expect("a command").to_owned();
     for verb in ["list", "explain"] {
         let shown = stage.operator(&[verb]).stdout;
-        assert!(shown.contains(&format!("`{command}` mends it")), "{shown}");
+        assert!(shown.contains(&format!("fix: `{command}`")), "{shown}");
     }
     let verb: Vec<_> = command.split(' ').skip(1).collect();
     stage.operator(&verb).assert(0, &[]);
@@ -481,7 +481,7 @@ fn ghosts_are_named_shown_and_removed() {
         }
         stage.operator(&["explain"]).assert(0, &[]);
         let explained = stage.operator(&["explain"]).stdout;
-        assert!(explained.contains("`dr-worker remove-ghosts --job orders --yes` mends it"), "{explained}");
+        assert!(explained.contains("fix: `dr-worker remove-ghosts --job orders --yes`"), "{explained}");
 
         let shown = stage.operator(&["remove-ghosts"]);
         shown.assert(0, &[]);

@@ -80,7 +80,7 @@ fn most_of_its_own_members_say_that_a_site_has_failed() {
     // An operator knows better than they do, until they agree.
     let unfailed = stage.operator(&["unfail-site", "east"]);
     assert!(
-        unfailed.stderr.contains("that is not heeded until they say that it is well"),
+        unfailed.stderr.contains("this is ignored until they report it as healthy"),
         "{}",
         unfailed.stderr
     );
@@ -90,7 +90,8 @@ fn most_of_its_own_members_say_that_a_site_has_failed() {
     assert_eq!(list["unwell_sites"][0]["site"], "east", "{list:#}");
     let told = stage.operator(&["list"]).stdout;
     assert!(
-        told.contains("site east counts as well by ") && told.contains("2 of its 2 members say so"),
+        told.contains("site east counts as healthy (cleared by ")
+            && told.contains("2 of its 2 members say so"),
         "{told}"
     );
 
@@ -127,5 +128,5 @@ fn what_fails_in_all_sites_moves_nobody() {
     assert_eq!((&list["term"], &list["failed_sites"]), (&json!(1), &json!([])), "{list:#}");
     assert!(leads(&east) && !leads(&west));
     let told = stage.operator(&["list"]).stdout;
-    assert!(told.contains("site east counts as well, for no site is better off"), "{told}");
+    assert!(told.contains("site east counts as healthy, because all sites have failed"), "{told}");
 }

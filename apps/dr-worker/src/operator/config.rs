@@ -11,8 +11,8 @@ use crate::{
 pub(super) fn check(sources: &Sources) -> Result<(), Error> {
     let config = Config::load(sources)?;
     config.check_node()?;
-    output::say(format_args!(
-        "the configuration of {} in site {} is good: {}",
+    output::print_progress(format_args!(
+        "the configuration of {} in site {} is valid: {}",
         config.node.id,
         config.node.site,
         config.jobs.iter().map(|job| job.name()).collect::<Vec<_>>().join(", ")

@@ -44,7 +44,7 @@ async fn confirm_all(operator: &Operator, arguments: &ConfirmArguments, how: Out
         let snapshot = operator.observer().await?.snapshot(&paths).await?;
         check_sites(operator, &job, &arguments.site, &snapshot, "").map_err(Error::Usage)?;
         let asks = operator.config.policy_of(&job).confirm == Confirm::CrossSite;
-        // Who leads there already need not move.
+        // A leader in that site does not move.
         let elsewhere = |site: &SiteId| -> Vec<(u64, String)> {
             let leaders = snapshot.decided().into_iter().flat_map(|e| e.leaders().map(move |led| (e, led)));
             let leaders = leaders.filter(|(_, (_, named))| named.site != *site);
@@ -52,7 +52,7 @@ async fn confirm_all(operator: &Operator, arguments: &ConfirmArguments, how: Out
         };
         let leaders = arguments.site.as_ref().map_or_else(Vec::new, elsewhere);
         if let (Some(site), true) = (&arguments.site, leaders.is_empty()) {
-            let why = format!("{job}: there is no leader outside of site {site} to move there");
+            let why = format!("{job}: no leader outside of site {site}");
             return Err(Error::NotNow(why));
         }
         let by = asker();
@@ -77,8 +77,8 @@ async fn confirm_all(operator: &Operator, arguments: &ConfirmArguments, how: Out
                     from.join(", ")
                 ))?;
                 if !asks {
-                    output::say(format_args!(
-                        "{job}: its policy has confirm = \"never\", so nothing waits for that; `switchover --to-site \
+                    output::print_progress(format_args!(
+                        "{job}: its policy has confirm = \"never\", so no move waits for it; `switchover --to-site \
                          {site}` moves leadership now"
                     ));
                 }

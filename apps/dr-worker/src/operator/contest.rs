@@ -1,4 +1,4 @@
-//! `switchover` and `failover` where no elector decides.
+//! `switchover` and `failover` for recipes without an elector.
 
 use election_core::{
     Paths,
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::error::Error;
 
-/// Between two looks at who leads.
+/// The pause between two reads of the leader.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Takes the place from who leads, if that is what is asked for; all else takes an elector.
+/// Takes leadership from the leader, if that is requested; any other move needs an elector.
 pub(super) async fn move_on(
     operator: &Operator,
     job: &str,
@@ -28,30 +28,30 @@ pub(super) async fn move_on(
     request: &Request,
     how: Output,
 ) -> Result<(), Error> {
-    let recipe = format!("{job} is held by the recipe {:?}", layout.as_str());
+    let recipe = format!("{job} uses the recipe {:?}", layout.as_str());
     let follows = match layout {
-        Layout::Queue => "whoever stands next in its queue follows",
-        Layout::Single | Layout::Elector => "whoever is quickest follows",
+        Layout::Queue => "the next member in its queue follows",
+        Layout::Single | Layout::Elector => "the fastest member follows",
     };
     if request.to != Target::Any {
         return Err(Error::Usage(format!(
-            "{recipe}: {follows}, and nobody can be chosen by --to or --to-site; the recipe \"elector\" can"
+            "{recipe}: {follows}; --to and --to-site need the recipe \"elector\""
         )));
     }
     if request.kind == RequestKind::Switchover {
         return Err(Error::Usage(format!(
             "{recipe}, which has no elector to ask the leader to hand over. End the leader's worker: it stops \
-             its job, then {follows}. Or take its place from it by `dr-worker failover --force`"
+             its job, then {follows}. Or take leadership from it with `dr-worker failover --force`"
         )));
     }
     if !request.force {
         return Err(Error::Usage(format!(
-            "{recipe}: {follows} by itself once the leader is gone. `dr-worker failover --force` takes the place \
-             from a leader that is not"
+            "{recipe}: {follows} by itself once the leader is gone. `dr-worker failover --force` takes leadership \
+             from a leader that is alive"
         )));
     }
     let old = operator::vacate(&operator.session, paths).await?;
-    output::say(format_args!("took {job} from {}; {follows}", old.member));
+    output::print_progress(format_args!("took {job} from {}; {follows}", old.member));
     if !wanted.wait {
         return report(job, &old, None, how);
     }
@@ -76,11 +76,11 @@ async fn until_ready(
             Some(new) if new.status == Status::Ready => return Ok(new),
             _ if BootTime::now() < by => tokio::time::sleep(LOOK).await,
             Some(new) => {
-                return Err(Error::NotNow(format!("{} takes over, and is not ready yet", new.member)));
+                return Err(Error::NotNow(format!("{} is taking over, and not ready yet", new.member)));
             }
             None => {
                 return Err(Error::NotNow(format!(
-                    "the place was taken from {}, and nobody has come to lead yet",
+                    "leadership was taken from {}, and no member has taken over yet",
                     old.member
                 )));
             }

@@ -23,7 +23,7 @@ use crate::{
     wall::unix_ms,
 };
 
-/// What every standing order takes.
+/// The argument of every standing order.
 #[derive(Debug, clap::Args)]
 pub(super) struct JobArguments {
     /// Job [default: all].
@@ -132,7 +132,7 @@ pub(super) async fn fail_site(
     let failed = FailedSite { site: site.clone(), reason: reason.clone(), by: asker(), at_ms: unix_ms() };
     order
         .give(sources, how, |control| {
-            // Who said it first, and why, stays.
+            // The first operator and reason are kept.
             if control.failed_sites.iter().all(|known| known.site != *site) {
                 control.failed_sites.push(failed.clone());
             }
@@ -154,10 +154,10 @@ pub(super) async fn unfail_site(
 pub(super) async fn prefer(arguments: &PreferArguments, sources: &Sources, how: Output) -> Result<(), Error> {
     let PreferArguments { site, order, clear: _, jobs, force } = arguments;
     if let Some(twice) = order.iter().enumerate().find(|(at, site)| order[..*at].contains(site)) {
-        return Err(Error::Usage(format!("--order: {} stands twice; name each site once", twice.1)));
+        return Err(Error::Usage(format!("--order: {} appears twice; name each site once", twice.1)));
     }
     let sites = known(*force, site.iter().chain(order));
-    // A site that is preferred goes before an order that was given; a new order says it all.
+    // A preferred site keeps the order of the others; a new order replaces both.
     let change = |control: &mut Control| match site {
         Some(site) => control.preferred_site = Some(site.clone()),
         None => {
@@ -184,7 +184,7 @@ pub(super) async fn resume(jobs: &JobArguments, sources: &Sources, how: Output) 
     Order::of(jobs).give(sources, how, end_pause).await
 }
 
-/// A second pause must not forget what the first one found.
+/// A second pause keeps the mode from before the first.
 fn set_paused(control: &mut Control) {
     if control.mode != Mode::Manual {
         control.paused_in = Some(control.mode);
@@ -192,8 +192,8 @@ fn set_paused(control: &mut Control) {
     }
 }
 
-/// Back to the mode that the pause found; a mode that was chosen by `mode` is no pause, and
-/// ends all the same: whoever says `resume` wants decisions to be made.
+/// Restores the mode from before the pause. A mode that was set by `mode` ends as well: after `resume` the elector
+/// decides.
 fn end_pause(control: &mut Control) {
     let found = control.paused_in.take();
     if control.mode == Mode::Manual {
@@ -201,19 +201,19 @@ fn end_pause(control: &mut Control) {
     }
 }
 
-/// The sites that somebody must have heard of.
+/// The sites that must be known.
 fn known<'a>(force: bool, sites: impl IntoIterator<Item = &'a SiteId>) -> Vec<&'a SiteId> {
     if force { Vec::new() } else { sites.into_iter().collect() }
 }
 
-/// A standing order on its way.
+/// A standing order.
 struct Order<'a> {
     job: Option<&'a str>,
     /// These must be configured, or have a member.
     sites: Vec<&'a SiteId>,
     /// It changes what is preferred, which moves leadership by itself only with auto_moves = "all".
     prefers: bool,
-    /// This site has not failed, whatever its members say.
+    /// This site is not failed, even if its members report it.
     overrules: Option<&'a SiteId>,
 }
 
@@ -241,7 +241,7 @@ impl<'a> Order<'a> {
         change: &mut impl FnMut(&mut Control),
     ) -> Result<(), Error> {
         let jobs = operator.jobs(self.job).await?;
-        // A site that is mistyped is found before anything is changed.
+        // A mistyped site is found before anything is changed.
         for job in &jobs {
             self.check_sites(operator, job).await?;
         }
@@ -254,14 +254,14 @@ impl<'a> Order<'a> {
             };
             report(&job, &ordered, how)?;
             if let (true, Some(site), Output::Pretty) = (overruled, self.overrules, how) {
-                output::say(format_args!(
-                    "{job}: members of site {site} say that it has failed; that is not heeded until they say that it \
-                     is well"
+                output::print_progress(format_args!(
+                    "{job}: members of site {site} report it as failed; this is ignored until they report it \
+                     as healthy"
                 ));
             }
             let auto_moves = operator.config.policy_of(&job).auto_moves;
             if self.prefers && auto_moves != AutoMoves::All && ordered.is_news() && how == Output::Pretty {
-                output::say(format_args!(
+                output::print_progress(format_args!(
                     "{job}: auto_moves is {:?}: leadership stays in its site until it is lost or moved by \
                      `dr-worker switchover`",
                     auto_moves.as_str()
@@ -284,7 +284,7 @@ impl<'a> Order<'a> {
 /// Refuses a site that is neither configured nor has a member, nor is part of a standing order.
 ///
 /// # Errors
-/// With the site, and those that are known.
+/// With the site, and the known ones.
 pub(super) fn check_sites<'a>(
     operator: &Operator,
     job: &str,
@@ -329,7 +329,7 @@ fn report(job: &str, ordered: &Ordered, how: Output) -> Result<(), Error> {
     output::print(format_args!("{job}: {}{already}", words.join(", ")))
 }
 
-/// Standing orders for people; nothing of what goes without saying.
+/// Standing orders as text; defaults are left out.
 pub(super) fn words(
     mode: Mode,
     drained: &[SiteId],

@@ -1,4 +1,4 @@
-//! `dev`: a server and a worker in one process, for a first look.
+//! `dev`: an embedded server and a worker in one process, to try it.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -18,16 +18,16 @@ use crate::{
     worker::run,
 };
 
-/// The server's tick: short, so that a session may be.
+/// The server's tick: short, to allow short sessions.
 const TICK: Duration = Duration::from_millis(500);
-/// What it grants, whatever a configuration asks for within reason.
+/// The session timeouts that it grants.
 const GRANTED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// What the worker does where nothing else is asked for.
+/// The default job.
 const SHOWS: [&str; 3] = [
     "/bin/sh",
     "-c",
-    "trap 'echo \"$DR_JOB: told to end\"; exit 0' TERM; \
+    "trap 'echo \"$DR_JOB: asked to stop\"; exit 0' TERM; \
      while :; do echo \"$DR_JOB: $DR_MEMBER leads, fencing token $DR_FENCING_TOKEN\"; sleep 2 & wait $!; done",
 ];
 
@@ -56,11 +56,11 @@ pub(super) fn run(dev: &DevArguments, global: &Global, registry: &Registry) -> R
     let config = Config::load(&sources)?;
     config.check_node()?;
     let http = &config.http.listen;
-    output::say_warning(
-        "this is for a first look, not for production: the server in this process stands in for ZooKeeper, keeps \
+    output::print_warning(
+        "not for production: the embedded server in this process replaces ZooKeeper, keeps \
          nothing, and ends with the worker",
     );
-    output::say(format_args!(
+    output::print_progress(format_args!(
         "ZooKeeper  {connect}\nworker     http://{http}/status\n\nFrom another terminal:\n  \
          {program} --set zookeeper.connect={connect} list\n  \
          {program} --set zookeeper.connect={connect} history\n\nCtrl-C ends both.\n",
@@ -70,7 +70,7 @@ pub(super) fn run(dev: &DevArguments, global: &Global, registry: &Registry) -> R
     block_on(run::run(config))
 }
 
-/// What is given, over what makes it work without anything given.
+/// The given settings over the defaults of `dev`.
 fn sources(
     dev: &DevArguments,
     global: &Global,
@@ -96,7 +96,7 @@ fn sources(
         .map_err(|e| Error::Failed(format!("can't write {}: {e}", paths[0].display())))?;
     paths.extend(global.paths.iter().cloned());
     let mut sets = global.sets.clone();
-    // The one thing that can't be otherwise.
+    // The one setting that can't be changed.
     sets.push(format!("zookeeper.connect={}", server.connect_string()));
     Ok(Sources::with_environment(paths, sets))
 }

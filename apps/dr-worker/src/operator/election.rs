@@ -1,4 +1,4 @@
-//! Which election a command is about, and a session to speak to it.
+//! The session of a command, and the elections that it is about.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     error::Error,
 };
 
-/// How long to wait for ZooKeeper to hear that a command has ended.
+/// How long to wait for ZooKeeper to close the session.
 const FAREWELL: Duration = Duration::from_millis(500);
 
 /// An operator's session.
@@ -21,7 +21,7 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// Connects as the configuration says.
+    /// Connects as configured.
     pub(super) async fn connect(sources: &Sources) -> Result<Self, Error> {
         let config = OperatorConfig::load(sources)?;
         let session = connect(&config.zookeeper)
@@ -34,7 +34,7 @@ impl Operator {
         self.session.active().await.map_err(|e| Error::Unreachable(e.to_string()))
     }
 
-    /// Reads over the session that lives now.
+    /// An observer over the current session.
     pub(super) async fn observer(&self) -> Result<Observer, Error> {
         Ok(Observer::new(self.incarnation().await?))
     }
@@ -52,14 +52,14 @@ impl Operator {
         let found = self.observer().await?.elections(self.root()).await?;
         if found.is_empty() {
             return Err(Error::Failed(format!(
-                "there is no election under {}: no worker has joined yet, or zookeeper.root is another",
+                "there is no election under {}: no worker has joined yet, or zookeeper.root differs",
                 self.root()
             )));
         }
         Ok(found)
     }
 
-    /// The job that was named, or all that there are.
+    /// The named job, or all jobs.
     pub(super) async fn jobs(&self, job: Option<&str>) -> Result<Vec<String>, Error> {
         match job {
             Some(job) => Ok(vec![self.one(Some(job)).await?]),
@@ -67,7 +67,7 @@ impl Operator {
         }
     }
 
-    /// The job that was named, or the only one.
+    /// The named job, or the only one.
     pub(super) async fn one(&self, job: Option<&str>) -> Result<String, Error> {
         if let Some(job) = job {
             self.paths(job)?;
@@ -78,18 +78,21 @@ impl Operator {
             Some(only) if found.is_empty() => Ok(only),
             last => {
                 found.extend(last);
-                Err(Error::Usage(format!("there are several jobs; name one by --job: {}", found.join(", "))))
+                Err(Error::Usage(format!(
+                    "there are several jobs; name one with --job: {}",
+                    found.join(", ")
+                )))
             }
         }
     }
 
-    /// Ends the session, without making anybody wait.
+    /// Closes the session, with a short timeout.
     pub(super) async fn close(self) {
         let _ = self.session.close(FAREWELL).await;
     }
 }
 
-/// Who asks, for the records: user and host.
+/// The operator, for the records: user and host.
 pub(super) fn asker() -> String {
     let user = nix::unistd::User::from_uid(nix::unistd::Uid::effective())
         .ok()

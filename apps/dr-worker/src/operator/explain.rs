@@ -1,4 +1,4 @@
-//! `explain`: why leadership is where it is.
+//! `explain`: why the current leaders lead.
 
 use election_core::{
     explain::{Bound, Obstacle},
@@ -44,26 +44,26 @@ pub(super) async fn run(arguments: &ExplainArguments, sources: &Sources, how: Ou
         }
     }
     if all.iter().all(|e| e.slots.is_empty()) {
-        return Err(Error::Failed("nothing of it could be read".to_owned()));
+        return Err(Error::Failed("nothing could be read".to_owned()));
     }
     Ok(())
 }
 
 fn warn_of(explained: &Explained) {
     for unreadable in &explained.unreadable {
-        output::say_warning(format_args!("{}: {}", unreadable.path, unreadable.why));
+        output::print_warning(format_args!("{}: {}", unreadable.path, unreadable.why));
     }
     if explained.other_policy {
-        output::say_warning(format_args!(
-            "{}: this configuration has another policy than the elector, whose decisions are to be explained; give \
-             the workers' by --config",
+        output::print_warning(format_args!(
+            "{}: this configuration has another policy than the elector; give \
+             the workers' configuration with --config",
             explained.election
         ));
     }
     if explained.other_line {
-        output::say_warning(format_args!(
-            "{}: the line of succession in ZooKeeper is another one than by this configuration; give the workers' \
-             policy by --config, unless it has just changed",
+        output::print_warning(format_args!(
+            "{}: the line of succession in ZooKeeper differs from the one by this configuration; give the workers' \
+             configuration with --config, unless it has just changed",
             explained.election
         ));
     }
@@ -85,7 +85,7 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Explained>, 
     Ok(all)
 }
 
-/// What there is to read of the job that was named, or of all.
+/// Snapshots of the named job, or of all jobs.
 pub(super) async fn snapshots(
     operator: &Operator,
     job: Option<&str>,
@@ -99,9 +99,9 @@ pub(super) async fn snapshots(
     for job in jobs {
         match observer.snapshot(&operator.paths(&job)?).await {
             Ok(snapshot) => found.push((job, snapshot)),
-            // One election that has just been removed must not hide the others.
+            // A removed election must not hide the others.
             Err(ReadError::NoElection(path)) if !found.is_empty() => {
-                output::say_warning(format_args!("there is no election at {path} any more"));
+                output::print_warning(format_args!("there is no election at {path} any more"));
             }
             Err(error) => return Err(error.into()),
         }
@@ -109,11 +109,11 @@ pub(super) async fn snapshots(
     Ok(found)
 }
 
-/// All that is worth knowing of why leadership is where it is.
+/// The explanation as text.
 pub(super) fn describe(explained: &Explained) -> String {
     let decides = match (&explained.elector, explained.recipe) {
         (Some(elector), _) => format!("{elector} decides"),
-        (None, "elector") => "nobody decides".to_owned(),
+        (None, "elector") => "no elector".to_owned(),
         (None, recipe) => format!("recipe {recipe}"),
     };
     let mode = match explained.mode {
@@ -125,7 +125,7 @@ pub(super) fn describe(explained: &Explained) -> String {
     let next = if explained.next.acts { "about to decide" } else { "now" };
     lines.push(format!("  {next}: {}", explained.next.sentence));
     if let Some(skipped) = explained.skipped.as_ref().filter(|s| s.sentence != explained.next.sentence) {
-        lines.push(format!("  the elector says: {}", skipped.sentence));
+        lines.push(format!("  the elector reports: {}", skipped.sentence));
     }
     let several = explained.slots.len() > 1;
     for slot in &explained.slots {
@@ -138,7 +138,7 @@ pub(super) fn describe(explained: &Explained) -> String {
     lines.join("\n")
 }
 
-/// A slot, as `explain` and `simulate` show it.
+/// A slot as text, for `explain` and `simulate`.
 pub(super) fn describe_slot(slot: &ExplainedSlot) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(leader) = &slot.leader {
@@ -146,27 +146,27 @@ pub(super) fn describe_slot(slot: &ExplainedSlot) -> Vec<String> {
             Status::Ready => "leads",
             Status::Progress => "takes over",
         };
-        lines.push(format!("  in office: {} ({}) {does}", leader.member, leader.site));
+        lines.push(format!("  leader: {} ({}) {does}", leader.member, leader.site));
     }
     if let Some(cause) = slot.question {
         let leader = slot.named.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string);
         lines.push(format!("  question: {} ({cause})", question(cause, &leader)));
     }
     if slot.candidates.is_empty() {
-        lines.push("  nobody takes part".to_owned());
+        lines.push("  no members".to_owned());
     } else {
         let rows: Vec<_> = slot.candidates.iter().map(row).collect();
         lines.push(output::table(&["RANK", "MEMBER", "SITE", "AHEAD BY", "WHY"], &rows));
     }
     if let Some(proposal) = &slot.proposal {
-        let when = if slot.obstacles.is_empty() { "at once" } else { "if nothing stood in the way" };
+        let when = if slot.obstacles.is_empty() { "at once" } else { "if nothing blocked it" };
         lines.push(format!("  would be decided {when}: {}", proposal.sentence));
     }
     lines.extend(slot.obstacles.iter().map(|obstacle| format!("  in the way: {}", in_the_way(obstacle))));
     lines
 }
 
-/// An obstacle in words, with the time when it goes.
+/// An obstacle as text, with the time when it ends.
 pub(super) fn in_the_way(obstacle: &Obstacle) -> String {
     let until = obstacle.until_ms.map(crate::wall::moment);
     let until = match (until, obstacle.bound) {
@@ -198,13 +198,13 @@ fn row(candidate: &Candidate) -> (Vec<String>, Accent) {
     (cells, accent)
 }
 
-/// The question in words.
+/// The question as text.
 fn question(cause: Cause, leader: &str) -> String {
     match cause {
-        Cause::Startup => "who is to lead first?".to_owned(),
-        Cause::MemberJoined => "who is to lead where nobody does?".to_owned(),
-        Cause::BetterCandidate => format!("is anybody better than {leader}?"),
-        Cause::Switchover | Cause::Failover => format!("who is to follow {leader}, as an operator wants it?"),
-        _ => format!("who is to follow {leader}?"),
+        Cause::Startup => "who leads first?".to_owned(),
+        Cause::MemberJoined => "who leads, as there is no leader?".to_owned(),
+        Cause::BetterCandidate => format!("is another member better than {leader}?"),
+        Cause::Switchover | Cause::Failover => format!("who replaces {leader}, on an operator's request?"),
+        _ => format!("who replaces {leader}?"),
     }
 }

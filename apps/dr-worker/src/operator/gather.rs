@@ -1,7 +1,6 @@
 //! `--set` and `--config` from everywhere on the command line.
 //!
-//! Both may stand before the verb and after it. The parser would keep those after the verb
-//! alone, and without a word: half of a configuration is worse than none.
+//! Both may appear before and after the verb. The parser would silently keep only those after the verb.
 
 use std::ffi::OsString;
 
@@ -15,7 +14,7 @@ pub(super) fn gather(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStr
     while let Some(argument) = arguments.next() {
         let text = argument.to_string_lossy().into_owned();
         if text == "--" {
-            // What follows is somebody else's.
+            // The rest belongs to another program.
             rest.push(argument);
             break;
         }

@@ -1,4 +1,4 @@
-//! What every verb takes, and how a verb is run.
+//! The global arguments, and the runtime of a verb.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ impl Global {
 pub(super) fn block_on(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     let runtime = tokio::runtime::Runtime::new().map_err(|e| Error::Internal(format!("no runtime: {e}")))?;
     let result = runtime.block_on(command);
-    // What a client crate still does in the background must hold up nobody.
+    // Background work of a client crate must not delay the exit.
     runtime.shutdown_background();
     result
 }

@@ -18,14 +18,14 @@ pub(super) async fn run(arguments: &HistoryArguments, sources: &Sources, how: Ou
     operator.close().await;
     let history = result?;
     for unreadable in &history.unreadable {
-        output::say_warning(format_args!("{}: {}", unreadable.path, unreadable.why));
+        output::print_warning(format_args!("{}: {}", unreadable.path, unreadable.why));
     }
     match how {
         Output::Json => output::print_json(&history)?,
         Output::Pretty => print(&history)?,
     }
     if history.leaderships.is_empty() && !history.unreadable.is_empty() {
-        return Err(Error::Failed("nothing of the history could be read".to_owned()));
+        return Err(Error::Failed("the history could not be read".to_owned()));
     }
     Ok(())
 }
@@ -43,7 +43,7 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<History, Error> 
 
 fn print(history: &History) -> Result<(), Error> {
     if history.leaderships.is_empty() {
-        output::say(format_args!("{}: nobody has led yet", history.election));
+        output::print_progress(format_args!("{}: no leadership yet", history.election));
         return Ok(());
     }
     let several = history.leaderships.iter().any(|row| row.slot > 0);
@@ -64,7 +64,7 @@ fn print(history: &History) -> Result<(), Error> {
                 output::span(phases.release_ms),
                 output::span(phases.acquire_ms),
                 output::span(phases.takeover_ms),
-                // The longest comes last.
+                // The longest cell comes last.
                 row.sentence.clone(),
             ];
             if several {

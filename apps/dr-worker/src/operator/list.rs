@@ -22,7 +22,7 @@ use crate::{
     wall::{moment, unix_ms},
 };
 
-/// Between two looks of `--watch`.
+/// The pause between two reads of `--watch`.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// `list`
@@ -55,8 +55,8 @@ async fn show(operator: &Operator, arguments: &ListArguments, how: Output) -> Re
                 print(&clusters, how, arguments.watch)?;
                 last = Some(clusters);
             }
-            // Who watches wants to see it come back.
-            Err(error) if arguments.watch => output::say_warning(error),
+            // `--watch` continues until it works again.
+            Err(error) if arguments.watch => output::print_warning(error),
             Err(error) => return Err(error),
         }
         if !arguments.watch {
@@ -75,9 +75,9 @@ async fn read(operator: &Operator, job: Option<&str>) -> Result<Vec<Cluster>, Er
         let paths = operator.paths(&job)?;
         let snapshot = match observer.snapshot(&paths).await {
             Ok(snapshot) => snapshot,
-            // One election that has just been removed must not hide the others.
+            // A removed election must not hide the others.
             Err(ReadError::NoElection(path)) if !clusters.is_empty() => {
-                output::say_warning(format_args!("there is no election at {path} any more"));
+                output::print_warning(format_args!("there is no election at {path} any more"));
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -102,14 +102,14 @@ fn print(clusters: &[Cluster], how: Output, watch: bool) -> Result<(), Error> {
             output::print("")?;
         }
         for unreadable in &cluster.unreadable {
-            output::say_warning(format_args!("{}: {}", unreadable.path, unreadable.why));
+            output::print_warning(format_args!("{}: {}", unreadable.path, unreadable.why));
         }
         output::print(describe(cluster))?;
     }
     Ok(())
 }
 
-/// All that is worth knowing of an election.
+/// An election as text.
 fn describe(cluster: &Cluster) -> String {
     let mut lines = vec![headline(cluster)];
     let mut decisions: Vec<_> = cluster
@@ -118,12 +118,12 @@ fn describe(cluster: &Cluster) -> String {
         .filter_map(|slot| slot.decision.as_ref())
         .map(|decision| format!("  {}: {}", decision.given.cause, decision.given.sentence))
         .collect();
-    // The first decision is about all slots at once.
+    // The first decision covers all slots.
     decisions.dedup();
     lines.extend(decisions);
-    // Where all is as it was decided there is nothing to say.
-    let is_said = |skipped: &&Skipped| skipped.reason == Reason::Steady || skipped.is_hold();
-    if let Some(skipped) = cluster.skipped.as_ref().filter(|skipped| !is_said(skipped)) {
+    // A steady election needs no line.
+    let is_shown_elsewhere = |skipped: &&Skipped| skipped.reason == Reason::Steady || skipped.is_hold();
+    if let Some(skipped) = cluster.skipped.as_ref().filter(|skipped| !is_shown_elsewhere(skipped)) {
         lines.push(format!("  not decided: {}", skipped.sentence));
     }
     lines.extend(cluster.exclusions.iter().map(|exclusion| {
@@ -170,7 +170,7 @@ fn describe(cluster: &Cluster) -> String {
         })
         .collect();
     if rows.is_empty() {
-        lines.push("  nobody takes part".to_owned());
+        lines.push("  no members".to_owned());
     } else {
         let mut heading = vec!["MEMBER", "SITE", "ROLE", "TERM", "HEALTH", "NEXT", "ADDRESS", "HTTP"];
         if described {
@@ -188,17 +188,17 @@ fn describe(cluster: &Cluster) -> String {
     lines.join("\n")
 }
 
-/// What the table leaves open.
+/// The footnote of the table.
 fn footnote(recipe: &str) -> Option<&'static str> {
     match recipe {
-        "elector" => Some("  * decides"),
-        "single" => Some("  those who wait have no znode, so they are not shown"),
+        "elector" => Some("  * elector"),
+        "single" => Some("  waiting members have no znode, so they are not shown"),
         _ => None,
     }
 }
 
 fn headline(cluster: &Cluster) -> String {
-    let in_office = |leader: &Option<Current>| match leader {
+    let describe_leader = |leader: &Option<Current>| match leader {
         Some(leader) => {
             let status = match leader.status {
                 Status::Ready => "leads",
@@ -210,10 +210,11 @@ fn headline(cluster: &Cluster) -> String {
         None => "nobody leads".to_owned(),
     };
     let leader = match &cluster.slots[..] {
-        [] => in_office(&None),
-        [only] => in_office(&only.leader),
+        [] => describe_leader(&None),
+        [only] => describe_leader(&only.leader),
         slots => {
-            let all = slots.iter().map(|slot| format!("slot {}: {}", slot.slot, in_office(&slot.leader)));
+            let all =
+                slots.iter().map(|slot| format!("slot {}: {}", slot.slot, describe_leader(&slot.leader)));
             all.collect::<Vec<_>>().join("; ")
         }
     };

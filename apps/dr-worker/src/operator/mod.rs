@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and who answers.
+//! The operator's command line: the verbs, and their dispatch.
 
 mod ack;
 mod config;
@@ -45,7 +45,7 @@ use crate::{
 use global::{Global, block_on};
 use output::Output;
 
-/// How long the last lines of a daemon's log may take. Where standard error takes none, they are lost.
+/// How long to wait for the last lines of a daemon's log. If standard error is blocked, they are lost.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 carried out and failed; 64 bad usage; 69 ZooKeeper not reachable in \
@@ -100,7 +100,7 @@ enum Verb {
     ///
     /// The move is made when the policy allows it, for example in the next of failback_windows.
     Confirm(confirm::ConfirmArguments),
-    /// Acknowledge failures: lift the hold; clear the history on request.
+    /// Acknowledge failures: lift the hold and, by option, clear the failure history.
     Ack(ack::AckArguments),
     /// Show past leaderships: cause, term, and the duration of each phase.
     History(history::HistoryArguments),
@@ -114,7 +114,7 @@ enum Verb {
     RaiseToken(tokens::RaiseTokenArguments),
     /// Remove znodes of dead sessions; only show them without --yes.
     RemoveGhosts(ghosts::RemoveGhostsArguments),
-    /// Try it: run a worker and an embedded ZooKeeper server in this process.
+    /// Run a worker and an embedded ZooKeeper server in this process, to try it.
     ///
     /// Not for production: the server stores nothing, and ends with the worker.
     #[cfg(feature = "dev")]
@@ -139,7 +139,7 @@ enum ConfigVerb {
 }
 
 impl Verb {
-    /// Whether it runs until it is ended.
+    /// Whether it runs until it is stopped.
     fn is_daemon(&self) -> bool {
         match self {
             Self::Run => true,
@@ -150,12 +150,12 @@ impl Verb {
     }
 }
 
-/// Does what the command line says, with policies that may name what is in the registry.
+/// Runs the command line, with policies that may use the stages and strategies of the registry.
 pub(crate) fn main(registry: &Registry) -> ExitCode {
     let arguments = match parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help that was asked for is a result, and goes to standard output.
+            // Requested help is a result, and goes to standard output.
             if !error.use_stderr() {
                 let _ = error.print();
                 return ExitCode::Done;
@@ -163,7 +163,7 @@ pub(crate) fn main(registry: &Registry) -> ExitCode {
             if wants_json(std::env::args_os()) {
                 let words = error.to_string();
                 let words = words.trim_start_matches("error: ").trim_end();
-                output::say_error(&Error::Usage(words.to_owned()), Output::Json);
+                output::print_error(&Error::Usage(words.to_owned()), Output::Json);
             } else {
                 let _ = error.print();
             }
@@ -174,23 +174,23 @@ pub(crate) fn main(registry: &Registry) -> ExitCode {
     if usual == Usual::Daemon
         && let Err(error) = signals::ignore_signals()
     {
-        output::say_error(&Error::Internal(format!("no signals: {error}")), Output::Pretty);
+        output::print_error(&Error::Internal(format!("no signals: {error}")), Output::Pretty);
         return ExitCode::Internal;
     }
     if let Err(error) = logging::init(arguments.global.levels.clone(), usual) {
-        output::say_error(&Error::Internal(format!("no log: {error}")), arguments.global.output);
+        output::print_error(&Error::Internal(format!("no log: {error}")), arguments.global.output);
         return ExitCode::Internal;
     }
     let dispatched = panic::catch_unwind(AssertUnwindSafe(|| dispatch(&arguments, registry)));
     let error = match dispatched {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error),
-        Err(_) => Some(Error::Internal("this is a bug, which the line above describes".to_owned())),
+        Err(_) => Some(Error::Internal("this is a bug; the line above describes it".to_owned())),
     };
     if let Some(error) = &error {
-        // A daemon has no result that the error could be in place of.
+        // A daemon prints no result that the error could replace.
         let how = if usual == Usual::Daemon { Output::Pretty } else { arguments.global.output };
-        output::say_error(error, how);
+        output::print_error(error, how);
     }
     logging::flush(LAST_LINES);
     error.map_or(ExitCode::Done, |error| error.exit_code())
@@ -201,7 +201,8 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Arguments, clap::E
     Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
 }
 
-/// The command line under the name that this program was started by. One with stages of its own says what it is.
+/// The command line under the name that this program was started under. A program with its own stages adds the version
+/// of dr-worker.
 fn command() -> clap::Command {
     let (program, command) = (program(), Arguments::command());
     if program == NAME {
@@ -211,7 +212,7 @@ fn command() -> clap::Command {
     command.display_name(program.clone()).bin_name(program).version(version)
 }
 
-/// Whether `--output json` is among arguments that are not understood.
+/// Whether `--output json` is among invalid arguments.
 fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
     let ours: Vec<_> = arguments.take_while(|argument| argument != "--").collect();
     ours.iter().any(|argument| argument == "--output=json")

@@ -7,7 +7,7 @@ use election_core::{
     record::{Outgoing, Target},
 };
 
-/// A move of leadership, as it is asked for.
+/// A requested move of leadership.
 #[derive(Debug, clap::Args)]
 pub(super) struct Move {
     /// Job [default: the only one].
@@ -40,7 +40,7 @@ pub(super) struct Move {
 }
 
 impl Move {
-    /// Who or where should lead then.
+    /// The target of the move.
     pub(super) fn target(&self) -> Target {
         match (&self.to, &self.to_site) {
             (Some(member), _) => Target::Member(member.clone()),
@@ -49,7 +49,7 @@ impl Move {
         }
     }
 
-    /// Which leader is to be replaced.
+    /// The leader to replace.
     pub(super) fn outgoing(&self) -> Outgoing {
         match (&self.from, self.slot) {
             (Some(member), _) => Outgoing::Member(member.clone()),

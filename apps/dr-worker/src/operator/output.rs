@@ -1,4 +1,4 @@
-//! Results to standard output, words to standard error.
+//! Results go to standard output, messages to standard error.
 
 use std::{
     fmt::Display,
@@ -29,25 +29,24 @@ pub(super) enum Output {
     Json,
 }
 
-/// Says what went wrong: in words on standard error, and where results are for programs, on standard output as well,
-/// in place of the result: what reads it gets JSON in any case.
-pub(super) fn say_error(error: &Error, how: Output) {
+/// Prints an error: as text on standard error, and with JSON output also on standard output, in place of the result.
+pub(super) fn print_error(error: &Error, how: Output) {
     let words = error.to_string();
     let words = mask(&words);
     logging::print(&format!("{} {words}", "error:".red().bold()));
     if how == Output::Json {
-        // What it goes to may be what is wrong.
+        // Standard output itself may be broken.
         let _ = print_json(&json!({ "error": { "code": error.exit_code() as u8, "message": words } }));
     }
 }
 
-/// Says something that somebody should look at.
-pub(super) fn say_warning(words: impl Display) {
+/// Prints a warning to standard error.
+pub(super) fn print_warning(words: impl Display) {
     eprintln!("{} {words}", "warning:".yellow().bold());
 }
 
-/// Says what is going on.
-pub(super) fn say(words: impl Display) {
+/// Prints progress to standard error.
+pub(super) fn print_progress(words: impl Display) {
     eprintln!("{words}");
 }
 
@@ -58,7 +57,7 @@ pub(super) fn print_json(result: &impl Serialize) -> Result<(), Error> {
     print(line)
 }
 
-/// Prints a line of a result. Whoever reads it may have had enough: that ends the program well.
+/// Prints a line of a result. A closed pipe ends the program with exit code 0.
 pub(super) fn print(line: impl Display) -> Result<(), Error> {
     let mut stdout = anstream::stdout().lock();
     match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
@@ -68,7 +67,7 @@ pub(super) fn print(line: impl Display) -> Result<(), Error> {
     }
 }
 
-/// How a line of a table is to catch the eye.
+/// The accent of a line of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accent {
     None,
@@ -100,7 +99,7 @@ pub(super) fn table(heading: &[&str], rows: &[(Vec<String>, Accent)]) -> String 
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A duration, for people.
+/// A duration as text.
 pub(super) fn span(ms: u64) -> String {
     humantime::format_duration(std::time::Duration::from_millis(ms)).to_string()
 }

@@ -1,8 +1,7 @@
 //! `switchover`, `failover` and `cancel`.
 //!
-//! A command that waits leaves no request behind that could be carried out after it: what is not begun when it
-//! ends, by its timeout or by a signal, is withdrawn. The request ends by itself about as long after it was made, for when
-//! the command is killed.
+//! A command that waits leaves no request behind: when it ends by its timeout or by a signal, it withdraws a request
+//! that is not begun. If the command is killed, the request expires after about the same time.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -53,7 +52,7 @@ pub(super) struct CancelArguments {
     job: Option<String>,
 }
 
-/// It becomes part of a path.
+/// The id becomes part of a path.
 fn request_id(text: &str) -> Result<String, String> {
     let number = text.strip_prefix("r-").unwrap_or_default();
     let number = number.strip_prefix('-').unwrap_or(number);
@@ -149,7 +148,7 @@ async fn file_and_follow(
     if request.kind == RequestKind::Switchover && !is_led(&request, &snapshot) {
         let skipped = crate::view::elector::skipped(&job, &snapshot).await;
         if let Some(hold) = skipped.and_then(|skipped| hold_of(&skipped, &job)) {
-            let way_out = format!("`dr-worker failover --job {job}` names a leader now");
+            let way_out = format!("`dr-worker failover --job {job}` elects a leader now");
             return Err(Error::NotNow(format!("{job}: no leader can hand over: {hold}; {way_out}")));
         }
     }
@@ -162,7 +161,7 @@ async fn file_and_follow(
     let mut signals = Signals::new().map_err(|e| Error::Internal(format!("no signal handlers: {e}")))?;
     let filed = operator::ask(&operator.session, &paths, request).await?;
     let underway = Underway { operator, job, paths, filed, until };
-    underway.say_asked(wanted.wait);
+    underway.print_filed(wanted.wait);
     let signal = tokio::select! {
         result = underway.see_through(wanted, how) => return result,
         signal = signals.next() => signal,
@@ -170,7 +169,7 @@ async fn file_and_follow(
     underway.withdraw(&format!("{signal} while it was pending"), how).await
 }
 
-/// As long as every phase of a move may take by the policy.
+/// The sum of the policy's timeouts of a move.
 fn longest_move(operator: &Operator, job: &str) -> Duration {
     let config = &operator.config;
     let policy = config.policy_of(job);
@@ -181,7 +180,7 @@ fn longest_move(operator: &Operator, job: &str) -> Duration {
         + operator::ELECTOR_PATIENCE
 }
 
-/// A name that is mistyped is found before anything is written.
+/// A mistyped name is found before anything is written.
 fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Snapshot) -> Result<(), Error> {
     let from = match &request.from {
         Outgoing::Member(member) => Some(member),
@@ -191,7 +190,7 @@ fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Sna
         Target::Member(member) => Some(member),
         Target::Site(_) | Target::Any => None,
     };
-    // A leader whose worker is gone is no member any more, and can be replaced by its name.
+    // A leader whose worker is gone is not a member any more, but can be named.
     let offices = || snapshot.offices.iter().flatten().map(|office| &office.record.member);
     let members: BTreeSet<_> = snapshot.members.iter().map(|member| &member.member).collect();
     let is_unknown = |member: &&MemberId| !members.contains(*member);
@@ -210,7 +209,7 @@ fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Sna
     }
 }
 
-/// Whether there is a READY leader where one is to be replaced.
+/// Whether the leader to replace is READY.
 fn is_led(request: &Request, snapshot: &Snapshot) -> bool {
     let office = snapshot.slot_for(request).ok().and_then(|slot| snapshot.office(slot));
     office.is_some_and(|office| office.record.status == Status::Ready)

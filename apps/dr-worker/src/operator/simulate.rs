@@ -1,4 +1,4 @@
-//! `simulate`: who would lead without this or that, or with other settings.
+//! `simulate`: who would lead without some members or sites, or with other settings.
 
 use election_core::{MemberId, SiteId, record::Named};
 use owo_colors::OwoColorize as _;
@@ -35,7 +35,7 @@ pub(super) async fn run(arguments: &SimulateArguments, sources: &Sources, how: O
         WhatIf { without_sites: arguments.without_site.clone(), without: arguments.without.clone(), set };
     if what_if.is_empty() {
         return Err(Error::Usage(
-            "say what is to be imagined: --without-site SITE, --without MEMBER, or --set with a key of the policy, \
+            "give at least one of --without-site SITE, --without MEMBER, and --set with a key of the policy, \
              such as --set policy.auto_moves=all"
                 .to_owned(),
         ));
@@ -69,7 +69,7 @@ async fn play(
     let mut unknown = None;
     let snapshots = snapshots(operator, job).await?;
     for (job, snapshot) in &snapshots {
-        // A member need not take part in every job.
+        // A member may not take part in every job.
         if let Err(why) = what_if.check(snapshot, &then.policy_of(job).sites) {
             unknown.get_or_insert(format!("{job}: {why}"));
             continue;
@@ -98,8 +98,8 @@ pub(super) fn describe(simulated: &Simulated) -> String {
     }
     match (&simulated.elector, &simulated.elector_then) {
         (before, after) if before == after => {}
-        (_, Some(after)) => lines.push(format!("  {after} would decide")),
-        (_, None) => lines.push("  nobody would be left to decide".to_owned()),
+        (_, Some(after)) => lines.push(format!("  {after} would be the elector")),
+        (_, None) => lines.push("  there would be no elector".to_owned()),
     }
     lines.extend(simulated.notes.iter().map(|note| format!("  {}", note.dimmed())));
     lines.join("\n")
@@ -117,7 +117,7 @@ fn slot_lines(slot: &SimulatedSlot, several: bool) -> Vec<String> {
     lines.extend(slot.obstacles.iter().map(|obstacle| format!("  in the way: {}", in_the_way(obstacle))));
     if let Some(question) = slot.question.as_ref().filter(|_| !slot.unchanged) {
         let mut question = question.clone();
-        // Said above, for the end of the play.
+        // Shown above, for the end of the simulation.
         (question.leader, question.proposal) = (None, None);
         question.obstacles.clear();
         lines.extend(describe_slot(&question));

@@ -15,7 +15,7 @@ use crate::{config::Sources, error::Error};
 pub(super) struct StayArguments {
     #[command(flatten)]
     jobs: JobArguments,
-    /// Let it move again.
+    /// Allow automatic moves again.
     #[arg(long)]
     clear: bool,
 }
@@ -35,9 +35,7 @@ async fn stay_all(operator: &Operator, arguments: &StayArguments, how: Output) -
         let leaders: Vec<_> =
             elected.into_iter().flat_map(|e| e.leaders().map(|(slot, n)| (e.term_of(slot), n))).collect();
         if leaders.is_empty() && !arguments.clear {
-            return Err(Error::NotNow(format!(
-                "{job}: nobody is named to lead, so nobody can be told to stay"
-            )));
+            return Err(Error::NotNow(format!("{job}: no leader is elected, so none can stay")));
         }
         let mut terms: Vec<_> = leaders.iter().map(|(term, _)| *term).collect();
         terms.sort_unstable();
@@ -49,9 +47,7 @@ async fn stay_all(operator: &Operator, arguments: &StayArguments, how: Output) -
                 output::print_json(&json!({ "election": job, "members": members, "terms": terms }))?
             }
             Output::Pretty if arguments.clear => {
-                output::print(format_args!(
-                    "{job}: leadership moves again to somebody better, as the policy says"
-                ))?;
+                output::print(format_args!("{job}: automatic moves are allowed again"))?;
             }
             Output::Pretty => {
                 output::print(format_args!("{job}: {} until the next change of leader", stays(&members)))?;

@@ -1,4 +1,4 @@
-//! A request that has been filed: followed to its end, decided from here where no elector is, or withdrawn.
+//! A filed request: followed to its end, decided by this command if there is no elector, or withdrawn.
 
 use std::time::Duration;
 
@@ -19,25 +19,25 @@ use super::{
 };
 use crate::error::Error;
 
-/// How long a failover waits for the elector before it is carried out from here.
+/// How long a failover waits for the elector before this command decides.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a command that ends takes at most to withdraw its request.
+/// The timeout to withdraw a request.
 const WITHDRAWAL: Duration = Duration::from_secs(5);
 
-/// A request on its way.
+/// A filed request.
 pub(super) struct Underway<'a> {
     pub(super) operator: &'a Operator,
     pub(super) job: String,
     pub(super) paths: Paths,
     pub(super) filed: FiledRequest,
-    /// When it may not be begun any more.
+    /// When it expires.
     pub(super) until: BootTime,
 }
 
 impl Underway<'_> {
-    pub(super) fn say_asked(&self, waits: bool) {
-        output::say(format_args!(
+    pub(super) fn print_filed(&self, waits: bool) {
+        output::print_progress(format_args!(
             "request {}: {} of {}{}{}",
             self.filed.which.name,
             self.filed.request.kind.as_str(),
@@ -47,7 +47,7 @@ impl Underway<'_> {
         ));
         if !waits {
             let valid_for = in_words(self.filed.request.valid_for());
-            output::say(format_args!(
+            output::print_progress(format_args!(
                 "it expires unless an elector begins it within {valid_for}; follow it with `{}`, withdraw it with `{}`",
                 self.how_to_follow(),
                 self.how_to_cancel()
@@ -63,8 +63,8 @@ impl Underway<'_> {
         format!("dr-worker cancel {} --job {}", self.filed.which.name, self.job)
     }
 
-    /// Follows the request to its end, or until it is begun where nobody waits; a failover that no elector begins is
-    /// decided from here.
+    /// Follows the request to its end, or without `--wait` until it is begun. Decides a failover that no elector
+    /// begins.
     pub(super) async fn see_through(&self, wanted: &Move, how: Output) -> Result<(), Error> {
         let begun = BootTime::now();
         let mut last = None;
@@ -85,7 +85,7 @@ impl Underway<'_> {
         self.until_done(self.until, how).await
     }
 
-    /// Waits until somebody has looked at the request.
+    /// Waits until an elector has handled the request.
     async fn until_decided(&self, by: BootTime) -> Result<Option<Request>, Error> {
         let observer = self.operator.observer().await?;
         loop {
@@ -98,7 +98,7 @@ impl Underway<'_> {
         }
     }
 
-    /// Does the elector's part, for no elector does.
+    /// Takes the decision in place of the elector.
     async fn decide_from_here(&self, waits: bool, how: Output) -> Result<(), Error> {
         let snapshot = self.operator.observer().await?.snapshot(&self.paths).await?;
         let slot = match snapshot.slot_for(&self.filed.request) {
@@ -107,7 +107,7 @@ impl Underway<'_> {
         };
         if let Some(office) = snapshot.office(slot).filter(|_| !self.filed.request.force) {
             let why = format!(
-                "no elector has begun it, and {} still holds leadership; with --force it is taken from it",
+                "no elector has begun it, and {} still leads; --force replaces it",
                 office.record.member
             );
             return match waits {
@@ -115,9 +115,9 @@ impl Underway<'_> {
                 false => Err(self.goes_on(why)),
             };
         }
-        output::say("no elector answers; carrying it out from here");
+        output::print_progress("no elector answers; this command takes the decision");
         let config = self.operator.config.policy_of(&self.job);
-        // What a job needs to stop is for workers to know.
+        // Only workers need the job's stop budget.
         let policy = config.engine(Duration::ZERO, false);
         let strategy = config.strategy();
         let session = &self.operator.session;
@@ -131,20 +131,20 @@ impl Underway<'_> {
         }
     }
 
-    /// It can't be carried out from here; and what this command reports as failed, no elector is to do later.
+    /// Reports that the request failed, and withdraws it, so that no elector carries it out later.
     async fn give_up(&self, why: String, how: Output) -> Result<(), Error> {
         let failed = self.failed(&why);
         self.withdraw_with(failed, &why, how).await
     }
 
-    /// Withdraws it, if it is not begun, for this command ends; and says what became of it.
+    /// Withdraws the request if it is not begun, and reports the outcome.
     pub(super) async fn withdraw(&self, why: &str, how: Output) -> Result<(), Error> {
         let name = &self.filed.which.name;
         let withdrawn = Error::NotNow(format!("request {name} was withdrawn: {why}; nothing was moved"));
         self.withdraw_with(withdrawn, why, how).await
     }
 
-    /// The same; `withdrawn` once it is.
+    /// The same, with the error to report once it is withdrawn.
     async fn withdraw_with(&self, withdrawn: Error, why: &str, how: Output) -> Result<(), Error> {
         let reason = format!("by {} ({why})", self.filed.request.by);
         let cancelled = operator::cancel(&self.operator.session, &self.paths, &self.filed.which, &reason);
@@ -173,9 +173,11 @@ impl Underway<'_> {
 
     async fn until_done(&self, by: BootTime, how: Output) -> Result<(), Error> {
         let progress = |request: &Request| match &request.state {
-            RequestState::Pending => output::say("waiting for the elector to begin it"),
+            RequestState::Pending => output::print_progress("waiting for the elector to begin it"),
             RequestState::Accepted { term } => {
-                output::say(format_args!("begun in term {term}; waiting for the new leader to be ready"));
+                output::print_progress(format_args!(
+                    "begun in term {term}; waiting for the new leader to be ready"
+                ));
             }
             _ => {}
         };
@@ -193,12 +195,12 @@ impl Underway<'_> {
         }
     }
 
-    /// For who doesn't wait: the request's id, even where the move was so quick that it is done.
+    /// Without `--wait`: prints the request's id, even if the move is done already.
     fn report_begun(&self, state: &RequestState, how: Output) -> Result<(), Error> {
         match (state, how) {
             (_, Output::Json) => self.report(state, how),
             (RequestState::Done { term, leader, .. }, _) => {
-                output::say(format_args!("{leader} leads {} in term {term} already", self.job));
+                output::print_progress(format_args!("{leader} leads {} in term {term} already", self.job));
                 output::print(&self.filed.which.name)
             }
             _ => output::print(&self.filed.which.name),
@@ -219,7 +221,7 @@ impl Underway<'_> {
         }
     }
 
-    /// What was asked for may have come about before the elector looked at the request.
+    /// The requested state may have been reached before the elector handled the request.
     async fn refused(&self, reason: &str, how: Output) -> Result<(), Error> {
         let snapshot = self.operator.observer().await?.snapshot(&self.paths).await?;
         match leads_already(&self.filed.request, &snapshot) {
@@ -228,7 +230,7 @@ impl Underway<'_> {
         }
     }
 
-    /// One that has expired may go well another time.
+    /// An expired request may succeed another time.
     fn ended(&self, state: &RequestState) -> Error {
         let reason = state.failure().unwrap_or_default();
         match state {
@@ -243,7 +245,7 @@ impl Underway<'_> {
         Error::Failed(format!("request {}: {reason}", self.filed.which.name))
     }
 
-    /// Never 'failed': the move may still be made.
+    /// Not a failure: the move may still be made.
     fn goes_on(&self, last: String) -> Error {
         Error::NotNow(format!(
             "request {} is still open: {last}; don't repeat it, follow it with `{}`",
@@ -253,7 +255,7 @@ impl Underway<'_> {
     }
 }
 
-/// The READY leader that is to be replaced, if it is what is asked for.
+/// The READY leader to replace, if it matches the target already.
 pub(super) fn leads_already<'a>(request: &Request, snapshot: &'a Snapshot) -> Option<&'a Current> {
     let slot = snapshot.slot_for(request).ok()?;
     let leader = &snapshot.office(slot)?.record;
@@ -266,7 +268,7 @@ pub(super) fn leads_already<'a>(request: &Request, snapshot: &'a Snapshot) -> Op
     (fits && leader.status == Status::Ready && leader.ballot == named.ballot).then_some(leader)
 }
 
-/// Reports that what was asked for is so already.
+/// Reports that the target leads already.
 pub(super) fn report_leader(job: &str, leader: &Current, how: Output) -> Result<(), Error> {
     let Current { member, term, .. } = leader;
     if how == Output::Json {

@@ -14,56 +14,56 @@ use serde::{Serialize, Serializer};
 
 use super::ProblemRow;
 
-/// An election as it stands: who takes part, who leads, who is next and why.
+/// An election: its members, leaders, successors and the last decision.
 ///
-/// The order of the fields is the order in the JSON.
+/// The fields are in the order of the JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cluster {
-    /// The election, which is the job's name.
+    /// The election's name: the job.
     pub election: String,
-    /// The znode that it lies under.
+    /// The root znode of all elections.
     pub root: String,
-    /// By which recipe the leader is found: `elector`, `queue` or `single`.
+    /// The recipe: `elector`, `queue` or `single`.
     pub recipe: &'static str,
-    /// The decision's term, without an elector that of who is in office; 0 before the first.
+    /// The decision's term; without an elector the leader's term; 0 before the first.
     pub term: u64,
-    /// Who decides.
+    /// The elector.
     pub elector: Option<MemberId>,
     /// Who wrote the decision: a member, or an operator.
     pub decided_by: Option<String>,
     /// Every slot: what was decided of it, and who leads it.
     pub slots: Vec<SlotRow>,
-    /// What the elector says of what it does not decide, if it could be asked.
+    /// Why the elector decides nothing, if it answered.
     pub skipped: Option<Skipped>,
-    /// Everyone who takes part, oldest ballot first.
+    /// The members, oldest ballot first.
     pub members: Vec<Member>,
     /// Members that are not elected for a while.
     pub exclusions: Vec<Exclusion>,
     /// Failures of members that are remembered, oldest first.
     pub failures: Vec<Failure>,
-    /// Whether the elector decides on its own.
+    /// The mode: whether the elector decides on its own.
     pub mode: Mode,
-    /// Sites that nobody is to lead from.
+    /// Drained sites: no member there is elected.
     pub drained: Vec<SiteId>,
-    /// The site that an operator prefers to the order of sites.
+    /// The site that an operator prefers to all others.
     pub preferred_site: Option<SiteId>,
     /// The operators' order of sites, if it is not the configured one.
     pub site_order: Vec<SiteId>,
-    /// Terms whose leader an operator told to stay.
+    /// Terms whose leader stays, by an operator's order.
     pub stay: Vec<u64>,
     /// Moves to another site that an operator has confirmed.
     pub confirmed: Vec<Confirmed>,
-    /// Sites that have failed as a whole: by an operator's word, or by most of their members'.
+    /// Sites that have failed as a whole: marked by an operator, or reported by most of their members.
     pub failed_sites: Vec<SiteTrouble>,
-    /// Sites that have failed as their members say, and that don't count as failed.
+    /// Sites that their members report as failed, but that do not count as failed.
     pub unwell_sites: Vec<UnwellSite>,
-    /// When sites have failed lately: one that has too often is not gone back to.
+    /// Recent failures of sites: leadership does not return to a site that has failed too often.
     pub site_failures: Vec<SiteFailure>,
-    /// The operators' requests that are kept, oldest first.
+    /// The operators' requests, oldest first.
     pub requests: Vec<OpenRequest>,
-    /// What is wrong with the election, and the commands that mend it.
+    /// Problems of the election, and the commands that fix them.
     pub problems: Vec<ProblemRow>,
-    /// Znodes that can't be used.
+    /// Unreadable znodes.
     pub unreadable: Vec<RecordError>,
 }
 
@@ -78,51 +78,51 @@ pub struct SlotRow {
     pub leader: Option<Current>,
 }
 
-/// One who takes part.
+/// A member of an election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Member {
     /// Its id.
     pub member: MemberId,
-    /// Where it stands.
+    /// Its site.
     pub site: SiteId,
-    /// What it is doing, as far as the znodes tell.
+    /// Its role, as read from the znodes.
     pub role: MemberRole,
-    /// Which incarnation of it.
+    /// Its ballot: one incarnation of the member.
     pub ballot: Ballot,
-    /// The slot that it leads, or is named for.
+    /// The slot that it leads or is elected for.
     pub slot: Option<usize>,
-    /// The term that it leads in, or is named in.
+    /// The term that it leads in or is elected in.
     pub term: Option<u64>,
-    /// `healthy`, where a check or the program has found so; `unchecked`, `unknown` or why not.
+    /// `healthy`, `unchecked`, `unknown`, or the reason why it is not fit.
     #[serde(serialize_with = "as_text")]
     pub health: Health,
-    /// How others reach the node.
+    /// The address of the node.
     pub address: Option<String>,
-    /// Where its HTTP endpoints are.
+    /// The address of its HTTP endpoints.
     pub http: Option<String>,
     /// Its place in the line of succession: 1 is next; the best of the lines of several slots.
     pub next: Option<usize>,
     /// Whether it is the elector.
     pub elector: bool,
-    /// What it runs.
+    /// Its software and version.
     pub software: String,
-    /// What it is configured with and what its job's command measures, for policies.
+    /// Its configured and measured attributes, for policies.
     pub attributes: BTreeMap<String, String>,
-    /// How far away others are from it, where a policy goes by that.
+    /// Its round trips to others, if a policy uses them.
     pub round_trips: RoundTrips,
 }
 
-/// What a member is doing, as far as the znodes tell.
+/// The role of a member, as read from the znodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemberRole {
     /// READY.
     Leader,
-    /// In office and not READY yet, or named and not yet in office.
+    /// Elected, and not READY yet.
     TakingOver,
-    /// In office, and another one is named.
+    /// Leading, while another member is elected.
     SteppingDown,
-    /// Not to be named for a while.
+    /// Not electable for a while.
     Excluded,
     /// Ready to take over.
     Standby,
@@ -145,25 +145,25 @@ impl fmt::Display for MemberRole {
 pub struct OpenRequest {
     /// The name of its znode.
     pub id: String,
-    /// What was asked for.
+    /// The kind of request.
     pub kind: RequestKind,
-    /// Who or where should lead then.
+    /// The target: a member, a site, or any.
     pub to: Target,
-    /// Which leader it is about.
+    /// The leader to replace.
     pub from: Outgoing,
-    /// Whether leadership is to be taken from a leader that won't let go.
+    /// Whether to replace a leader that does not stop.
     pub force: bool,
-    /// Why, in the operator's words.
+    /// The operator's reason.
     pub reason: Option<String>,
     /// Whether a loss is accepted.
     pub accept_loss: bool,
-    /// Who asked.
+    /// The operator who asked.
     pub by: String,
     /// When, in milliseconds since the Unix epoch.
     pub created_ms: u64,
-    /// How long it may be begun, in milliseconds from when an elector first reads it.
+    /// How long it is valid before it is begun, in milliseconds from when an elector first reads it.
     pub valid_for_ms: u64,
-    /// How far it is.
+    /// Its progress or outcome.
     pub outcome: RequestState,
 }
 
@@ -185,14 +185,14 @@ impl OpenRequest {
     }
 }
 
-/// A site of which its members say that it has failed, and which doesn't count as failed.
+/// A site that its members report as failed, but that does not count as failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnwellSite {
     /// Which.
     pub site: SiteId,
-    /// Why, in words.
+    /// Why its members report that.
     pub why: String,
-    /// The operator who said that it has not; nobody did where all sites say so of themselves.
+    /// The operator who cleared the mark; none if all sites are reported as failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overruled: Option<String>,
 }
@@ -204,18 +204,18 @@ impl UnwellSite {
         Self { overruled: open.and_then(|open| open.overruled.clone()), site, why }
     }
 
-    /// What an operator is to know of it.
+    /// A sentence for operators.
     pub fn words(&self) -> String {
         let Self { site, why, overruled } = self;
         match overruled {
-            Some(by) => format!("site {site} counts as well by {by}, though {why}"),
-            None => format!("site {site} counts as well, for no site is better off, though {why}"),
+            Some(by) => format!("site {site} counts as healthy (cleared by {by}), though {why}"),
+            None => format!("site {site} counts as healthy, because all sites have failed, though {why}"),
         }
     }
 }
 
 impl Cluster {
-    /// What a snapshot of the election says, at `unix_ms`.
+    /// Describes a snapshot of the election at `unix_ms`.
     pub fn new(root: &str, election: &str, snapshot: Snapshot, unix_ms: u64) -> Self {
         let elector = snapshot.elector().cloned();
         let elected = snapshot.decided();
@@ -242,7 +242,7 @@ impl Cluster {
             })
             .collect();
         if snapshot.layout == Layout::Queue {
-            // They follow in the order in which they stand.
+            // They follow in the order of the queue.
             let waiting = members.iter_mut().filter(|m: &&mut Member| m.role == MemberRole::Standby);
             waiting.zip(1..).for_each(|(member, place)| member.next = Some(place));
         }

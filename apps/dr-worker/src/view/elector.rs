@@ -1,22 +1,21 @@
-//! What the elector of a job says of itself. Only its memory knows since when somebody has
-//! been better; whoever looks at the znodes asks it, and goes without an answer if there is
-//! none soon.
+//! Asks the elector of a job why it decides nothing. Only the elector knows some of the times that it waits for, such
+//! as since when a member has been better. Without a prompt answer the result is unknown.
 
 use std::time::Duration;
 
 use election_core::{MemberId, Skipped, operator::Snapshot};
 use serde_json::Value;
 
-/// How long there is to answer.
+/// The timeout of the question.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// A longer answer is none of a worker's.
+/// The longest answer, in bytes: a worker's is shorter.
 const MAX_ANSWER: u64 = 1024 * 1024;
 
-/// Why the elector of this election decides nothing, by its own `/status`; nothing if it can't
-/// be reached, is no elector any more, or has something to do.
+/// Why the elector of this election decides nothing, from its `/status`. `None` if it can't be reached, is no elector
+/// any more, or has something to do.
 ///
 /// # Cancel safety
-/// Cancel safe: it only asks.
+/// Cancel safe: it only reads.
 pub(crate) async fn skipped(job: &str, snapshot: &Snapshot) -> Option<Skipped> {
     let elector = snapshot.elector()?;
     let record = snapshot.members.iter().find(|m| m.member == *elector)?;
@@ -25,7 +24,7 @@ pub(crate) async fn skipped(job: &str, snapshot: &Snapshot) -> Option<Skipped> {
 }
 
 async fn status(address: &str, member: &MemberId, job: &str) -> Option<Skipped> {
-    // It is that worker that has to answer.
+    // That worker itself has to answer.
     let client =
         reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().ok()?;
     let answer = client.get(format!("http://{address}/status")).send().await.ok()?;
@@ -33,7 +32,7 @@ async fn status(address: &str, member: &MemberId, job: &str) -> Option<Skipped> 
         return None;
     }
     let status: Value = serde_json::from_slice(&answer.bytes().await.ok()?).ok()?;
-    // Another process may listen there by now.
+    // Another process may listen there now.
     if status["member"] != *member.as_str() || status["jobs"][job]["elector"] != true {
         return None;
     }

@@ -9,39 +9,39 @@ use serde::Serialize;
 
 use super::ProblemRow;
 
-/// Why leadership of an election is where it is.
+/// Why the current leaders lead.
 ///
-/// The order of the fields is the order in the JSON.
+/// The fields are in the order of the JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explained {
-    /// The election, which is the job's name.
+    /// The election's name: the job.
     pub election: String,
-    /// By which recipe the leader is found: `elector`, `queue` or `single`.
+    /// The recipe: `elector`, `queue` or `single`.
     pub recipe: &'static str,
-    /// By whose wall clock, in milliseconds since the Unix epoch.
+    /// The time of this view, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// Whether the elector decides on its own.
+    /// The mode: whether the elector decides on its own.
     pub mode: Mode,
-    /// Who decides.
+    /// The elector.
     pub elector: Option<MemberId>,
-    /// What is to be done next, by this configuration.
+    /// What an elector with this configuration does next.
     pub next: Step,
-    /// What the elector itself says of what it does not decide, if it could be asked.
+    /// Why the elector itself decides nothing, if it answered.
     pub skipped: Option<Skipped>,
-    /// Whether the line of succession that is written is another one than this configuration
-    /// would have: it is just being brought up to date, or the workers have another policy.
+    /// Whether the written line of succession differs from the line by this configuration: it is being updated, or the
+    /// workers have another policy.
     pub other_line: bool,
-    /// Whether the elector was configured with another policy than this was made with.
+    /// Whether the elector has another policy than this configuration.
     pub other_policy: bool,
-    /// Slot by slot.
+    /// The slots.
     pub slots: Vec<ExplainedSlot>,
-    /// What is wrong with the election, and the commands that mend it.
+    /// Problems of the election, and the commands that fix them.
     pub problems: Vec<ProblemRow>,
-    /// Znodes that can't be used.
+    /// Unreadable znodes.
     pub unreadable: Vec<RecordError>,
 }
 
-/// The hold of an election, with the command that ends it; nothing if it is on none.
+/// The hold of an election, with the command that lifts it; `None` if it is not on hold.
 pub fn hold_of(skipped: &Skipped, election: &str) -> Option<String> {
     let resume = format!("`dr-worker ack --job {election}`");
     let sentence = || skipped.sentence.replacen("on hold", "ON HOLD", 1).replace("`ack`", &resume);
@@ -53,65 +53,65 @@ pub fn hold_of(skipped: &Skipped, election: &str) -> Option<String> {
 pub struct ExplainedSlot {
     /// Counted from 0.
     pub slot: usize,
-    /// What is asked about it now; nothing where nobody decides.
+    /// The question that the elector asks now; `None` without an elector.
     pub question: Option<Cause>,
-    /// Who is named.
+    /// The elected member.
     pub named: Option<MemberId>,
-    /// Who is in office.
+    /// The leader.
     pub leader: Option<InOffice>,
-    /// Everyone: those who may lead, best first, then those who may not.
+    /// All members: those that may lead, best first, then those that may not.
     pub candidates: Vec<Candidate>,
-    /// What would be decided if nothing stood in the way.
+    /// The decision if nothing blocked it.
     pub proposal: Option<Proposal>,
-    /// What stands in the way.
+    /// What blocks the decision.
     pub obstacles: Vec<Obstacle>,
 }
 
-/// Who is in office.
+/// The leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InOffice {
     /// Its id.
     pub member: MemberId,
-    /// Where it stands.
+    /// Its site.
     pub site: SiteId,
     /// PROGRESS or READY.
     pub status: Status,
 }
 
-/// One who might lead, or might not.
+/// A candidate, or a member that may not lead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Candidate {
-    /// Counted from 1; of who may not lead, none.
+    /// The rank, counted from 1; `None` if it may not lead.
     pub rank: Option<usize>,
     /// Its id.
     pub member: MemberId,
-    /// Where it stands.
+    /// Its site.
     pub site: SiteId,
-    /// Which incarnation of it.
+    /// Its ballot: one incarnation of the member.
     pub ballot: Ballot,
-    /// Why it stands where it stands, the most important first; or why it may not lead.
+    /// The reasons for its rank, the most important first; or why it may not lead.
     pub reasons: Vec<String>,
-    /// What put it before the next one.
+    /// Why it ranks before the next one.
     pub ahead_of: Option<AheadOf>,
-    /// The stage that put it out, if one did.
+    /// The stage that excluded it, if it may not lead.
     pub refused_by: Option<String>,
 }
 
-/// What put one candidate before another.
+/// Why one candidate ranks before another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AheadOf {
-    /// The other one.
+    /// The other candidate.
     pub member: MemberId,
-    /// The comparison.
+    /// The stage that compared them.
     pub stage: String,
-    /// What it said of this one.
+    /// Its value for this candidate.
     pub value: String,
-    /// What it said of the other.
+    /// Its value for the other candidate.
     pub other: String,
 }
 
 impl Explained {
-    /// What is to be said of what was read, by this policy.
+    /// Explains a snapshot by this policy.
     pub fn new(
         election: &str,
         snapshot: &Snapshot,
@@ -147,18 +147,18 @@ impl Explained {
         }
     }
 
-    /// Where nobody decides, a znode does.
+    /// Without an elector, a znode decides who leads.
     fn contest(election: &str, snapshot: &Snapshot, layout: Layout, unix_ms: u64) -> Self {
         let sentence = match layout {
-            Layout::Queue => "nobody decides: the first in the queue leads, and who waits longest follows",
-            _ => "nobody decides: whoever has made the only place leads, and whoever is quickest follows",
+            Layout::Queue => "no elector: the first in the queue leads, and the next in the queue follows",
+            _ => "no elector: the member that created the leader znode leads, and the fastest one follows",
         };
         let candidates = snapshot.members.iter().zip(1..).map(|(member, rank)| {
             let named = member.named();
             let reason = match (layout, rank) {
                 (Layout::Queue, 1) => "first in the queue".to_owned(),
                 (Layout::Queue, _) => format!("number {rank} in the queue"),
-                _ => "it has made the only place; those who wait have none".to_owned(),
+                _ => "it created the leader znode; waiting members have no znode".to_owned(),
             };
             Candidate { rank: Some(rank), ..Candidate::bare(named, vec![reason]) }
         });
@@ -193,7 +193,7 @@ impl Explained {
     }
 }
 
-/// Whether the elector was configured with another policy than the one with this fingerprint.
+/// Whether the elector's policy has another fingerprint than this.
 pub fn other_policy(fingerprint: &str, snapshot: &Snapshot) -> bool {
     let lowest = snapshot.members.iter().find(|member| Some(&member.ballot) == snapshot.lowest.as_ref());
     let elector = lowest.map_or("", |elector| &elector.policy);

@@ -1,13 +1,13 @@
 use election_core::record::{HistoryEntry, RecordError};
 use serde::Serialize;
 
-/// The leaderships that are kept, oldest first.
+/// The recorded leaderships, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct History {
-    /// The election, which is the job's name.
+    /// The election's name: the job.
     pub election: String,
     /// One per leadership: the record in ZooKeeper.
     pub leaderships: Vec<HistoryEntry>,
-    /// Znodes that can't be used.
+    /// Unreadable znodes.
     pub unreadable: Vec<RecordError>,
 }

@@ -1,4 +1,4 @@
-//! What is shown of an election: the same for `list`, `history` and the HTTP endpoints.
+//! The views of an election: the same for the command line and the HTTP endpoints.
 
 mod access;
 mod cluster;
