@@ -299,7 +299,7 @@ fn leader_of(snapshot: &Snapshot, slot: usize) -> Option<Current> {
     Some(Current { fencing_token: snapshot.fencing_token(slot), ..record })
 }
 
-/// The slot that a member is in office or named for: the place comes first, for a member
+/// The slot that a member leads or is elected for: the leader znode comes first, for a member
 /// lets go of one before it takes another.
 fn place_of(ballot: &Ballot, elected: Option<&Elected>, offices: &[Option<&Current>]) -> Option<usize> {
     let holds = offices.iter().position(|office| office.is_some_and(|current| current.ballot == *ballot));
