@@ -88,11 +88,11 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Failed(words)
-            | Self::Usage(words)
-            | Self::Unreachable(words)
-            | Self::Internal(words)
-            | Self::NotNow(words) => f.write_str(words),
+            Self::Failed(message)
+            | Self::Usage(message)
+            | Self::Unreachable(message)
+            | Self::Internal(message)
+            | Self::NotNow(message) => f.write_str(message),
             Self::Config(problems) => problems.fmt(f),
             Self::Setting { key, message } => write!(f, "{key}: {message}"),
         }

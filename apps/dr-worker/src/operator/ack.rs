@@ -73,13 +73,13 @@ async fn ack_all(operator: &Operator, arguments: &AckArguments, how: Output) -> 
                     "losses": released.losses,
                 }))?;
             }
-            Output::Pretty => output::print(format_args!("{job}: {}", words(acknowledged.as_ref(), held)))?,
+            Output::Pretty => output::print(format_args!("{job}: {}", summary(acknowledged.as_ref(), held)))?,
         }
     }
     Ok(())
 }
 
-fn words(acknowledged: Option<&Acknowledged>, held: bool) -> String {
+fn summary(acknowledged: Option<&Acknowledged>, held: bool) -> String {
     let Some(Acknowledged { released, after, .. }) = acknowledged else {
         return "nothing to acknowledge".to_owned();
     };

@@ -320,33 +320,34 @@ fn report(job: &str, ordered: &Ordered, how: Output) -> Result<(), Error> {
             "site_order": control.site_order,
         }));
     }
-    let mut words = words(control.mode, &control.drained, &control.preferred_site, &control.site_order);
-    words.extend(control.failed_sites.iter().map(|failed| format!("site {} has failed", failed.site)));
+    let mut orders =
+        describe_orders(control.mode, &control.drained, &control.preferred_site, &control.site_order);
+    orders.extend(control.failed_sites.iter().map(|failed| format!("site {} has failed", failed.site)));
     if control.mode == Mode::Auto {
-        words.insert(0, "mode auto".to_owned());
+        orders.insert(0, "mode auto".to_owned());
     }
     let already = if ordered.is_news() { "" } else { " already" };
-    output::print(format_args!("{job}: {}{already}", words.join(", ")))
+    output::print(format_args!("{job}: {}{already}", orders.join(", ")))
 }
 
 /// Standing orders as text; defaults are left out.
-pub(super) fn words(
+pub(super) fn describe_orders(
     mode: Mode,
     drained: &[SiteId],
     preferred: &Option<SiteId>,
     order: &[SiteId],
 ) -> Vec<String> {
-    let mut words = Vec::new();
+    let mut orders = Vec::new();
     if mode != Mode::Auto {
-        words.push(format!("mode {mode}"));
+        orders.push(format!("mode {mode}"));
     }
-    words.extend(drained.iter().map(|site| format!("site {site} is drained")));
-    words.extend(preferred.iter().map(|site| format!("site {site} is preferred")));
+    orders.extend(drained.iter().map(|site| format!("site {site} is drained")));
+    orders.extend(preferred.iter().map(|site| format!("site {site} is preferred")));
     if !order.is_empty() {
         let order: Vec<_> = order.iter().map(|site| site.as_str()).collect();
-        words.push(format!("sites in the order {}", order.join(", ")));
+        orders.push(format!("sites in the order {}", order.join(", ")));
     }
-    words
+    orders
 }
 
 #[cfg(test)]

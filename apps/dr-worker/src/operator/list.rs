@@ -218,9 +218,14 @@ fn headline(cluster: &Cluster) -> String {
             all.collect::<Vec<_>>().join("; ")
         }
     };
-    let orders = control::words(cluster.mode, &cluster.drained, &cluster.preferred_site, &cluster.site_order);
+    let orders = control::describe_orders(
+        cluster.mode,
+        &cluster.drained,
+        &cluster.preferred_site,
+        &cluster.site_order,
+    );
     let failed = cluster.failed_sites.iter().map(|f| format!("site {} has failed ({})", f.site, f.why));
-    let unwell = cluster.unwell_sites.iter().map(UnwellSite::words);
+    let unwell = cluster.unwell_sites.iter().map(UnwellSite::sentence);
     let orders: String =
         orders.into_iter().chain(failed).chain(unwell).map(|order| format!(", {order}")).collect();
     let hold = cluster.skipped.as_ref().and_then(|skipped| hold_of(skipped, &cluster.election));

@@ -161,9 +161,9 @@ pub(crate) fn main(registry: &Registry) -> ExitCode {
                 return ExitCode::Done;
             }
             if wants_json(std::env::args_os()) {
-                let words = error.to_string();
-                let words = words.trim_start_matches("error: ").trim_end();
-                output::print_error(&Error::Usage(words.to_owned()), Output::Json);
+                let message = error.to_string();
+                let message = message.trim_start_matches("error: ").trim_end();
+                output::print_error(&Error::Usage(message.to_owned()), Output::Json);
             } else {
                 let _ = error.print();
             }

@@ -31,23 +31,23 @@ pub(super) enum Output {
 
 /// Prints an error: as text on standard error, and with JSON output also on standard output, in place of the result.
 pub(super) fn print_error(error: &Error, how: Output) {
-    let words = error.to_string();
-    let words = mask(&words);
-    logging::print(&format!("{} {words}", "error:".red().bold()));
+    let message = error.to_string();
+    let message = mask(&message);
+    logging::print(&format!("{} {message}", "error:".red().bold()));
     if how == Output::Json {
         // Standard output itself may be broken.
-        let _ = print_json(&json!({ "error": { "code": error.exit_code() as u8, "message": words } }));
+        let _ = print_json(&json!({ "error": { "code": error.exit_code() as u8, "message": message } }));
     }
 }
 
 /// Prints a warning to standard error.
-pub(super) fn print_warning(words: impl Display) {
-    eprintln!("{} {words}", "warning:".yellow().bold());
+pub(super) fn print_warning(message: impl Display) {
+    eprintln!("{} {message}", "warning:".yellow().bold());
 }
 
 /// Prints progress to standard error.
-pub(super) fn print_progress(words: impl Display) {
-    eprintln!("{words}");
+pub(super) fn print_progress(message: impl Display) {
+    eprintln!("{message}");
 }
 
 /// Prints a result for programs: one JSON object on one line.

@@ -205,7 +205,7 @@ impl UnwellSite {
     }
 
     /// A sentence for operators.
-    pub fn words(&self) -> String {
+    pub fn sentence(&self) -> String {
         let Self { site, why, overruled } = self;
         match overruled {
             Some(by) => format!("site {site} counts as healthy (cleared by {by}), though {why}"),
