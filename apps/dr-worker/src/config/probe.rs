@@ -8,9 +8,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 choice! {
-    /// The word for a way to become ready.
+    /// The kind of a probe.
     enum ReadyKind {
-        /// Once it has run for a while.
+        /// No probe; ready after a while.
         None = "none",
         /// By a program.
         Exec = "exec",
@@ -18,15 +18,15 @@ choice! {
         Http = "http",
         /// By a TCP connection.
         Tcp = "tcp",
-        /// By saying so.
+        /// By a notification of the job.
         Notify = "notify",
     }
     later: []
 }
 
-/// What is tried, and how often where nothing is set.
+/// A purpose of a probe, and its default pace.
 pub(super) struct Tried {
-    /// What a success says, such as `that the job is ready`.
+    /// What a success means, such as `that the job is ready`.
     pub(super) says: &'static str,
     pub(super) interval: Duration,
     pub(super) timeout: Duration,
@@ -38,7 +38,7 @@ pub(super) const READY: Tried = Tried {
     timeout: Duration::from_secs(2),
 };
 
-/// How it is told that something is as it should be; `none` reads the rest where nothing is tried.
+/// Reads a probe; `none` reads the rest of a section without one.
 pub(super) fn read_probe(
     section: &mut Section<'_>,
     tried: &Tried,

@@ -8,8 +8,7 @@ use nix::unistd::{AccessFlags, access};
 use super::spec::{DR_RUN, HookName, JobSpec, LEADERSHIP_VARIABLES, ReadyProbe};
 
 impl JobSpec {
-    /// Looks for what would keep the job from running on this node, and finds all of it. Starts
-    /// nothing.
+    /// Checks whether the job can run on this node, and reports all faults. Starts nothing.
     ///
     /// # Errors
     /// Every fault, each with its key.
@@ -35,7 +34,7 @@ impl JobSpec {
                 faults.add(&format!("env.{name}"), "holds a NUL byte".to_owned());
             }
         }
-        // A relative program in a directory that is not there would be reported twice.
+        // A relative program in a missing directory would be reported twice.
         faults.check_command("command", &self.command, has_dir);
         faults.check_probe("ready", &self.ready, has_dir);
         for (key, check) in [("liveness", &self.liveness), ("fitness", &self.fitness)] {
@@ -163,7 +162,7 @@ pub struct SpecError {
     pub problem: String,
 }
 
-/// All faults of a job's configuration: one a line. Never empty.
+/// All faults of a job's configuration, one a line. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecErrors(Vec<SpecError>);
 

@@ -1,4 +1,4 @@
-//! The signals by which a job may be asked to stop.
+//! The signals that can stop a job.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-/// The signal that asks a job to stop. Spelt `SIGTERM` in configuration, `TERM` is understood too.
+/// The signal that asks a job to stop. Written as `SIGTERM`; `TERM` is accepted as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum StopSignal {
-    /// `SIGTERM`, what nearly every program takes as 'end yourself'.
+    /// `SIGTERM`, the usual signal to stop a program.
     #[default]
     Term,
     /// `SIGINT`
@@ -23,7 +23,7 @@ pub enum StopSignal {
     Usr1,
     /// `SIGUSR2`
     Usr2,
-    /// `SIGKILL`: no asking at all.
+    /// `SIGKILL`: the job can't handle it.
     Kill,
 }
 

@@ -1,4 +1,4 @@
-//! A job as it is configured: plain data, and what can be found wrong with it before it runs.
+//! A job as it is configured: plain data.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ pub(crate) const DR_RUN: &str = "DR_RUN";
 /// A job: `[job.NAME]` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSpec {
-    /// NAME.
+    /// NAME in the section's title.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -39,36 +39,36 @@ pub struct JobSpec {
     pub env: BTreeMap<String, String>,
     /// Where the job runs; the worker's own directory by default.
     pub working_dir: Option<PathBuf>,
-    /// Whether neither the job nor its hooks and probes can become another user by a program's mode or
-    /// capabilities (`no_new_privs`). `None`: so that all that they start can be killed by this worker.
+    /// Whether neither the job nor its hooks and probes can become another user by a program's mode or capabilities
+    /// (`no_new_privs`). `None`: decided so that this worker can kill everything that they start.
     pub no_new_privileges: Option<bool>,
     /// The signal that asks the job to stop.
     pub stop_signal: StopSignal,
     /// The time between that and SIGKILL to its whole tree.
     pub stop_timeout: Duration,
-    /// How it is told that the job serves.
+    /// The readiness probe.
     pub ready: ReadyProbe,
-    /// How it is started again when it ends.
+    /// How it is restarted when it ends.
     pub restart: RestartPolicy,
-    /// What else is run around it.
+    /// Its hooks.
     pub hooks: Hooks,
-    /// What tells how fit this member is, if anything does.
+    /// The command that measures this member, if any.
     pub measure: Option<Measure>,
-    /// Tried while it runs, from READY on: when it fails the job is ended and started again, as if it had ended.
+    /// The liveness check, from READY on: if it fails, the job is stopped and restarted, as if it had ended.
     pub liveness: Option<Check>,
-    /// Tried on every member, leading or not: while it fails the member is unhealthy.
+    /// The fitness check, on every member, leading or not: while it fails, the member is unhealthy.
     pub fitness: Option<Check>,
 }
 
-/// How it is told that a job serves.
+/// How a job's readiness is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadyProbe {
-    /// Nobody asks: it serves when its program has run for a while.
+    /// No probe: the job is ready when its program has run for a while.
     None {
-        /// For how long: what ends before has not served at all.
+        /// For how long; a job that ends earlier was never ready.
         after: Duration,
     },
-    /// It serves when this command ends with exit code 0.
+    /// The job is ready when this command ends with exit code 0.
     Exec {
         /// The program and its arguments; environment and directory as for the job.
         command: Vec<String>,
@@ -77,7 +77,7 @@ pub enum ReadyProbe {
         /// After which a try is killed and counts as failed.
         timeout: Duration,
     },
-    /// It serves when a GET of this address is answered with a 2xx status.
+    /// The job is ready when a GET of this address is answered with a 2xx status.
     Http {
         /// `http://...`
         url: String,
@@ -86,7 +86,7 @@ pub enum ReadyProbe {
         /// After which a try counts as failed.
         timeout: Duration,
     },
-    /// It serves when this address accepts a connection.
+    /// The job is ready when this address accepts a connection.
     Tcp {
         /// `HOST:PORT`
         address: String,
@@ -95,13 +95,12 @@ pub enum ReadyProbe {
         /// After which a try counts as failed.
         timeout: Duration,
     },
-    /// It serves when it says `READY=1` on the socket that `NOTIFY_SOCKET` names, as for
-    /// `sd_notify`.
+    /// The job is ready when it sends `READY=1` to the socket that `NOTIFY_SOCKET` names, as with `sd_notify`.
     Notify,
 }
 
 impl ReadyProbe {
-    /// The pause between two tries, and the timeout of one; none where nothing is tried.
+    /// The pause between two tries, and the timeout of one; `None` without tries.
     pub fn pace(&self) -> Option<(Duration, Duration)> {
         match self {
             ReadyProbe::None { .. } | ReadyProbe::Notify => None,
@@ -112,12 +111,12 @@ impl ReadyProbe {
     }
 }
 
-/// A probe that is tried again and again.
+/// A probe that is repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What is tried: `exec`, `http` or `tcp`.
+    /// The probe: `exec`, `http` or `tcp`.
     pub probe: ReadyProbe,
-    /// After so many failures in a row it counts as failed; at least 1.
+    /// How many failures in a row count as failing; at least 1.
     pub failures: u32,
 }
 
@@ -128,7 +127,7 @@ impl Check {
     }
 }
 
-/// How a job that ended is started again.
+/// How a job that ended is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartPolicy {
     /// How many restarts within `within`; one more end, and the job has failed. 0: none at all.
@@ -152,8 +151,8 @@ impl Default for RestartPolicy {
     }
 }
 
-/// A command that is run again and again on every member, leading or not, and whose standard
-/// output says how fit the member is: such as a score, or how far its replica lags behind.
+/// A command that runs periodically on every member, leading or not. Its standard output has values of the member, such
+/// as a score or the lag of its replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measure {
     /// The program and its arguments; environment and directory as for the job.
@@ -162,11 +161,11 @@ pub struct Measure {
     pub interval: Duration,
     /// After which a run is killed and counts as failed.
     pub timeout: Duration,
-    /// For how long what was measured last goes on counting while the command fails.
+    /// How long the last values stay valid while the command fails.
     pub keep: Duration,
 }
 
-/// A command that is run at a certain moment of a leadership.
+/// A command that runs at a certain point of a leadership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     /// The program and its arguments; environment and directory as for the job.
@@ -178,21 +177,21 @@ pub struct Hook {
 /// The hooks of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hooks {
-    /// While the old leader may still be stopping; must change nothing outside this node.
+    /// Runs while the old leader may still be stopping; must change nothing outside this node.
     pub prepare: Option<Hook>,
-    /// Leadership is held, the job not started yet.
+    /// Runs when this member leads, before the job is started.
     pub before_takeover: Option<Hook>,
-    /// The job serves.
+    /// Runs when the job is ready.
     pub after_ready: Option<Hook>,
-    /// The job is about to be stopped.
+    /// Runs before the job is stopped.
     pub before_stop: Option<Hook>,
-    /// Nothing of the job runs any more.
+    /// Runs when no process of the job is left.
     pub after_stop: Option<Hook>,
-    /// On every member, when it learns of another leader.
+    /// Runs on every member when the leader changes.
     pub on_leader_changed: Option<Hook>,
 }
 
-/// Which of the hooks.
+/// The name of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HookName {
     /// [`Hooks::prepare`]
@@ -255,8 +254,8 @@ impl Hooks {
 }
 
 impl JobSpec {
-    /// How long before its end a stop has to begin for the job to have its whole stop timeout: the
-    /// stop budget of the timing rules.
+    /// How long before the end of its lease a stop has to begin for the job to have its whole stop timeout: the stop
+    /// budget of the timing rules.
     pub fn stop_budget(&self) -> Duration {
         self.stop_timeout + KILL_RESERVE
     }
