@@ -38,8 +38,8 @@ async fn leadership_is_lost_and_taken(driver: Driver, recipe: &str) {
     // What takes somebody who decides is refused, and changes nothing.
     for (verb, word) in [
         (&["switchover"][..], "End the leader's worker"),
-        (&["switchover", "--to", waiting], "nobody can be chosen"),
-        (&["failover", "--force", "--to-site", "west"], "nobody can be chosen"),
+        (&["switchover", "--to", waiting], "--to and --to-site need the recipe"),
+        (&["failover", "--force", "--to-site", "west"], "--to and --to-site need the recipe"),
         (&["failover"], "failover --force"),
     ] {
         cluster.operator().run(verb).await.with_code(64).complains_of(&[recipe, word]);
