@@ -198,7 +198,7 @@ impl Worker {
 
     /// Whether it reports that it was asked to end.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.log_text().contains("\"leaving\"")
+        self.log_text().contains("\"leaving all elections\"")
     }
 
     /// Its exit status, if it has ended; it counts as not started then.

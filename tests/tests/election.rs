@@ -26,11 +26,14 @@ async fn the_first_election_takes_the_preferred_site(driver: Driver) {
     }
 
     let list = cluster.operator().json(&["list", "--job", JOB]).await;
-    assert_eq!(list["leader"]["member"], leader.member, "{list:#}");
-    assert_eq!(list["leader"]["fencing_token"], leader.token, "{list:#}");
-    assert_eq!(list["leader"]["status"], "READY", "{list:#}");
+    assert_eq!(list["slots"][0]["leader"]["member"], leader.member, "{list:#}");
+    assert_eq!(list["slots"][0]["leader"]["fencing_token"], leader.token, "{list:#}");
+    assert_eq!(list["slots"][0]["leader"]["status"], "READY", "{list:#}");
     assert_eq!(list["members"].as_array().map(Vec::len), Some(4), "{list:#}");
-    assert!(list["elected"]["sentence"].as_str().unwrap().contains(&leader.member), "{list:#}");
+    assert!(
+        list["slots"][0]["decision"]["given"]["sentence"].as_str().unwrap().contains(&leader.member),
+        "{list:#}"
+    );
 
     cluster.journal().assert_one_at_a_time();
     cluster.end().await;

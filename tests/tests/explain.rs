@@ -67,7 +67,11 @@ async fn a_quiet_time_is_explained_and_kept(driver: Driver) {
     wait_for("a better candidate", SOON, async || {
         let explained = cluster.operator().json(&["explain"]).await;
         promised = explained["slots"][0].clone();
-        if promised["proposal"]["member"] == "east-1" { Ok(()) } else { Err(format!("{explained:#}")) }
+        if promised["proposal"]["named"]["member"] == "east-1" {
+            Ok(())
+        } else {
+            Err(format!("{explained:#}"))
+        }
     })
     .await;
     let obstacles = promised["obstacles"].as_array().unwrap();
@@ -79,7 +83,7 @@ async fn a_quiet_time_is_explained_and_kept(driver: Driver) {
     assert_eq!(elected["sentence"], promised["proposal"]["sentence"], "the very sentence");
     // Not before the waiting time in the records has passed.
     let decided = elected["decided_at_ms"].as_u64().unwrap();
-    for obstacle in obstacles.iter().filter(|o| o["known"] != "latest") {
+    for obstacle in obstacles.iter().filter(|o| o["bound"] != "latest") {
         assert!(obstacle["until_ms"].as_u64().unwrap() <= decided, "{obstacle} {elected:#}");
     }
     cluster.journal().assert_one_at_a_time();

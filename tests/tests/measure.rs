@@ -90,8 +90,8 @@ async fn who_lags_behind_does_not_lead_unless_an_operator_accepts_the_loss() {
     let fourth = cluster.successor_of(&third, SOON).await;
     assert_eq!(fourth.member, "west-2");
     let log = cluster.worker("west-2").log_text();
-    assert_eq!(log.matches("measuring failed").count(), 1, "it is said once: {log}");
-    assert_eq!(log.matches("measuring works again").count(), 1);
+    assert_eq!(log.matches("the measure command failed").count(), 1, "it is said once: {log}");
+    assert_eq!(log.matches("the measure command works again").count(), 1);
     cluster.end().await;
 }
 

@@ -28,8 +28,8 @@ async fn leadership_is_lost_and_taken(driver: Driver, recipe: &str) {
 
     let list = cluster.operator().json(&["list", "--job", JOB]).await;
     assert_eq!((&list["recipe"], &list["term"]), (&recipe.into(), &first.token.into()), "{list:#}");
-    assert_eq!(list["leader"]["member"], first.member, "{list:#}");
-    assert_eq!(list["elected"], serde_json::Value::Null, "{list:#}");
+    assert_eq!(list["slots"][0]["leader"]["member"], first.member, "{list:#}");
+    assert_eq!(list["slots"][0]["decision"], serde_json::Value::Null, "{list:#}");
     if recipe == "queue" {
         assert_eq!(list["members"][1]["member"], waiting, "{list:#}");
         assert_eq!(list["members"][1]["next"], 1, "{list:#}");
@@ -38,8 +38,8 @@ async fn leadership_is_lost_and_taken(driver: Driver, recipe: &str) {
     // Commands that need an elector are refused, and change nothing.
     for (verb, word) in [
         (&["switchover"][..], "End the leader's worker"),
-        (&["switchover", "--to", waiting], "nobody can be chosen"),
-        (&["failover", "--force", "--to-site", "west"], "nobody can be chosen"),
+        (&["switchover", "--to", waiting], "--to and --to-site need the recipe"),
+        (&["failover", "--force", "--to-site", "west"], "--to and --to-site need the recipe"),
         (&["failover"], "failover --force"),
     ] {
         cluster.operator().run(verb).await.with_code(64).complains_of(&[recipe, word]);

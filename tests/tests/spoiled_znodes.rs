@@ -134,7 +134,7 @@ async fn a_spoiled_record_takes_its_member_out_and_nobody_else(driver: Driver) {
     znodes.put(&place, GARBAGE).await;
     wait_for("a place that its leader has mended", SOON, async || {
         let shown = list(&cluster).await;
-        let mended = unreadable(&shown).is_empty() && shown["leader"]["status"] == "READY";
+        let mended = unreadable(&shown).is_empty() && shown["slots"][0]["leader"]["status"] == "READY";
         if mended { Ok(()) } else { Err(shown.to_string()) }
     })
     .await;

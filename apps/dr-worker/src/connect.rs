@@ -1,4 +1,4 @@
-//! From the configuration to a session.
+//! Opens a session as configured.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -12,8 +12,8 @@ use crate::{
 /// Connects, within the configured time.
 ///
 /// # Errors
-/// When no server made a session in time, or something of the configuration can't be used.
-pub async fn connect(config: &ZooKeeperConfig) -> Result<Session, Error> {
+/// If no server made a session in time, or a configured value can't be used.
+pub(crate) async fn connect(config: &ZooKeeperConfig) -> Result<Session, Error> {
     let mut builder = Session::builder(&config.connect)
         .session_timeout(config.session_timeout)
         .connect_timeout(config.connect_timeout)
@@ -44,16 +44,16 @@ fn credentials(auth: &Auth) -> Result<(String, String), Error> {
     let metadata =
         fs::metadata(&auth.credentials_file).map_err(|e| wrong(format!("{path} can't be read: {e}")))?;
     if metadata.permissions().mode() & 0o077 != 0 {
-        tracing::warn!("{KEY}: {path} can be read by others than its owner; chmod 600 it");
+        tracing::warn!("{KEY}: {path} is readable by other users; run chmod 600 on it");
     }
     let text = fs::read_to_string(&auth.credentials_file)
         .map_err(|e| wrong(format!("{path} can't be read: {e}")))?;
     let text = text.trim_end_matches(['\r', '\n']);
-    // What it holds instead must not be shown.
+    // The content of the file must not be shown.
     match text.split_once(':') {
         Some((user, password)) if !user.is_empty() && !password.is_empty() => {
             Ok((user.to_owned(), password.to_owned()))
         }
-        _ => Err(wrong(format!("{path} does not hold user:password"))),
+        _ => Err(wrong(format!("{path} must contain user:password"))),
     }
 }

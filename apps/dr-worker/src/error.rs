@@ -1,4 +1,4 @@
-//! Why the program ends other than well, and with which code.
+//! The program's errors and exit codes.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use election_core::{
 };
 use zk_session::{ConnectError, OpError};
 
-use crate::{config::Problems, job::LockError};
+use crate::config::Problems;
 
-/// What the program ends with. Scripts and service managers rely on these.
+/// The exit codes. Scripts and service managers rely on these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum ExitCode {
+pub(crate) enum ExitCode {
     /// Done.
     Done = 0,
     /// The request was carried out and failed.
@@ -36,18 +36,18 @@ impl From<ExitCode> for std::process::ExitCode {
     }
 }
 
-/// Why the program ends other than well.
+/// Why the program fails.
 #[derive(Debug)]
-pub enum Error {
+pub(crate) enum Error {
     /// The request was carried out and failed, or was refused.
     Failed(String),
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage(String),
     /// ZooKeeper was not reachable in time.
     Unreachable(String),
     /// A bug.
     Internal(String),
-    /// It may go well later, or is still going on.
+    /// It may succeed later, or is still in progress.
     NotNow(String),
     /// The configuration can't be used.
     Config(Problems),
@@ -61,8 +61,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the program ends with.
-    pub const fn exit_code(&self) -> ExitCode {
+    /// The exit code of the program.
+    pub(crate) const fn exit_code(&self) -> ExitCode {
         match self {
             Self::Failed(_) => ExitCode::Failed,
             Self::Usage(_) => ExitCode::Usage,
@@ -75,9 +75,9 @@ impl Error {
 }
 
 impl Error {
-    /// The same with the place where the key is set, which `problem` knows.
+    /// The same with the source of the key, which `problem` adds.
     #[must_use]
-    pub fn located(self, problem: impl FnOnce(&str, &str) -> Problems) -> Self {
+    pub(crate) fn located(self, problem: impl FnOnce(&str, &str) -> Problems) -> Self {
         match self {
             Self::Setting { key, message } => Self::Config(problem(key, &message)),
             other => other,
@@ -88,11 +88,11 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Failed(words)
-            | Self::Usage(words)
-            | Self::Unreachable(words)
-            | Self::Internal(words)
-            | Self::NotNow(words) => f.write_str(words),
+            Self::Failed(message)
+            | Self::Usage(message)
+            | Self::Unreachable(message)
+            | Self::Internal(message)
+            | Self::NotNow(message) => f.write_str(message),
             Self::Config(problems) => problems.fmt(f),
             Self::Setting { key, message } => write!(f, "{key}: {message}"),
         }
@@ -104,16 +104,6 @@ impl std::error::Error for Error {}
 impl From<Problems> for Error {
     fn from(problems: Problems) -> Self {
         Self::Config(problems)
-    }
-}
-
-impl From<LockError> for Error {
-    fn from(error: LockError) -> Self {
-        let key = match &error {
-            LockError::Held { .. } => "node.id",
-            _ => "node.state_dir",
-        };
-        Self::Setting { key, message: error.to_string() }
     }
 }
 
@@ -148,10 +138,10 @@ impl From<OpError> for Error {
             OpError::AuthFailed { .. } => Self::Setting { key: "zookeeper.auth", message: error.to_string() },
             OpError::NoAuth { .. } => Self::Setting {
                 key: "zookeeper.auth",
-                message: format!("{error}; its access list wants other credentials than these"),
+                message: format!("{error}; its access list requires other credentials"),
             },
             OpError::Unknown { .. } => {
-                Self::NotNow(format!("{error}; look at `dr-worker list` before you try again"))
+                Self::NotNow(format!("{error}; check `dr-worker list` before you try again"))
             }
             _ => Self::Failed(error.to_string()),
         }

@@ -1,6 +1,13 @@
-//! The parts of `dr-worker`, the daemon that runs a program on exactly one node.
+//! `dr-worker`, the daemon that runs a program on exactly one node across sites.
 //!
-//! A program with stages of its own is [`main_with`] and nothing else:
+//! Three parts, each of which uses only those before it. [`config`] reads the settings and refuses
+//! them as a whole if anything is wrong. [`worker`] is the daemon: it opens one ZooKeeper session, joins the election
+//! of each job, runs a job under a guard wherever this member leads, and serves HTTP endpoints. The operator's command
+//! line (`operator`) parses arguments, starts the daemon for `run`, and reads or changes an election for every other
+//! verb. What an election looks like to people and programs is in [`view`], the same for the HTTP endpoints and the
+//! command line.
+//!
+//! A program that adds stages of its own calls [`main_with`]:
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -14,27 +21,23 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod ask;
-pub mod cli;
 pub mod config;
-pub mod connect;
-mod descriptors;
-pub mod error;
-pub mod guard;
-pub mod http;
-pub mod job;
-pub mod logging;
+mod connect;
+mod error;
+mod logging;
 mod mask;
-pub mod run;
+mod operator;
+mod program;
+mod signals;
 pub mod view;
 mod wall;
+pub mod worker;
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::process::ExitCode;
 
 pub use strategies::Registry;
 
-/// What this program is called where it has no stages of its own.
-const NAME: &str = env!("CARGO_PKG_NAME");
+use worker::guard;
 
 /// The whole program, daemon and command line, with policies that may name what is in the registry: stages in their
 /// pipelines, and whole strategies.
@@ -48,12 +51,5 @@ pub fn main_with(registry: Registry) -> ExitCode {
     if args.next().is_some_and(|verb| verb == guard::VERB) {
         return guard::main(args);
     }
-    cli::main(&registry).into()
-}
-
-/// The name that this program was started by.
-fn program() -> String {
-    let started_by = std::env::args_os().next().unwrap_or_else(|| OsString::from(NAME));
-    let name = Path::new(&started_by).file_name();
-    name.map_or_else(|| NAME.to_owned(), |name| name.to_string_lossy().into_owned())
+    operator::main(&registry).into()
 }

@@ -1,11 +1,10 @@
 //! The log: on standard error, for people on a terminal and as JSON for machines.
 //!
-//! A daemon's log never blocks. Its lines go to a bounded queue, which a thread of its own writes to standard error,
-//! so a terminal that is held (Ctrl-S) or a pipe that no one reads blocks that thread and nothing else. Lines that
-//! do not fit are dropped and counted. A command's log is written directly: a command has nothing to keep alive, and
-//! should lose nothing.
+//! A daemon's log never blocks. Its lines go to a bounded queue, which a thread of its own writes to standard error, so
+//! a paused terminal (Ctrl-S) or a pipe without a reader blocks that thread only. Lines that do not fit are dropped and
+//! counted. A command writes its log directly, because it must not lose lines.
 //!
-//! Passwords in URLs are masked, but for what jobs write, which is passed on as it is.
+//! Passwords in URLs are masked, except in the output of jobs, which is passed on unchanged.
 
 mod queue;
 
@@ -39,40 +38,39 @@ const TELLS_PASSWORD: &str = "zookeeper_async";
 /// worker's own lines is, unless the levels name this target (`warn,job=off`).
 pub(crate) const OUTPUT: &str = "job";
 
-/// The target of the line that reports dropped lines. A part of the queue is kept free for it.
+/// The target of the line that reports dropped lines. A part of the queue is reserved for it.
 const DROPPED: &str = "dr_worker::logging::dropped";
 
-/// How many bytes of log wait at most to be written.
+/// The size of the queue, in bytes.
 const QUEUED: usize = 1 << 20;
 
 /// The queue of a daemon.
 static QUEUE: OnceLock<Queue> = OnceLock::new();
 
-/// What is logged when nobody says otherwise.
+/// The default level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Usual {
-    /// What a daemon does.
+pub(crate) enum Usual {
+    /// A daemon logs its actions.
     Daemon,
-    /// Only what is wrong: a command's result speaks for itself.
+    /// A command logs only problems.
     Command,
 }
 
 /// Reads a level, or levels by target: `info`, `warn,election_core=debug`.
 ///
 /// # Errors
-/// What is wrong with it.
-pub fn parse(levels: &str) -> Result<Targets, String> {
-    let targets: Targets = levels
-        .parse()
-        .map_err(|e| format!("{e}; write for instance \"info\" or \"info,zk_session=debug\""))?;
+/// Why it is invalid.
+pub(crate) fn parse(levels: &str) -> Result<Targets, String> {
+    let targets: Targets =
+        levels.parse().map_err(|e| format!("{e}; for example \"info\" or \"info,zk_session=debug\""))?;
     Ok(targets)
 }
 
-/// Starts the log. To be called once in a process.
+/// Starts the log. Call it once in a process.
 ///
 /// # Errors
 /// If the thread that writes a daemon's log can't be started.
-pub fn init(levels: Option<Targets>, usual: Usual) -> io::Result<()> {
+pub(crate) fn init(levels: Option<Targets>, usual: Usual) -> io::Result<()> {
     let mut levels = levels.unwrap_or_else(|| match usual {
         Usual::Daemon => Targets::new().with_default(Level::INFO).with_target("zookeeper", Level::WARN),
         Usual::Command => Targets::new().with_default(LevelFilter::ERROR),
@@ -80,7 +78,7 @@ pub fn init(levels: Option<Targets>, usual: Usual) -> io::Result<()> {
     if levels.iter().all(|(target, _)| target != OUTPUT) {
         levels = levels.with_target(OUTPUT, Level::INFO);
     }
-    // Whatever was asked for.
+    // Whatever levels are set.
     let safe = filter_fn(|metadata| {
         !metadata.target().starts_with(TELLS_PASSWORD) || *metadata.level() <= Level::WARN
     });
@@ -88,7 +86,7 @@ pub fn init(levels: Option<Targets>, usual: Usual) -> io::Result<()> {
         Usual::Daemon => {
             let queue = QUEUE.get_or_init(|| Queue::new(QUEUED));
             queue.start(io::stderr(), |lines| {
-                tracing::warn!(target: DROPPED, lines, "{lines} lines of the log were dropped: standard error took none");
+                tracing::warn!(target: DROPPED, lines, "{lines} lines of the log were dropped: standard error was blocked");
             })?;
             panic::set_hook(Box::new(log_panic));
             To::Queue(queue)
@@ -107,7 +105,7 @@ pub fn init(levels: Option<Targets>, usual: Usual) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a line to standard error as it is: behind the log, where that is a daemon's.
+/// Writes a line to standard error unchanged: in a daemon through the queue of the log.
 pub(crate) fn print(line: &str) {
     match QUEUE.get() {
         Some(queue) => {
@@ -129,8 +127,8 @@ pub(crate) fn flush(within: Duration) {
     }
 }
 
-/// Whether there is room for a job's line. At most half of the queue is for those, so that a job that writes without
-/// end does not crowd out the worker's own lines.
+/// Whether there is room for a job's line. These get at most half of the queue, so that a job that writes endlessly
+/// does not displace the worker's own lines.
 pub(crate) fn has_room_for_output() -> bool {
     QUEUE.get().is_none_or(Queue::has_room)
 }
@@ -153,21 +151,21 @@ fn masked(line: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The usual way of reporting a panic writes to standard error, and so may block.
+/// The default panic hook writes to standard error, and so may block.
 fn log_panic(panic: &panic::PanicHookInfo<'_>) {
     let backtrace = Backtrace::capture();
     let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
     tracing::error!(backtrace, "{panic}");
 }
 
-/// Where lines go.
+/// The destination of lines.
 #[derive(Clone, Copy)]
 enum To {
     Queue(&'static Queue),
     Stderr,
 }
 
-/// One line on its way: it is written as a whole.
+/// A line, which is written as a whole.
 enum Line {
     Queued(&'static Queue, Lane),
     Direct(io::Stderr),
@@ -197,7 +195,7 @@ impl Write for Line {
         match self {
             Line::Queued(queue, lane) => {
                 let masked = match lane {
-                    // It belongs to the job, and is passed on as it is.
+                    // The output of a job is passed on unchanged.
                     Lane::Output => None,
                     Lane::Own | Lane::Notice => masked(line),
                 };
@@ -227,6 +225,6 @@ mod tests {
         assert!(parse("info").is_ok());
         assert!(parse("warn,election_core=debug").is_ok());
         let error = parse("info,zk_session=loud").unwrap_err();
-        assert!(error.contains("write for instance"), "{error}");
+        assert!(error.contains("for example"), "{error}");
     }
 }

@@ -1,12 +1,12 @@
-//! Keeps passwords in URLs out of what is printed.
+//! Hides passwords in URLs.
 
 use std::borrow::Cow;
 
-/// What is shown in place of what is hidden.
+/// The replacement of hidden text.
 const HIDDEN: &str = "...";
 
-/// The same without the user information of each URL in it: `postgres://ann:hunter4@db/x` is
-/// `postgres://...@db/x`. A name alone is hidden as well, for it may be a token.
+/// The text without the user information of its URLs: `postgres://ann:hunter4@db/x` is `postgres://...@db/x`. A user
+/// name alone is hidden as well, because it may be a token.
 pub(crate) fn mask(text: &str) -> Cow<'_, str> {
     let mut shown = String::new();
     let mut rest = text;
@@ -18,7 +18,7 @@ pub(crate) fn mask(text: &str) -> Cow<'_, str> {
         if hidden > 0 {
             shown.push_str(HIDDEN);
         }
-        // Another URL may be in what follows, as in a query.
+        // The rest may contain another URL, for example in a query.
         rest = &url[hidden..];
     }
     if shown.is_empty() {
@@ -28,15 +28,15 @@ pub(crate) fn mask(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// No URL has these, and text around a URL often does.
+/// Characters that can't be in a URL, but often follow one.
 fn ends_url(c: char) -> bool {
     c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'' | '`' | '<' | '>' | '\\')
 }
 
-/// How many bytes of it, after the scheme, are before the '@' of an authority.
+/// The length of the user information, which ends with the last '@' of the authority.
 fn user_information(url: &str) -> usize {
     let authority = &url[..url.find(['/', '?', '#']).unwrap_or(url.len())];
-    // A password may hold what has to be escaped in it: then what ends the authority is no host and port.
+    // A password may contain unescaped delimiters. Then the text before the delimiter is not a host and port.
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     let is_host =
         authority.rsplit_once(':').is_none_or(|(_, port)| is_port(port)) || authority.ends_with(']');

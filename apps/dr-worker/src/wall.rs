@@ -5,17 +5,17 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Now, in milliseconds since the Unix epoch; 0 on a clock that stands before it.
+/// The current time in milliseconds since the Unix epoch; 0 if the clock is before it.
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A moment, for people.
+/// A time as text.
 pub(crate) fn moment(unix_ms: u64) -> String {
     let mut text = String::new();
     let at = UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms));
-    // A record may hold anything; past the year 9999 there is no such text.
+    // A record may contain any number; a time after the year 9999 has no such text.
     match at.map(|at| write!(text, "{}", humantime::format_rfc3339_seconds(at))) {
         Some(Ok(())) => text,
         _ => format!("{unix_ms} ms"),

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use support::{
     Outcome, Running, code_of, dr_worker, set,
-    stage::{Stage, leads},
+    stage::{Stage, leads, successors},
     until,
 };
 
@@ -49,7 +49,7 @@ fn two_sites(root: &'static str) -> (Stage, Running, Running) {
     let east = stage.worker("east-1", "east", &[]);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[]);
-    until("west-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["west-1"]));
+    until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
     (stage, east, west)
 }
 
@@ -78,7 +78,9 @@ fn every_candidate_is_shown_with_its_rank_or_with_what_put_it_out() {
         assert_eq!(told, explained);
     }
     let text = ask(&stage, &[], &["explain", "--job", "orders"]).stdout;
-    for part in ["orders: east-1 decides", "is anybody better than east-1? (better-candidate)", "AHEAD BY"] {
+    for part in
+        ["orders: east-1 decides", "is another member better than east-1? (better-candidate)", "AHEAD BY"]
+    {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
 
@@ -128,10 +130,10 @@ fn what_is_not_decided_is_said_everywhere_and_counted_once() {
     let explained = ask_json(&stage, &environment, &["explain"]);
     assert!(says_so(&explained["skipped"]), "{explained:#}");
     let slot = &explained["slots"][0];
-    assert_eq!(slot["proposal"]["member"], "east-1", "{slot:#}");
+    assert_eq!(slot["proposal"]["named"]["member"], "east-1", "{slot:#}");
     let reasons: Vec<_> = slot["obstacles"].as_array().unwrap().iter().map(|o| &o["reason"]).collect();
     assert_eq!(reasons, ["better-after", "min-tenure"]);
-    let known: Vec<_> = slot["obstacles"].as_array().unwrap().iter().map(|o| &o["known"]).collect();
+    let known: Vec<_> = slot["obstacles"].as_array().unwrap().iter().map(|o| &o["bound"]).collect();
     assert_eq!(known, ["latest", "earliest"]);
     let now = explained["at_ms"].as_u64().unwrap();
     for (obstacle, minutes) in slot["obstacles"].as_array().unwrap().iter().zip([60, 30]) {
@@ -139,10 +141,7 @@ fn what_is_not_decided_is_said_everywhere_and_counted_once() {
         assert!(until > now && until <= now + minutes * 60_000, "{obstacle}");
     }
     let text = ask(&stage, &environment, &["explain"]).stdout;
-    assert!(
-        text.contains("would be decided if nothing stood in the way: east-1 has been better for"),
-        "{text}"
-    );
+    assert!(text.contains("would be decided if nothing blocked it: east-1 has been better for"), "{text}");
     assert!(text.contains("in the way: min-tenure: west-1 leads for"), "{text}");
 
     // Many passes, one count; two, should the minute be told otherwise by two clocks.
@@ -164,7 +163,7 @@ fn what_is_not_decided_is_said_everywhere_and_counted_once() {
         let explained = ask_json(&stage, &environment, &["explain"]);
         let slot = &explained["slots"][0];
         // In whatever mode it is said what would be.
-        assert_eq!(slot["proposal"]["member"], "east-1", "{slot:#}");
+        assert_eq!(slot["proposal"]["named"]["member"], "east-1", "{slot:#}");
         assert_eq!(slot["obstacles"][0]["reason"], reason);
         assert_eq!(slot["obstacles"][0]["until_ms"], Value::Null);
         assert!(stage.operator(&["list"]).stdout.contains("not decided: the mode is"));
@@ -176,19 +175,22 @@ fn what_is_simulated_is_what_happens() {
     let (stage, east, west) = two_sites("/simulated");
     let other = stage.worker("east-2", "east", &[]);
     let line = json!(["west-1", "east-2"]);
-    until("all are in line", || stage.json(&["list"])["elected"]["succession"] == line);
+    until("all are in line", || successors(&stage.json(&["list"])) == line);
 
     let told = ask_json(&stage, &[], &["simulate", "--without-site", "east"]);
     let slot = &told["slots"][0];
     assert_eq!((&told["unchanged"], &told["elector_then"]), (&json!(false), &json!("west-1")));
-    assert_eq!(slot["leads"], json!({ "member": "east-1", "site": "east" }));
-    assert_eq!(slot["would_lead"], json!({ "member": "west-1", "site": "west" }));
+    assert_eq!((&slot["leads"]["member"], &slot["leads"]["site"]), (&json!("east-1"), &json!("east")));
+    let then = &slot["would_lead"];
+    assert_eq!((&then["member"], &then["site"]), (&json!("west-1"), &json!("west")));
     let (code, by_http) = get(&west, "/simulate?without_site=east");
     assert_eq!((code, &by_http), (200, &told));
     let text = ask(&stage, &[], &["simulate", "--without-site", "east"]).stdout;
-    for part in
-        ["without site east", "east-1 (east) leads now, west-1 (west) would lead then", "west-1 would decide"]
-    {
+    for part in [
+        "without site east",
+        "east-1 (east) leads now, west-1 (west) would lead then",
+        "west-1 would be the elector",
+    ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
 
@@ -202,7 +204,7 @@ fn what_is_simulated_is_what_happens() {
 
     // Whoever explains by another policy than the workers' is told.
     let theirs = [("DR_WORKER__POLICY__ON_LEADER_FAILURE", "same-site-first")];
-    ask(&stage, &theirs, &["explain"]).assert(0, &["the line of succession in ZooKeeper is another one"]);
+    ask(&stage, &theirs, &["explain"]).assert(0, &["the line of succession in ZooKeeper differs from"]);
     assert_eq!(ask(&stage, &[], &["explain"]).stderr, "");
 
     // Another order alone moves nobody; with failback it does, later.
@@ -211,11 +213,11 @@ fn what_is_simulated_is_what_happens() {
     let later = ask_json(&stage, &[], &["simulate", order, "--set=policy.auto_moves=all"]);
     let slot = &later["slots"][0];
     assert_eq!(slot["would_lead"]["member"], "east-1", "{later:#}");
-    assert_eq!(slot["later"]["member"], "west-1");
+    assert_eq!(slot["later"]["named"]["member"], "west-1");
     let reasons: Vec<_> = slot["obstacles"].as_array().unwrap().iter().map(|o| &o["reason"]).collect();
     assert!(reasons.contains(&&json!("better-after")), "{reasons:?}");
     let path = "/simulate?set=policy.sites%3D%5B%22west%22%2C%22east%22%5D&set=policy.auto_moves%3Dall";
-    assert_eq!(get(&east, path).1["slots"][0]["later"]["member"], "west-1");
+    assert_eq!(get(&east, path).1["slots"][0]["later"]["named"]["member"], "west-1");
 
     // Who isn't there, and what is no setting.
     ask(&stage, &[], &["simulate", "--without-site", "wset"]).assert(64, &["wset", "east, west"]);
@@ -241,11 +243,11 @@ fn what_is_simulated_is_what_happens() {
     until("west-1 leads", || leads(&west));
     let said = &told["slots"][0]["decisions"][0];
     let list = stage.json(&["list"]);
-    assert_eq!(list["elected"]["member"], said["member"], "{list:#}");
-    assert_eq!(list["elected"]["cause"], said["cause"]);
+    assert_eq!(list["slots"][0]["decision"]["named"]["member"], said["named"]["member"], "{list:#}");
+    assert_eq!(list["slots"][0]["decision"]["given"]["cause"], said["cause"]);
     // The sentence is that of the first in line, or, where the elector's session ended later than the
     // leader's, that of the elector of the moment: here both are west-1.
-    let sentence = list["elected"]["sentence"].as_str().expect("a sentence");
+    let sentence = list["slots"][0]["decision"]["given"]["sentence"].as_str().expect("a sentence");
     let by_elector = "the session of east-1 of site east ended: west-1 of site west leads (";
     assert!(said["sentence"] == sentence || sentence.starts_with(by_elector), "{sentence}");
     until("the history tells it", || {
@@ -288,11 +290,9 @@ fn members_with_another_policy_are_named() {
     );
 
     let _odd = stage.worker("west-2", "west", &["policy.min_tenure=7m"]);
-    until("west-2 is in line", || {
-        stage.json(&["list"])["elected"]["succession"] == json!(["west-1", "west-2"])
-    });
+    until("west-2 is in line", || successors(&stage.json(&["list"])) == json!(["west-1", "west-2"]));
     let list = stage.operator(&["list"]).stdout;
-    let sentence = "west-2 has another policy than east-1, which decides";
+    let sentence = "west-2 has another policy than the elector east-1";
     assert!(list.contains(sentence), "{list}");
     assert_eq!(stage.json(&["list"])["problems"][0]["kind"], "other-policy");
     // So has a command that was given another one.

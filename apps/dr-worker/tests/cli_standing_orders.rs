@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use support::{
     Running,
-    stage::{Stage, leads},
+    stage::{Stage, leads, successors},
     until,
 };
 
@@ -17,7 +17,7 @@ fn two_sites(root: &'static str, settings: &[&str]) -> (Stage, Running, Running)
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", settings);
     until("west-1 stands by", || west.code("/standby") == 200);
-    until("west-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["west-1"]));
+    until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
     (stage, east, west)
 }
 
@@ -33,8 +33,8 @@ fn a_drained_site_is_left_at_once() {
     until("west-1 leads", || leads(&west) && !leads(&east));
     let list = stage.json(&["list"]);
     assert_eq!(list["drained"], json!(["east"]));
-    assert_eq!(list["elected"]["cause"], "standing-order");
-    assert_eq!(list["elected"]["succession"], json!([]));
+    assert_eq!(list["slots"][0]["decision"]["given"]["cause"], "standing-order");
+    assert_eq!(successors(&list), json!([]));
     until("the history tells", || {
         let history = stage.json(&["history"]);
         let last = history["leaderships"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
@@ -57,7 +57,7 @@ fn a_drained_site_is_left_at_once() {
     stage.operator(&["undrain", "west", "--job", "orders"]).assert(0, &[]);
     let open = stage.operator(&["undrain", "east"]);
     assert_eq!(open.stdout, "orders: mode auto\n");
-    until("east-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["east-1"]));
+    until("east-1 is in line", || successors(&stage.json(&["list"])) == json!(["east-1"]));
     // It does not come back before failback_after.
     assert!(leads(&west));
 }
@@ -68,7 +68,7 @@ fn sites_that_nobody_knows_are_refused_before_anything_is_changed() {
     for verb in [&["drain", "wset"][..], &["prefer", "wset"], &["prefer", "--order", "west,wset"]] {
         stage.operator(verb).assert(64, &["orders: unknown site wset", "known: east, west", "--force"]);
     }
-    stage.operator(&["prefer", "--order", "west,west"]).assert(64, &["west stands twice"]);
+    stage.operator(&["prefer", "--order", "west,west"]).assert(64, &["west appears twice"]);
     stage.operator(&["prefer"]).assert(64, &["--order"]);
     stage.operator(&["drain", "west", "--job", "nothing"]).assert(1, &["there is no election at"]);
     let list = stage.json(&["list"]);
@@ -91,7 +91,7 @@ fn the_order_of_sites_changes_at_run_time() {
     until("west-1 leads again", || leads(&west));
     let list = stage.json(&["list"]);
     assert_eq!(list["site_order"], json!(["west", "east"]));
-    let sentence = list["elected"]["sentence"].as_str().expect("a sentence");
+    let sentence = list["slots"][0]["decision"]["given"]["sentence"].as_str().expect("a sentence");
     assert!(sentence.contains("site west is first in the operators' order"), "{sentence}");
     stage.operator(&["prefer", "--clear"]).assert(0, &[]);
     until("east-1 leads again", || leads(&east));
@@ -108,7 +108,7 @@ fn a_preference_says_that_it_moves_nothing_by_itself() {
 fn nobody_follows_during_a_pause() {
     let (stage, mut east, west) = two_sites("/paused", &[]);
     assert_eq!(stage.operator(&["pause"]).stdout, "orders: mode manual\n");
-    until("the line is withdrawn", || stage.json(&["list"])["elected"]["succession"] == json!([]));
+    until("the line is withdrawn", || successors(&stage.json(&["list"])) == json!([]));
     east.signal(Signal::SIGTERM);
     assert!(east.ended().success());
     until("west-1 decides", || stage.json(&["list"])["elector"] == "west-1");
@@ -151,7 +151,7 @@ fn a_hold_ends_when_an_operator_acknowledges_it() {
     until("both have joined", || east.code("/readiness") == 200 && west.code("/readiness") == 200);
     until("it is held", || {
         let list = stage.json(&["list"]);
-        list["elected"]["failures"].as_array().is_some_and(|all| all.len() == 2)
+        list["failures"].as_array().is_some_and(|all| all.len() == 2)
             && list["members"].as_array().is_some_and(|all| all.len() == 2)
     });
     let mut said = stage.operator(&["switchover"]);
@@ -173,13 +173,13 @@ fn a_hold_ends_when_an_operator_acknowledges_it() {
     until("one leads", || leads(&east) || leads(&west));
     let again = stage.json(&["ack"]);
     assert_eq!((&again["held"], &again["failures"]), (&json!(false), &json!([])));
-    assert!(stage.json(&["list"])["elected"]["failures"].as_array().is_some_and(|all| all.len() >= 2));
+    assert!(stage.json(&["list"])["failures"].as_array().is_some_and(|all| all.len() >= 2));
     let forgotten = stage.operator(&["ack", "--failures", "--sites"]);
     assert!(forgotten.stdout.starts_with("orders: forgotten: "), "{}", forgotten.stdout);
     for what in [" of east-1, ", " of west-1, ", "1 lost leader of site east"] {
         assert!(forgotten.stdout.contains(what), "{}", forgotten.stdout);
     }
-    assert_eq!(stage.json(&["list"])["elected"]["failures"], json!([]));
+    assert_eq!(stage.json(&["list"])["failures"], json!([]));
 }
 
 /// An operator calls it off that leadership goes back, and lets it go.
@@ -248,7 +248,7 @@ fn a_move_to_another_site_waits_for_an_operators_word() {
         "orders: leadership may move from west-1 to site east, until the next change of leader\n"
     );
     until("east-1 leads", || leads(&east) && !leads(&west));
-    let sentence = stage.json(&["list"])["elected"]["sentence"].clone();
+    let sentence = stage.json(&["list"])["slots"][0]["decision"]["given"]["sentence"].clone();
     assert!(sentence.as_str().is_some_and(|s| s.contains(" has confirmed: east-1")), "{sentence}");
     // The word was for that leader.
     stage.operator(&["switchover", "--to-site", "west", "--wait"]).assert(0, &[]);
@@ -270,7 +270,7 @@ fn a_member_of_priority_0_leads_where_an_operator_names_it_and_only_then() {
     stage.operator(&["switchover", "--to", "west-1", "--wait"]).assert(0, &[]);
     until("the spare leads", || leads(&spare) && !leads(&east));
     // The elector has looked at it once more by the time that it has a line for it.
-    until("east-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["east-1"]));
+    until("east-1 is in line", || successors(&stage.json(&["list"])) == json!(["east-1"]));
     let explained = stage.operator(&["explain"]);
     assert!(leads(&spare), "{}", explained.stdout);
     stage.operator(&["switchover", "--wait"]).assert(0, &[]);

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use support::{
     Background, Outcome, Running, code_of,
-    stage::{Stage, leads},
+    stage::{Stage, leads, successors},
     until,
 };
 use zk_session::CreateMode;
@@ -61,10 +61,10 @@ fn a_worker_leads_and_says_so_everywhere() {
     let list = stage.json(&["list"]);
     let cluster: Value = serde_json::from_str(&east.http("GET", "/cluster").1).expect("JSON");
     assert_eq!(list, cluster);
-    assert_eq!(list["leader"]["member"], "east-1");
-    assert_eq!(list["leader"]["status"], "READY");
-    assert_eq!(list["leader"]["fencing_token"], job["fencing_token"]);
-    assert_eq!(list["elected"]["succession"], serde_json::json!(["west-1"]));
+    assert_eq!(list["slots"][0]["leader"]["member"], "east-1");
+    assert_eq!(list["slots"][0]["leader"]["status"], "READY");
+    assert_eq!(list["slots"][0]["leader"]["fencing_token"], job["fencing_token"]);
+    assert_eq!(successors(&list), serde_json::json!(["west-1"]));
     let roles: Vec<_> = list["members"].as_array().expect("members").iter().map(|m| &m["role"]).collect();
     assert_eq!(roles, ["leader", "standby"]);
     assert_eq!(list["members"][1]["next"], 1);
@@ -142,7 +142,7 @@ fn frozen_east(stage: &Stage) -> (Running, Running) {
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &patient);
     // Not before the elector knows of it: what stands still has read nothing since.
-    until("west-1 is next in line", || stage.json(&["list"])["elected"]["succession"][0] == "west-1");
+    until("west-1 is next in line", || successors(&stage.json(&["list"]))[0] == "west-1");
     east.signal(Signal::SIGSTOP);
     (east, west)
 }
@@ -152,7 +152,7 @@ fn a_failover_needs_no_elector() {
     let stage = Stage::new("/no-elector");
     let (east, west) = frozen_east(&stage);
     let forced = stage.operator(&["failover", "--to-site", "west", "--force", "--wait"]);
-    forced.assert(0, &["carrying it out from here"]);
+    forced.assert(0, &["this command takes the decision"]);
     assert_eq!(forced.stdout, "west-1 leads orders in term 3\n");
     assert!(leads(&west));
     east.signal(Signal::SIGCONT);
@@ -165,7 +165,7 @@ fn a_failover_takes_nothing_from_a_leader_unless_told_to() {
     let (east, west) = frozen_east(&stage);
     let kept = stage.operator(&["failover", "--to-site", "west"]);
     // Never 'failed': the elector may still wake up.
-    kept.assert(75, &["r-0000000000 is still open", "east-1 still holds leadership", "--force"]);
+    kept.assert(75, &["r-0000000000 is still open", "east-1 still leads", "--force"]);
     assert!(!leads(&west));
     // And so it does.
     east.signal(Signal::SIGCONT);
@@ -246,7 +246,7 @@ fn a_mode_that_forbids_a_move_is_named_at_once() {
     let east = stage.worker("east-1", "east", &[]);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &[]);
-    until("west-1 is next in line", || stage.json(&["list"])["elected"]["succession"][0] == "west-1");
+    until("west-1 is next in line", || successors(&stage.json(&["list"]))[0] == "west-1");
     stage.operator(&["mode", "observe"]).assert(0, &[]);
     for verb in [&["switchover", "--wait"][..], &["failover"], &["failover", "--force", "--wait"]] {
         let refused = stage.operator(verb);
@@ -413,7 +413,8 @@ fn a_raised_base_makes_tokens_newer_and_is_raised_once() {
     let stage = Stage::new("/raised");
     let east = stage.worker("east-1", "east", &[]);
     until("east-1 leads", || leads(&east));
-    let token = |stage: &Stage| stage.json(&["list"])["leader"]["fencing_token"].as_u64().unwrap_or(0);
+    let token =
+        |stage: &Stage| stage.json(&["list"])["slots"][0]["leader"]["fencing_token"].as_u64().unwrap_or(0);
     let above = token(&stage) + 1_000_000;
     let raised = stage.json(&["raise-token", "--above", &above.to_string()]);
     assert_eq!(raised["term"], 2, "{raised:#}");
@@ -449,7 +450,7 @@ fn a_token_that_resources_refuse_is_shown_with_the_command_that_mends_it() {
     let command = problem["command"].as_str().expect("a command").to_owned();
     for verb in ["list", "explain"] {
         let shown = stage.operator(&[verb]).stdout;
-        assert!(shown.contains(&format!("`{command}` mends it")), "{shown}");
+        assert!(shown.contains(&format!("fix: `{command}`")), "{shown}");
     }
     let verb: Vec<_> = command.split(' ').skip(1).collect();
     stage.operator(&verb).assert(0, &[]);
@@ -480,7 +481,7 @@ fn ghosts_are_named_shown_and_removed() {
         }
         stage.operator(&["explain"]).assert(0, &[]);
         let explained = stage.operator(&["explain"]).stdout;
-        assert!(explained.contains("`dr-worker remove-ghosts --job orders --yes` mends it"), "{explained}");
+        assert!(explained.contains("fix: `dr-worker remove-ghosts --job orders --yes`"), "{explained}");
 
         let shown = stage.operator(&["remove-ghosts"]);
         shown.assert(0, &[]);
@@ -498,7 +499,7 @@ fn names_are_checked_before_a_request_is_written() {
     let east = stage.worker("east-1", "east", &[]);
     let _west = stage.worker("west-1", "west", &[]);
     until("east-1 leads, and west-1 is next in line", || {
-        leads(&east) && stage.json(&["list"])["elected"]["succession"][0] == "west-1"
+        leads(&east) && successors(&stage.json(&["list"]))[0] == "west-1"
     });
     for (verb, parts) in [
         (&["switchover", "--to", "north-1"][..], ["unknown member north-1", "east-1, west-1"]),

@@ -188,7 +188,7 @@ fn credentials_that_cannot_be_read_are_named_and_never_shown() {
     given.run(&[&auth], &["list"]).assert(78, &["zookeeper.auth.credentials_file", "can't be read"]);
     fs::write(&file, "hunter2").expect("a file");
     let outcome = given.run(&[&auth], &["list"]);
-    outcome.assert(78, &["does not hold user:password"]);
+    outcome.assert(78, &["must contain user:password"]);
     assert!(!outcome.stderr.contains("hunter2"), "{}", outcome.stderr);
 }
 

@@ -32,7 +32,7 @@ fn it_leads_and_other_commands_find_it_and_nothing_stays() {
     let listed = Outcome::of(list.args(["--output", "json", "list"]));
     listed.assert(0, &[]);
     let listed: Value = serde_json::from_str(&listed.stdout).expect("an object");
-    assert_eq!(listed["leader"]["member"], "dev-1", "{listed}");
+    assert_eq!(listed["slots"][0]["leader"]["member"], "dev-1", "{listed}");
     assert_eq!(listed["election"], "dev", "{listed}");
 
     worker.signal(Signal::SIGTERM);

@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::json;
 use support::{
-    stage::{Stage, leads},
+    stage::{Stage, leads, successors},
     until,
 };
 
@@ -19,7 +19,7 @@ fn an_operator_says_that_a_site_has_failed_and_the_second_time_it_is_not_gone_ba
     let east = stage.worker("east-1", "east", &QUICK);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &QUICK);
-    until("west-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["west-1"]));
+    until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
 
     for times in 1..=2 {
         let failed = stage.operator(&["fail-site", "east", "--reason", "flood"]);
@@ -27,8 +27,8 @@ fn an_operator_says_that_a_site_has_failed_and_the_second_time_it_is_not_gone_ba
         assert_eq!(failed.stdout, "orders: mode auto, site east has failed\n");
         until("west-1 leads", || leads(&west) && !leads(&east));
         let list = stage.json(&["list"]);
-        assert_eq!(list["elected"]["cause"], "site-failed", "{list:#}");
-        let sentence = list["elected"]["sentence"].as_str().unwrap_or_default();
+        assert_eq!(list["slots"][0]["decision"]["given"]["cause"], "site-failed", "{list:#}");
+        let sentence = list["slots"][0]["decision"]["given"]["sentence"].as_str().unwrap_or_default();
         assert!(
             sentence.contains("site east of east-1 has failed (declared by ") && sentence.contains("flood")
         );
@@ -68,21 +68,19 @@ fn most_of_its_own_members_say_that_a_site_has_failed() {
     until("east-1 leads", || leads(&east_1));
     let east_2 = stage.worker("east-2", "east", &settings);
     let west = stage.worker("west-1", "west", &QUICK);
-    until("both are in line", || {
-        stage.json(&["list"])["elected"]["succession"] == json!(["west-1", "east-2"])
-    });
+    until("both are in line", || successors(&stage.json(&["list"])) == json!(["west-1", "east-2"]));
 
     fs::remove_file(&uplink).unwrap();
     until("west-1 leads", || leads(&west) && !leads(&east_1) && !leads(&east_2));
     let list = stage.json(&["list"]);
-    assert_eq!(list["elected"]["cause"], "site-failed", "{list:#}");
+    assert_eq!(list["slots"][0]["decision"]["given"]["cause"], "site-failed", "{list:#}");
     let why = list["failed_sites"][0]["why"].as_str().unwrap_or_default();
     assert!(why.starts_with("2 of its 2 members say so: the probe ended"), "{list:#}");
 
     // An operator knows better than they do, until they agree.
     let unfailed = stage.operator(&["unfail-site", "east"]);
     assert!(
-        unfailed.stderr.contains("that is not heeded until they say that it is well"),
+        unfailed.stderr.contains("this is ignored until they report it as healthy"),
         "{}",
         unfailed.stderr
     );
@@ -92,7 +90,8 @@ fn most_of_its_own_members_say_that_a_site_has_failed() {
     assert_eq!(list["unwell_sites"][0]["site"], "east", "{list:#}");
     let told = stage.operator(&["list"]).stdout;
     assert!(
-        told.contains("site east counts as well by ") && told.contains("2 of its 2 members say so"),
+        told.contains("site east counts as healthy (cleared by ")
+            && told.contains("2 of its 2 members say so"),
         "{told}"
     );
 
@@ -115,7 +114,7 @@ fn what_fails_in_all_sites_moves_nobody() {
     let east = stage.worker("east-1", "east", &settings);
     until("east-1 leads", || leads(&east));
     let west = stage.worker("west-1", "west", &settings);
-    until("west-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["west-1"]));
+    until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
     let drained = stage.operator(&["drain", "west"]);
     drained.assert(0, &[]);
     fs::remove_file(&shared).unwrap();
@@ -124,10 +123,10 @@ fn what_fails_in_all_sites_moves_nobody() {
     });
     stage.operator(&["undrain", "west"]).assert(0, &[]);
     // Whatever was to come of it would have come with the order.
-    until("west-1 is in line", || stage.json(&["list"])["elected"]["succession"] == json!(["west-1"]));
+    until("west-1 is in line", || successors(&stage.json(&["list"])) == json!(["west-1"]));
     let list = stage.json(&["list"]);
     assert_eq!((&list["term"], &list["failed_sites"]), (&json!(1), &json!([])), "{list:#}");
     assert!(leads(&east) && !leads(&west));
     let told = stage.operator(&["list"]).stdout;
-    assert!(told.contains("site east counts as well, for no site is better off"), "{told}");
+    assert!(told.contains("site east counts as healthy, because all sites have failed"), "{told}");
 }

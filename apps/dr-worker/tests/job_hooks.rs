@@ -6,10 +6,12 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dr_worker::guard::BootTime;
-use dr_worker::job::{Exit, Hook, HookName, HookProblem, HookRuns, JobError, JobSpec, run_hook};
+use dr_worker::config::{Hook, HookName, JobSpec};
+use dr_worker::worker::guard::Exit;
+use dr_worker::worker::job::{HookProblem, HookRuns, JobError, run_hook};
 use job_support::{Tree, env, guards, until};
 use tokio::sync::watch;
+use zk_session::BootTime;
 
 fn with_hook(tree: &Tree, script: &str, timeout: Duration) -> JobSpec {
     let mut spec = tree.spec("");
@@ -42,7 +44,11 @@ async fn a_hook_that_fails_is_named_with_its_exit_and_last_words() {
     let spec = with_hook(&tree, script, Duration::from_secs(20));
     let error = run(&spec, None).await.expect_err("it fails");
     let words = error.to_string();
-    assert!(words.starts_with("hook before_takeover of job orders failed with exit code 3; it said: ..."));
+    assert!(
+        words.starts_with(
+            "hook before_takeover of job orders failed with exit code 3; its standard error: ..."
+        )
+    );
     assert!(words.ends_with("no such volume"), "{words}");
     assert!(words.len() < 5000, "the whole of it is not wanted");
     let JobError::Hook { hook, problem, .. } = error else { panic!("{error}") };
@@ -60,7 +66,7 @@ async fn a_hook_that_takes_too_long_is_killed_with_its_children() {
     assert!(tree.file("up").exists());
     assert_eq!(
         error.to_string(),
-        "hook before_takeover of job orders did not end within 1s and was killed; it said: waiting"
+        "hook before_takeover of job orders did not end within 1s and was killed; its standard error: waiting"
     );
     assert!(tree.is_gone(), "{:?}", tree.living());
     assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(3), "{took:?}");

@@ -4,14 +4,16 @@ mod job_support;
 
 use std::time::Duration;
 
-use dr_worker::guard::BootTime;
-use dr_worker::job::{Exit, JobError, JobRun, ProcessState, RestartPolicy, StopSignal};
+use dr_worker::config::{RestartPolicy, StopSignal};
+use dr_worker::worker::guard::Exit;
+use dr_worker::worker::job::{JobError, JobRun, ProcessState};
 use job_support::{
     STUBBORN, STUBBORN_PROCESSES, Tree, env, guards, guards_of, lease, long_lease, run, soon, until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::sync::Arc;
+use zk_session::BootTime;
 
 #[tokio::test]
 async fn a_job_that_ends_when_asked_is_stopped_gently() {

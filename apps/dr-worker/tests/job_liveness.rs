@@ -4,9 +4,10 @@ mod job_support;
 
 use std::time::Duration;
 
-use dr_worker::guard::BootTime;
-use dr_worker::job::{Check, JobError, JobSpec, ProcessState, ReadyProbe, RestartPolicy};
+use dr_worker::config::{Check, JobSpec, ReadyProbe, RestartPolicy};
+use dr_worker::worker::job::{JobError, ProcessState};
 use job_support::{STUBBORN, Tree, run, soon, until};
+use zk_session::BootTime;
 
 const INTERVAL: Duration = Duration::from_millis(20);
 

@@ -4,7 +4,8 @@ mod job_support;
 
 use std::time::Duration;
 
-use dr_worker::job::{JobEnv, JobSpec, Measure, run_measure};
+use dr_worker::config::{JobSpec, Measure};
+use dr_worker::worker::job::{JobEnv, run_measure};
 use job_support::{Tree, guards};
 
 fn measuring(tree: &Tree, script: &str, timeout: Duration) -> JobSpec {

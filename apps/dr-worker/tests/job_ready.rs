@@ -5,7 +5,8 @@ mod job_support;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use dr_worker::job::{JobError, ProcessState, ReadyProbe, RestartPolicy};
+use dr_worker::config::{ReadyProbe, RestartPolicy};
+use dr_worker::worker::job::{JobError, ProcessState};
 use job_support::{Tree, run, soon, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -14,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 const IDLE: &str = "exec sleep 1000";
 
 /// Long enough for several tries of a probe.
-async fn is_not_ready(job: &dr_worker::job::JobRun) -> bool {
+async fn is_not_ready(job: &dr_worker::worker::job::JobRun) -> bool {
     let early = tokio::time::timeout(Duration::from_millis(300), job.ready()).await;
     early.is_err() && job.status().borrow().state == ProcessState::Starting
 }

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use dr_worker::guard::BootTime;
-use dr_worker::job::{StateLock, sweep};
+use dr_worker::worker::job::{StateLock, sweep};
 use job_support::{CgroupRoot, Tree, Worker, WorkerSetup, guards_of, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
+use zk_session::BootTime;
 
 /// Long enough for any tree to grow, short enough to wait for its end.
 const LEASE: Duration = Duration::from_millis(2_400);

@@ -5,14 +5,14 @@ mod job_support;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dr_worker::guard::BootTime;
-use dr_worker::job::{StateLock, sweep};
+use dr_worker::worker::job::{StateLock, sweep};
 use job_support::{
     CgroupRoot, PATIENCE, STUBBORN, STUBBORN_PROCESSES, Tree, Worker, WorkerSetup, children_of, guards_of,
     name_of, programs_for_all, wait_for,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
+use zk_session::BootTime;
 
 #[test]
 #[ignore = "the worker of the other tests, not a test"]

@@ -37,7 +37,7 @@ pub use paths::Paths;
 pub use record::Health;
 #[cfg(feature = "runtime")]
 pub use runtime::{
-    AttributesTooLong, Candidate, Changes, Election, ElectionConfig, ElectionStatus, Ended, Failure, Handler,
-    Latch, Leader, LeaderChange, Leaders, Leadership, MAX_ATTRIBUTES, RunError, StopBudgetTooLong, StopOrder,
-    SwitchoverBlock,
+    AttributesTooLong, Candidate, Changes, Election, ElectionConfig, ElectionEvent, ElectionStatus, Ended,
+    Failure, Handler, Latch, Leader, LeaderChange, Leaders, Leadership, MAX_ATTRIBUTES, RunError,
+    StopBudgetTooLong, StopOrder, SwitchoverBlock,
 };

@@ -6,6 +6,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use serde::Serialize;
+
 pub use crate::time::in_words;
 use crate::{
     ids::{Ballot, SiteId},
@@ -185,7 +187,7 @@ impl Trouble {
 }
 
 /// What is wrong with a site.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SiteTrouble {
     /// The site.

@@ -2,6 +2,9 @@ use std::time::Duration;
 
 use super::reader::Section;
 
+/// Where the balancer's own election lies under the root; so no job that is balanced can have this name.
+pub(crate) const BALANCING: &str = "balancing";
+
 /// `[balance]`: how the leaderships of jobs with `policy.balance` are spread over the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BalanceConfig {

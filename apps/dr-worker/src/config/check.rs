@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{
-    job::{Tried, read_probe},
+    probe::{Tried, read_probe},
     reader::Section,
+    spec::{Check, ReadyProbe},
 };
-use crate::job::{Check, ReadyProbe};
 
 /// A job's check: after 17 s at most it has failed, where nothing is set.
 const fn of_job(says: &'static str) -> Tried {

@@ -2,12 +2,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     check::read_checks,
-    parse::{Mismatch, Parse, Words, choice},
+    parse::{Mismatch, Parse, choice},
     policy::PolicyConfig,
+    probe::{READY, read_probe},
     reader::Section,
+    signal::StopSignal,
+    spec::{Hook, Hooks, JobSpec, Measure, ReadyProbe, RestartPolicy},
     tree::{Node, Origin},
 };
-use crate::job::{Hook, Hooks, JobSpec, Measure, ReadyProbe, RestartPolicy, StopSignal};
 
 /// `[job.NAME]`: a program that runs on the leader, and its election.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,26 +37,6 @@ choice! {
         Single = "single",
     }
     later: []
-}
-
-/// The kind of a probe.
-#[derive(Clone, Copy, PartialEq)]
-enum ProbeKind {
-    None,
-    Exec,
-    Http,
-    Tcp,
-    Notify,
-}
-
-impl Words for ProbeKind {
-    const WORDS: &[(&str, Self)] = &[
-        ("none", Self::None),
-        ("exec", Self::Exec),
-        ("http", Self::Http),
-        ("tcp", Self::Tcp),
-        ("notify", Self::Notify),
-    ];
 }
 
 impl Parse for StopSignal {
@@ -90,7 +72,7 @@ impl JobConfig {
 
     pub(super) fn read(name: &str, section: &mut Section<'_>, policy: &PolicyConfig) -> Option<Self> {
         if let Err(wrong) = election_core::Paths::new("/x", name) {
-            section.problem_here(wrong);
+            section.problem_here(wrong.to_string());
         }
         let recipe = section.or("recipe", Recipe::Elector);
         let command = section.required(
@@ -179,57 +161,6 @@ impl JobConfig {
             }
             PolicyConfig::read(section, base)
         })
-    }
-}
-
-/// A probe and its default times.
-pub(super) struct Tried {
-    /// What a success shows, such as `that the job is ready`.
-    pub(super) says: &'static str,
-    pub(super) interval: Duration,
-    pub(super) timeout: Duration,
-}
-
-const READY: Tried = Tried {
-    says: "that the job is ready",
-    interval: Duration::from_millis(500),
-    timeout: Duration::from_secs(2),
-};
-
-/// How it is told that something is as it should be; `none` reads the rest where nothing is tried.
-pub(super) fn read_probe(
-    section: &mut Section<'_>,
-    tried: &Tried,
-    none: impl FnOnce(&mut Section<'_>) -> ReadyProbe,
-) -> Option<ReadyProbe> {
-    let says = tried.says;
-    let pace = |section: &mut Section<'_>| {
-        let interval = section.duration("interval", tried.interval, MILLISECOND..=HOUR);
-        let timeout = section.duration("timeout", tried.timeout, MILLISECOND..=HOUR);
-        (interval, timeout)
-    };
-    match section.or("kind", ProbeKind::None) {
-        ProbeKind::None => Some(none(section)),
-        ProbeKind::Notify => Some(ReadyProbe::Notify),
-        ProbeKind::Exec => {
-            let command = section.required("command", &format!("the program whose exit code 0 shows {says}"));
-            let (interval, timeout) = pace(section);
-            Some(ReadyProbe::Exec { command: command?, interval, timeout })
-        }
-        ProbeKind::Http => {
-            let url = section.required(
-                "url",
-                &format!("where an answer with 2xx shows {says}, such as \"http://127.0.0.1:8080/health\""),
-            );
-            let (interval, timeout) = pace(section);
-            Some(ReadyProbe::Http { url: url?, interval, timeout })
-        }
-        ProbeKind::Tcp => {
-            let address = section
-                .required("address", &format!("the host:port where an accepted connection shows {says}"));
-            let (interval, timeout) = pace(section);
-            Some(ReadyProbe::Tcp { address: address?, interval, timeout })
-        }
     }
 }
 

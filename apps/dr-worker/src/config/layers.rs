@@ -20,7 +20,7 @@ use strategies::Registry;
 
 use super::{
     file::{self, Places},
-    problem::Problem,
+    problem::{Problem, Problems},
     tree::{Node, Origin, Value},
 };
 
@@ -60,6 +60,15 @@ impl Sources {
             paths.push(DEFAULT_DIRECTORY.into());
         }
         Self { paths, variables: std::env::vars_os().collect(), sets, registry: Registry::default() }
+    }
+
+    /// The problems, and that no file was read, if none was.
+    pub(super) fn explain(&self, problems: Problems) -> Problems {
+        if !self.paths.is_empty() {
+            return problems;
+        }
+        let message = format!("not given, and {DEFAULT_DIRECTORY} has no *.toml file");
+        problems.and(Problem::with_source("--config", message))
     }
 }
 

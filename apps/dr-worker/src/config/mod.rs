@@ -13,9 +13,13 @@ mod layers;
 mod node;
 mod parse;
 mod policy;
+mod probe;
 mod probes;
 mod problem;
 mod reader;
+mod runnable;
+mod signal;
+mod spec;
 mod timing;
 mod tree;
 mod zookeeper;
@@ -26,6 +30,7 @@ use election_core::Policy;
 
 use strategies::{Registry, stages::Share};
 
+pub(crate) use balance::BALANCING;
 pub use balance::BalanceConfig;
 pub use http::{HostPort, HttpConfig};
 pub use job::{JobConfig, Recipe};
@@ -35,11 +40,14 @@ pub use policy::PolicyConfig;
 pub use probes::{ProbeTarget, ProbesConfig};
 pub use problem::{Problem, Problems};
 pub use reader::Shown;
+pub use runnable::{SpecError, SpecErrors};
+pub use signal::{NotAStopSignal, StopSignal};
+pub use spec::{Check, Hook, HookName, Hooks, JobSpec, KILL_RESERVE, Measure, ReadyProbe, RestartPolicy};
+pub(crate) use spec::{DR_RUN, LEADERSHIP_VARIABLES};
 pub use tree::Origin;
 pub use zookeeper::{Access, Auth, Scheme, ZooKeeperConfig};
 
 use reader::{Findings, Section};
-use timing::Timing;
 use tree::Node;
 use zk_session::LeaseTiming;
 
@@ -78,7 +86,7 @@ impl Config {
         let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
         let read = Section::read_root(&root, &mut findings, read_worker);
-        Problems::none_of(findings.problems).map_err(|problems| problems.of(sources))?;
+        Problems::none_of(findings.problems).map_err(|problems| sources.explain(problems))?;
         let (node, zookeeper, http, probes, balance, jobs) = read.ok_or_else(incomplete)?;
         let registry = sources.registry.clone();
         Ok(Self { node, zookeeper, http, probes, balance, jobs, shown: findings.shown, root, registry })
@@ -129,7 +137,7 @@ impl Config {
     pub fn check_timing(&self, granted: LeaseTiming) -> Result<(), Problems> {
         let mut problems = Vec::new();
         for job in &self.jobs {
-            if let Err(wrong) = (Timing { lease: granted, stop_timeout: job.spec.stop_timeout }.check()) {
+            if let Err(wrong) = timing::check(&job.spec, granted) {
                 let key = format!("job.{}.stop_timeout", job.name());
                 let message = format!("with the session timeout that the servers grant, {wrong}");
                 problems.push(Problem::with_key(origin_of(&self.shown, &key), key.as_str(), message));
@@ -178,7 +186,7 @@ impl OperatorConfig {
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut findings = Findings::with(&sources.registry);
         let root = layers::merge(sources, &mut findings.problems);
-        Self::read(&root, findings).map_err(|problems| problems.of(sources))
+        Self::read(&root, findings).map_err(|problems| sources.explain(problems))
     }
 
     fn read(root: &Node, mut findings: Findings) -> Result<Self, Problems> {
@@ -304,7 +312,7 @@ fn check_targets(section: &mut Section<'_>, probes: &ProbesConfig, job: &JobConf
 
 /// Checks of a job that is balanced.
 fn check_weight(section: &mut Section<'_>, node: Option<&NodeConfig>, job: &str) {
-    if job == crate::run::BALANCING {
+    if job == BALANCING {
         section.problem_here(format!(
             "{job:?} is where the balancer has its own election; choose another name for the job, or set \
              policy.balance to false"
@@ -343,7 +351,7 @@ fn check_limits(section: &mut Section<'_>, node: &NodeConfig, job: &JobConfig) {
 
 fn check_timing(section: &mut Section<'_>, zookeeper: &ZooKeeperConfig, job: &JobConfig) {
     let lease = LeaseTiming { session_timeout: zookeeper.session_timeout, tick_time: zookeeper.tick_time };
-    if let Err(wrong) = (Timing { lease, stop_timeout: job.spec.stop_timeout }.check()) {
+    if let Err(wrong) = timing::check(&job.spec, lease) {
         section.problem("stop_timeout", wrong.to_string());
     }
 }

@@ -4,8 +4,7 @@ use election_core::{MemberId, SiteId};
 
 use strategies::published::RESERVED;
 
-use super::{check::read_site_check, reader::Section};
-use crate::job::Check;
+use super::{check::read_site_check, reader::Section, spec::Check};
 
 /// `[node]`: this worker.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -106,7 +106,7 @@ impl PolicyConfig {
 
     /// The policy of the engine for a job that needs `stop_budget` to end; `fenced` if its resource checks tokens.
     pub fn engine(&self, stop_budget: Duration, fenced: bool) -> Policy {
-        Policy { stop_budget: Some(stop_budget), fenced, ..self.election.clone() }
+        self.election.clone().with(|policy| (policy.stop_budget, policy.fenced) = (Some(stop_budget), fenced))
     }
 
     /// Refuses keys of a job's own policy that its recipe does not use.
@@ -197,37 +197,36 @@ impl PolicyConfig {
 fn read_election(section: &mut Section<'_>, base: &Policy) -> Policy {
     let any = Duration::ZERO..=DAY * 30;
     let watchdog = SECOND..=DAY;
-    Policy {
-        confirm: section.or("confirm", base.confirm),
-        better_after: section.duration("failback_after", base.better_after, any.clone()),
-        failback_windows: read_windows(section, &base.failback_windows),
-        min_tenure: section.duration("min_tenure", base.min_tenure, any.clone()),
-        startup_wait: section.duration("startup_wait", base.startup_wait, any.clone()),
-        max_takeovers: section.table("max_takeovers", |section| {
-            let count = section.or("count", base.max_takeovers.count);
-            if count == 0 {
-                section.problem("count", "0 would forbid every takeover; 1 or more is valid");
-            }
-            let within = section.duration("within", base.max_takeovers.within, SECOND..=DAY);
-            TakeoverLimit { count, within }
-        }),
-        on_pause: section.or("on_pause", base.on_pause),
-        takeover_timeout: section.duration("takeover_timeout", base.takeover_timeout, watchdog.clone()),
-        release_timeout: section.duration("release_timeout", base.release_timeout, watchdog.clone()),
-        acquire_timeout: section.duration("acquire_timeout", base.acquire_timeout, watchdog),
-        exclusion: section.duration("exclusion", base.exclusion, any.clone()),
-        max_exclusion: section.duration("max_exclusion", base.max_exclusion, any.clone()),
-        penalty_window: section.duration("penalty_window", base.penalty_window, any),
-        max_site_failures: section.table("max_site_failures", |section| {
-            let count = section.or("count", base.max_site_failures.count);
-            let within = section.duration("within", base.max_site_failures.within, SECOND..=DAY * 30);
-            SiteFailureLimit { count, within }
-        }),
-        fast_failover: section.or("fast_failover", base.fast_failover),
-        suspect_after: section.duration("suspect_after", base.suspect_after, SHORTEST_SUSPICION..=DAY),
-        slots: section.or("slots", u32::try_from(base.slots).unwrap_or(u32::MAX)) as usize,
-        ..base.clone()
-    }
+    let mut policy = base.clone();
+    policy.confirm = section.or("confirm", base.confirm);
+    policy.better_after = section.duration("failback_after", base.better_after, any.clone());
+    policy.failback_windows = read_windows(section, &base.failback_windows);
+    policy.min_tenure = section.duration("min_tenure", base.min_tenure, any.clone());
+    policy.startup_wait = section.duration("startup_wait", base.startup_wait, any.clone());
+    policy.max_takeovers = section.table("max_takeovers", |section| {
+        let count = section.or("count", base.max_takeovers.count);
+        if count == 0 {
+            section.problem("count", "0 would forbid every takeover; 1 or more is valid");
+        }
+        let within = section.duration("within", base.max_takeovers.within, SECOND..=DAY);
+        TakeoverLimit { count, within }
+    });
+    policy.on_pause = section.or("on_pause", base.on_pause);
+    policy.takeover_timeout = section.duration("takeover_timeout", base.takeover_timeout, watchdog.clone());
+    policy.release_timeout = section.duration("release_timeout", base.release_timeout, watchdog.clone());
+    policy.acquire_timeout = section.duration("acquire_timeout", base.acquire_timeout, watchdog);
+    policy.exclusion = section.duration("exclusion", base.exclusion, any.clone());
+    policy.max_exclusion = section.duration("max_exclusion", base.max_exclusion, any.clone());
+    policy.penalty_window = section.duration("penalty_window", base.penalty_window, any);
+    policy.max_site_failures = section.table("max_site_failures", |section| {
+        let count = section.or("count", base.max_site_failures.count);
+        let within = section.duration("within", base.max_site_failures.within, SECOND..=DAY * 30);
+        SiteFailureLimit { count, within }
+    });
+    policy.fast_failover = section.or("fast_failover", base.fast_failover);
+    policy.suspect_after = section.duration("suspect_after", base.suspect_after, SHORTEST_SUSPICION..=DAY);
+    policy.slots = section.or("slots", u32::try_from(base.slots).unwrap_or(u32::MAX)) as usize;
+    policy
 }
 
 /// The windows of automatic moves to another site; `base` if the key is not set.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::layers::{DEFAULT_DIRECTORY, Sources};
 use super::tree::Origin;
 use crate::mask::mask;
 
@@ -59,12 +58,9 @@ impl Problems {
         if problems.is_empty() { Ok(()) } else { Err(Self(problems)) }
     }
 
-    /// Adds a problem if no file was read.
-    pub(super) fn of(mut self, sources: &Sources) -> Self {
-        if sources.paths.is_empty() {
-            let words = format!("is not given, and {DEFAULT_DIRECTORY} holds no *.toml file");
-            self.0.push(Problem::with_source("--config", words));
-        }
+    /// The same with one more.
+    pub(super) fn and(mut self, problem: Problem) -> Self {
+        self.0.push(problem);
         self
     }
 

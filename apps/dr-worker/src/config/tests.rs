@@ -7,7 +7,7 @@ use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
 use zk_session::LeaseTiming;
 
 use super::*;
-use crate::job::ReadyProbe;
+use crate::config::ReadyProbe;
 
 /// A worker's configuration that is complete and says nothing more.
 const SMALL: &str = r#"[node]
@@ -479,7 +479,7 @@ fn the_sample_files_show_the_defaults() {
     let who = strategies::PolicySpec::for_sites(["east", "west"].map(site));
     assert_eq!(policy.who, who.for_election("orders"));
     assert_eq!((&policy.election, policy.balance), (&election_core::Policy::default(), false));
-    assert_eq!(config.jobs[0].spec.restart, crate::job::RestartPolicy::default());
+    assert_eq!(config.jobs[0].spec.restart, crate::config::RestartPolicy::default());
 }
 
 /// What is behind a '#' in the sample is an example to uncomment: it must be valid too.

@@ -1,77 +1,59 @@
-//! Whether a job can be stopped before its lease ends, in terms of configuration keys.
+//! The rule that a job's stop must fit its lease, with the figures and keys of the configuration. The rule itself is
+//! [`StopBudgetTooLong::check`].
 
 use std::{fmt, time::Duration};
 
+use election_core::StopBudgetTooLong;
 use zk_session::{LeaseTiming, lease_margin};
 
-use crate::guard::KILL_RESERVE;
+use super::spec::{JobSpec, KILL_RESERVE};
 
-/// The times that the end of a job has to fit into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Timing {
-    /// Of the session timeout that is asked for or granted.
-    pub(super) lease: LeaseTiming,
-    /// The job's own part of the stop budget.
-    pub(super) stop_timeout: Duration,
-}
-
-impl Timing {
-    fn stop_budget(&self) -> Duration {
-        self.stop_timeout + KILL_RESERVE
-    }
-
-    fn fits(&self) -> bool {
-        self.stop_budget() < self.lease.shortest_lease()
-    }
-
-    /// Checks that a job which needs all its time has ended before the lease has.
-    ///
-    /// # Errors
-    /// With all figures, and what to change them to.
-    pub(super) fn check(&self) -> Result<(), DoesNotFit> {
-        if self.fits() { Ok(()) } else { Err(DoesNotFit(*self)) }
-    }
-
-    /// The longest stop timeout, if there is one, that would do.
-    fn longest_stop(&self) -> Option<Duration> {
-        self.lease.shortest_lease().checked_sub(KILL_RESERVE + Duration::from_millis(1))
-    }
-
-    /// The shortest session timeout, in half seconds, that is long enough.
-    fn shortest_session(&self) -> Duration {
-        let step = Duration::from_millis(500);
-        let mut longer = *self;
-        while !longer.fits() {
-            longer.lease.session_timeout += step;
-        }
-        longer.lease.session_timeout
-    }
+/// Checks that `job` has ended before its lease has, even if it needs all of its stop timeout.
+///
+/// # Errors
+/// With all figures, and what to change them to.
+pub(super) fn check(job: &JobSpec, lease: LeaseTiming) -> Result<(), DoesNotFit> {
+    StopBudgetTooLong::check(job.stop_budget(), lease).map_err(DoesNotFit)
 }
 
 /// The stop does not fit into the session timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DoesNotFit(Timing);
+pub(super) struct DoesNotFit(StopBudgetTooLong);
+
+impl DoesNotFit {
+    fn stop_timeout(&self) -> Duration {
+        self.0.stop_budget.saturating_sub(KILL_RESERVE)
+    }
+
+    /// The longest stop timeout, if there is one, that would do.
+    fn longest_stop_timeout(&self) -> Option<Duration> {
+        self.0.timing.shortest_lease().checked_sub(KILL_RESERVE + Duration::from_millis(1))
+    }
+
+    /// The shortest session timeout, in half seconds, that is long enough.
+    fn shortest_session_timeout(&self) -> Duration {
+        let StopBudgetTooLong { stop_budget, mut timing } = self.0;
+        while StopBudgetTooLong::check(stop_budget, timing).is_err() {
+            timing.session_timeout += Duration::from_millis(500);
+        }
+        timing.session_timeout
+    }
+}
 
 impl fmt::Display for DoesNotFit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(timing) = self;
         let show = humantime::format_duration;
-        let lease = &timing.lease;
+        let StopBudgetTooLong { stop_budget, timing: lease } = self.0;
         let margin = lease_margin(lease.session_timeout);
-        let parts = [
-            timing.stop_budget(),
-            lease.heartbeat_interval(),
-            lease.proving_time(),
-            margin,
-            LeaseTiming::ROUND_TRIP,
-        ];
+        let parts =
+            [stop_budget, lease.heartbeat_interval(), lease.proving_time(), margin, LeaseTiming::ROUND_TRIP];
         write!(
             f,
-            "the job cannot be stopped before its lease ends: stop budget {} (stop_timeout {} + {} for the \
-             kill) + heartbeat interval {} + heartbeats that a tick of {} and a round trip take {} + margin {} + one round \
-             trip {} = {}, which must be less than the session timeout of {}; set ",
-            show(timing.stop_budget()),
-            show(timing.stop_timeout),
+            "the job cannot be stopped before its lease ends: stop budget {} (stop_timeout {} + {} for the kill) + \
+             heartbeat interval {} + heartbeats that a tick of {} and a round trip take {} + margin {} + one round trip \
+             {} = {}, which must be less than the session timeout of {}; set ",
+            show(stop_budget),
+            show(self.stop_timeout()),
             show(KILL_RESERVE),
             show(lease.heartbeat_interval()),
             show(lease.tick_time),
@@ -81,10 +63,10 @@ impl fmt::Display for DoesNotFit {
             show(parts.iter().sum()),
             show(lease.session_timeout),
         )?;
-        if let Some(longest) = timing.longest_stop() {
+        if let Some(longest) = self.longest_stop_timeout() {
             write!(f, "stop_timeout to at most {}, or ", show(longest))?;
         }
-        write!(f, "zookeeper.session_timeout to at least {}", show(timing.shortest_session()))
+        write!(f, "zookeeper.session_timeout to at least {}", show(self.shortest_session_timeout()))
     }
 }
 
@@ -92,24 +74,22 @@ impl fmt::Display for DoesNotFit {
 mod tests {
     use super::*;
 
-    fn timing(session_ms: u64, tick_ms: u64, stop_ms: u64) -> Timing {
-        Timing {
-            lease: LeaseTiming {
-                session_timeout: Duration::from_millis(session_ms),
-                tick_time: Duration::from_millis(tick_ms),
-            },
-            stop_timeout: Duration::from_millis(stop_ms),
-        }
+    fn check(session_ms: u64, tick_ms: u64, stop_timeout: Duration) -> Result<(), DoesNotFit> {
+        let lease = LeaseTiming {
+            session_timeout: Duration::from_millis(session_ms),
+            tick_time: Duration::from_millis(tick_ms),
+        };
+        StopBudgetTooLong::check(stop_timeout + KILL_RESERVE, lease).map_err(DoesNotFit)
     }
 
     #[test]
     fn the_built_in_defaults_fit() {
-        assert_eq!(timing(10_000, 2_000, 2_000).check(), Ok(()));
+        assert_eq!(check(10_000, 2_000, Duration::from_secs(2)), Ok(()));
     }
 
     #[test]
     fn the_sum_that_is_shown_is_too_long_by_as_much_as_the_stop_is() {
-        let said = timing(10_000, 2_000, 30_000).check().unwrap_err().to_string();
+        let said = check(10_000, 2_000, Duration::from_secs(30)).unwrap_err().to_string();
         assert!(said.contains("= 35s 500ms, which must be less than the session timeout of 10s"), "{said}");
         assert!(said.contains("stop_timeout to at most 4s 499ms"), "{said}");
     }
@@ -118,15 +98,13 @@ mod tests {
     fn what_the_error_advises_does_fit_and_no_more_would() {
         for (session, tick, stop) in [(10_000, 2_000, 30_000), (4_000, 2_000, 2_000), (10_000, 2_000, 4_800)]
         {
-            let wrong = timing(session, tick, stop);
-            wrong.check().unwrap_err();
-            let mut longer = wrong;
-            longer.lease.session_timeout = wrong.shortest_session();
-            assert_eq!(longer.check(), Ok(()));
-            if let Some(stop_timeout) = wrong.longest_stop() {
-                assert_eq!(Timing { stop_timeout, ..wrong }.check(), Ok(()));
-                let stop_timeout = stop_timeout + Duration::from_millis(1);
-                assert!(Timing { stop_timeout, ..wrong }.check().is_err());
+            let stop_timeout = Duration::from_millis(stop);
+            let wrong = check(session, tick, stop_timeout).unwrap_err();
+            let longer = wrong.shortest_session_timeout().as_millis();
+            assert_eq!(check(u64::try_from(longer).unwrap(), tick, stop_timeout), Ok(()));
+            if let Some(stop_timeout) = wrong.longest_stop_timeout() {
+                assert_eq!(check(session, tick, stop_timeout), Ok(()));
+                check(session, tick, stop_timeout + Duration::from_millis(1)).unwrap_err();
             }
         }
     }

@@ -101,7 +101,7 @@ impl ZooKeeperConfig {
         }
         let root = section.or("root", "/dr".to_owned());
         if let Err(wrong) = election_core::Paths::new(&root, "x") {
-            section.problem("root", wrong);
+            section.problem("root", wrong.to_string());
         }
         // Below 1.5 s a session cannot be kept over one lost packet's repetition.
         let session_timeout = section.duration(

@@ -1,7 +1,7 @@
 //! A bounded queue of lines, and the thread that writes them.
 //!
-//! `tracing-appender`'s `non_blocking` is not used: it bounds the number of lines and not their bytes, has no part
-//! that is reserved, does not log that lines were dropped, and can't be flushed before the process aborts.
+//! `tracing-appender`'s `non_blocking` is not used: it limits the number of lines and not of bytes, reserves no part,
+//! does not log dropped lines, and can't be flushed before the process aborts.
 
 use std::{
     io::{self, Write},
@@ -12,30 +12,30 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// Kept free for the line that reports dropped lines.
+/// Bytes reserved for the line that reports dropped lines.
 const FOR_NOTICES: usize = 4096;
 
-/// Whose line it is.
+/// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// The worker's.
+    /// The worker.
     Own,
-    /// That of a job or another program.
+    /// A job or another program.
     Output,
-    /// The one that reports dropped lines.
+    /// The report of dropped lines.
     Notice,
 }
 
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// In bytes.
+    /// The size, in bytes.
     bound: usize,
     state: Mutex<State>,
-    /// Something waits to be written.
+    /// Notified when lines wait to be written.
     filled: Condvar,
-    /// All that waited is written.
+    /// Notified when all lines are written.
     written: Condvar,
-    /// The thread has taken what waited.
+    /// Notified when the thread has taken the waiting lines.
     room: Notify,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Queue {
 struct State {
     waiting: Vec<u8>,
     is_writing: bool,
-    /// Lines that were dropped since that was last reported.
+    /// Dropped lines since the last report.
     dropped: u64,
 }
 
@@ -61,7 +61,7 @@ impl Queue {
     /// Starts the thread. `report` logs how many lines were dropped, as soon as there is room for that.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// If the thread can't be started.
     pub(super) fn start(
         &'static self,
         mut to: impl Write + Send + 'static,
@@ -75,7 +75,7 @@ impl Queue {
                 if dropped > 0 {
                     report(dropped);
                 }
-                // An error may pass (a disk that is full), and can't be logged.
+                // An error may be temporary (a full disk), and can't be logged.
                 let _ = to.write_all(&batch);
                 let _ = to.flush();
                 self.mark_written();
@@ -84,7 +84,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Appends a whole line. False if it did not fit and is dropped.
+    /// Appends a line. False if it did not fit and was dropped.
     pub(super) fn push(&self, line: &[u8], lane: Lane) -> bool {
         let mut state = self.lock();
         let bound = match lane {
@@ -100,19 +100,19 @@ impl Queue {
         true
     }
 
-    /// Whether less than half is taken.
+    /// Whether less than half is used.
     pub(super) fn has_room(&self) -> bool {
         self.lock().waiting.len() < self.bound / 2
     }
 
-    /// Waits until less than half is taken.
+    /// Waits until less than half is used.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn room(&self) {
         loop {
             let mut taken = std::pin::pin!(self.room.notified());
-            // Heard of from here on, so that it can't come between the look and the wait.
+            // Registered before the check, so that no notification is missed between check and wait.
             taken.as_mut().enable();
             if self.has_room() {
                 return;
@@ -121,15 +121,15 @@ impl Queue {
         }
     }
 
-    /// Waits until all that was pushed before is written, at most so long.
+    /// Waits until all lines that were pushed before are written, at most `within`.
     pub(super) fn flush(&self, within: Duration) {
         let state = self.lock();
         let unwritten = |state: &mut State| state.is_writing || !state.waiting.is_empty();
-        // What is left after that is lost with the process.
+        // Lines that are left after that are lost with the process.
         let _ = self.written.wait_timeout_while(state, within, unwritten);
     }
 
-    /// Waits for something to write, and takes it and the number of dropped lines.
+    /// Waits for lines, and takes them and the number of dropped lines.
     fn take(&self, batch: &mut Vec<u8>) -> u64 {
         batch.clear();
         let state = self.lock();
@@ -148,7 +148,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic is done under it.
+        // No code panics while it is locked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes what it is allowed to, and hands it on.
+    /// Writes as much as it is allowed to, and passes it on.
     struct Gate {
         open: mpsc::Receiver<()>,
         written: mpsc::Sender<Vec<u8>>,

@@ -8,18 +8,18 @@ use zk_session::{AclEntry, Incarnation, OpError, permission};
 use super::ProblemRow;
 use crate::config::{Access, ZooKeeperConfig};
 
-/// So many znodes of an election are looked at, parents first: its history may be long.
+/// How many znodes of an election are checked, parents first: its history may be long.
 const LOOKED_AT: usize = 100;
 
-/// So many are named.
+/// How many znodes are named in the report.
 const NAMED: usize = 3;
 
-/// What is wrong with the access lists below the root of all elections, as far as the election of these paths goes.
+/// Checks the access lists of the root of all elections and of the election at `paths`.
 ///
-/// Nothing is, where the configuration has no credentials: then there is nothing to keep others out with.
+/// Returns `None` if the configuration has no credentials, because then access can't be restricted.
 ///
 /// # Errors
-/// When ZooKeeper does not answer.
+/// If ZooKeeper does not answer.
 ///
 /// # Cancel safety
 /// Cancel safe: it only reads.
@@ -42,7 +42,7 @@ pub(crate) async fn problem(
         match is_wrong(session, config.acl, &path).await? {
             Some(true) => wrong.push(path.clone()),
             Some(false) => {}
-            // Gone meanwhile.
+            // It was deleted meanwhile.
             None => continue,
         }
         match session.children(&path).await {
@@ -55,7 +55,7 @@ pub(crate) async fn problem(
     Ok((!wrong.is_empty()).then(|| row(config, &wrong)))
 }
 
-/// Whether the access list of a znode is another one than is asked for; `None` if there is no such znode.
+/// Whether the access list of a znode differs from the configured one; `None` if there is no such znode.
 async fn is_wrong(session: &Incarnation, wanted: Access, path: &str) -> Result<Option<bool>, OpError> {
     match session.acl(path).await {
         Ok(list) => {
@@ -66,7 +66,7 @@ async fn is_wrong(session: &Incarnation, wanted: Access, path: &str) -> Result<O
                 Access::Open => !list.entries.iter().any(is_open),
             }))
         }
-        // Not even this may be read: closed to these credentials.
+        // Not readable with these credentials.
         Err(OpError::NoAuth { .. }) => Ok(Some(true)),
         Err(OpError::NoNode { .. }) => Ok(None),
         Err(error) => Err(error),
@@ -81,14 +81,14 @@ fn row(config: &ZooKeeperConfig, wrong: &[String]) -> ProblemRow {
     };
     let root = &config.root;
     let (what, list) = match config.acl {
-        Access::Creator => ("others than the owner of these credentials have access to", "auth::cdrwa"),
-        Access::Open => ("not all have access to", "world:anyone:cdrwa"),
+        Access::Creator => ("not only the owner of these credentials has access to", "auth::cdrwa"),
+        Access::Open => ("not everyone has access to", "world:anyone:cdrwa"),
     };
     ProblemRow {
         kind: "access",
         sentence: format!(
-            "{what} {named}{more}, and zookeeper.acl is {:?}, which counts for new znodes only; in ZooKeeper's zkCli.sh, \
-             after addauth with the credentials that own them, this changes all",
+            "{what} {named}{more}, and zookeeper.acl is {:?}, which applies to new znodes only; in ZooKeeper's zkCli.sh, \
+             after addauth with the credentials of their owner, this command changes all of them",
             config.acl.as_str()
         ),
         command: Some(format!("setAcl -R {root} {list}")),

@@ -5,9 +5,8 @@ use election_core::{
     explain::{failed_sites, unwell_sites},
     operator::{Layout, Snapshot},
     record::{
-        Cause, Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord,
-        Mode, Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Slot, Status,
-        Target,
+        Confirmed, Control, Current, Elected, Exclusion, Failure, FiledRequest, Health, MemberRecord, Mode,
+        Outgoing, RecordError, RequestKind, RequestState, RoundTrips, SiteFailure, Slot, Status, Target,
     },
     strategy::SiteTrouble,
 };
@@ -15,177 +14,115 @@ use serde::{Serialize, Serializer};
 
 use super::ProblemRow;
 
-/// An election as it stands: who takes part, who leads, who is next and why.
+/// An election: its members, leaders, successors and the last decision.
 ///
-/// The order of the fields is the order in the JSON.
+/// The fields are in the order of the JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cluster {
-    /// The election, which is the job's name.
+    /// The election's name: the job.
     pub election: String,
-    /// The znode that it lies under.
+    /// The root znode of all elections.
     pub root: String,
-    /// By which recipe the leader is found: `elector`, `queue` or `single`.
+    /// The recipe: `elector`, `queue` or `single`.
     pub recipe: &'static str,
-    /// The decision's term, without an elector that of who is in office; 0 before the first.
+    /// The decision's term; without an elector the leader's term; 0 before the first.
     pub term: u64,
-    /// Who decides.
+    /// The elector.
     pub elector: Option<MemberId>,
-    /// Who is in office for the first slot, which mostly is the only one.
-    pub leader: Option<Leader>,
-    /// The decision; of several slots, what it says of the first.
-    pub elected: Option<Standing>,
-    /// Every slot: what was decided of it, and who is in office.
+    /// Who wrote the decision: a member, or an operator.
+    pub decided_by: Option<String>,
+    /// Every slot: what was decided of it, and who leads it.
     pub slots: Vec<SlotRow>,
-    /// What the elector says of what it does not decide, if it could be asked.
+    /// Why the elector decides nothing, if it answered.
     pub skipped: Option<Skipped>,
-    /// Everyone who takes part, oldest ballot first.
+    /// The members, oldest ballot first.
     pub members: Vec<Member>,
-    /// Whether the elector decides on its own.
+    /// Members that are not elected for a while.
+    pub exclusions: Vec<Exclusion>,
+    /// Failures of members that are remembered, oldest first.
+    pub failures: Vec<Failure>,
+    /// The mode: whether the elector decides on its own.
     pub mode: Mode,
-    /// Sites that nobody is to lead from.
+    /// Drained sites: no member there is elected.
     pub drained: Vec<SiteId>,
-    /// The site that an operator prefers to the order of sites.
+    /// The site that an operator prefers to all others.
     pub preferred_site: Option<SiteId>,
     /// The operators' order of sites, if it is not the configured one.
     pub site_order: Vec<SiteId>,
-    /// Terms whose leader an operator told to stay.
+    /// Terms whose leader stays, by an operator's order.
     pub stay: Vec<u64>,
     /// Moves to another site that an operator has confirmed.
     pub confirmed: Vec<Confirmed>,
-    /// Sites that have failed as a whole: by an operator's word, or by most of their members'.
-    pub failed_sites: Vec<FailedSite>,
-    /// Sites that have failed as their members say, and that don't count as failed.
+    /// Sites that have failed as a whole: marked by an operator, or reported by most of their members.
+    pub failed_sites: Vec<SiteTrouble>,
+    /// Sites that their members report as failed, but that do not count as failed.
     pub unwell_sites: Vec<UnwellSite>,
-    /// When sites have failed lately: one that has too often is not gone back to.
+    /// Recent failures of sites: leadership does not return to a site that has failed too often.
     pub site_failures: Vec<SiteFailure>,
-    /// The operators' requests that are kept, oldest first.
+    /// The operators' requests, oldest first.
     pub requests: Vec<OpenRequest>,
-    /// What is wrong with the election, and the commands that mend it.
+    /// Problems of the election, and the commands that fix them.
     pub problems: Vec<ProblemRow>,
-    /// Znodes that can't be used.
-    pub unreadable: Vec<Unreadable>,
+    /// Unreadable znodes.
+    pub unreadable: Vec<RecordError>,
 }
 
-/// Who is in office.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Leader {
-    /// Its id.
-    pub member: MemberId,
-    /// Where it stands.
-    pub site: SiteId,
-    /// Which incarnation of it.
-    pub ballot: Ballot,
-    /// The term that it leads in.
-    pub term: u64,
-    /// PROGRESS or READY.
-    pub status: Status,
-    /// The fencing token of its leadership.
-    pub fencing_token: Option<u64>,
-    /// When it came into office, in milliseconds since the Unix epoch.
-    pub since_ms: u64,
-    /// When it became READY.
-    pub ready_ms: Option<u64>,
-    /// Where its work can be reached.
-    pub endpoint: Option<String>,
-}
-
-/// One slot.
+/// One slot. Each of its two parts is the record in ZooKeeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlotRow {
     /// Counted from 0.
     pub slot: usize,
-    /// Who should lead; nobody while the place is vacated or nobody can.
-    pub member: Option<MemberId>,
-    /// Where it stands.
-    pub site: Option<SiteId>,
-    /// The term in which the slot was decided.
-    pub term: u64,
-    /// Why.
-    pub cause: Cause,
-    /// The decision in words.
-    pub sentence: String,
-    /// Who follows if the leader vanishes, first in line first.
-    pub succession: Vec<MemberId>,
-    /// The operator's request that was carried out.
-    pub request: Option<String>,
-    /// Who is in office.
-    pub leader: Option<Leader>,
+    /// What was decided of it; nothing before the first decision, and where the recipe has no elector.
+    pub decision: Option<Slot>,
+    /// Who leads it or is taking over, with its fencing token.
+    pub leader: Option<Current>,
 }
 
-/// The decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Standing {
-    /// Who should lead; nobody while the place is vacated or nobody can.
-    pub member: Option<MemberId>,
-    /// Where it stands.
-    pub site: Option<SiteId>,
-    /// Which incarnation of it.
-    pub ballot: Option<Ballot>,
-    /// The term.
-    pub term: u64,
-    /// Why the term began.
-    pub cause: Cause,
-    /// The decision in words.
-    pub sentence: String,
-    /// Who decided.
-    pub decided_by: String,
-    /// When, in milliseconds since the Unix epoch.
-    pub decided_at_ms: u64,
-    /// Who follows if the leader vanishes, first in line first.
-    pub succession: Vec<MemberId>,
-    /// Who may not be named for a while.
-    pub exclusions: Vec<Exclusion>,
-    /// Which members have failed lately, oldest first.
-    pub failures: Vec<Failure>,
-    /// The operator's request that the term carries out.
-    pub request: Option<String>,
-}
-
-/// One who takes part.
+/// A member of an election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Member {
     /// Its id.
     pub member: MemberId,
-    /// Where it stands.
+    /// Its site.
     pub site: SiteId,
-    /// What it is doing, as far as the znodes tell.
+    /// Its role, as read from the znodes.
     pub role: MemberRole,
-    /// Which incarnation of it.
+    /// Its ballot: one incarnation of the member.
     pub ballot: Ballot,
-    /// The slot that it leads, or is named for.
+    /// The slot that it leads or is elected for.
     pub slot: Option<usize>,
-    /// The term that it leads in, or is named in.
+    /// The term that it leads in or is elected in.
     pub term: Option<u64>,
-    /// `healthy`, where a check or the program has found so; `unchecked`, `unknown` or why not.
+    /// `healthy`, `unchecked`, `unknown`, or the reason why it is not fit.
     #[serde(serialize_with = "as_text")]
     pub health: Health,
-    /// How others reach the node.
+    /// The address of the node.
     pub address: Option<String>,
-    /// Where its HTTP endpoints are.
+    /// The address of its HTTP endpoints.
     pub http: Option<String>,
     /// Its place in the line of succession: 1 is next; the best of the lines of several slots.
     pub next: Option<usize>,
     /// Whether it is the elector.
     pub elector: bool,
-    /// What it runs.
+    /// Its software and version.
     pub software: String,
-    /// What it is configured with and what its job's command measures, for policies.
+    /// Its configured and measured attributes, for policies.
     pub attributes: BTreeMap<String, String>,
-    /// How far away others are from it, where a policy goes by that.
+    /// Its round trips to others, if a policy uses them.
     pub round_trips: RoundTrips,
 }
 
-/// What a member is doing, as far as the znodes tell.
+/// The role of a member, as read from the znodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemberRole {
     /// READY.
     Leader,
-    /// In office and not READY yet, or named and not yet in office.
+    /// Elected, and not READY yet.
     TakingOver,
-    /// In office, and another one is named.
+    /// Leading, while another member is elected.
     SteppingDown,
-    /// Not to be named for a while.
+    /// Not electable for a while.
     Excluded,
     /// Ready to take over.
     Standby,
@@ -208,25 +145,25 @@ impl fmt::Display for MemberRole {
 pub struct OpenRequest {
     /// The name of its znode.
     pub id: String,
-    /// What was asked for.
+    /// The kind of request.
     pub kind: RequestKind,
-    /// Who or where should lead then.
+    /// The target: a member, a site, or any.
     pub to: Target,
-    /// Which leader it is about.
+    /// The leader to replace.
     pub from: Outgoing,
-    /// Whether leadership is to be taken from a leader that won't let go.
+    /// Whether to replace a leader that does not stop.
     pub force: bool,
-    /// Why, in the operator's words.
+    /// The operator's reason.
     pub reason: Option<String>,
     /// Whether a loss is accepted.
     pub accept_loss: bool,
-    /// Who asked.
+    /// The operator who asked.
     pub by: String,
     /// When, in milliseconds since the Unix epoch.
     pub created_ms: u64,
-    /// How long it may be begun, in milliseconds from when an elector first reads it.
+    /// How long it is valid before it is begun, in milliseconds from when an elector first reads it.
     pub valid_for_ms: u64,
-    /// How far it is.
+    /// Its progress or outcome.
     pub outcome: RequestState,
 }
 
@@ -248,14 +185,14 @@ impl OpenRequest {
     }
 }
 
-/// A site of which its members say that it has failed, and which doesn't count as failed.
+/// A site that its members report as failed, but that does not count as failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnwellSite {
     /// Which.
     pub site: SiteId,
-    /// Why, in words.
+    /// Why its members report that.
     pub why: String,
-    /// The operator who said that it has not; nobody did where all sites say so of themselves.
+    /// The operator who cleared the mark; none if all sites are reported as failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overruled: Option<String>,
 }
@@ -267,42 +204,18 @@ impl UnwellSite {
         Self { overruled: open.and_then(|open| open.overruled.clone()), site, why }
     }
 
-    /// What an operator is to know of it.
-    pub fn words(&self) -> String {
+    /// A sentence for operators.
+    pub fn sentence(&self) -> String {
         let Self { site, why, overruled } = self;
         match overruled {
-            Some(by) => format!("site {site} counts as well by {by}, though {why}"),
-            None => format!("site {site} counts as well, for no site is better off, though {why}"),
+            Some(by) => format!("site {site} counts as healthy (cleared by {by}), though {why}"),
+            None => format!("site {site} counts as healthy, because all sites have failed, though {why}"),
         }
     }
 }
 
-/// A site that has failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FailedSite {
-    /// Which.
-    pub site: SiteId,
-    /// In words.
-    pub why: String,
-}
-
-/// A znode that can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unreadable {
-    /// Its path.
-    pub path: String,
-    /// What is wrong with it.
-    pub why: String,
-}
-
-impl From<RecordError> for Unreadable {
-    fn from(error: RecordError) -> Self {
-        Self { path: error.path, why: error.why }
-    }
-}
-
 impl Cluster {
-    /// What a snapshot of the election says, at `unix_ms`.
+    /// Describes a snapshot of the election at `unix_ms`.
     pub fn new(root: &str, election: &str, snapshot: Snapshot, unix_ms: u64) -> Self {
         let elector = snapshot.elector().cloned();
         let elected = snapshot.decided();
@@ -311,8 +224,13 @@ impl Cluster {
         let first = offices.first().copied().flatten();
         let in_office = first.filter(|_| snapshot.layout != Layout::Elector).map_or(0, |office| office.term);
         let term = elected.map_or(in_office, |e| e.term);
-        let slots = elected.into_iter().flat_map(|e| e.slots.iter().enumerate());
-        let slots = slots.map(|(slot, decided)| slot_of(slot, decided, leader_of(&snapshot, slot))).collect();
+        let slots = (0..offices.len().max(elected.map_or(0, |e| e.slots.len())))
+            .map(|slot| SlotRow {
+                slot,
+                decision: elected.and_then(|e| e.slots.get(slot).cloned()),
+                leader: leader_of(&snapshot, slot),
+            })
+            .collect();
         let mut members: Vec<_> = snapshot
             .members
             .iter()
@@ -324,13 +242,11 @@ impl Cluster {
             })
             .collect();
         if snapshot.layout == Layout::Queue {
-            // They follow in the order in which they stand.
+            // They follow in the order of the queue.
             let waiting = members.iter_mut().filter(|m: &&mut Member| m.role == MemberRole::Standby);
             waiting.zip(1..).for_each(|(member, place)| member.next = Some(place));
         }
         let failed_sites = failed_sites(&snapshot.members, &snapshot.control, elected);
-        let failed_sites: Vec<_> =
-            failed_sites.into_iter().map(|f| FailedSite { site: f.site, why: f.why }).collect();
         let unwell_sites = unwell_sites(&snapshot.members)
             .into_iter()
             .filter(|unwell| failed_sites.iter().all(|failed| failed.site != unwell.site))
@@ -345,11 +261,12 @@ impl Cluster {
             recipe: snapshot.layout.as_str(),
             term,
             elector,
-            leader: leader_of(&snapshot, 0),
-            elected: elected.map(standing_of),
+            decided_by: elected.map(|e| e.decided_by.clone()),
             slots,
             skipped: None,
             members,
+            exclusions: elected.map(|e| e.exclusions.clone()).unwrap_or_default(),
+            failures: elected.map(|e| e.failures.clone()).unwrap_or_default(),
             mode,
             drained,
             failed_sites,
@@ -361,13 +278,13 @@ impl Cluster {
             confirmed,
             requests: snapshot.requests.into_iter().map(OpenRequest::new).collect(),
             problems: Vec::new(),
-            unreadable: snapshot.unreadable.into_iter().map(Unreadable::from).collect(),
+            unreadable: snapshot.unreadable,
         }
     }
 
     /// Whether there is anything to show but what can't be read.
     pub fn is_blank(&self) -> bool {
-        self.members.is_empty() && self.elected.is_none() && self.leader.is_none()
+        self.members.is_empty() && self.slots.iter().all(|s| s.decision.is_none() && s.leader.is_none())
     }
 
     /// Where the election lies.
@@ -377,37 +294,12 @@ impl Cluster {
     }
 }
 
-fn leader_of(snapshot: &Snapshot, slot: usize) -> Option<Leader> {
-    let current = &snapshot.office(slot)?.record;
-    Some(Leader {
-        member: current.member.clone(),
-        site: current.site.clone(),
-        ballot: current.ballot.clone(),
-        term: current.term,
-        status: current.status,
-        fencing_token: snapshot.fencing_token(slot),
-        since_ms: current.since_ms,
-        ready_ms: current.ready_ms,
-        endpoint: current.endpoint.clone(),
-    })
+fn leader_of(snapshot: &Snapshot, slot: usize) -> Option<Current> {
+    let record = snapshot.office(slot)?.record.clone();
+    Some(Current { fencing_token: snapshot.fencing_token(slot), ..record })
 }
 
-fn slot_of(slot: usize, decided: &Slot, leader: Option<Leader>) -> SlotRow {
-    let Slot { named, given, succession, .. } = decided;
-    SlotRow {
-        slot,
-        member: named.as_ref().map(|n| n.member.clone()),
-        site: named.as_ref().map(|n| n.site.clone()),
-        term: given.term,
-        cause: given.cause,
-        sentence: given.sentence.clone(),
-        succession: succession.iter().map(|n| n.member.clone()).collect(),
-        request: given.request.as_ref().map(|which| which.name.clone()),
-        leader,
-    }
-}
-
-/// The slot that a member is in office or named for: the place comes first, for a member
+/// The slot that a member leads or is elected for: the leader znode comes first, for a member
 /// lets go of one before it takes another.
 fn place_of(ballot: &Ballot, elected: Option<&Elected>, offices: &[Option<&Current>]) -> Option<usize> {
     let holds = offices.iter().position(|office| office.is_some_and(|current| current.ballot == *ballot));
@@ -468,24 +360,6 @@ fn member_of(
 
 fn as_text<S: Serializer>(health: &Health, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(health)
-}
-
-fn standing_of(elected: &Elected) -> Standing {
-    let named = elected.named(0);
-    Standing {
-        member: named.map(|n| n.member.clone()),
-        site: named.map(|n| n.site.clone()),
-        ballot: named.map(|n| n.ballot.clone()),
-        term: elected.term,
-        cause: elected.cause(),
-        sentence: elected.sentence(),
-        decided_by: elected.decided_by.clone(),
-        decided_at_ms: elected.given(0).map_or(0, |given| given.decided_at_ms),
-        succession: elected.line_of(0).iter().map(|n| n.member.clone()).collect(),
-        exclusions: elected.exclusions.clone(),
-        failures: elected.failures.clone(),
-        request: elected.latest().and_then(|given| given.request.as_ref()).map(|which| which.name.clone()),
-    }
 }
 
 #[cfg(test)]

@@ -1,58 +1,47 @@
 use election_core::{
-    Ballot, MemberId, Policy, Reason, SiteId, Skipped,
-    explain::{Bound, Explanation, Obstacle, Proposal, SlotExplanation},
+    Ballot, MemberId, Policy, SiteId, Skipped,
+    explain::{Explanation, Obstacle, Proposal, SlotExplanation, Step},
     operator::{Layout, Snapshot},
-    record::{Cause, Mode, Named, Status},
+    record::{Cause, Mode, Named, RecordError, Status},
     strategy::{Decider, Ranked, Ranking, Refused, Strategy},
 };
 use serde::Serialize;
 
-use super::{ProblemRow, Unreadable};
+use super::ProblemRow;
 
-/// Why leadership of an election is where it is.
+/// Why the current leaders lead.
 ///
-/// The order of the fields is the order in the JSON.
+/// The fields are in the order of the JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explained {
-    /// The election, which is the job's name.
+    /// The election's name: the job.
     pub election: String,
-    /// By which recipe the leader is found: `elector`, `queue` or `single`.
+    /// The recipe: `elector`, `queue` or `single`.
     pub recipe: &'static str,
-    /// By whose wall clock, in milliseconds since the Unix epoch.
+    /// The time of this view, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// Whether the elector decides on its own.
+    /// The mode: whether the elector decides on its own.
     pub mode: Mode,
-    /// Who decides.
+    /// The elector.
     pub elector: Option<MemberId>,
-    /// What is to be done next, by this configuration.
-    pub next: NextStep,
-    /// What the elector itself says of what it does not decide, if it could be asked.
+    /// What an elector with this configuration does next.
+    pub next: Step,
+    /// Why the elector itself decides nothing, if it answered.
     pub skipped: Option<Skipped>,
-    /// Whether the line of succession that is written is another one than this configuration
-    /// would have: it is just being brought up to date, or the workers have another policy.
+    /// Whether the written line of succession differs from the line by this configuration: it is being updated, or the
+    /// workers have another policy.
     pub other_line: bool,
-    /// Whether the elector was configured with another policy than this was made with.
+    /// Whether the elector has another policy than this configuration.
     pub other_policy: bool,
-    /// Slot by slot.
+    /// The slots.
     pub slots: Vec<ExplainedSlot>,
-    /// What is wrong with the election, and the commands that mend it.
+    /// Problems of the election, and the commands that fix them.
     pub problems: Vec<ProblemRow>,
-    /// Znodes that can't be used.
-    pub unreadable: Vec<Unreadable>,
+    /// Unreadable znodes.
+    pub unreadable: Vec<RecordError>,
 }
 
-/// What an elector does next.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NextStep {
-    /// Whether it does anything but wait.
-    pub acts: bool,
-    /// The word for it.
-    pub reason: &'static str,
-    /// The sentence.
-    pub sentence: String,
-}
-
-/// The hold of an election, with the command that ends it; nothing if it is on none.
+/// The hold of an election, with the command that lifts it; `None` if it is not on hold.
 pub fn hold_of(skipped: &Skipped, election: &str) -> Option<String> {
     let resume = format!("`dr-worker ack --job {election}`");
     let sentence = || skipped.sentence.replacen("on hold", "ON HOLD", 1).replace("`ack`", &resume);
@@ -64,91 +53,65 @@ pub fn hold_of(skipped: &Skipped, election: &str) -> Option<String> {
 pub struct ExplainedSlot {
     /// Counted from 0.
     pub slot: usize,
-    /// What is asked about it now; nothing where nobody decides.
+    /// The question that the elector asks now; `None` without an elector.
     pub question: Option<Cause>,
-    /// Who is named.
+    /// The elected member.
     pub named: Option<MemberId>,
-    /// Who is in office.
+    /// The leader.
     pub leader: Option<InOffice>,
-    /// Everyone: those who may lead, best first, then those who may not.
+    /// All members: those that may lead, best first, then those that may not.
     pub candidates: Vec<Candidate>,
-    /// What would be decided if nothing stood in the way.
-    pub proposal: Option<Proposed>,
-    /// What stands in the way.
-    pub obstacles: Vec<InTheWay>,
+    /// The decision if nothing blocked it.
+    pub proposal: Option<Proposal>,
+    /// What blocks the decision.
+    pub obstacles: Vec<Obstacle>,
 }
 
-/// Who is in office.
+/// The leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InOffice {
     /// Its id.
     pub member: MemberId,
-    /// Where it stands.
+    /// Its site.
     pub site: SiteId,
     /// PROGRESS or READY.
     pub status: Status,
 }
 
-/// One who might lead, or might not.
+/// A candidate, or a member that may not lead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Candidate {
-    /// Counted from 1; of who may not lead, none.
+    /// The rank, counted from 1; `None` if it may not lead.
     pub rank: Option<usize>,
     /// Its id.
     pub member: MemberId,
-    /// Where it stands.
+    /// Its site.
     pub site: SiteId,
-    /// Which incarnation of it.
+    /// Its ballot: one incarnation of the member.
     pub ballot: Ballot,
-    /// Why it stands where it stands, the most important first; or why it may not lead.
+    /// The reasons for its rank, the most important first; or why it may not lead.
     pub reasons: Vec<String>,
-    /// What put it before the next one.
+    /// Why it ranks before the next one.
     pub ahead_of: Option<AheadOf>,
-    /// The stage that put it out, if one did.
+    /// The stage that excluded it, if it may not lead.
     pub refused_by: Option<String>,
 }
 
-/// What put one candidate before another.
+/// Why one candidate ranks before another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AheadOf {
-    /// The other one.
+    /// The other candidate.
     pub member: MemberId,
-    /// The comparison.
+    /// The stage that compared them.
     pub stage: String,
-    /// What it said of this one.
+    /// Its value for this candidate.
     pub value: String,
-    /// What it said of the other.
+    /// Its value for the other candidate.
     pub other: String,
 }
 
-/// A decision that has not been taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Proposed {
-    /// Who would be named.
-    pub member: Option<MemberId>,
-    /// Where it stands.
-    pub site: Option<SiteId>,
-    /// Why.
-    pub cause: Cause,
-    /// The sentence that the decision would have.
-    pub sentence: String,
-}
-
-/// Why a decision is not taken now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct InTheWay {
-    /// Which of the reasons.
-    pub reason: Reason,
-    /// The sentence.
-    pub sentence: String,
-    /// When it goes by itself, in milliseconds since the Unix epoch; null if never.
-    pub until_ms: Option<u64>,
-    /// How well that is known: `exactly`, `earliest` or `latest`.
-    pub known: &'static str,
-}
-
 impl Explained {
-    /// What is to be said of what was read, by this policy.
+    /// Explains a snapshot by this policy.
     pub fn new(
         election: &str,
         snapshot: &Snapshot,
@@ -174,28 +137,28 @@ impl Explained {
             at_ms: unix_ms,
             mode: snapshot.control.mode,
             elector,
-            next: NextStep { acts: step.acts, reason: step.reason, sentence: step.sentence },
+            next: step,
             skipped: None,
             other_line,
             other_policy: false,
             slots: slots.into_iter().map(ExplainedSlot::from).collect(),
             problems: Vec::new(),
-            unreadable: snapshot.unreadable.iter().cloned().map(Unreadable::from).collect(),
+            unreadable: snapshot.unreadable.clone(),
         }
     }
 
-    /// Where nobody decides, a znode does.
+    /// Without an elector, a znode decides who leads.
     fn contest(election: &str, snapshot: &Snapshot, layout: Layout, unix_ms: u64) -> Self {
         let sentence = match layout {
-            Layout::Queue => "nobody decides: the first in the queue leads, and who waits longest follows",
-            _ => "nobody decides: whoever has made the only place leads, and whoever is quickest follows",
+            Layout::Queue => "no elector: the first in the queue leads, and the next in the queue follows",
+            _ => "no elector: the member that created the leader znode leads, and the fastest one follows",
         };
         let candidates = snapshot.members.iter().zip(1..).map(|(member, rank)| {
             let named = member.named();
             let reason = match (layout, rank) {
                 (Layout::Queue, 1) => "first in the queue".to_owned(),
                 (Layout::Queue, _) => format!("number {rank} in the queue"),
-                _ => "it has made the only place; those who wait have none".to_owned(),
+                _ => "it created the leader znode; waiting members have no znode".to_owned(),
             };
             Candidate { rank: Some(rank), ..Candidate::bare(named, vec![reason]) }
         });
@@ -219,18 +182,18 @@ impl Explained {
             at_ms: unix_ms,
             mode: snapshot.control.mode,
             elector: None,
-            next: NextStep { acts: false, reason: "no-elector", sentence: sentence.to_owned() },
+            next: Step { acts: false, reason: "no-elector", sentence: sentence.to_owned() },
             skipped: None,
             other_line: false,
             other_policy: false,
             slots: vec![slot],
             problems: Vec::new(),
-            unreadable: snapshot.unreadable.iter().cloned().map(Unreadable::from).collect(),
+            unreadable: snapshot.unreadable.clone(),
         }
     }
 }
 
-/// Whether the elector was configured with another policy than the one with this fingerprint.
+/// Whether the elector's policy has another fingerprint than this.
 pub fn other_policy(fingerprint: &str, snapshot: &Snapshot) -> bool {
     let lowest = snapshot.members.iter().find(|member| Some(&member.ballot) == snapshot.lowest.as_ref());
     let elector = lowest.map_or("", |elector| &elector.policy);
@@ -247,8 +210,8 @@ impl From<SlotExplanation> for ExplainedSlot {
             named: slot.named.map(|n| n.member),
             leader: slot.in_office.map(in_office),
             candidates: candidates(&slot.ranking),
-            proposal: slot.proposal.map(Proposed::from),
-            obstacles: slot.obstacles.into_iter().map(InTheWay::from).collect(),
+            proposal: slot.proposal,
+            obstacles: slot.obstacles,
         }
     }
 }
@@ -278,23 +241,5 @@ fn candidates(ranking: &Ranking) -> Vec<Candidate> {
 impl Candidate {
     fn bare(Named { member, site, ballot }: Named, reasons: Vec<String>) -> Self {
         Self { rank: None, member, site, ballot, reasons, ahead_of: None, refused_by: None }
-    }
-}
-
-impl From<Proposal> for Proposed {
-    fn from(Proposal { named, cause, sentence }: Proposal) -> Self {
-        let (member, site) = named.map(|n| (n.member, n.site)).unzip();
-        Self { member, site, cause, sentence }
-    }
-}
-
-impl From<Obstacle> for InTheWay {
-    fn from(Obstacle { reason, sentence, until_ms, bound }: Obstacle) -> Self {
-        let known = match bound {
-            Bound::Exactly => "exactly",
-            Bound::Earliest => "earliest",
-            Bound::Latest => "latest",
-        };
-        Self { reason, sentence, until_ms, known }
     }
 }

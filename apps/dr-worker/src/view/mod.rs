@@ -1,20 +1,18 @@
-//! What is shown of an election: the same for `list`, `history` and the HTTP endpoints.
+//! The views of an election: the same for the command line and the HTTP endpoints.
 
 mod access;
 mod cluster;
+mod diagnosis;
+pub(crate) mod elector;
 mod explained;
 mod history;
 mod problems;
 mod simulated;
 
 pub(crate) use access::problem as access_problem;
-pub use cluster::{
-    Cluster, Leader, Member, MemberRole, OpenRequest, SlotRow, Standing, Unreadable, UnwellSite,
-};
-pub use explained::{
-    AheadOf, Candidate, Explained, ExplainedSlot, InOffice, InTheWay, NextStep, Proposed, hold_of,
-    other_policy,
-};
-pub use history::{History, HistoryRow};
+pub use cluster::{Cluster, MemberRole, OpenRequest, UnwellSite};
+pub use diagnosis::diagnose;
+pub use explained::{Candidate, Explained, ExplainedSlot, hold_of, other_policy};
+pub use history::History;
 pub use problems::{GhostRow, ProblemRow};
-pub use simulated::{Decision, Simulated, SimulatedSlot, WhatIf, Who};
+pub use simulated::{Simulated, SimulatedSlot, WhatIf};

@@ -1,45 +1,24 @@
 use std::fmt;
 
 use election_core::{
-    MemberId, Paths,
-    operator::{Ghost, Layout, Observer, OldDecision, Problem, ReadError, Snapshot},
+    MemberId,
+    operator::{Ghost, Layout, OldDecision, Problem},
 };
 use serde::Serialize;
 
-use super::access;
-use crate::config::ZooKeeperConfig;
-
-/// What is wrong with an election.
+/// A problem of an election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProblemRow {
-    /// The word for it: `ghost`, `old-decision`, `low-token`, `other-policy` or `access`.
+    /// Its kind: `ghost`, `old-decision`, `low-token`, `other-policy` or `access`.
     pub kind: &'static str,
-    /// What is wrong, and what comes of it.
+    /// The problem and its consequence.
     pub sentence: String,
-    /// The command that mends it; none where it is mended without one.
+    /// The command that fixes it; none if it is fixed without one.
     pub command: Option<String>,
 }
 
 impl ProblemRow {
-    /// All that is wrong with the election of `job`.
-    ///
-    /// # Errors
-    /// When ZooKeeper doesn't answer.
-    pub async fn read(
-        observer: &Observer,
-        config: &ZooKeeperConfig,
-        job: &str,
-        paths: &Paths,
-        snapshot: &Snapshot,
-    ) -> Result<Vec<Self>, ReadError> {
-        let problems = observer.problems(paths, snapshot).await?;
-        let mut rows: Vec<_> =
-            problems.iter().map(|problem| Self::new(job, snapshot.layout, problem)).collect();
-        rows.extend(access::problem(observer.session(), config, paths).await?);
-        Ok(rows)
-    }
-
-    fn new(job: &str, layout: Layout, problem: &Problem) -> Self {
+    pub(super) fn new(job: &str, layout: Layout, problem: &Problem) -> Self {
         match problem {
             Problem::Ghost(ghost) => Self {
                 kind: "ghost",
@@ -53,13 +32,13 @@ impl ProblemRow {
                 let command = format!("dr-worker raise-token --job {job} --above {newest}");
                 let (hint, command) = match layout {
                     Layout::Elector => ("", Some(command)),
-                    _ => ("; the recipe has no base that could be raised, so tell the resource", None),
+                    _ => ("; this recipe can't raise its tokens, so reset the token at the resource", None),
                 };
                 Self {
                     kind: "low-token",
                     sentence: format!(
-                        "the fencing token of {leader}, {token}, is older than {newest}, which the history has: what \
-                         has seen that one refuses the leader{hint}"
+                        "the fencing token of {leader}, {token}, is older than {newest} in the history: a resource \
+                         that has seen {newest} refuses the leader{hint}"
                     ),
                     command,
                 }
@@ -70,8 +49,8 @@ impl ProblemRow {
                 Self {
                     kind: "other-policy",
                     sentence: format!(
-                        "{who} {have} another policy than {elector}, which decides: an elector after it may decide \
-                         otherwise; compare `dr-worker config show` there"
+                        "{who} {have} another policy than the elector {elector}: as the elector it may decide \
+                         otherwise; compare `dr-worker config show` on these nodes"
                     ),
                     command: None,
                 }
@@ -84,18 +63,18 @@ impl ProblemRow {
 fn of_old(OldDecision { term, seen, token }: &OldDecision) -> String {
     let decision = match term {
         None => "the decision is missing".to_owned(),
-        Some(term) => format!("the decision, of term {term}, is older than what members have seen"),
+        Some(term) => format!("the decision, of term {term}, is older than the one that members have seen"),
     };
     format!(
-        "{decision}: they have seen term {seen} and fencing token {token}; the elector writes it anew, above that, as \
-         soon as there is one"
+        "{decision}: they have seen term {seen} and fencing token {token}; the next elector writes it \
+         again, above these"
     )
 }
 
 impl fmt::Display for ProblemRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind, self.sentence)?;
-        self.command.iter().try_for_each(|command| write!(f, "; `{command}` mends it"))
+        self.command.iter().try_for_each(|command| write!(f, "; fix: `{command}`"))
     }
 }
 
@@ -104,16 +83,16 @@ impl fmt::Display for ProblemRow {
 pub struct GhostRow {
     /// Its path.
     pub path: String,
-    /// Whose it says that it is.
+    /// The member in its record.
     pub member: Option<MemberId>,
-    /// The session that it belongs to, as ZooKeeper writes it.
+    /// The session that it belongs to, in ZooKeeper's notation.
     pub session: String,
     /// When it was created, in milliseconds since the Unix epoch.
     pub since_ms: u64,
 }
 
 impl GhostRow {
-    /// What is known of a ghost.
+    /// Describes a ghost.
     pub fn new(ghost: &Ghost) -> Self {
         Self {
             path: ghost.path.clone(),

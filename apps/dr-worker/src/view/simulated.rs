@@ -2,129 +2,103 @@ use std::collections::BTreeSet;
 
 use election_core::{
     MemberId, Policy, SiteId,
-    explain::simulate,
-    explain::{Played, Prospect},
+    explain::{Obstacle, Played, Proposal, Prospect, simulate},
     operator::{Layout, Snapshot},
-    record::{Cause, MemberRecord},
+    record::{MemberRecord, Named},
     strategy::Strategy,
 };
 use serde::Serialize;
 
-use super::{
-    Explained, ExplainedSlot,
-    explained::{InTheWay, Proposed},
-};
+use super::{Explained, ExplainedSlot};
 
-/// What is imagined of an election.
+/// The assumptions of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WhatIf {
-    /// These sites are gone.
+    /// Sites that are lost.
     pub without_sites: Vec<SiteId>,
-    /// These members are gone.
+    /// Members that are lost.
     pub without: Vec<MemberId>,
-    /// These settings are others, as `key=value`.
+    /// Changed settings, as `key=value`.
     pub set: Vec<String>,
 }
 
-/// What would become of an election.
+/// The outcome of a simulation.
 ///
-/// The order of the fields is the order in the JSON.
+/// The fields are in the order of the JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Simulated {
-    /// The election, which is the job's name.
+    /// The election's name: the job.
     pub election: String,
-    /// By which recipe the leader is found.
+    /// The recipe.
     pub recipe: &'static str,
-    /// What is imagined.
+    /// The assumptions.
     #[serde(rename = "if")]
     pub if_: WhatIf,
     /// Whether nothing would change.
     pub unchanged: bool,
-    /// Who decides now.
+    /// The elector now.
     pub elector: Option<MemberId>,
-    /// Who would decide then.
+    /// The elector then.
     pub elector_then: Option<MemberId>,
-    /// Slot by slot.
+    /// The slots.
     pub slots: Vec<SimulatedSlot>,
-    /// What else is to be known.
+    /// Further notes.
     pub notes: Vec<String>,
 }
 
-/// What would become of a slot.
+/// The outcome for a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SimulatedSlot {
     /// Counted from 0.
     pub slot: usize,
     /// Whether nothing would change.
     pub unchanged: bool,
-    /// Who leads now, or is about to.
-    pub leads: Option<Who>,
-    /// What is going to be decided as it is.
-    pub otherwise: Option<Proposed>,
-    /// Who would lead at once.
-    pub would_lead: Option<Who>,
-    /// In one sentence.
+    /// The member that leads now or is taking over.
+    pub leads: Option<Named>,
+    /// The next decision without the assumptions.
+    pub otherwise: Option<Proposal>,
+    /// The member that would lead at once.
+    pub would_lead: Option<Named>,
+    /// A summary in one sentence.
     pub sentence: String,
     /// What would be decided at once, in order.
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<Played>,
     /// What would be decided later.
-    pub later: Option<Proposed>,
-    /// What that waits for, or what keeps anybody from leading.
-    pub obstacles: Vec<InTheWay>,
-    /// The question that the elector would find, with its answer.
+    pub later: Option<Proposal>,
+    /// What that waits for, or what prevents a leader.
+    pub obstacles: Vec<Obstacle>,
+    /// The question that the elector would ask, with its answer.
     pub question: Option<ExplainedSlot>,
 }
 
-/// A member and its site.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Who {
-    /// Its id.
-    pub member: MemberId,
-    /// Where it stands.
-    pub site: SiteId,
-}
-
-/// One decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Decision {
-    /// Who would decide: the elector, or the first in line for itself.
-    pub by: String,
-    /// Who would be named; nobody while a place is being vacated.
-    pub member: Option<MemberId>,
-    /// Why.
-    pub cause: Cause,
-    /// The sentence.
-    pub sentence: String,
-}
-
 impl WhatIf {
-    /// Whether this member would be gone.
+    /// Whether this member is assumed lost.
     fn is_gone(&self, member: &MemberRecord) -> bool {
         self.without.contains(&member.member) || self.without_sites.contains(&member.site)
     }
 
-    /// Looks for whom there isn't. `configured` are the sites of the policy.
+    /// Checks that all sites and members are known. `configured` are the sites of the policy.
     ///
     /// # Errors
-    /// A sentence that says whom there is.
+    /// A sentence with the known ones.
     pub fn check(&self, snapshot: &Snapshot, configured: &[SiteId]) -> Result<(), String> {
         let living: BTreeSet<_> = snapshot.members.iter().map(|m| &m.site).collect();
         for site in &self.without_sites {
             if !living.contains(site) && !configured.contains(site) {
                 let sites: BTreeSet<_> = living.iter().copied().chain(configured).collect();
-                return Err(format!("nobody has heard of the site {site}; there are {}", list(sites)));
+                return Err(format!("unknown site {site}; known: {}", list(sites)));
             }
         }
         for member in &self.without {
             if !snapshot.members.iter().any(|m| m.member == *member) {
                 let members = snapshot.members.iter().map(|m| &m.member);
-                return Err(format!("{member} does not take part; there are {}", list(members)));
+                return Err(format!("unknown member {member}; members: {}", list(members)));
             }
         }
         Ok(())
     }
 
-    /// Whether it imagines nothing.
+    /// Whether nothing is assumed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -136,7 +110,7 @@ fn list<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
 }
 
 impl Simulated {
-    /// What would become of what was read.
+    /// Simulates a snapshot under these assumptions.
     pub fn new(
         election: &str,
         snapshot: &Snapshot,
@@ -148,10 +122,10 @@ impl Simulated {
         let mut notes = Vec::new();
         if !(what_if.without.is_empty() && what_if.without_sites.is_empty()) {
             let sites = if what_if.without_sites.is_empty() { "" } else { " without them" };
-            notes.push(format!("it is assumed that ZooKeeper keeps a majority{sites}"));
+            notes.push(format!("assumes that ZooKeeper keeps a majority{sites}"));
             notes.push(
-                "who is gone is gone once its session has ended: at once where it leaves by itself, after the \
-                 session timeout where its host or network is lost"
+                "a lost member is gone once its session has ended: at once if it leaves by itself, after the \
+                 session timeout if its host or network is lost"
                     .to_owned(),
             );
         }
@@ -159,9 +133,7 @@ impl Simulated {
             return Self::contest(election, snapshot, what_if, notes);
         }
         if !what_if.set.is_empty() {
-            notes.push(
-                "workers read their configuration when they start: it is assumed that all have".to_owned(),
-            );
+            notes.push("assumes that all workers have been restarted with these settings".to_owned());
         }
         let gone = |member: &MemberRecord| what_if.is_gone(member);
         let simulation = simulate(&snapshot.seen(), gone, now, then, unix_ms);
@@ -184,18 +156,17 @@ impl Simulated {
         }
     }
 
-    /// Where nobody decides, the next one in the queue follows, or whoever is quickest.
+    /// Without an elector, the next one in the queue or the fastest one follows.
     fn contest(election: &str, snapshot: &Snapshot, what_if: WhatIf, mut notes: Vec<String>) -> Self {
         if !what_if.set.is_empty() {
             notes.push(format!(
-                "the recipe {:?} has no policy that would change who leads",
+                "the recipe {:?} has no policy that affects who leads",
                 snapshot.layout.as_str()
             ));
         }
         let before = snapshot.members.first();
         let rest: Vec<_> = snapshot.members.iter().filter(|m| !what_if.is_gone(m)).collect();
         let after = rest.first().copied();
-        let who = |m: &MemberRecord| Who { member: m.member.clone(), site: m.site.clone() };
         let unchanged = before.map(|m| &m.ballot) == after.map(|m| &m.ballot);
         let sentence = match (before, after) {
             (Some(first), Some(_)) if unchanged => format!("nothing would change: {} leads on", first.member),
@@ -204,19 +175,21 @@ impl Simulated {
             }
             (Some(first), None) if snapshot.layout == Layout::Single => {
                 format!(
-                    "{} is gone: whoever is quickest would lead; those who wait have no znode",
+                    "{} is gone: the fastest member would lead; waiting members have no znode",
                     first.member
                 )
             }
-            (Some(first), None) => format!("{} is gone: nobody would lead, for nobody waits", first.member),
+            (Some(first), None) => {
+                format!("{} is gone: nobody would lead, because no member waits", first.member)
+            }
             (None, _) => "nothing would change: nobody leads".to_owned(),
         };
         let slot = SimulatedSlot {
             slot: 0,
             unchanged,
-            leads: before.map(who),
+            leads: before.map(MemberRecord::named),
             otherwise: None,
-            would_lead: after.map(who),
+            would_lead: after.map(MemberRecord::named),
             sentence,
             decisions: Vec::new(),
             later: None,
@@ -239,21 +212,17 @@ impl Simulated {
 impl SimulatedSlot {
     fn new(prospect: Prospect, question: Option<ExplainedSlot>) -> Self {
         let sentence = sentence(&prospect);
-        let who = |named: &election_core::record::Named| Who {
-            member: named.member.clone(),
-            site: named.site.clone(),
-        };
         let Prospect { slot, before, otherwise, played, leads, later, obstacles, unchanged } = prospect;
         Self {
             slot,
             unchanged,
-            leads: before.as_ref().map(who),
-            otherwise: otherwise.map(Proposed::from),
-            would_lead: leads.as_ref().map(who),
+            leads: before,
+            otherwise,
+            would_lead: leads,
             sentence,
-            decisions: played.into_iter().map(Decision::from).collect(),
-            later: later.map(Proposed::from),
-            obstacles: obstacles.into_iter().map(InTheWay::from).collect(),
+            decisions: played,
+            later,
+            obstacles,
             question,
         }
     }
@@ -261,18 +230,21 @@ impl SimulatedSlot {
 
 fn sentence(prospect: &Prospect) -> String {
     let Prospect { before, otherwise, played, leads, later, obstacles, unchanged, .. } = prospect;
-    let whoever = |named: &election_core::record::Named| format!("{} of site {}", named.member, named.site);
+    let member_of_site = |named: &Named| format!("{} of site {}", named.member, named.site);
     let blocked = || obstacles.first().map_or_else(String::new, |o| format!(": {}", o.sentence));
     let at_once = match (played.last(), leads, before) {
         (_, None, None) if *unchanged => format!("nothing would change: nobody would lead{}", blocked()),
-        (_, Some(named), _) if *unchanged => format!("nothing would change: {} leads on", whoever(named)),
+        (_, Some(named), _) if *unchanged => {
+            format!("nothing would change: {} leads on", member_of_site(named))
+        }
         (Some(last), Some(_), _) => last.sentence.clone(),
         (_, None, _) => format!("nobody would lead{}", blocked()),
         (None, Some(named), _) => {
             let gives_way = otherwise.as_ref().and_then(|o| o.named.as_ref()).filter(|n| *n != named);
-            let no_more = gives_way.map(|n| format!(", and does not make room for {} any more", whoever(n)));
+            let no_more =
+                gives_way.map(|n| format!(", and {} does not replace it any more", member_of_site(n)));
             let no_more = no_more.filter(|_| later.is_none()).unwrap_or_default();
-            format!("{} leads on{no_more}", whoever(named))
+            format!("{} leads on{no_more}", member_of_site(named))
         }
     };
     let news = later.as_ref().and_then(|l| l.named.as_ref()).filter(|n| Some(*n) != leads.as_ref());
@@ -281,16 +253,10 @@ fn sentence(prospect: &Prospect) -> String {
             let wait = match (obstacles.as_slice(), obstacles.iter().all(|o| o.until_ms.is_some())) {
                 ([], _) => "next",
                 (_, true) => "later",
-                (_, false) => "only once what stands in the way is gone",
+                (_, false) => "once nothing blocks it",
             };
-            format!("{at_once}; {} would follow, {wait}", whoever(named))
+            format!("{at_once}; {} would follow, {wait}", member_of_site(named))
         }
         _ => at_once,
-    }
-}
-
-impl From<Played> for Decision {
-    fn from(Played { by, cause, sentence, named }: Played) -> Self {
-        Self { by, member: named.map(|n| n.member), cause, sentence }
     }
 }

@@ -13,15 +13,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use dr_worker::guard::BootTime;
-use dr_worker::job::{
-    Guards, Hooks, JobEnv, JobRun, JobSpec, ReadyProbe, RestartPolicy, StateLock, StopSignal, adopt_orphans,
-    tend_orphans,
-};
+use dr_worker::config::{Hooks, JobSpec, ReadyProbe, RestartPolicy, StopSignal};
+use dr_worker::worker::job::{Guards, JobEnv, JobRun, StateLock, adopt_orphans, tend_orphans};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use zk_session::BootTime;
 
 /// Ten times what anything here should take on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);

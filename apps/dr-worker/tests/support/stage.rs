@@ -89,6 +89,12 @@ impl Stage {
     }
 }
 
+/// The line of succession of the first slot, as `list` shows it: the members, first in line first.
+pub(crate) fn successors(list: &Value) -> Value {
+    let line = list["slots"][0]["decision"]["succession"].as_array().cloned().unwrap_or_default();
+    line.iter().map(|named| named["member"].clone()).collect()
+}
+
 /// Whether it is the READY leader.
 pub(crate) fn leads(worker: &Running) -> bool {
     worker.code("/leader") == 200

@@ -107,7 +107,7 @@ impl World {
         };
         Ok(Self {
             rules,
-            paths: Paths::new("/dr", "orders")?,
+            paths: Paths::new("/dr", "orders").map_err(|wrong| wrong.to_string())?,
             now: 0,
             next: 0,
             agenda: BTreeMap::new(),

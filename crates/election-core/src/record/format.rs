@@ -18,7 +18,7 @@ pub(super) const fn is_zero(number: &u64) -> bool {
 
 /// A record that can't be used. It takes its znode out of account and never
 /// stops a process.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error, Hash)]
 #[error("the record at {path} can't be used: {why}")]
 pub struct RecordError {
     /// The znode.

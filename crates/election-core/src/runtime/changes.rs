@@ -34,3 +34,10 @@ impl<T: Clone> Changes<T> {
         Some(self.0.wait_for(fits).await.ok()?.clone())
     }
 }
+
+/// For code that selects over tokio's own. Hold no `borrow()` of it for longer than a comparison: it blocks the election.
+impl<T> From<Changes<T>> for watch::Receiver<T> {
+    fn from(changes: Changes<T>) -> Self {
+        changes.0
+    }
+}

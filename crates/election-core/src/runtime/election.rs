@@ -15,7 +15,7 @@ use super::{
     to_time,
 };
 use crate::{
-    engine::{Engine, Event, Policy, Wish},
+    engine::{Engine, Event, Wish},
     ids::{Ballot, MemberId},
     record::{Health, RoundTrips},
 };
@@ -96,8 +96,11 @@ pub struct StopBudgetTooLong {
 }
 
 impl StopBudgetTooLong {
-    pub(super) fn judge(policy: &Policy, timing: LeaseTiming) -> Result<(), Self> {
-        let stop_budget = policy.stop_budget(timing.session_timeout);
+    /// Checks that work which takes `stop_budget` to end has ended before its lease does.
+    ///
+    /// # Errors
+    /// If it may not have.
+    pub fn check(stop_budget: Duration, timing: LeaseTiming) -> Result<(), Self> {
         if stop_budget < timing.shortest_lease() { Ok(()) } else { Err(Self { stop_budget, timing }) }
     }
 }

@@ -7,8 +7,8 @@ use zk_session::BootTime;
 
 use super::{candidate::Hold, changes::Changes};
 use crate::{
-    engine::{Nomination, StopReason},
-    record::Current,
+    engine::{Nomination, Reason, StopReason},
+    record::{Cause, Current, Phases},
 };
 
 /// An application that leads, while this member does.
@@ -53,6 +53,29 @@ pub trait Handler: Send + Sync + 'static {
         let _ = (slot, leader);
         async {}
     }
+
+    /// Something happened that is worth a metric. Called on the election's own task: it must return at once, and must
+    /// not panic.
+    fn observe(&self, event: ElectionEvent) {
+        let _ = event;
+    }
+}
+
+/// What happened in an election, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ElectionEvent {
+    /// This member, as the elector, decided nothing for this reason.
+    Skipped(Reason),
+    /// A takeover by this member failed.
+    TakeoverFailed,
+    /// This member became READY.
+    Ready {
+        /// Why leadership changed.
+        cause: Cause,
+        /// How long each phase took.
+        phases: Phases,
+    },
 }
 
 /// Why an application could not do what it was asked.

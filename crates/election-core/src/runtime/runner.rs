@@ -7,7 +7,7 @@ use zk_session::{BootTime, Incarnation, Lease, LeaseKeeper, Session, SessionPin,
 
 use super::{
     election::{Ended, StopBudgetTooLong},
-    handler::Handler,
+    handler::{ElectionEvent, Handler},
     now, operations,
     status::ElectionStatus,
     to_boot, to_time,
@@ -241,7 +241,9 @@ impl<H: Handler> Runner<H> {
     /// and leadership is given up more easily.
     fn fits(&mut self, incarnation: &Incarnation) -> Result<(), Ended> {
         incarnation.leases().map_err(Ended::NoLease)?;
-        match StopBudgetTooLong::judge(self.engine.policy(), incarnation.lease_timing()) {
+        let timing = incarnation.lease_timing();
+        let stop_budget = self.engine.policy().stop_budget(timing.session_timeout);
+        match StopBudgetTooLong::check(stop_budget, timing) {
             Err(wrong) if !self.fitted => return Err(Ended::StopBudgetTooLong(wrong)),
             Err(wrong) => tracing::error!(election = self.name, "{wrong}"),
             Ok(()) => {}
@@ -347,36 +349,17 @@ impl<H: Handler> Runner<H> {
 
     fn note(&self, note: &Note) {
         let election = self.name.as_str();
-        let job = || self.name.clone();
         match (&note.kind, note.level) {
             (NoteKind::Skipped(_), Level::Info) => tracing::debug!(election, "{}", note.text),
             (_, Level::Info) => tracing::info!(election, "{}", note.text),
             (_, Level::Warn) => tracing::warn!(election, "{}", note.text),
         }
-        match &note.kind {
-            NoteKind::Skipped(reason) => {
-                metrics::counter!("dr_skipped_total", "job" => job(), "reason" => reason.as_str())
-                    .increment(1);
-            }
-            NoteKind::TakeoverFailed => {
-                metrics::counter!("dr_takeover_failures_total", "job" => job()).increment(1);
-            }
-            NoteKind::Ready { cause, phases } => {
-                metrics::counter!("dr_transitions_total", "job" => job(), "cause" => cause.as_str())
-                    .increment(1);
-                let all = [
-                    ("decide", phases.decide_ms),
-                    ("release", phases.release_ms),
-                    ("acquire", phases.acquire_ms),
-                    ("takeover", phases.takeover_ms),
-                ];
-                for (phase, ms) in all {
-                    let seconds = Duration::from_millis(ms).as_secs_f64();
-                    metrics::histogram!("dr_transition_phase_seconds", "job" => job(), "phase" => phase)
-                        .record(seconds);
-                }
-            }
-            NoteKind::Registration | NoteKind::Decided | NoteKind::Office | NoteKind::Trouble => {}
-        }
+        let event = match note.kind {
+            NoteKind::Skipped(reason) => ElectionEvent::Skipped(reason),
+            NoteKind::TakeoverFailed => ElectionEvent::TakeoverFailed,
+            NoteKind::Ready { cause, phases } => ElectionEvent::Ready { cause, phases },
+            NoteKind::Registration | NoteKind::Decided | NoteKind::Office | NoteKind::Trouble => return,
+        };
+        self.work.observe(event);
     }
 }

@@ -8,7 +8,7 @@ use tokio::{
 };
 use zk_session::BootTime;
 
-use super::handler::{Handler, Leadership, StopOrder};
+use super::handler::{ElectionEvent, Handler, Leadership, StopOrder};
 use crate::{
     engine::{AppEvent, Event, Grant, Nomination, StopReason},
     record::Current,
@@ -103,6 +103,10 @@ impl<H: Handler> Work<H> {
                 Err(why) => AppEvent::WorkFailed(why.to_string()),
             }
         });
+    }
+
+    pub(super) fn observe(&self, event: ElectionEvent) {
+        self.handler.observe(event);
     }
 
     pub(super) fn work_until(&self, until: BootTime) {

@@ -1,7 +1,7 @@
 //! `liveness` and `fitness` of a job.
 
 use super::*;
-use crate::job::{Check, ReadyProbe};
+use crate::config::{Check, ReadyProbe};
 
 fn with(more: &str) -> Given {
     Given::file(&format!("{SMALL}{more}\n"))

@@ -171,7 +171,7 @@ fn what_is_limited_is_measured() {
     let config = with("measure.command = [\"lag\"]\nmeasure.interval = \"2s\"").load().unwrap();
     let second = Duration::from_secs(1);
     let (interval, timeout, keep) = (second * 2, second * 5, second * 60);
-    let measure = crate::job::Measure { command: vec!["lag".to_owned()], interval, timeout, keep };
+    let measure = crate::config::Measure { command: vec!["lag".to_owned()], interval, timeout, keep };
     assert_eq!(config.jobs[0].spec.measure, Some(measure));
 
     let with = |more: &str| Given::file(&format!("{SMALL}{more}"));

@@ -11,6 +11,8 @@ pub(in crate::engine) mod simulate;
 #[cfg(test)]
 mod tests;
 
+use serde::Serialize;
+
 use super::{
     elector::{
         pass::{Decider, Facts},
@@ -72,7 +74,7 @@ pub struct Explanation {
 }
 
 /// What an elector does next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
     /// Whether it does anything but wait.
     pub acts: bool,
@@ -103,7 +105,7 @@ pub struct SlotExplanation {
 }
 
 /// A decision that has not been taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Proposal {
     /// Who would be named; nobody while the place is being vacated.
     pub named: Option<Named>,
@@ -114,7 +116,7 @@ pub struct Proposal {
 }
 
 /// Why a decision is not taken now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Obstacle {
     /// Which of the reasons.
     pub reason: Reason,
@@ -128,7 +130,8 @@ pub struct Obstacle {
 }
 
 /// How well a time is known to who has not watched the election.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// It stands in the records.
     Exactly,

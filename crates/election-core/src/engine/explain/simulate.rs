@@ -5,6 +5,8 @@
 //! elector of the moment decides, each takeover goes well. What waits for a time, or for
 //! an operator, is not: it is explained, as [`explain`] does, where the play has ended.
 
+use serde::Serialize;
+
 use super::{Explanation, Looker, Obstacle, Proposal, Seen, explain};
 use crate::{
     engine::{
@@ -53,7 +55,7 @@ pub struct Prospect {
 }
 
 /// One decision of the play.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Played {
     /// Who decides: the elector, or the first in line for itself.
     pub by: String,

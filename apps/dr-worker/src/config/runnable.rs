@@ -1,0 +1,312 @@
+//! Whether a job can run on this node: looks at programs, directories and values, and starts nothing.
+
+use std::fmt;
+use std::path::Path;
+
+use nix::unistd::{AccessFlags, access};
+
+use super::spec::{DR_RUN, HookName, JobSpec, LEADERSHIP_VARIABLES, ReadyProbe};
+
+impl JobSpec {
+    /// Checks whether the job can run on this node, and reports all faults. Starts nothing.
+    ///
+    /// # Errors
+    /// Every fault, each with its key.
+    pub fn check(&self) -> Result<(), SpecErrors> {
+        let mut faults = Faults { prefix: format!("job.{}", self.name), spec: self, found: Vec::new() };
+        let has_dir = self.working_dir.as_deref().is_none_or(|dir| {
+            let is_dir = dir.is_dir();
+            if !is_dir {
+                faults.add("working_dir", format!("{} is no directory", dir.display()));
+            }
+            is_dir
+        });
+        for name in self.env.keys() {
+            let key = format!("env.{name}");
+            if LEADERSHIP_VARIABLES.contains(&name.as_str()) || name == DR_RUN {
+                faults.add(&key, "is set by the worker for each leadership".to_owned());
+            } else if name.is_empty() || name.contains(['=', '\0']) {
+                faults.add(&key, "is no name of an environment variable".to_owned());
+            }
+        }
+        for (name, value) in &self.env {
+            if value.contains('\0') {
+                faults.add(&format!("env.{name}"), "holds a NUL byte".to_owned());
+            }
+        }
+        // A relative program in a missing directory would be reported twice.
+        faults.check_command("command", &self.command, has_dir);
+        faults.check_probe("ready", &self.ready, has_dir);
+        for (key, check) in [("liveness", &self.liveness), ("fitness", &self.fitness)] {
+            if let Some(check) = check {
+                faults.check_probe(key, &check.probe, has_dir);
+            }
+        }
+        for name in HookName::ALL {
+            if let Some(hook) = self.hooks.get(name) {
+                faults.check_command(&format!("hooks.{name}.command"), &hook.command, has_dir);
+                if hook.timeout.is_zero() {
+                    faults.add(&format!("hooks.{name}.timeout"), "is zero".to_owned());
+                }
+            }
+        }
+        if let Some(measure) = &self.measure {
+            faults.check_command("measure.command", &measure.command, has_dir);
+            for (key, value) in [("measure.interval", measure.interval), ("measure.timeout", measure.timeout)]
+            {
+                if value.is_zero() {
+                    faults.add(key, "is zero".to_owned());
+                }
+            }
+        }
+        if faults.found.is_empty() { Ok(()) } else { Err(SpecErrors(faults.found)) }
+    }
+}
+
+struct Faults<'a> {
+    prefix: String,
+    spec: &'a JobSpec,
+    found: Vec<SpecError>,
+}
+
+impl Faults<'_> {
+    fn add(&mut self, key: &str, problem: String) {
+        self.found.push(SpecError { key: format!("{}.{key}", self.prefix), problem });
+    }
+
+    fn check_probe(&mut self, name: &str, probe: &ReadyProbe, has_dir: bool) {
+        match probe {
+            ReadyProbe::None { .. } | ReadyProbe::Notify => {}
+            ReadyProbe::Exec { command, .. } => {
+                self.check_command(&format!("{name}.command"), command, has_dir);
+            }
+            ReadyProbe::Http { url, .. } => {
+                let problem = match reqwest::Url::parse(url) {
+                    Ok(parsed) if parsed.scheme() == "http" => None,
+                    Ok(parsed) => Some(format!("{} is not supported, only http", parsed.scheme())),
+                    Err(error) => Some(error.to_string()),
+                };
+                if let Some(problem) = problem {
+                    self.add(&format!("{name}.url"), format!("{url}: {problem}"));
+                }
+            }
+            ReadyProbe::Tcp { address, .. } => {
+                let port = address
+                    .rsplit_once(':')
+                    .and_then(|(host, port)| (!host.is_empty()).then_some(port.parse::<u16>().ok()?));
+                if port.is_none_or(|port| port == 0) {
+                    self.add(&format!("{name}.address"), format!("{address:?} is not HOST:PORT"));
+                }
+            }
+        }
+        let Some((interval, timeout)) = probe.pace() else { return };
+        for (key, value) in [("interval", interval), ("timeout", timeout)] {
+            if value.is_zero() {
+                self.add(&format!("{name}.{key}"), "is zero".to_owned());
+            }
+        }
+    }
+
+    fn check_command(&mut self, key: &str, command: &[String], has_dir: bool) {
+        let Some(program) = command.first().filter(|program| !program.is_empty()) else {
+            self.add(key, "names no program".to_owned());
+            return;
+        };
+        if command.iter().any(|word| word.contains('\0')) {
+            self.add(key, "holds a NUL byte".to_owned());
+            return;
+        }
+        let base = self.spec.working_dir.as_deref();
+        if program.contains('/') {
+            let path = base.unwrap_or(Path::new("")).join(program);
+            if (has_dir || Path::new(program).is_absolute())
+                && let Some(problem) = not_executable(&path)
+            {
+                self.add(key, problem);
+            }
+            return;
+        }
+        let search = self
+            .spec
+            .env
+            .get("PATH")
+            .map(Into::into)
+            .or_else(|| std::env::var_os("PATH"))
+            .unwrap_or_else(|| "/bin:/usr/bin".into());
+        let is_there = std::env::split_paths(&search)
+            .any(|dir| not_executable(&base.unwrap_or(Path::new("")).join(dir).join(program)).is_none());
+        if !is_there {
+            self.add(key, format!("no executable {program:?} in PATH ({})", search.to_string_lossy()));
+        }
+    }
+}
+
+/// Why `path` can't be executed; `None` if it can.
+fn not_executable(path: &Path) -> Option<String> {
+    match path.metadata() {
+        Err(error) => Some(format!("{}: {error}", path.display())),
+        Ok(metadata) if metadata.is_dir() => Some(format!("{} is a directory", path.display())),
+        Ok(_) => access(path, AccessFlags::X_OK)
+            .err()
+            .map(|errno| format!("{} can't be executed: {}", path.display(), errno.desc())),
+    }
+}
+
+/// One fault of a job's configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct SpecError {
+    /// The key, such as `job.orders.command`.
+    pub key: String,
+    /// What is wrong with its value.
+    pub problem: String,
+}
+
+/// All faults of a job's configuration, one a line. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecErrors(Vec<SpecError>);
+
+impl SpecErrors {
+    /// The faults, in the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = &SpecError> {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for SpecErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SpecErrors {}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use super::*;
+    use crate::config::{Hook, Hooks, RestartPolicy, StopSignal};
+
+    fn spec() -> JobSpec {
+        JobSpec {
+            name: "orders".into(),
+            command: vec!["sh".into(), "-c".into(), "exit".into()],
+            env: BTreeMap::new(),
+            working_dir: None,
+            no_new_privileges: None,
+            stop_signal: StopSignal::Term,
+            stop_timeout: Duration::from_secs(2),
+            ready: ReadyProbe::None { after: Duration::ZERO },
+            restart: RestartPolicy::default(),
+            hooks: Hooks::default(),
+            measure: None,
+            liveness: None,
+            fitness: None,
+        }
+    }
+
+    fn faults(spec: &JobSpec) -> Vec<String> {
+        match spec.check() {
+            Ok(()) => Vec::new(),
+            Err(errors) => errors.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn a_command_is_found_in_path_or_by_path() {
+        assert_eq!(faults(&spec()), Vec::<String>::new());
+        let mut by_path = spec();
+        by_path.command = vec!["./sh".into()];
+        by_path.working_dir = Some("/bin".into());
+        assert_eq!(faults(&by_path), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_command_that_does_not_exist_is_named_with_its_key() {
+        let mut missing = spec();
+        missing.command = vec!["no-such-program".into()];
+        let found = faults(&missing);
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].starts_with("job.orders.command: no executable \"no-such-program\" in PATH ("),
+            "{found:?}"
+        );
+
+        missing.command = vec!["/no/such/program".into()];
+        assert_eq!(
+            faults(&missing),
+            ["job.orders.command: /no/such/program: No such file or directory (os error 2)"]
+        );
+        missing.command = vec!["/etc/passwd".into()];
+        assert_eq!(
+            faults(&missing),
+            ["job.orders.command: /etc/passwd can't be executed: Permission denied"]
+        );
+        missing.command = vec!["/etc".into()];
+        assert_eq!(faults(&missing), ["job.orders.command: /etc is a directory"]);
+        missing.command = Vec::new();
+        assert_eq!(faults(&missing), ["job.orders.command: names no program"]);
+    }
+
+    #[test]
+    fn the_jobs_own_path_is_searched() {
+        let mut own = spec();
+        own.env.insert("PATH".into(), "/nowhere".into());
+        assert_eq!(faults(&own), ["job.orders.command: no executable \"sh\" in PATH (/nowhere)"]);
+    }
+
+    #[test]
+    fn all_faults_are_listed_at_once() {
+        let mut wrong = spec();
+        wrong.working_dir = Some("/no/such/dir".into());
+        wrong.env.insert("DR_TERM".into(), "1".into());
+        wrong.env.insert("A=B".into(), "1".into());
+        wrong.ready = ReadyProbe::Http {
+            url: "https://localhost/".into(),
+            interval: Duration::ZERO,
+            timeout: Duration::from_secs(1),
+        };
+        wrong.hooks.after_stop =
+            Some(Hook { command: vec!["/no/such/hook".into()], timeout: Duration::ZERO });
+        assert_eq!(
+            faults(&wrong),
+            [
+                "job.orders.working_dir: /no/such/dir is no directory",
+                "job.orders.env.A=B: is no name of an environment variable",
+                "job.orders.env.DR_TERM: is set by the worker for each leadership",
+                "job.orders.ready.url: https://localhost/: https is not supported, only http",
+                "job.orders.ready.interval: is zero",
+                "job.orders.hooks.after_stop.command: /no/such/hook: No such file or directory \
+                 (os error 2)",
+                "job.orders.hooks.after_stop.timeout: is zero",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_tcp_address_needs_host_and_port() {
+        for (address, is_good) in [
+            ("localhost:80", true),
+            ("[::1]:80", true),
+            ("localhost", false),
+            (":80", false),
+            ("localhost:0", false),
+            ("localhost:http", false),
+        ] {
+            let mut probed = spec();
+            probed.ready = ReadyProbe::Tcp {
+                address: address.into(),
+                interval: Duration::from_secs(1),
+                timeout: Duration::from_secs(1),
+            };
+            assert_eq!(faults(&probed).is_empty(), is_good, "{address}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! A job as it is configured: plain data.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::signal::StopSignal;
+
+/// How long before the lease's end SIGKILL is sent at the latest, so that the kernel has torn the
+/// process tree down by the end of the lease.
+pub const KILL_RESERVE: Duration = Duration::from_millis(300);
+
+/// The environment variables that the worker sets for each leadership, in the order of
+/// [`JobEnv`](crate::worker::job::JobEnv). A job's configuration may not set them.
+pub(crate) const LEADERSHIP_VARIABLES: [&str; 9] = [
+    "DR_JOB",
+    "DR_MEMBER",
+    "DR_SITE",
+    "DR_SLOT",
+    "DR_TERM",
+    "DR_FENCING_TOKEN",
+    "DR_CAUSE",
+    "DR_PREVIOUS_LEADER",
+    "DR_PREVIOUS_SITE",
+];
+
+/// The environment variable that holds the name of a guard's record, for everything that the guard starts.
+pub(crate) const DR_RUN: &str = "DR_RUN";
+
+/// A job: `[job.NAME]` of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSpec {
+    /// NAME in the section's title.
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Set on top of the worker's environment, below the leadership's own variables.
+    pub env: BTreeMap<String, String>,
+    /// Where the job runs; the worker's own directory by default.
+    pub working_dir: Option<PathBuf>,
+    /// Whether neither the job nor its hooks and probes can become another user by a program's mode or capabilities
+    /// (`no_new_privs`). `None`: decided so that this worker can kill everything that they start.
+    pub no_new_privileges: Option<bool>,
+    /// The signal that asks the job to stop.
+    pub stop_signal: StopSignal,
+    /// The time between that and SIGKILL to its whole tree.
+    pub stop_timeout: Duration,
+    /// The readiness probe.
+    pub ready: ReadyProbe,
+    /// How it is restarted when it ends.
+    pub restart: RestartPolicy,
+    /// Its hooks.
+    pub hooks: Hooks,
+    /// The command that measures this member, if any.
+    pub measure: Option<Measure>,
+    /// The liveness check, from READY on: if it fails, the job is stopped and restarted, as if it had ended.
+    pub liveness: Option<Check>,
+    /// The fitness check, on every member, leading or not: while it fails, the member is unhealthy.
+    pub fitness: Option<Check>,
+}
+
+/// How a job's readiness is probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadyProbe {
+    /// No probe: the job is ready when its program has run for a while.
+    None {
+        /// For how long; a job that ends earlier was never ready.
+        after: Duration,
+    },
+    /// The job is ready when this command ends with exit code 0.
+    Exec {
+        /// The program and its arguments; environment and directory as for the job.
+        command: Vec<String>,
+        /// The pause between two tries.
+        interval: Duration,
+        /// After which a try is killed and counts as failed.
+        timeout: Duration,
+    },
+    /// The job is ready when a GET of this address is answered with a 2xx status.
+    Http {
+        /// `http://...`
+        url: String,
+        /// The pause between two tries.
+        interval: Duration,
+        /// After which a try counts as failed.
+        timeout: Duration,
+    },
+    /// The job is ready when this address accepts a connection.
+    Tcp {
+        /// `HOST:PORT`
+        address: String,
+        /// The pause between two tries.
+        interval: Duration,
+        /// After which a try counts as failed.
+        timeout: Duration,
+    },
+    /// The job is ready when it sends `READY=1` to the socket that `NOTIFY_SOCKET` names, as with `sd_notify`.
+    Notify,
+}
+
+impl ReadyProbe {
+    /// The pause between two tries, and the timeout of one; `None` without tries.
+    pub fn pace(&self) -> Option<(Duration, Duration)> {
+        match self {
+            ReadyProbe::None { .. } | ReadyProbe::Notify => None,
+            ReadyProbe::Exec { interval, timeout, .. }
+            | ReadyProbe::Http { interval, timeout, .. }
+            | ReadyProbe::Tcp { interval, timeout, .. } => Some((*interval, *timeout)),
+        }
+    }
+}
+
+/// A probe that is repeated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The probe: `exec`, `http` or `tcp`.
+    pub probe: ReadyProbe,
+    /// How many failures in a row count as failing; at least 1.
+    pub failures: u32,
+}
+
+impl Check {
+    /// The pause between the beginnings of two tries.
+    pub fn interval(&self) -> Duration {
+        self.probe.pace().map_or(Duration::MAX, |(interval, _)| interval)
+    }
+}
+
+/// How a job that ended is restarted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestartPolicy {
+    /// How many restarts within `within`; one more end, and the job has failed. 0: none at all.
+    pub max: u32,
+    /// The window that restarts are counted in.
+    pub within: Duration,
+    /// The pause before a restart, doubled with each one in the window.
+    pub backoff: Duration,
+    /// The longest pause.
+    pub backoff_max: Duration,
+}
+
+impl Default for RestartPolicy {
+    fn default() -> Self {
+        RestartPolicy {
+            max: 3,
+            within: Duration::from_secs(60),
+            backoff: Duration::from_millis(200),
+            backoff_max: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A command that runs periodically on every member, leading or not. Its standard output has values of the member, such
+/// as a score or the lag of its replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// The program and its arguments; environment and directory as for the job.
+    pub command: Vec<String>,
+    /// The pause between the beginnings of two runs.
+    pub interval: Duration,
+    /// After which a run is killed and counts as failed.
+    pub timeout: Duration,
+    /// How long the last values stay valid while the command fails.
+    pub keep: Duration,
+}
+
+/// A command that runs at a certain point of a leadership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// The program and its arguments; environment and directory as for the job.
+    pub command: Vec<String>,
+    /// After which it is killed with everything it started, and counts as failed.
+    pub timeout: Duration,
+}
+
+/// The hooks of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hooks {
+    /// Runs while the old leader may still be stopping; must change nothing outside this node.
+    pub prepare: Option<Hook>,
+    /// Runs when this member leads, before the job is started.
+    pub before_takeover: Option<Hook>,
+    /// Runs when the job is ready.
+    pub after_ready: Option<Hook>,
+    /// Runs before the job is stopped.
+    pub before_stop: Option<Hook>,
+    /// Runs when no process of the job is left.
+    pub after_stop: Option<Hook>,
+    /// Runs on every member when the leader changes.
+    pub on_leader_changed: Option<Hook>,
+}
+
+/// The name of a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HookName {
+    /// [`Hooks::prepare`]
+    Prepare,
+    /// [`Hooks::before_takeover`]
+    BeforeTakeover,
+    /// [`Hooks::after_ready`]
+    AfterReady,
+    /// [`Hooks::before_stop`]
+    BeforeStop,
+    /// [`Hooks::after_stop`]
+    AfterStop,
+    /// [`Hooks::on_leader_changed`]
+    OnLeaderChanged,
+}
+
+impl HookName {
+    /// All of them, in the order of a leadership.
+    pub const ALL: [HookName; 6] = [
+        HookName::Prepare,
+        HookName::BeforeTakeover,
+        HookName::AfterReady,
+        HookName::BeforeStop,
+        HookName::AfterStop,
+        HookName::OnLeaderChanged,
+    ];
+
+    /// The name as it is configured.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HookName::Prepare => "prepare",
+            HookName::BeforeTakeover => "before_takeover",
+            HookName::AfterReady => "after_ready",
+            HookName::BeforeStop => "before_stop",
+            HookName::AfterStop => "after_stop",
+            HookName::OnLeaderChanged => "on_leader_changed",
+        }
+    }
+}
+
+impl fmt::Display for HookName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Hooks {
+    /// The hook of that name, if one is configured.
+    pub fn get(&self, name: HookName) -> Option<&Hook> {
+        match name {
+            HookName::Prepare => &self.prepare,
+            HookName::BeforeTakeover => &self.before_takeover,
+            HookName::AfterReady => &self.after_ready,
+            HookName::BeforeStop => &self.before_stop,
+            HookName::AfterStop => &self.after_stop,
+            HookName::OnLeaderChanged => &self.on_leader_changed,
+        }
+        .as_ref()
+    }
+}
+
+impl JobSpec {
+    /// How long before the end of its lease a stop has to begin for the job to have its whole stop timeout: the stop
+    /// budget of the timing rules.
+    pub fn stop_budget(&self) -> Duration {
+        self.stop_timeout + KILL_RESERVE
+    }
+}

@@ -1,0 +1,104 @@
+//! `switchover` and `failover` for recipes without an elector.
+
+use election_core::{
+    Paths,
+    operator::{self, Layout},
+    record::{Current, Request, RequestKind, Status, Target},
+};
+use serde_json::json;
+use zk_session::BootTime;
+
+use super::{
+    election::Operator,
+    moves::Move,
+    output::{self, Output},
+};
+use crate::error::Error;
+
+/// The pause between two reads of the leader.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Takes leadership from the leader, if that is requested; any other move needs an elector.
+pub(super) async fn move_on(
+    operator: &Operator,
+    job: &str,
+    paths: &Paths,
+    layout: Layout,
+    wanted: &Move,
+    request: &Request,
+    how: Output,
+) -> Result<(), Error> {
+    let recipe = format!("{job} uses the recipe {:?}", layout.as_str());
+    let follows = match layout {
+        Layout::Queue => "the next member in its queue follows",
+        Layout::Single | Layout::Elector => "the fastest member follows",
+    };
+    if request.to != Target::Any {
+        return Err(Error::Usage(format!(
+            "{recipe}: {follows}; --to and --to-site need the recipe \"elector\""
+        )));
+    }
+    if request.kind == RequestKind::Switchover {
+        return Err(Error::Usage(format!(
+            "{recipe}, which has no elector to ask the leader to hand over. End the leader's worker: it stops \
+             its job, then {follows}. Or take leadership from it with `dr-worker failover --force`"
+        )));
+    }
+    if !request.force {
+        return Err(Error::Usage(format!(
+            "{recipe}: {follows} by itself once the leader is gone. `dr-worker failover --force` takes leadership \
+             from a leader that is alive"
+        )));
+    }
+    let old = operator::vacate(&operator.session, paths).await?;
+    output::print_progress(format_args!("took {job} from {}; {follows}", old.member));
+    if !wanted.wait {
+        return report(job, &old, None, how);
+    }
+    let config = &operator.config;
+    let usual = config.zookeeper.session_timeout + config.engine_of(job).takeover_timeout;
+    let by = BootTime::now() + wanted.timeout.unwrap_or(usual);
+    let new = until_ready(operator, paths, &old, by).await?;
+    report(job, &old, Some(&new), how)
+}
+
+async fn until_ready(
+    operator: &Operator,
+    paths: &Paths,
+    old: &Current,
+    by: BootTime,
+) -> Result<Current, Error> {
+    loop {
+        let snapshot = operator.observer().await?.snapshot(paths).await?;
+        let first = snapshot.offices.into_iter().next().flatten();
+        let office = first.map(|office| office.record).filter(|office| office.term > old.term);
+        match office {
+            Some(new) if new.status == Status::Ready => return Ok(new),
+            _ if BootTime::now() < by => tokio::time::sleep(LOOK).await,
+            Some(new) => {
+                return Err(Error::NotNow(format!("{} is taking over, and not ready yet", new.member)));
+            }
+            None => {
+                return Err(Error::NotNow(format!(
+                    "leadership was taken from {}, and no member has taken over yet",
+                    old.member
+                )));
+            }
+        }
+    }
+}
+
+fn report(job: &str, old: &Current, new: Option<&Current>, how: Output) -> Result<(), Error> {
+    match (how, new) {
+        (Output::Json, _) => output::print_json(&json!({
+            "election": job,
+            "taken_from": old.member,
+            "leader": new.map(|new| &new.member),
+            "term": new.map(|new| new.term),
+        })),
+        (Output::Pretty, Some(new)) => {
+            output::print(format_args!("{} leads {job} in term {}", new.member, new.term))
+        }
+        (Output::Pretty, None) => Ok(()),
+    }
+}

@@ -1,0 +1,59 @@
+//! `--set` and `--config` from everywhere on the command line.
+//!
+//! Both may appear before and after the verb. The parser would silently keep only those after the verb.
+
+use std::ffi::OsString;
+
+const GATHERED: [&str; 2] = ["--set", "--config"];
+
+/// The same command line with all of them before the verb, in their order.
+pub(super) fn gather(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments = arguments.into_iter();
+    let program: Vec<_> = arguments.next().into_iter().collect();
+    let (mut first, mut rest) = (Vec::new(), Vec::new());
+    while let Some(argument) = arguments.next() {
+        let text = argument.to_string_lossy().into_owned();
+        if text == "--" {
+            // The rest belongs to another program.
+            rest.push(argument);
+            break;
+        }
+        if GATHERED.contains(&text.as_str()) {
+            match arguments.next() {
+                Some(value) => first.extend([argument, value]),
+                None => rest.push(argument),
+            }
+        } else if GATHERED.iter().any(|name| text.strip_prefix(name).is_some_and(|v| v.starts_with('='))) {
+            first.push(argument);
+        } else {
+            rest.push(argument);
+        }
+    }
+    rest.extend(arguments);
+    [program, first, rest].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gathered(line: &str) -> String {
+        let all = gather(line.split(' ').map(OsString::from));
+        all.iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn settings_before_and_after_the_verb_are_kept_in_their_order() {
+        let cases = [
+            ("x list", "x list"),
+            ("x --set a=1 simulate --set b=2", "x --set a=1 --set b=2 simulate"),
+            ("x --config c simulate --set=b=2 --job j", "x --config c --set=b=2 simulate --job j"),
+            ("x dev --set a=1 -- sh --set b=2", "x --set a=1 dev -- sh --set b=2"),
+            ("x list --set", "x list --set"),
+            ("x list --setting a", "x list --setting a"),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(gathered(line), expected, "{line}");
+        }
+    }
+}

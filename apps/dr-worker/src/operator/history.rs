@@ -1,0 +1,84 @@
+use super::{
+    election::Operator,
+    output::{self, Accent, Output},
+};
+use crate::{config::Sources, error::Error, view::History};
+
+/// `history`
+#[derive(Debug, clap::Args)]
+pub(super) struct HistoryArguments {
+    /// Job [default: the only one].
+    #[arg(long, value_name = "JOB")]
+    job: Option<String>,
+}
+
+pub(super) async fn run(arguments: &HistoryArguments, sources: &Sources, how: Output) -> Result<(), Error> {
+    let operator = Operator::connect(sources).await?;
+    let result = read(&operator, arguments.job.as_deref()).await;
+    operator.close().await;
+    let history = result?;
+    for unreadable in &history.unreadable {
+        output::print_warning(format_args!("{}: {}", unreadable.path, unreadable.why));
+    }
+    match how {
+        Output::Json => output::print_json(&history)?,
+        Output::Pretty => print(&history)?,
+    }
+    if history.leaderships.is_empty() && !history.unreadable.is_empty() {
+        return Err(Error::Failed("the history could not be read".to_owned()));
+    }
+    Ok(())
+}
+
+async fn read(operator: &Operator, job: Option<&str>) -> Result<History, Error> {
+    let job = operator.one(job).await?;
+    let paths = operator.paths(&job)?;
+    let observer = operator.observer().await?;
+    if observer.layout(&paths).await?.is_none() {
+        return Err(Error::Failed(format!("there is no election at {}", paths.base())));
+    }
+    let (leaderships, unreadable) = observer.history(&paths).await?;
+    Ok(History { election: job, leaderships, unreadable })
+}
+
+fn print(history: &History) -> Result<(), Error> {
+    if history.leaderships.is_empty() {
+        output::print_progress(format_args!("{}: no leadership yet", history.election));
+        return Ok(());
+    }
+    let several = history.leaderships.iter().any(|row| row.slot > 0);
+    let rows: Vec<_> = history
+        .leaderships
+        .iter()
+        .map(|row| {
+            let phases = &row.phases;
+            let mut cells = vec![
+                row.term.to_string(),
+                crate::wall::moment(row.ready_ms),
+                row.member.to_string(),
+                row.site.to_string(),
+                row.cause.to_string(),
+                row.previous.as_ref().map_or_else(|| "-".to_owned(), |previous| previous.member.to_string()),
+                row.fencing_token.to_string(),
+                output::span(phases.decide_ms),
+                output::span(phases.release_ms),
+                output::span(phases.acquire_ms),
+                output::span(phases.takeover_ms),
+                // The longest cell comes last.
+                row.sentence.clone(),
+            ];
+            if several {
+                cells.insert(1, row.slot.to_string());
+            }
+            (cells, Accent::None)
+        })
+        .collect();
+    let mut heading = vec![
+        "TERM", "READY", "LEADER", "SITE", "CAUSE", "BEFORE", "TOKEN", "DECIDE", "RELEASE", "ACQUIRE",
+        "TAKEOVER", "REASON",
+    ];
+    if several {
+        heading.insert(1, "SLOT");
+    }
+    output::print(output::table(&heading, &rows))
+}

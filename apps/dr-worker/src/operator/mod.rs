@@ -1,0 +1,264 @@
+//! The operator's command line: the verbs, and their dispatch.
+
+mod ack;
+mod config;
+mod confirm;
+mod contest;
+mod control;
+#[cfg(feature = "dev")]
+mod dev;
+mod election;
+mod explain;
+#[cfg(test)]
+mod explain_tests;
+mod gather;
+mod ghosts;
+mod global;
+mod history;
+mod list;
+mod moves;
+mod output;
+mod request;
+mod simulate;
+mod stay;
+mod tokens;
+mod underway;
+
+use std::{
+    ffi::OsString,
+    panic::{self, AssertUnwindSafe},
+    time::Duration,
+};
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::Shell;
+use strategies::Registry;
+
+use crate::{
+    config::Config,
+    error::{Error, ExitCode},
+    logging::{self, Usual},
+    program::{NAME, program},
+    signals,
+    worker::run,
+};
+use global::{Global, block_on};
+use output::Output;
+
+/// How long to wait for the last lines of a daemon's log. If standard error is blocked, they are lost.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 carried out and failed; 64 bad usage; 69 ZooKeeper not reachable in \
+                          time; 70 internal error; 75 not now, try again; 78 bad configuration.";
+
+/// Run a program on exactly one node across two sites, with failover.
+#[derive(Debug, Parser)]
+#[command(name = NAME, version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run the worker: join the elections of its jobs, and run the jobs that it leads.
+    Run,
+    /// Show members, leaders, successors and the last decision.
+    #[command(visible_alias = "status")]
+    List(list::ListArguments),
+    /// Move leadership to another member; the leader must be alive and the target fit.
+    Switchover(request::SwitchoverArguments),
+    /// Move leadership even if the leader or the elector is down.
+    Failover(request::FailoverArguments),
+    /// Cancel a request that has not been started.
+    ///
+    /// Exit code 1 if it was started or has ended; its outcome is printed.
+    Cancel(request::CancelArguments),
+    /// Close a site: its leaders hand over, and no member there is elected.
+    Drain(control::SiteArguments),
+    /// Reopen a drained site.
+    Undrain(control::SiteArguments),
+    /// Mark a site as failed: its leaders are replaced as after a failure.
+    ///
+    /// A leader there that does not stop is replaced only by `failover --force`.
+    FailSite(control::FailSiteArguments),
+    /// Clear a site's failed mark.
+    UnfailSite(control::SiteArguments),
+    /// Override the configured order of sites.
+    Prefer(control::PreferArguments),
+    /// Set the mode: auto, manual (operators decide) or observe (no changes).
+    Mode(control::ModeArguments),
+    /// Start maintenance: mode manual until `resume`.
+    Pause(control::JobArguments),
+    /// End maintenance: restore the mode from before `pause`.
+    Resume(control::JobArguments),
+    /// Suspend automatic moves until the next leader change.
+    Stay(stay::StayArguments),
+    /// Confirm a proposed move to another site (policy.confirm = "cross-site").
+    ///
+    /// The move is made when the policy allows it, for example in the next of failback_windows.
+    Confirm(confirm::ConfirmArguments),
+    /// Acknowledge failures: lift the hold and, by option, clear the failure history.
+    Ack(ack::AckArguments),
+    /// Show past leaderships: cause, term, and the duration of each phase.
+    History(history::HistoryArguments),
+    /// Explain who leads, who would, and what blocks a change.
+    Explain(explain::ExplainArguments),
+    /// Show who would lead without a site or member, or with other settings.
+    Simulate(simulate::SimulateArguments),
+    /// Raise all future fencing tokens above a value, after a restore of the ensemble.
+    ///
+    /// Tokens are made from transaction ids, which go back when the ensemble is restored from a copy.
+    RaiseToken(tokens::RaiseTokenArguments),
+    /// Remove znodes of dead sessions; only show them without --yes.
+    RemoveGhosts(ghosts::RemoveGhostsArguments),
+    /// Run a worker and an embedded ZooKeeper server in this process, to try it.
+    ///
+    /// Not for production: the server stores nothing, and ends with the worker.
+    #[cfg(feature = "dev")]
+    Dev(dev::DevArguments),
+    /// Check or show the configuration.
+    #[command(subcommand)]
+    Config(ConfigVerb),
+    /// Print shell completions.
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigVerb {
+    /// Print all errors; exit code 78 if there are any.
+    Check,
+    /// Print each effective value with its source.
+    Show,
+    /// Print the JSON Schema of configuration files, for editors.
+    Schema,
+}
+
+impl Verb {
+    /// Whether it runs until it is stopped.
+    fn is_daemon(&self) -> bool {
+        match self {
+            Self::Run => true,
+            #[cfg(feature = "dev")]
+            Self::Dev(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Runs the command line, with policies that may use the stages and strategies of the registry.
+pub(crate) fn main(registry: &Registry) -> ExitCode {
+    let arguments = match parse(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Requested help is a result, and goes to standard output.
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::Done;
+            }
+            if wants_json(std::env::args_os()) {
+                let message = error.to_string();
+                let message = message.trim_start_matches("error: ").trim_end();
+                output::print_error(&Error::Usage(message.to_owned()), Output::Json);
+            } else {
+                let _ = error.print();
+            }
+            return ExitCode::Usage;
+        }
+    };
+    let usual = if arguments.verb.is_daemon() { Usual::Daemon } else { Usual::Command };
+    if usual == Usual::Daemon
+        && let Err(error) = signals::ignore_signals()
+    {
+        output::print_error(&Error::Internal(format!("no signals: {error}")), Output::Pretty);
+        return ExitCode::Internal;
+    }
+    if let Err(error) = logging::init(arguments.global.levels.clone(), usual) {
+        output::print_error(&Error::Internal(format!("no log: {error}")), arguments.global.output);
+        return ExitCode::Internal;
+    }
+    let dispatched = panic::catch_unwind(AssertUnwindSafe(|| dispatch(&arguments, registry)));
+    let error = match dispatched {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error),
+        Err(_) => Some(Error::Internal("this is a bug; the line above describes it".to_owned())),
+    };
+    if let Some(error) = &error {
+        // A daemon prints no result that the error could replace.
+        let how = if usual == Usual::Daemon { Output::Pretty } else { arguments.global.output };
+        output::print_error(error, how);
+    }
+    logging::flush(LAST_LINES);
+    error.map_or(ExitCode::Done, |error| error.exit_code())
+}
+
+fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Arguments, clap::Error> {
+    let matches = command().try_get_matches_from(gather::gather(arguments))?;
+    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
+}
+
+/// The command line under the name that this program was started under. A program with its own stages adds the version
+/// of dr-worker.
+fn command() -> clap::Command {
+    let (program, command) = (program(), Arguments::command());
+    if program == NAME {
+        return command;
+    }
+    let version = concat!("(", env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), ")");
+    command.display_name(program.clone()).bin_name(program).version(version)
+}
+
+/// Whether `--output json` is among invalid arguments.
+fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    let ours: Vec<_> = arguments.take_while(|argument| argument != "--").collect();
+    ours.iter().any(|argument| argument == "--output=json")
+        || ours.windows(2).any(|two| two[0] == "--output" && two[1] == "json")
+}
+
+fn dispatch(arguments: &Arguments, registry: &Registry) -> Result<(), Error> {
+    let global = &arguments.global;
+    let sources = &global.sources(registry);
+    match &arguments.verb {
+        Verb::Run => {
+            let config = Config::load(sources)?;
+            config.check_node()?;
+            block_on(run::run(config))
+        }
+        Verb::List(list) => block_on(list::run(list, sources, global.output)),
+        Verb::Switchover(switchover) => block_on(request::switchover(switchover, sources, global.output)),
+        Verb::Failover(failover) => block_on(request::failover(failover, sources, global.output)),
+        Verb::Cancel(cancel) => block_on(request::cancel(cancel, sources, global.output)),
+        Verb::Drain(site) => block_on(control::drain(site, sources, global.output)),
+        Verb::FailSite(site) => block_on(control::fail_site(site, sources, global.output)),
+        Verb::UnfailSite(site) => block_on(control::unfail_site(site, sources, global.output)),
+        Verb::Undrain(site) => block_on(control::undrain(site, sources, global.output)),
+        Verb::Prefer(prefer) => block_on(control::prefer(prefer, sources, global.output)),
+        Verb::Mode(mode) => block_on(control::mode(mode, sources, global.output)),
+        Verb::Pause(job) => block_on(control::pause(job, sources, global.output)),
+        Verb::Resume(job) => block_on(control::resume(job, sources, global.output)),
+        Verb::Stay(stay) => block_on(stay::stay(stay, sources, global.output)),
+        Verb::Confirm(confirm) => block_on(confirm::confirm(confirm, sources, global.output)),
+        Verb::Ack(job) => block_on(ack::ack(job, sources, global.output)),
+        Verb::History(history) => block_on(history::run(history, sources, global.output)),
+        Verb::Explain(explain) => block_on(explain::run(explain, sources, global.output)),
+        Verb::Simulate(simulate) => block_on(simulate::run(simulate, sources, global.output)),
+        Verb::RaiseToken(raise) => block_on(tokens::raise(raise, sources, global.output)),
+        Verb::RemoveGhosts(remove) => block_on(ghosts::remove(remove, sources, global.output)),
+        #[cfg(feature = "dev")]
+        Verb::Dev(dev) => dev::run(dev, global, registry),
+        Verb::Config(ConfigVerb::Check) => config::check(sources),
+        Verb::Config(ConfigVerb::Show) => config::show(sources, global.output),
+        Verb::Config(ConfigVerb::Schema) => output::print(crate::config::SCHEMA.trim_end()),
+        Verb::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut command(), program(), &mut script);
+            output::print(String::from_utf8_lossy(&script).trim_end())
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `raise-token`.
+
+use election_core::operator::{self, Raised};
+use serde_json::json;
+
+use super::{
+    election::{Operator, asker},
+    output::{self, Output},
+};
+use crate::{config::Sources, error::Error};
+
+/// `raise-token`
+#[derive(Debug, clap::Args)]
+pub(super) struct RaiseTokenArguments {
+    /// Newest token that the job's resource has seen.
+    #[arg(long, value_name = "TOKEN")]
+    above: u64,
+    /// Job [default: all].
+    #[arg(long, value_name = "JOB")]
+    job: Option<String>,
+}
+
+pub(super) async fn raise(
+    arguments: &RaiseTokenArguments,
+    sources: &Sources,
+    how: Output,
+) -> Result<(), Error> {
+    let operator = Operator::connect(sources).await?;
+    let result = raise_all(&operator, arguments, how).await;
+    operator.close().await;
+    result
+}
+
+async fn raise_all(operator: &Operator, arguments: &RaiseTokenArguments, how: Output) -> Result<(), Error> {
+    let jobs = match &arguments.job {
+        Some(job) => vec![job.clone()],
+        None => operator.elections().await?,
+    };
+    let above = arguments.above;
+    for job in jobs {
+        let paths = operator.paths(&job)?;
+        let raised = operator::raise_tokens(&operator.session, &paths, above, &asker()).await?;
+        let term = match raised {
+            Raised::InTerm(term) => Some(term),
+            Raised::Already => None,
+        };
+        match (how, term) {
+            (Output::Json, _) => {
+                output::print_json(&json!({ "election": job, "above": above, "term": term }))?;
+            }
+            (Output::Pretty, Some(term)) => {
+                output::print(format_args!("{job}: from term {term} on every token is above {above}"))?;
+            }
+            (Output::Pretty, None) => {
+                output::print(format_args!("{job}: every token is above {above} already"))?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! The signals that end a process, and those that must not.
+
+use std::{future::poll_fn, io, sync::Arc, task::Poll};
+
+use nix::sys::signal::Signal as Name;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Real-time signals. They are sent to a worker only by mistake.
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+
+/// Signals that would end or stop a process by default, and have no meaning for a worker. Excluded: signals of faults,
+/// signals that can't be caught, and SIGTTIN and SIGTTOU, which the terminal would send endlessly.
+const IGNORED: [Name; 15] = [
+    Name::SIGHUP,
+    Name::SIGQUIT,
+    Name::SIGTRAP,
+    Name::SIGABRT,
+    Name::SIGUSR1,
+    Name::SIGUSR2,
+    Name::SIGALRM,
+    Name::SIGSTKFLT,
+    Name::SIGTSTP,
+    Name::SIGXCPU,
+    Name::SIGXFSZ,
+    Name::SIGVTALRM,
+    Name::SIGPROF,
+    Name::SIGIO,
+    Name::SIGPWR,
+];
+
+/// From now on only SIGTERM, SIGINT and signals that can't be caught end this process: a leader must not be lost to a
+/// signal that was meant for another program. Programs that it starts get the default actions: the signals are caught,
+/// not ignored, and `exec` resets handlers.
+///
+/// # Errors
+/// If the kernel refuses a handler.
+pub(crate) fn ignore_signals() -> io::Result<()> {
+    for name in IGNORED {
+        signal_hook::flag::register(name as i32, Arc::default())?;
+    }
+    for number in REAL_TIME {
+        // Some may be reserved by the C library.
+        let _ = signal_hook::flag::register(number, Arc::default());
+    }
+    Ok(())
+}
+
+/// The signals that ask the daemon to end.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From now on these signals do not end the process by themselves.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// The name of the next one. Cancel safe.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            Some(()) = self.terminate.recv() => "SIGTERM",
+            Some(()) = self.interrupt.recv() => "SIGINT",
+            else => std::future::pending().await,
+        }
+    }
+}
+
+/// Logs each ignored signal, until it is dropped.
+///
+/// # Errors
+/// If the signals can't be received.
+pub(crate) async fn log_ignored() -> io::Result<()> {
+    let mut heard = IGNORED
+        .into_iter()
+        .map(|name| Ok((name, signal(SignalKind::from_raw(name as i32))?)))
+        .collect::<io::Result<Vec<_>>>()?;
+    loop {
+        let next = poll_fn(|context| {
+            let ready = heard
+                .iter_mut()
+                .find_map(|(name, signal)| signal.poll_recv(context).is_ready().then_some(*name));
+            ready.map_or(Poll::Pending, Poll::Ready)
+        });
+        match next.await {
+            Name::SIGHUP => tracing::info!(
+                signal = "SIGHUP",
+                "ignored: a running worker does not reload its configuration; restart it"
+            ),
+            Name::SIGTSTP => tracing::warn!(
+                signal = "SIGTSTP",
+                "ignored: a stopped worker loses its leadership; SIGSTOP stops it"
+            ),
+            name => tracing::warn!(signal = name.as_str(), "ignored: use SIGTERM to stop a worker"),
+        }
+    }
+}

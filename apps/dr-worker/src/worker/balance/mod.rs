@@ -1,0 +1,247 @@
+//! Spreads the leaderships of many jobs over the nodes.
+//!
+//! ```text
+//!   one node leads the election `balancer` ─▶ every interval: reads all elections (survey)
+//!       ─▶ plans a few moves (strategies::fair_share) ─▶ asks each election's elector for a switchover
+//! ```
+//!
+//! It only files requests that an operator could file: the elector of each job handles them as any other, and refuses
+//! them if the target is not fit. While the balancer's leader changes, two balancers may run for a moment. They plan
+//! from the same records, and a request names the leader to replace, so the second request is refused.
+
+mod survey;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use election_core::{
+    Election, ElectionConfig, ElectionEvent, Ended, Failure, Handler, InvalidName, Leadership, MemberId,
+    Paths, Policy, Profile, QueueFormat, Recipe, StopOrder,
+    operator::{self, Observer, Snapshot},
+    record::{Outgoing, RequestKind, RequestRef, RequestState, Target},
+};
+use metrics::counter;
+use strategies::{FairShare, fair_share::Move};
+use tokio::{
+    sync::Semaphore,
+    task::JoinSet,
+    time::{Duration, sleep},
+};
+use zk_session::{Incarnation, Session};
+
+use super::metrics::record;
+use crate::{
+    config::{self, BALANCING, BalanceConfig, Config},
+    error::Error,
+    wall::unix_ms,
+};
+use survey::{Job, Refused, survey};
+
+/// The balancer's own election.
+const NAME: &str = "balancer";
+
+/// How many elections are read at a time.
+const READ_AT_ONCE: usize = 16;
+
+/// For how long a refused move is not requested again.
+const REFUSED_FOR: Duration = Duration::from_secs(600);
+
+/// Joins the balancer's election, if any job is balanced.
+pub(super) fn join(config: &Config, session: &Session, me: Profile) -> Result<Option<Election>, Error> {
+    if !config.jobs.iter().any(|job| job.policy.balance) {
+        return Ok(None);
+    }
+    let invalid = |wrong: InvalidName| Error::Setting { key: "zookeeper.root", message: wrong.to_string() };
+    let root = &config.zookeeper.root;
+    let mut jobs = Vec::new();
+    for job in &config.jobs {
+        jobs.push(Job {
+            paths: Paths::new(root, job.name()).map_err(invalid)?,
+            name: job.name().to_owned(),
+            pipeline: job.policy.pipeline(),
+            policy: job.policy.engine(job.spec.stop_budget(), job.fenced),
+            balance: job.recipe == config::Recipe::Elector && job.policy.balance,
+        });
+    }
+    let by = format!("{NAME} on {}", config.node.id);
+    let under = format!("{}/{BALANCING}", root.trim_end_matches('/'));
+    // It runs no work that has to be stopped.
+    let policy = Policy::default().with(|policy| policy.stop_budget = Some(Duration::ZERO));
+    let paths = Paths::new(&under, NAME).map_err(invalid)?;
+    let election = ElectionConfig::new(paths, me, Recipe::Queue(QueueFormat::Native)).policy(policy);
+    let balancer = Balancer { session: session.clone(), jobs: jobs.into(), config: config.balance, by };
+    Ok(Some(Election::join(session.clone(), election, balancer)))
+}
+
+/// Logs if the balancer's election ends early: the jobs continue without it.
+pub(super) async fn watch(election: Election) {
+    match election.ended().await {
+        Ended::Left | Ended::SessionClosed => {}
+        ended => tracing::error!(%ended, "this worker does not balance leaderships until it is restarted"),
+    }
+}
+
+/// The application of the balancer's election.
+struct Balancer {
+    session: Session,
+    jobs: Arc<[Job]>,
+    config: BalanceConfig,
+    by: String,
+}
+
+/// The memory of earlier rounds.
+#[derive(Default)]
+struct Memory {
+    asked: Vec<Asked>,
+    refused: Refused,
+    /// Whether the last failure was logged.
+    complained: bool,
+}
+
+/// A requested move.
+struct Asked {
+    job: String,
+    request: RequestRef,
+    to: MemberId,
+}
+
+impl Handler for Balancer {
+    fn observe(&self, event: ElectionEvent) {
+        record(NAME, event);
+    }
+
+    async fn takeover(&self, _: &Leadership) -> Result<(), Failure> {
+        tracing::info!("this worker is the balancer now");
+        Ok(())
+    }
+
+    async fn lead(&self, leadership: &Leadership) -> Result<(), Failure> {
+        let mut memory = Memory::default();
+        loop {
+            sleep(self.config.interval).await;
+            if !leadership.is_valid() {
+                continue;
+            }
+            match self.round(leadership, &mut memory).await {
+                Ok(()) => memory.complained = false,
+                Err(error) if memory.complained => {
+                    tracing::debug!(%error, "still can't balance the leaderships")
+                }
+                Err(error) => {
+                    memory.complained = true;
+                    tracing::warn!(%error, "can't balance the leaderships now; trying again");
+                }
+            }
+        }
+    }
+
+    async fn stop(&self, _: &StopOrder) {
+        // Only the future of `lead` ran, which has been dropped.
+    }
+}
+
+impl Balancer {
+    async fn round(&self, leadership: &Leadership, memory: &mut Memory) -> Result<(), Error> {
+        let session = self.session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
+        let snapshots = self.read(&session).await;
+        memory.read_outcomes(&snapshots);
+        let seen = survey(&self.jobs, &snapshots, &memory.refused, unix_ms());
+        if !memory.asked.is_empty() {
+            tracing::debug!(moves = memory.asked.len(), "moves are under way");
+            return Ok(());
+        }
+        let plan = FairShare { at_most: self.config.at_most }.plan(&seen.nodes, &seen.elections);
+        for wanted in &plan.moves {
+            if !leadership.is_valid() {
+                break;
+            }
+            self.ask(wanted, memory).await?;
+        }
+        Ok(())
+    }
+
+    /// Every election that can be read.
+    async fn read(&self, session: &Incarnation) -> BTreeMap<String, Snapshot> {
+        let places = Arc::new(Semaphore::new(READ_AT_ONCE));
+        let mut reads = JoinSet::new();
+        for job in self.jobs.iter() {
+            let (name, paths) = (job.name.clone(), job.paths.clone());
+            let (observer, places) = (Observer::new(session.clone()), Arc::clone(&places));
+            reads.spawn(async move {
+                let _place = places.acquire().await;
+                (name, observer.snapshot(&paths).await)
+            });
+        }
+        let mut snapshots = BTreeMap::new();
+        while let Some(read) = reads.join_next().await {
+            match read {
+                Ok((name, Ok(snapshot))) => {
+                    snapshots.insert(name, snapshot);
+                }
+                Ok((job, Err(error))) => {
+                    tracing::debug!(job, %error, "the election can't be read; it is not balanced in this round")
+                }
+                Err(error) => tracing::debug!(%error, "an election was not read"),
+            }
+        }
+        snapshots
+    }
+
+    async fn ask(&self, wanted: &Move, memory: &mut Memory) -> Result<(), Error> {
+        let Some(job) = self.jobs.iter().find(|job| job.name == wanted.election) else { return Ok(()) };
+        let reason = format!("fair share: {}", wanted.reason);
+        tracing::info!(job = job.name, from = %wanted.from, to = %wanted.to, reason, "requesting a switchover");
+        let request = operator::new_request(
+            RequestKind::Switchover,
+            Outgoing::Member(wanted.from.clone()),
+            Target::Member(wanted.to.clone()),
+            false,
+            Some(reason),
+            self.by.clone(),
+        );
+        let filed = operator::ask(&self.session, &job.paths, request).await?;
+        count(&job.name, "asked");
+        let job = job.name.clone();
+        memory.asked.push(Asked { job, request: filed.which, to: wanted.to.clone() });
+        Ok(())
+    }
+}
+
+impl Memory {
+    /// Reads the outcomes of requested moves.
+    fn read_outcomes(&mut self, snapshots: &BTreeMap<String, Snapshot>) {
+        let now = unix_ms();
+        self.refused.retain(|_, until_ms| *until_ms > now);
+        let (asked, refused) = (&mut self.asked, &mut self.refused);
+        asked.retain(|asked| {
+            // Unknown while the election can't be read.
+            let Some(snapshot) = snapshots.get(&asked.job) else { return true };
+            let filed = snapshot.requests.iter().find(|filed| filed.which == asked.request);
+            let state = filed.map(|filed| &filed.request.state);
+            match state {
+                Some(RequestState::Pending | RequestState::Accepted { .. }) => true,
+                Some(
+                    RequestState::Failed { .. }
+                    | RequestState::Expired { .. }
+                    | RequestState::Cancelled { .. },
+                ) => {
+                    let reason = state.and_then(RequestState::failure).unwrap_or_default();
+                    tracing::warn!(job = asked.job, to = %asked.to, reason, "a move for even shares failed");
+                    count(&asked.job, "failed");
+                    let until_ms = now.saturating_add(REFUSED_FOR.as_millis() as u64);
+                    refused.insert((asked.job.clone(), asked.to.clone()), until_ms);
+                    false
+                }
+                Some(RequestState::Done { .. }) => {
+                    count(&asked.job, "done");
+                    false
+                }
+                // The request was removed meanwhile.
+                None => false,
+            }
+        });
+    }
+}
+
+fn count(job: &str, outcome: &'static str) {
+    counter!("dr_balance_moves_total", "job" => job.to_owned(), "outcome" => outcome).increment(1);
+}

@@ -1,0 +1,159 @@
+//! Turns snapshots of all elections into the input of a plan. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use election_core::{
+    Ballot, MemberId, Paths, Policy,
+    explain::{barred_sites, failed_sites},
+    operator::{Layout, Snapshot},
+    record::{Cause, Elected, MemberRecord, Mode, Status},
+    strategy::{Round, Trouble},
+};
+use strategies::{
+    Pipeline,
+    fair_share::{Election, Node},
+    stages::Share,
+};
+
+/// A job whose leadership is counted.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) name: String,
+    pub(super) paths: Paths,
+    pub(super) pipeline: Pipeline,
+    pub(super) policy: Policy,
+    /// Whether its leadership may be moved.
+    pub(super) balance: bool,
+}
+
+/// Members that an elector has refused lately as the leader of a job, and until when no request is repeated, in
+/// milliseconds since the Unix epoch.
+pub(super) type Refused = BTreeMap<(String, MemberId), u64>;
+
+/// The input of a plan.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    /// Every member of any election, with its weight.
+    pub(super) nodes: Vec<Node>,
+    /// Every leadership. One of several slots is named by job and slot, and does not move.
+    pub(super) elections: Vec<Election>,
+}
+
+/// Reads the snapshots. Elections without a leader are left out: electing one is the elector's task.
+pub(super) fn survey(
+    jobs: &[Job],
+    snapshots: &BTreeMap<String, Snapshot>,
+    refused: &Refused,
+    unix_ms: u64,
+) -> Survey {
+    let mut survey = Survey::default();
+    for job in jobs {
+        let Some(snapshot) = snapshots.get(&job.name) else { continue };
+        for member in &snapshot.members {
+            let known = survey.nodes.iter().any(|node| node.member == member.member);
+            if !known {
+                survey.nodes.push(Node { member: member.member.clone(), weight: Share::weight(member) });
+            }
+        }
+        let elected = snapshot.decided();
+        match elected {
+            Some(elected) if snapshot.layout == Layout::Elector => {
+                survey.elections.extend(decided(job, snapshot, elected, refused, unix_ms));
+            }
+            // Without an elector, leadership can't be moved on request.
+            _ => survey.elections.extend(
+                snapshot.office(0).map(|office| fixed(job.name.clone(), office.record.member.clone())),
+            ),
+        }
+    }
+    survey
+}
+
+fn fixed(name: String, leader: MemberId) -> Election {
+    Election { name, leader: Some(leader), fit: None, stays: true }
+}
+
+fn decided<'a>(
+    job: &'a Job,
+    snapshot: &'a Snapshot,
+    elected: &'a Elected,
+    refused: &Refused,
+    unix_ms: u64,
+) -> Vec<Election> {
+    let leaders: Vec<_> = elected.leaders().collect();
+    if elected.slots.len() > 1 {
+        // Two slots of an election must not share a node, which the plan does not know.
+        let name = |slot: usize| format!("{}#{slot}", job.name);
+        return leaders.iter().map(|(slot, named)| fixed(name(*slot), named.member.clone())).collect();
+    }
+    let Some((_, leader)) = leaders.first() else { return Vec::new() };
+    if why_it_stays(job, snapshot, &leader.ballot, unix_ms).is_some() {
+        return vec![fixed(job.name.clone(), leader.member.clone())];
+    }
+    let mut fit = peers(job, snapshot, elected, &leader.ballot, unix_ms);
+    fit.retain(|member| !refused.contains_key(&(job.name.clone(), member.clone())));
+    let leader = Some(leader.member.clone());
+    vec![Election { name: job.name.clone(), leader, fit: Some(fit), stays: false }]
+}
+
+/// Why the leader of a job does not move, whatever the shares are.
+fn why_it_stays(job: &Job, snapshot: &Snapshot, leader: &Ballot, unix_ms: u64) -> Option<&'static str> {
+    if !job.balance {
+        return Some("its policy does not say balance");
+    }
+    if snapshot.control.mode != Mode::Auto {
+        return Some("its mode is not auto");
+    }
+    if snapshot.requests.iter().any(|filed| !filed.request.state.is_final()) {
+        return Some("an operator's request is open");
+    }
+    let Some(office) = snapshot.office(0).map(|office| &office.record) else {
+        return Some("its leader is not in office yet");
+    };
+    if office.ballot != *leader || office.status != Status::Ready {
+        return Some("a change of its leader is under way");
+    }
+    if holds(&snapshot.members, leader) {
+        return Some("its leader does not hand over");
+    }
+    let tenure = unix_ms.saturating_sub(office.since_ms);
+    if u128::from(tenure) < job.policy.min_tenure.as_millis() {
+        return Some("its leader does not lead for long enough yet");
+    }
+    None
+}
+
+fn holds(members: &[MemberRecord], leader: &Ballot) -> bool {
+    members.iter().any(|member| member.ballot == *leader && member.holds.is_some())
+}
+
+/// The members that are as good as the leader.
+fn peers(
+    job: &Job,
+    snapshot: &Snapshot,
+    elected: &Elected,
+    leader: &Ballot,
+    unix_ms: u64,
+) -> BTreeSet<MemberId> {
+    // Unlike an operator, the balancer does not move leadership back to a site that has failed too often.
+    let barred = barred_sites(&job.policy, Some(elected), unix_ms);
+    let is_barred = |member: &&MemberRecord| {
+        member.ballot != *leader && barred.iter().any(|barred| barred.site == member.site)
+    };
+    let standing = snapshot.members.iter().filter(|member| member.withdrawn.is_none() && !is_barred(member));
+    let standing: Vec<_> = standing.cloned().collect();
+    let excluded = |e: &&election_core::record::Exclusion| e.holds_at(unix_ms);
+    let exclusions: Vec<_> = elected.exclusions.iter().filter(excluded).cloned().collect();
+    // Recent failures of members count only after another failure.
+    let failed_sites = failed_sites(&snapshot.members, &snapshot.control, Some(elected));
+    let trouble = Trouble::default().with_failed_sites(failed_sites);
+    let round = Round::new(Cause::Switchover, unix_ms, &standing)
+        .with_incumbent(Some(leader))
+        .with_exclusions(&exclusions)
+        .with_trouble(&trouble)
+        .with_control(&snapshot.control);
+    job.pipeline.peers(&round)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! The budget of file descriptors: how many this process may open, and what for.
+//!
+//! The soft limit is 1024 on most machines for the sake of programs that use `select`; the hard limit is the real one.
+//! A worker raises its soft limit, as systemd recommends, and restores it for the programs that it starts. Jobs come
+//! first: the HTTP endpoints get what they leave.
+
+use std::{io, sync::OnceLock};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::{
+    config::{Check, HookName, JobConfig, ReadyProbe},
+    error::Error,
+};
+
+/// What a worker without jobs and HTTP clients needs: the runtime, signals, the listener, the lock, the reserve for
+/// looking at processes, connections to servers while it looks for a better one, and probes of other members.
+const OWN: u64 = 64;
+
+/// What a running job needs: the socket to its guard, the handle of the guard's process, and its output.
+const RUNNING: u64 = 3;
+
+/// What a program needs while it is started or run to its end: two ends each of socket, output, standard error and the
+/// report of a failed `exec`, the lock, and the handle of its guard's process. Few jobs start at the same time, except
+/// when a site is lost.
+const STARTING: u64 = 7;
+
+/// The least and the most HTTP clients at a time.
+const CLIENTS: std::ops::RangeInclusive<u64> = 16..=512;
+
+/// The soft limit that the process was started with.
+static STARTED_WITH: OnceLock<Option<u64>> = OnceLock::new();
+
+/// Raises the soft limit to the hard one.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub(crate) fn raise_limit() -> io::Result<()> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    STARTED_WITH.get_or_init(|| current);
+    if current != maximum {
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    }
+    Ok(())
+}
+
+/// The soft limit for programs that this process starts, if it differs from its own.
+pub(crate) fn limit_of_programs() -> Option<u64> {
+    let started_with = STARTED_WITH.get().copied().flatten()?;
+    (getrlimit(Resource::Nofile).current != Some(started_with)).then_some(started_with)
+}
+
+/// Sets the soft limit of this process, which is about to become another program.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub(crate) fn set_limit(current: u64) -> io::Result<()> {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum }).map_err(io::Error::from)
+}
+
+/// How many HTTP clients may connect at once, so that this worker can lead all jobs.
+///
+/// # Errors
+/// With the figures, if the limit is too low for the jobs alone.
+pub(crate) fn clients_beside(jobs: &[JobConfig]) -> Result<usize, Error> {
+    // There is no limit.
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return Ok(most_clients()) };
+    let of_jobs: u64 = jobs.iter().map(of_job).sum();
+    let needed = OWN + of_jobs + CLIENTS.start();
+    if limit < needed {
+        return Err(Error::Setting {
+            key: "job",
+            message: format!(
+                "this worker may open {limit} files, and needs {needed} to lead all of its {} jobs: {of_jobs} for them, \
+                 {OWN} for itself, {} for HTTP clients; raise the hard limit (LimitNOFILE= in a systemd unit, ulimit -Hn \
+                 in a shell), or configure fewer jobs",
+                jobs.len(),
+                CLIENTS.start()
+            ),
+        });
+    }
+    let left = limit - OWN - of_jobs;
+    Ok(usize::try_from(left).unwrap_or(usize::MAX).min(most_clients()))
+}
+
+fn most_clients() -> usize {
+    usize::try_from(*CLIENTS.end()).unwrap_or(usize::MAX)
+}
+
+/// What a job needs at most: while it is started, or while it runs with a probe, a hook, a measurement and a fitness
+/// check. Readiness and liveness are never probed at the same time.
+fn of_job(job: &JobConfig) -> u64 {
+    let spec = &job.spec;
+    let of_probe = |probe: &ReadyProbe| match probe {
+        ReadyProbe::None { .. } => 0,
+        ReadyProbe::Notify | ReadyProbe::Tcp { .. } | ReadyProbe::Http { .. } => 1,
+        ReadyProbe::Exec { .. } => STARTING,
+    };
+    let of_check = |check: &Option<Check>| check.as_ref().map_or(0, |check| of_probe(&check.probe));
+    let probes = of_probe(&spec.ready).max(of_check(&spec.liveness)) + of_check(&spec.fitness);
+    let has_hooks = HookName::ALL.into_iter().any(|name| spec.hooks.get(name).is_some());
+    let others = u64::from(has_hooks) + u64::from(spec.measure.is_some());
+    RUNNING + STARTING + probes + others * STARTING
+}

@@ -1,0 +1,434 @@
+//! The guard's loop: wait for an event, handle it, read the clock, act.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{MsgFlags, send};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::unistd::{self, Pid};
+use rustix::process::{WaitOptions, wait};
+use zk_session::BootTime;
+
+use super::cgroup::{self, Cgroup};
+use super::invocation::EXIT_USAGE;
+use super::launch::{self, Launched, NO_TIME};
+use super::plan::{Plan, Step};
+use super::protocol::{Exit, Launch, Lines, Lingering, Order, Report, Why, encode};
+use super::record::Record;
+use super::relay::Relay;
+use super::tree;
+
+/// The pause between two rounds of SIGKILL, unless a death wakes the guard earlier.
+const KILL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How long after the first SIGKILL, and how often, surviving processes are reported.
+const LINGERING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The longest wait: within a timer's range, and rare enough to cost nothing.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// How much the job's `oom_score_adj` exceeds the guard's where the guard's can't be lowered: a hundredth of the
+/// machine's memory, more than a guard uses.
+const OOM_DISTANCE: i32 = 10;
+
+/// Waits for the start order on standard input, and guards the job to its end.
+pub(super) fn run() -> ExitCode {
+    let mut orders = Orders::default();
+    let launch = match orders.first() {
+        Ok(Some(Order::Start(launch))) => launch,
+        Ok(None) => return ExitCode::SUCCESS, // the worker went away before it wanted anything
+        Ok(Some(_)) | Err(_) => return ExitCode::from(EXIT_USAGE),
+    };
+    let guarded = Wakers::new()
+        .map_err(|error| format!("the guard can't set itself up: {error}"))
+        .and_then(|wakers| Keeper::start(&launch, orders, wakers));
+    match guarded {
+        Ok(keeper) => keeper.guard(),
+        Err(error) => {
+            report(&Report::Failed { error });
+            report(&Report::Gone);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Sends a report to the worker. It never blocks the guard: a worker that does not read loses the report.
+fn report(report: &Report) {
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    let _ = send(io::stdin().as_raw_fd(), &encode(report), flags);
+}
+
+/// The record of the run, removed when no process of it is left.
+struct Note(Option<PathBuf>);
+
+impl Note {
+    fn remove(self) {
+        if let Some(path) = self.0 {
+            // A record that can't be removed costs the next worker one sweep.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+struct Keeper {
+    plan: Plan,
+    main: Main,
+    stop_signal: Signal,
+    cgroup: Option<Cgroup>,
+    note: Note,
+    orders: Orders,
+    relay: Option<Relay>,
+    wakers: Wakers,
+    /// When to report processes that survive SIGKILL.
+    name_lingering_at: Option<BootTime>,
+}
+
+/// The process that the guard started.
+enum Main {
+    /// Still the launcher.
+    Launching(Launched),
+    /// The job's program.
+    Running(Pid),
+    /// Reaped. Its pid may belong to another process by now.
+    Ended,
+}
+
+impl Keeper {
+    fn start(launch: &Launch, orders: Orders, wakers: Wakers) -> Result<Keeper, String> {
+        let plan = Plan::new(Duration::from_millis(launch.stop_timeout_ms), launch.until.into());
+        if BootTime::now() >= plan.start_by() {
+            return Err(NO_TIME.to_owned());
+        }
+        prctl::set_child_subreaper(true)
+            .map_err(|errno| format!("the guard can't become a subreaper: {errno}"))?;
+        let oom_score_adj = spare_the_guard();
+        let (note, record) = match &launch.record {
+            Some(path) => (Note(Some(path.clone())), Some(write_note(path, launch.cgroup.as_deref())?)),
+            None => (Note(None), None),
+        };
+        let cgroup = launch.cgroup.as_deref().map(|dir| {
+            Cgroup::create(dir).map_err(|error| format!("can't set up the cgroup {}: {error}", dir.display()))
+        });
+        let launched = cgroup.transpose().and_then(|cgroup| {
+            let dir = cgroup.as_ref().map(Cgroup::dir);
+            let (relay, output) = launch
+                .relays_output
+                .then(Relay::new)
+                .transpose()
+                .map_err(|errno| format!("can't make a pipe for the job's output: {errno}"))?
+                .unzip();
+            let launched = launch::launch(launch, dir, plan.start_by(), oom_score_adj, output)?;
+            Ok((launched, cgroup, relay))
+        });
+        let (launched, cgroup, relay) = match launched {
+            Ok(launched) => launched,
+            Err(error) => {
+                note.remove();
+                return Err(error);
+            }
+        };
+        if let (Some(path), Some(record)) = (&launch.record, record) {
+            // It only shortens the next worker's sweep.
+            let _ = Record { session: Some(launched.pid.as_raw()), ..record }.write(path);
+        }
+        Ok(Keeper {
+            plan,
+            main: Main::Launching(launched),
+            stop_signal: launch.stop_signal.signal(),
+            cgroup,
+            note,
+            orders,
+            relay,
+            wakers,
+            name_lingering_at: None,
+        })
+    }
+
+    /// Returns when no process of the job is left.
+    fn guard(mut self) {
+        loop {
+            self.wait();
+            // First the clock, then the orders, then the job, because this process may have been frozen or the machine
+            // asleep at any point. In this order no renewal that came before `now` is overlooked. A clock that was read
+            // too early is read again at once: the timer fires for a deadline that has passed.
+            let now = BootTime::now();
+            self.take_orders(now);
+            if let Some(relay) = &mut self.relay {
+                relay.step(now);
+            }
+            self.see_the_launch_through();
+            if self.reap(now) && self.cgroup_is_empty() {
+                break;
+            }
+            match self.plan.step(now) {
+                Step::Wait => {}
+                Step::Ask(why) => {
+                    report(&Report::Stopping(why));
+                    self.ask();
+                }
+                Step::Kill => self.kill_all(now),
+            }
+        }
+        drop(self.cgroup.take());
+        self.note.remove();
+        if let Some(relay) = self.relay.take() {
+            relay.finish();
+        }
+        report(&Report::Gone);
+    }
+
+    fn wait(&mut self) {
+        let now = BootTime::now();
+        let relay_at = self.relay.as_ref().and_then(Relay::wake_at);
+        let wake_at = self.plan.wake_at().min(relay_at.unwrap_or(now + LONGEST_WAIT));
+        let wake_at = wake_at.clamp(now + KILL_INTERVAL, now + LONGEST_WAIT);
+        let stdin = io::stdin();
+        let orders = self.orders.open.then_some(stdin.as_fd());
+        let launch = match &self.main {
+            Main::Launching(launched) => Some(launched.fd()),
+            Main::Running(_) | Main::Ended => None,
+        };
+        let read = orders.into_iter().chain(launch).map(|fd| (fd, PollFlags::POLLIN));
+        let relayed = self.relay.as_ref().and_then(Relay::waits_for);
+        self.wakers.wait(wake_at, read.chain(relayed));
+    }
+
+    fn take_orders(&mut self, now: BootTime) {
+        self.orders.drain();
+        loop {
+            match self.orders.lines.next() {
+                Ok(Some(Order::Until(until))) => self.plan.renew(until.into()),
+                Ok(Some(Order::Stop { by })) => self.plan.stop(now, Some(by.into()), Why::Order),
+                // A worker that sends an invalid order counts as gone.
+                Ok(Some(Order::Start(_))) | Err(_) => {
+                    self.orders.open = false;
+                    break;
+                }
+                Ok(None) => break,
+            }
+        }
+        if !self.orders.open {
+            self.plan.stop(now, None, Why::WorkerGone);
+        }
+    }
+
+    /// Reads whether the job's program runs, once that is decided.
+    fn see_the_launch_through(&mut self) {
+        if !matches!(&self.main, Main::Launching(launched) if is_readable(launched.fd())) {
+            return;
+        }
+        match std::mem::replace(&mut self.main, Main::Ended) {
+            Main::Launching(launched) => {
+                let pid = launched.pid;
+                report(&match launched.outcome() {
+                    Ok(()) => {
+                        self.main = Main::Running(pid);
+                        Report::Started { pid: pid.as_raw() }
+                    }
+                    // The launcher is exiting. It is reaped like any child.
+                    Err(error) => Report::Failed { error },
+                });
+            }
+            other => self.main = other,
+        }
+    }
+
+    /// Reaps the children that have ended. True if no child is left, and so no descendant.
+    fn reap(&mut self, now: BootTime) -> bool {
+        loop {
+            let (pid, status) = match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => (Pid::from_raw(pid.as_raw_nonzero().get()), status),
+                Ok(None) => return false,
+                Err(rustix::io::Errno::CHILD) => return true,
+                Err(_) => continue,
+            };
+            // A raw number: signals from 32 on have no names.
+            let exit = match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => Exit::Code(code),
+                (None, Some(signal)) => Exit::Signal(signal),
+                (None, None) => continue,
+            };
+            // The process has closed its end of the pipe, so the outcome is decided.
+            self.see_the_launch_through();
+            if matches!(self.main, Main::Running(main) if main == pid) {
+                self.main = Main::Ended;
+                report(&Report::Exited(exit));
+                self.end_the_rest(now);
+            }
+        }
+    }
+
+    /// The job ends with its program. The rest of its tree is stopped like the job itself. During a stop, the stop
+    /// signal is now sent to the processes that are not in the group.
+    fn end_the_rest(&mut self, now: BootTime) {
+        if self.plan.is_stopping() {
+            self.ask();
+        } else {
+            self.plan.stop(now, None, Why::Exited);
+        }
+    }
+
+    /// False as well if this can't be determined.
+    fn cgroup_is_empty(&self) -> bool {
+        self.cgroup.as_ref().is_none_or(|own| cgroup::is_empty(own.dir()).unwrap_or(false))
+    }
+
+    /// Sends the stop signal: to the job's process group while its leader exists, else to all remaining processes.
+    /// Errors mean that a process has ended meanwhile.
+    fn ask(&self) {
+        // A stopped process receives the signal only when it is continued.
+        for signal in [self.stop_signal, Signal::SIGCONT] {
+            match &self.main {
+                Main::Launching(launched) => {
+                    let _ = kill(launched.pid, signal);
+                }
+                Main::Running(pid) => {
+                    let _ = killpg(*pid, signal);
+                }
+                Main::Ended => {
+                    // Processes that this does not reach are killed at the end of the stop timeout.
+                    for pid in tree::descendants(Pid::this()).unwrap_or_default() {
+                        let _ = kill(pid, signal);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends SIGKILL to every descendant of the guard.
+    fn kill_all(&mut self, now: BootTime) {
+        if let Some(own) = &self.cgroup {
+            let _ = cgroup::kill(own.dir());
+        }
+        if let Main::Running(pid) = self.main {
+            let _ = killpg(pid, Signal::SIGKILL);
+        }
+        let mut lingering = Lingering::default();
+        if let Err(error) = tree::Sweep::default().kill(Pid::this(), &mut lingering) {
+            lingering.blind = Some(error.to_string());
+        }
+        let name_at = *self.name_lingering_at.get_or_insert(now + LINGERING_INTERVAL);
+        if now >= name_at {
+            self.name_lingering_at = Some(now + LINGERING_INTERVAL);
+            report(&Report::Lingering(lingering));
+        }
+    }
+}
+
+/// The worker's orders, on standard input.
+#[derive(Default)]
+struct Orders {
+    lines: Lines,
+    open: bool,
+}
+
+impl Orders {
+    /// Waits for the first order; `None` if the stream ends before it.
+    fn first(&mut self) -> Result<Option<Order>, super::protocol::Garbled> {
+        self.open = true;
+        while self.open {
+            if let Some(order) = self.lines.next()? {
+                return Ok(Some(order));
+            }
+            self.read();
+        }
+        Ok(None)
+    }
+
+    /// Reads what is available without waiting.
+    fn drain(&mut self) {
+        while self.open && is_readable(io::stdin().as_fd()) {
+            self.read();
+        }
+    }
+
+    /// One read. It blocks if nothing is available.
+    fn read(&mut self) {
+        let mut buffer = [0; 16 * 1024];
+        match unistd::read(io::stdin().as_fd(), &mut buffer) {
+            Ok(0) => self.open = false,
+            Ok(count) => self.lines.push(&buffer[..count]),
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            Err(_) => self.open = false,
+        }
+    }
+}
+
+/// Records what is about to be started.
+fn write_note(path: &Path, cgroup: Option<&Path>) -> Result<Record, String> {
+    let record = Record::of_this_guard(cgroup).and_then(|record| record.write(path).map(|()| record));
+    record.map_err(|error| {
+        format!(
+            "can't note in {} what runs: {error}; check that node.state_dir can be written",
+            path.display()
+        )
+    })
+}
+
+/// Makes the kernel kill other processes first if memory runs out. Returns the `oom_score_adj` for the job.
+fn spare_the_guard() -> Option<i32> {
+    const OWN: &str = "/proc/self/oom_score_adj";
+    let worker: i32 = fs::read_to_string(OWN).ok()?.trim().parse().ok()?;
+    // Lowering it takes a privilege, raising it does not.
+    match fs::write(OWN, "-1000") {
+        Ok(()) => Some(worker),
+        Err(_) => Some((worker + OOM_DISTANCE).min(1000)),
+    }
+}
+
+/// Everything that can wake the guard.
+struct Wakers {
+    deaths: SignalFd,
+    timer: TimerFd,
+}
+
+impl Wakers {
+    fn new() -> nix::Result<Wakers> {
+        let _ = prctl::set_name(c"dr-guard");
+        // All signals are blocked. SIGCHLD is read from a descriptor. No catchable signal ends the guard, because it
+        // must not end before the job. The worker, which receives the same signals, gives the order to stop.
+        SigSet::all().thread_block()?;
+        let mut deaths = SigSet::empty();
+        deaths.add(Signal::SIGCHLD);
+        Ok(Wakers {
+            deaths: SignalFd::with_flags(&deaths, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?,
+            timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?,
+        })
+    }
+
+    /// Waits until `until`, the death of a child, or an event on one of the `others`. The caller has to check which:
+    /// that may change before this returns.
+    fn wait<'fd>(&mut self, until: BootTime, others: impl Iterator<Item = (BorrowedFd<'fd>, PollFlags)>) {
+        // Absolute, on the clock that runs during suspend: the timer fires on wake-up.
+        let ring = Expiration::OneShot(TimeSpec::from_duration(until.as_duration()));
+        let set = self.timer.set(ring, TimerSetTimeFlags::TFD_TIMER_ABSTIME);
+        let own = [self.deaths.as_fd(), self.timer.as_fd()];
+        let mut fds: Vec<PollFd<'_>> = own.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).into();
+        fds.extend(others.map(|(fd, flags)| PollFd::new(fd, flags)));
+        // Without a timer the guard polls often.
+        let timeout = if set.is_ok() { PollTimeout::NONE } else { PollTimeout::from(10u8) };
+        let _ = poll(&mut fds, timeout);
+        // Drained, so that it fires again.
+        while let Ok(Some(_)) = self.deaths.read_signal() {}
+    }
+}
+
+/// Whether a read would not block: data or the end of the stream.
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    loop {
+        match poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], PollTimeout::ZERO) {
+            Err(Errno::EINTR) => {}
+            polled => return polled.is_ok_and(|count| count > 0),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! From the guard to the job: a second stage of this binary, which prepares itself and becomes the
+//! job's program.
+//!
+//! What has to be set inside the new process (its session, the parent-death signal, closed descriptors) could be set
+//! between `fork` and `exec` only by unsafe code. A separate stage that is executed, sets it and executes the job's
+//! program needs none.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use command_fds::CommandFdExt;
+use nix::fcntl::OFlag;
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{self, Pid};
+use serde::{Deserialize, Serialize};
+use zk_session::BootTime;
+
+use super::cgroup;
+use super::invocation::{EXEC, EXIT_USAGE, SELF_EXE, VERB};
+use super::protocol::{Launch, Millis};
+use crate::{config::DR_RUN, program::program, worker::descriptors::set_limit};
+
+/// Variables of the protocol between an init system and the worker. A job that inherited them could act as the worker.
+fn is_between_worker_and_init(name: &str) -> bool {
+    name == "NOTIFY_SOCKET"
+        || name == "FDSTORE"
+        || name.starts_with("WATCHDOG_")
+        || name.starts_with("LISTEN_")
+}
+
+/// A job on its way from the guard's fork to its own program.
+#[derive(Debug)]
+pub(super) struct Launched {
+    pub(super) pid: Pid,
+    /// Closed by the `exec` of the job's program. Carries the reason if that failed.
+    outcome: File,
+}
+
+/// The arguments of the second stage, besides the command.
+#[derive(Debug, Serialize, Deserialize)]
+struct Stage {
+    /// The descriptor for the reason of a failure.
+    outcome: RawFd,
+    guard: i32,
+    /// Nothing is started after this.
+    start_by: Millis,
+    cgroup: Option<PathBuf>,
+    no_new_privileges: bool,
+    oom_score_adj: Option<i32>,
+    open_files: Option<u64>,
+}
+
+/// Starts the second stage, which starts the job's program no later than `start_by`. The program writes to `output`, or
+/// else inherits the guard's output.
+///
+/// # Errors
+/// The reason, as a sentence.
+pub(super) fn launch(
+    launch: &Launch,
+    cgroup: Option<&Path>,
+    start_by: BootTime,
+    oom_score_adj: Option<i32>,
+    output: Option<OwnedFd>,
+) -> Result<Launched, String> {
+    let failed = |error: io::Error| format!("can't start the launcher: {error}");
+    let (outcome, writer) =
+        unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed(io::Error::from(errno)))?;
+    let stage = Stage {
+        outcome: writer.as_raw_fd(),
+        guard: Pid::this().as_raw(),
+        start_by: start_by.into(),
+        cgroup: cgroup.map(Path::to_owned),
+        no_new_privileges: launch.no_new_privileges,
+        oom_score_adj,
+        open_files: launch.open_files,
+    };
+    let stage = serde_json::to_string(&stage).map_err(|error| failed(error.into()))?;
+    let mut command = Command::new(SELF_EXE);
+    command.arg0(program()).args([VERB, EXEC, &stage]).args(&launch.command).stdin(Stdio::null());
+    if let Some(output) = output {
+        command.stdout(output.try_clone().map_err(failed)?).stderr(output);
+    }
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(is_between_worker_and_init) {
+            command.env_remove(name);
+        }
+    }
+    command.envs(&launch.env);
+    if let Some(run) = launch.record.as_deref().and_then(Path::file_name) {
+        command.env(DR_RUN, run);
+    }
+    if let Some(dir) = &launch.working_dir {
+        command.current_dir(dir);
+    }
+    command.preserved_fds(vec![writer]);
+    // The handle is dropped without waiting: the guard reaps its children by pid.
+    let pid = command.spawn().map_err(|error| match &launch.working_dir {
+        Some(dir) => format!("can't start the launcher in working_dir {}: {error}", dir.display()),
+        None => failed(error),
+    })?;
+    Ok(Launched { pid: Pid::from_raw(pid.id().cast_signed()), outcome: outcome.into() })
+}
+
+impl Launched {
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.outcome.as_fd()
+    }
+
+    /// The outcome of the `exec`. Blocks until it is decided: call it when the descriptor is readable or the process
+    /// has ended.
+    ///
+    /// # Errors
+    /// The reason, as a sentence.
+    pub(super) fn outcome(mut self) -> Result<(), String> {
+        let mut reason = String::new();
+        match self.outcome.read_to_string(&mut reason) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(reason),
+            Err(error) => Err(format!("can't read from the launcher: {error}")),
+        }
+    }
+}
+
+/// The second stage: `--exec STAGE COMMAND...`. Returns only if it fails.
+pub(super) fn exec_stage(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let stage = args.next().and_then(|stage| serde_json::from_str::<Stage>(stage.to_str()?).ok());
+    let (Some(stage), Some(program)) = (stage, args.next()) else {
+        return ExitCode::from(EXIT_USAGE);
+    };
+    let Ok(mut outcome) = inherited(stage.outcome) else {
+        return ExitCode::from(EXIT_USAGE);
+    };
+    let failure = match prepare(&stage, &outcome) {
+        // `exec` also restores the default action of SIGPIPE, which this runtime ignores.
+        Ok(()) => {
+            let error = Command::new(&program).args(args).exec();
+            format!("can't run {}: {error}", Path::new(&program).display())
+        }
+        Err(reason) => reason,
+    };
+    let _ = outcome.write_all(failure.as_bytes());
+    ExitCode::from(127)
+}
+
+/// Takes over the pipe that the guard passed as descriptor `fd`, closed on `exec` from now on.
+///
+/// Reopened through `/proc`, because safe code can't turn a number into an owned descriptor.
+fn inherited(fd: RawFd) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).open(format!("/proc/self/fd/{fd}"))?;
+    unistd::close(fd)?;
+    Ok(file)
+}
+
+fn prepare(stage: &Stage, outcome: &File) -> Result<(), String> {
+    // The job gets its own session. No terminal can interrupt, stop or hang up the job. The session id marks its
+    // processes even if they change their process group, so that the worker finds them after the guard was killed.
+    unistd::setsid().map_err(|errno| format!("can't make a session for the job: {errno}"))?;
+    // The job dies with the guard. First set the signal, then check the parent: if the guard died before, the parent is
+    // another one.
+    prctl::set_pdeathsig(Signal::SIGKILL)
+        .map_err(|errno| format!("can't set the parent-death signal: {errno}"))?;
+    if Pid::parent().as_raw() != stage.guard {
+        return Err("the guard died while the job was being started".to_owned());
+    }
+    if let Some(cgroup) = &stage.cgroup {
+        cgroup::enter(cgroup)
+            .map_err(|error| format!("can't enter the cgroup {}: {error}", cgroup.display()))?;
+    }
+    if let Some(adj) = stage.oom_score_adj {
+        fs::write("/proc/self/oom_score_adj", adj.to_string())
+            .map_err(|error| format!("can't set oom_score_adj to {adj}: {error}"))?;
+    }
+    if stage.no_new_privileges {
+        prctl::set_no_new_privs().map_err(|errno| format!("can't renounce new privileges: {errno}"))?;
+    }
+    reset_ignored_signals()?;
+    SigSet::empty().thread_set_mask().map_err(|errno| format!("can't unblock signals: {errno}"))?;
+    close_all_but(outcome.as_raw_fd());
+    if let Some(limit) = stage.open_files {
+        set_limit(limit).map_err(|error| format!("can't set the limit of open files to {limit}: {error}"))?;
+    }
+    // Last, because the steps above may have taken time.
+    if BootTime::now() >= stage.start_by.into() {
+        return Err(NO_TIME.to_owned());
+    }
+    Ok(())
+}
+
+/// Why a job is not started.
+pub(super) const NO_TIME: &str = "the lease leaves no time to run and stop the job";
+
+/// A signal that the worker ignores since its start (by `nohup`, or a shell without job control) would be ignored by
+/// the job as well, perhaps its stop signal. `exec` restores the default action of signals that have a handler.
+fn reset_ignored_signals() -> Result<(), String> {
+    let failed = |error: io::Error| format!("can't reset the signals that are ignored: {error}");
+    let status = fs::read_to_string("/proc/self/status").map_err(failed)?;
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap_or_default();
+    for number in (1..=64).filter(|number| ignored & (1 << (number - 1)) != 0) {
+        let handled = match Signal::try_from(number) {
+            // `exec` resets the first, and signals of faults can't be ignored.
+            Ok(Signal::SIGPIPE | Signal::SIGILL | Signal::SIGFPE | Signal::SIGSEGV) => continue,
+            Ok(
+                Signal::SIGCHLD
+                | Signal::SIGCONT
+                | Signal::SIGURG
+                | Signal::SIGWINCH
+                | Signal::SIGTSTP
+                | Signal::SIGTTIN
+                | Signal::SIGTTOU,
+            ) => signal_hook::flag::register(number, Arc::default()),
+            // A signal before the `exec` ends this process, as it would end the job.
+            _ => signal_hook::flag::register_conditional_shutdown(
+                number,
+                128 + number,
+                Arc::new(AtomicBool::new(true)),
+            ),
+        };
+        // Signals without a name may be reserved by the C library.
+        if let Err(error) = handled
+            && Signal::try_from(number).is_ok()
+        {
+            return Err(failed(error));
+        }
+    }
+    Ok(())
+}
+
+/// Closes all inherited descriptors, above all the worker's lock: a job that holds it would keep it locked.
+fn close_all_but(keep: RawFd) {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let open: Vec<RawFd> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for fd in open {
+        if fd > 2 && fd != keep {
+            let _ = unistd::close(fd);
+        }
+    }
+}

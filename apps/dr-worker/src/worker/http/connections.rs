@@ -1,0 +1,190 @@
+//! A bound on connections: idle ones are closed after a while, and the one that has been idle longest makes room for a
+//! new one. So `/leader` answers even if clients hold connections open, and descriptors are left for the guards of
+//! jobs.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::serve::Listener;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    time::{Instant, Sleep, sleep_until},
+};
+
+/// How long a connection may be idle.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// The pause after an error of the listener, which may repeat at once.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A listener with a maximum of connections.
+pub(super) struct Bounded {
+    listener: TcpListener,
+    open: Arc<Open>,
+    most: usize,
+}
+
+#[derive(Default)]
+struct Open {
+    /// Counts events on all connections.
+    clock: AtomicU64,
+    connections: Mutex<BTreeMap<u64, Entry>>,
+}
+
+struct Entry {
+    /// The clock at its last event.
+    active: Arc<AtomicU64>,
+    /// Dropped, it ends the connection.
+    _keep: oneshot::Sender<()>,
+}
+
+impl Open {
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
+        // No code panics while it is locked.
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the connection that has been idle longest.
+    fn make_room(&self) {
+        let mut connections = self.lock();
+        let idlest = connections.iter().min_by_key(|(_, entry)| entry.active.load(Ordering::Relaxed));
+        if let Some(id) = idlest.map(|(id, _)| *id) {
+            connections.remove(&id);
+        }
+    }
+}
+
+impl Bounded {
+    pub(super) fn new(listener: TcpListener, most: usize) -> Self {
+        Self { listener, open: Arc::default(), most }
+    }
+}
+
+impl Listener for Bounded {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, peer)) => {
+                    if self.open.lock().len() >= self.most {
+                        self.open.make_room();
+                    }
+                    return (Connection::new(stream, &self.open), peer);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a connection was not accepted");
+                    // No descriptors may be left.
+                    self.open.make_room();
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// A connection that is closed when it is idle for too long, or when a new one needs its place.
+pub(super) struct Connection {
+    stream: TcpStream,
+    id: u64,
+    open: Arc<Open>,
+    active: Arc<AtomicU64>,
+    ended: oneshot::Receiver<()>,
+    idle: Pin<Box<Sleep>>,
+}
+
+impl Connection {
+    fn new(stream: TcpStream, open: &Arc<Open>) -> Self {
+        let id = open.tick();
+        let active = Arc::new(AtomicU64::new(id));
+        let (keep, ended) = oneshot::channel();
+        open.lock().insert(id, Entry { active: Arc::clone(&active), _keep: keep });
+        let idle = Box::pin(sleep_until(Instant::now() + IDLE));
+        Self { stream, id, open: Arc::clone(open), active, ended, idle }
+    }
+
+    fn mark_active(&mut self) {
+        self.active.store(self.open.tick(), Ordering::Relaxed);
+        self.idle.as_mut().reset(Instant::now() + IDLE);
+    }
+
+    /// An error if it has to be closed.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let is_over =
+            Pin::new(&mut self.ended).poll(context).is_ready() || self.idle.as_mut().poll(context).is_ready();
+        if is_over { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.open.lock().remove(&self.id);
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, buffer) {
+            if buffer.filled().len() > before {
+                self.mark_active();
+            }
+            return Poll::Ready(read);
+        }
+        match self.poll_end(context) {
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write(context, bytes) {
+            self.mark_active();
+            return Poll::Ready(written);
+        }
+        // A client that does not read its answer counts as idle.
+        match self.poll_end(context) {
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,146 @@
+//! `/explain` and `/simulate`: as the verbs, with this worker's own configuration.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Query, State},
+    http::StatusCode,
+    response::Response,
+};
+use election_core::{MemberId, SiteId, operator::Snapshot};
+
+use super::{
+    answer::{answer, refuse},
+    cluster::{look, skipped},
+    roles::Which,
+};
+use crate::{
+    config::{OperatorConfig, is_of_policy},
+    view::{self, Explained, Simulated, WhatIf},
+    wall::unix_ms,
+    worker::state::Worker,
+};
+
+pub(super) async fn explain(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
+    let seen = match look(&worker, &which).await {
+        Ok(seen) => seen,
+        Err(refusal) => return *refusal,
+    };
+    let problems = match seen.problems().await {
+        Ok(problems) => problems,
+        Err(refusal) => return *refusal,
+    };
+    let config = match policies(&worker, &[]) {
+        Ok(config) => config,
+        Err(refusal) => return *refusal,
+    };
+    let (policy, strategy) = (config.engine_of(&seen.job), config.policy_of(&seen.job).strategy());
+    let explained = Explained::new(&seen.job, &seen.snapshot, &policy, &*strategy, unix_ms());
+    let other_policy = view::other_policy(&config.fingerprint_of(&seen.job), &seen.snapshot);
+    let skipped = skipped(&worker, &seen.job, &seen.snapshot).await;
+    answer(StatusCode::OK, &Explained { skipped, problems, other_policy, ..explained })
+}
+
+pub(super) async fn simulate(
+    State(worker): State<Arc<Worker>>,
+    Query(pairs): Query<Vec<(String, String)>>,
+) -> Response {
+    let (which, what_if) = match read(pairs) {
+        Ok(read) => read,
+        Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
+    };
+    let seen = match look(&worker, &which).await {
+        Ok(seen) => seen,
+        Err(refusal) => return *refusal,
+    };
+    match imagine(&worker, &seen.job, &seen.snapshot, what_if) {
+        Ok(simulated) => answer(StatusCode::OK, &simulated),
+        Err(refusal) => *refusal,
+    }
+}
+
+fn imagine(
+    worker: &Worker,
+    name: &str,
+    snapshot: &Snapshot,
+    what_if: WhatIf,
+) -> Result<Simulated, Box<Response>> {
+    let (now, then) = (policies(worker, &[])?, policies(worker, &what_if.set)?);
+    if let Err(why) = what_if.check(snapshot, then.policy_of(name).who.sites()) {
+        return Err(Box::new(refuse(StatusCode::BAD_REQUEST, &why)));
+    }
+    let (policy, strategy) = (now.engine_of(name), now.policy_of(name).strategy());
+    let (policy_then, strategy_then) = (then.engine_of(name), then.policy_of(name).strategy());
+    let (now, then) = ((&policy, &*strategy), (&policy_then, &*strategy_then));
+    Ok(Simulated::new(name, snapshot, what_if, now, then, unix_ms()))
+}
+
+/// This worker's policies, with these settings applied.
+fn policies(worker: &Worker, sets: &[String]) -> Result<OperatorConfig, Box<Response>> {
+    let wrong = |problems| Box::new(refuse(StatusCode::BAD_REQUEST, &format!("{problems}")));
+    worker.config().what_if(sets).map_err(wrong)
+}
+
+/// The requested job and the assumptions.
+fn read(pairs: Vec<(String, String)>) -> Result<(Which, WhatIf), String> {
+    let (mut which, mut what_if) = (Which { job: None }, WhatIf::default());
+    for (key, value) in pairs {
+        match key.as_str() {
+            "job" => which.job = Some(value),
+            "without_site" => what_if.without_sites.push(SiteId::new(value).map_err(|e| e.to_string())?),
+            "without" => what_if.without.push(MemberId::new(value).map_err(|e| e.to_string())?),
+            "set" if is_of_policy(&value) => what_if.set.push(value),
+            "set" => {
+                return Err(format!(
+                    "set={value}: only keys of the policy can be set, such as set=policy.auto_moves=all"
+                ));
+            }
+            other => {
+                return Err(format!("unknown parameter {other:?}; valid: job, without_site, without, set"));
+            }
+        }
+    }
+    if what_if.is_empty() {
+        return Err("give at least one of without_site=SITE, without=MEMBER and set=policy.K=V".to_owned());
+    }
+    Ok((which, what_if))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> Result<(Which, WhatIf), String> {
+        read(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+    }
+
+    #[test]
+    fn what_is_imagined_is_read_from_the_query() {
+        let (which, what_if) = of(&[
+            ("job", "orders"),
+            ("without_site", "east"),
+            ("without", "west-1"),
+            ("without", "west-2"),
+            ("set", "policy.auto_moves=all"),
+            ("set", "job.orders.policy.min_tenure=0s"),
+        ])
+        .unwrap();
+        assert_eq!(which.job.as_deref(), Some("orders"));
+        assert_eq!((what_if.without_sites.len(), what_if.without.len(), what_if.set.len()), (1, 2, 2));
+    }
+
+    #[test]
+    fn what_is_no_policy_or_not_understood_is_refused() {
+        for pairs in [
+            &[("set", "zookeeper.root=/x")][..],
+            &[("set", "job.orders.command=['/bin/sh']")],
+            &[("set", "policy")],
+            &[("site", "east")],
+            &[("without_site", "a/b")],
+            &[("job", "orders")],
+            &[],
+        ] {
+            assert!(of(pairs).is_err(), "{pairs:?}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The endpoints that answer by status code.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Query, State},
+    http::StatusCode,
+    response::Response,
+};
+use election_core::{ElectionStatus, Role};
+use serde::Deserialize;
+use serde_json::json;
+use zk_session::{BootTime, SessionState};
+
+use super::answer::{answer, refuse};
+use crate::worker::state::{Job, Worker};
+
+/// `?job=J`
+#[derive(Debug, Deserialize)]
+pub(super) struct Which {
+    pub(super) job: Option<String>,
+}
+
+impl Which {
+    /// The named job, or the only one.
+    pub(super) fn of<'a>(&self, worker: &'a Worker) -> Result<&'a Job, Box<Response>> {
+        let jobs = worker.jobs();
+        let refuse = |code, why: &str| Err(Box::new(refuse(code, why)));
+        match (&self.job, jobs) {
+            (_, []) => refuse(StatusCode::SERVICE_UNAVAILABLE, "this worker has not joined yet"),
+            (None, [only]) => Ok(only),
+            (None, _) => refuse(StatusCode::BAD_REQUEST, "there are several jobs; name one with ?job="),
+            (Some(name), _) => match jobs.iter().find(|job| job.slot.name() == name) {
+                Some(job) => Ok(job),
+                None => refuse(StatusCode::NOT_FOUND, "this worker has no such job"),
+            },
+        }
+    }
+}
+
+pub(super) async fn leader(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
+    match which.of(&worker) {
+        // The clock is read now: a worker that was frozen must not answer from its state before.
+        Ok(job) => {
+            let status = job.election.status().now();
+            yes_or_no(&worker, job, &status, status.leads_now())
+        }
+        Err(refusal) => *refusal,
+    }
+}
+
+pub(super) async fn standby(State(worker): State<Arc<Worker>>, Query(which): Query<Which>) -> Response {
+    match which.of(&worker) {
+        Ok(job) => {
+            let status = job.election.status().now();
+            let is_fit = status.health.is_fit();
+            yes_or_no(&worker, job, &status, status.role == Role::Standby && is_fit && is_active(&worker))
+        }
+        Err(refusal) => *refusal,
+    }
+}
+
+/// Whether this process answers. Independent of ZooKeeper: an outage there must not restart every worker.
+pub(super) async fn liveness() -> Response {
+    answer(StatusCode::OK, &json!({ "alive": true }))
+}
+
+/// Whether this worker can take part now.
+pub(super) async fn readiness(State(worker): State<Arc<Worker>>) -> Response {
+    let has_joined = |job: &Job| job.election.status().now().role != Role::Joining;
+    let ready = is_active(&worker) && worker.jobs().iter().all(has_joined);
+    answer(code(ready), &json!({ "ready": ready }))
+}
+
+fn is_active(worker: &Worker) -> bool {
+    worker.session().is_some_and(|session| matches!(session.state(), SessionState::Active { .. }))
+}
+
+fn code(yes: bool) -> StatusCode {
+    if yes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}
+
+fn yes_or_no(worker: &Worker, job: &Job, status: &ElectionStatus, yes: bool) -> Response {
+    let remaining = status.work_until.map(|until| until.duration_since(BootTime::now()).as_millis());
+    let body = json!({
+        "job": job.slot.name(),
+        "member": worker.node().id,
+        "site": worker.node().site,
+        "role": status.role.as_str(),
+        "slot": status.slot,
+        "term": status.term,
+        "fencing_token": status.fencing_token,
+        "health": status.health.to_string(),
+        "lease_remaining_ms": remaining.and_then(|ms| u64::try_from(ms).ok()),
+    });
+    answer(code(yes), &body)
+}

@@ -1,0 +1,85 @@
+//! `/status`: the state of this member.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{extract::State, http::StatusCode, response::Response};
+use election_core::{MemberId, SiteId, Skipped};
+use serde::Serialize;
+use zk_session::{BootTime, SessionState};
+
+use super::answer::answer;
+use crate::worker::{job::ProcessStatus, state::Worker};
+
+#[derive(Serialize)]
+struct Status<'a> {
+    member: &'a MemberId,
+    site: &'a SiteId,
+    session: &'static str,
+    /// Time until the end of this member's lease; null without one.
+    lease_remaining_ms: Option<u64>,
+    jobs: BTreeMap<&'a str, JobStatus>,
+    software: &'static str,
+}
+
+#[derive(Serialize)]
+struct JobStatus {
+    role: &'static str,
+    /// The slot that it leads, takes over or gives up.
+    slot: Option<usize>,
+    term: u64,
+    fencing_token: Option<u64>,
+    /// As in `list`.
+    health: String,
+    process: ProcessStatus,
+    elector: bool,
+    /// Who leads, by slot.
+    leaders: Vec<Option<MemberId>>,
+    note: String,
+    /// Why this member decides nothing as the elector.
+    skipped: Option<Skipped>,
+}
+
+pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
+    let jobs = worker.jobs().iter().map(|job| {
+        let status = job.election.status().now();
+        let leaders: Vec<_> =
+            status.in_office.into_iter().map(|current| current.map(|current| current.member)).collect();
+        let shown = JobStatus {
+            role: status.role.as_str(),
+            slot: status.slot,
+            term: status.term,
+            fencing_token: status.fencing_token,
+            health: status.health.to_string(),
+            process: job.slot.process(),
+            elector: status.is_elector,
+            leaders,
+            note: status.note,
+            skipped: status.skipped,
+        };
+        (job.slot.name(), shown)
+    });
+    let status = Status {
+        member: &worker.node().id,
+        site: &worker.node().site,
+        session: session_word(&worker),
+        lease_remaining_ms: lease_remaining(&worker).and_then(|left| u64::try_from(left.as_millis()).ok()),
+        jobs: jobs.collect(),
+        software: concat!("dr-worker ", env!("CARGO_PKG_VERSION")),
+    };
+    answer(StatusCode::OK, &status)
+}
+
+/// `active`, `paused` or `inactive`.
+pub(super) fn session_word(worker: &Worker) -> &'static str {
+    match worker.session().map(|session| session.state()) {
+        Some(SessionState::Active { .. }) => "active",
+        Some(SessionState::Paused { .. }) => "paused",
+        _ => "inactive",
+    }
+}
+
+/// How long this member's lease lasts from now on unless it is renewed.
+pub(super) fn lease_remaining(worker: &Worker) -> Option<std::time::Duration> {
+    let until = worker.jobs().iter().filter_map(|job| job.election.status().now().work_until).max()?;
+    Some(until.duration_since(BootTime::now()))
+}

@@ -1,0 +1,98 @@
+//! The environment variables that describe a leadership to the job and its hooks.
+
+use std::collections::BTreeMap;
+
+use crate::config::LEADERSHIP_VARIABLES;
+
+/// The facts of one leadership.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobEnv {
+    /// `DR_JOB`: the job's name.
+    pub job: String,
+    /// `DR_MEMBER`: this member's id.
+    pub member: String,
+    /// `DR_SITE`: this member's site.
+    pub site: String,
+    /// `DR_SLOT`: the slot, counted from 0. A resource that several slots write to keeps their tokens apart.
+    pub slot: usize,
+    /// `DR_TERM`: the term of the decision.
+    pub term: u64,
+    /// `DR_FENCING_TOKEN`: the token that the job claims at its store before anything else.
+    pub fencing_token: u64,
+    /// `DR_CAUSE`: why leadership changed.
+    pub cause: String,
+    /// `DR_PREVIOUS_LEADER`: the leader before; empty if unknown.
+    pub previous_leader: Option<String>,
+    /// `DR_PREVIOUS_SITE`: the site of the leader before; empty if unknown.
+    pub previous_site: Option<String>,
+}
+
+impl JobEnv {
+    /// The variables, on top of those that the job's configuration sets.
+    ///
+    /// All nine are always set: a shell job under `set -u` must not fail in the first leadership, and no value of the
+    /// worker's own environment may remain.
+    pub(crate) fn over(&self, configured: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let values = [
+            self.job.clone(),
+            self.member.clone(),
+            self.site.clone(),
+            self.slot.to_string(),
+            self.term.to_string(),
+            self.fencing_token.to_string(),
+            self.cause.clone(),
+            self.previous_leader.clone().unwrap_or_default(),
+            self.previous_site.clone().unwrap_or_default(),
+        ];
+        let mut all = configured.clone();
+        all.extend(LEADERSHIP_VARIABLES.map(str::to_owned).into_iter().zip(values));
+        all
+    }
+
+    /// The same for a command that runs on every member, with the member's role as `DR_ROLE`.
+    pub(crate) fn of_member(
+        &self,
+        configured: &BTreeMap<String, String>,
+        role: &str,
+    ) -> BTreeMap<String, String> {
+        let mut all = self.over(configured);
+        all.insert("DR_ROLE".to_owned(), role.to_owned());
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_leadership_overrides_what_is_configured() {
+        let configured = BTreeMap::from([
+            ("DR_TERM".to_owned(), "1".to_owned()),
+            ("RUST_LOG".to_owned(), "info".to_owned()),
+        ]);
+        let env = JobEnv {
+            job: "orders".into(),
+            member: "east-1".into(),
+            site: "east".into(),
+            slot: 1,
+            term: 7,
+            fencing_token: 0x2_0000_0006,
+            cause: "leader lost".into(),
+            previous_leader: Some("west-1".into()),
+            previous_site: None,
+        };
+        let all = env.over(&configured);
+        let value = |name: &str| all.get(name).map(String::as_str);
+        assert_eq!(value("RUST_LOG"), Some("info"));
+        assert_eq!(value("DR_JOB"), Some("orders"));
+        assert_eq!(value("DR_MEMBER"), Some("east-1"));
+        assert_eq!(value("DR_SITE"), Some("east"));
+        assert_eq!(value("DR_SLOT"), Some("1"));
+        assert_eq!(value("DR_TERM"), Some("7"));
+        assert_eq!(value("DR_FENCING_TOKEN"), Some("8589934598"));
+        assert_eq!(value("DR_CAUSE"), Some("leader lost"));
+        assert_eq!(value("DR_PREVIOUS_LEADER"), Some("west-1"));
+        assert_eq!(value("DR_PREVIOUS_SITE"), Some(""));
+    }
+}

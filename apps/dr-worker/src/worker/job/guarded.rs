@@ -1,0 +1,385 @@
+//! One process tree under one guard, from start to verified end.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use command_fds::CommandFdExt;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use zk_session::BootTime;
+
+use super::{
+    lock::{StateLock, file_name},
+    orphans::{self, GuardRegistry},
+};
+use crate::{
+    config::StopSignal,
+    program::program,
+    worker::guard::{
+        OVER_STDIN, SELF_EXE, VERB, cgroup,
+        protocol::{Launch, Lines, Lingering, Order, Report, encode},
+        tree::Sweep,
+    },
+};
+
+/// The pause between two sweeps of a tree that the worker itself has to end.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How long after the guard should have sent SIGKILL the worker sends it itself.
+pub(super) const ESCALATION_LAG: Duration = Duration::from_millis(100);
+
+/// How long a guard may take to read its start order.
+const START_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often processes that survive SIGKILL are reported in the log.
+const LINGERING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How guards are started.
+#[derive(Clone, Debug)]
+pub struct Guards {
+    exe: PathBuf,
+    lock: Option<StateLock>,
+    cgroup: Option<PathBuf>,
+}
+
+impl Default for Guards {
+    fn default() -> Self {
+        Guards { exe: SELF_EXE.into(), lock: None, cgroup: None }
+    }
+}
+
+impl Guards {
+    /// Guards of this program's own image, without a lock and without cgroups.
+    pub fn new() -> Guards {
+        Guards::default()
+    }
+
+    /// Uses another image of `dr-worker`: for a process that is not `dr-worker` itself, such as a test.
+    #[must_use]
+    pub fn exe(mut self, exe: impl Into<PathBuf>) -> Guards {
+        self.exe = exe.into();
+        self
+    }
+
+    /// Each guard holds the lock until no process of its job is left.
+    #[must_use]
+    pub fn lock(mut self, lock: StateLock) -> Guards {
+        self.lock = Some(lock);
+        self
+    }
+
+    /// Each job gets a cgroup of its own below `dir`, a writable directory of the cgroup v2 hierarchy in which no other
+    /// program makes cgroups: [`delegated_cgroup`] finds one.
+    ///
+    /// [`delegated_cgroup`]: super::delegated_cgroup
+    #[must_use]
+    pub fn cgroup(mut self, dir: impl Into<PathBuf>) -> Guards {
+        self.cgroup = Some(dir.into());
+        self
+    }
+
+    /// The cgroup of a job. One name per job, so that the processes that a killed guard left in it are found.
+    pub(super) fn cgroup_of(&self, job: &str) -> Option<PathBuf> {
+        let dir = self.cgroup.as_ref()?;
+        Some(dir.join(format!("job-{}", file_name(job))))
+    }
+
+    /// Whether jobs get cgroups of their own.
+    pub(crate) fn have_cgroups(&self) -> bool {
+        self.cgroup.is_some()
+    }
+}
+
+/// Where a guard's output goes; by default where the worker's goes. The output of its program goes the same way, unless
+/// the guard relays it.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    pub(super) stdout: Option<OwnedFd>,
+    pub(super) stderr: Option<OwnedFd>,
+}
+
+/// A process tree under a guard.
+///
+/// Dropped, it closes the socket, and the guard ends the tree.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    guard: Child,
+    guard_pid: Pid,
+    /// The main process, from `Started` to `Exited`.
+    main: Option<Pid>,
+    /// The main process, ended or not: its session and process group.
+    session: Option<Pid>,
+    cgroup: Option<PathBuf>,
+    record: Option<PathBuf>,
+    /// Orders in one direction, reports in the other.
+    socket: UnixStream,
+    lines: Lines,
+    is_gone: bool,
+}
+
+impl Guarded {
+    /// Starts a guard and has it start the program. `title` is shown in the guard's argument list.
+    ///
+    /// # Errors
+    /// The reason, as a sentence, if no guard could be started. A program that could not be started is reported
+    /// instead.
+    ///
+    /// # Cancel safety
+    /// Dropped before it returns, no process stays behind.
+    pub(super) async fn start(
+        guards: &Guards,
+        title: &str,
+        mut launch: Launch,
+        output: Output,
+    ) -> Result<Guarded, String> {
+        let mut guarded = spawn(guards, title, output)
+            .map_err(|error| format!("can't start a guard ({}): {error}", guards.exe.display()))?;
+        launch.record = guards.lock.as_ref().map(StateLock::new_record);
+        guarded.record.clone_from(&launch.record);
+        guarded.cgroup.clone_from(&launch.cgroup);
+        let order = encode(&Order::Start(launch));
+        // An order that is longer than the socket's buffer is written as fast as the guard reads. Half an order starts
+        // nothing.
+        match tokio::time::timeout(START_WITHIN, guarded.socket.write_all(&order)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(format!("can't send orders to the guard: {error}")),
+            Err(_) => return Err(format!("the guard has not read its orders within {START_WITHIN:?}")),
+        }
+        Ok(guarded)
+    }
+
+    /// The next report. [`Report::Gone`] is the last, and comes in any case. It means that no process of the tree is
+    /// left: the guard has reported it, or the guard was lost and the worker has ended the tree itself. The guard has
+    /// ended too. Called again, it returns the same.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn next(&mut self) -> Report {
+        loop {
+            if self.is_gone {
+                return Report::Gone;
+            }
+            match self.lines.next() {
+                Ok(Some(Report::Gone)) => self.reap().await,
+                Ok(Some(report)) => {
+                    match report {
+                        Report::Started { pid } => {
+                            self.main = Some(Pid::from_raw(pid));
+                            self.session = self.main;
+                        }
+                        Report::Exited(_) => self.main = None,
+                        _ => {}
+                    }
+                    return report;
+                }
+                Ok(None) => {
+                    if self.read().await.is_err() {
+                        tracing::error!(
+                            guard = self.guard_pid.as_raw(),
+                            "a guard has ended before its job; ending the job"
+                        );
+                        self.destroy().await;
+                    }
+                }
+                Err(_) => {
+                    tracing::error!(
+                        guard = self.guard_pid.as_raw(),
+                        "a guard sent an invalid report; ending it and its job"
+                    );
+                    self.destroy().await;
+                }
+            }
+        }
+    }
+
+    async fn read(&mut self) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        loop {
+            self.socket.readable().await?;
+            match self.socket.try_read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    self.lines.push(&buffer[..count]);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends the guard the new end of the lease.
+    pub(super) fn until(&mut self, until: BootTime) {
+        self.order(&Order::Until(until.into()));
+    }
+
+    /// Orders the guard to stop the tree, gone `by`.
+    pub(super) fn stop(&mut self, by: BootTime) {
+        self.order(&Order::Stop { by: by.into() });
+    }
+
+    /// The socket takes such a short line completely or not at all. If the guard hangs and the socket is full, the
+    /// order is lost, and the guard keeps an older, and so earlier, deadline.
+    fn order(&mut self, order: &Order) {
+        let _ = self.socket.try_write(&encode(order));
+    }
+
+    /// Sends a signal to the main process and its group, in place of a guard that does not.
+    pub(super) fn signal_directly(&self, signal: StopSignal) {
+        if let Some(main) = self.main {
+            let _ = killpg(main, signal.signal());
+        }
+    }
+
+    /// Ends the tree and the guard without the guard's help, and returns when no process of them is left.
+    /// [`Guarded::next`] returns [`Report::Gone`] from then on.
+    ///
+    /// It does not return while a process survives SIGKILL (in an uninterruptible wait of the kernel), and logs that.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: called again, it continues.
+    pub(super) async fn destroy(&mut self) {
+        let mut warn_at = BootTime::now() + LINGERING_INTERVAL;
+        let mut sweep = Sweep::default();
+        // While the guard exists, the whole tree descends from it. So it is frozen, and kept until all its descendants
+        // are dead. If it was killed, this finds nothing; once it is reaped, its pid may be reused.
+        while !self.is_gone && self.guard.id().is_some() {
+            let _ = kill(self.guard_pid, Signal::SIGSTOP);
+            let mut lingering = Lingering::default();
+            let swept = self.kill_cgroup().and_then(|()| sweep.kill(self.guard_pid, &mut lingering));
+            if *swept.as_ref().unwrap_or(&false) {
+                break;
+            }
+            lingering.blind = swept.err().map(|error| error.to_string());
+            warn_lingering(&lingering, &mut warn_at);
+            tokio::time::sleep(SWEEP_INTERVAL).await;
+        }
+        // Then the processes that it left to others if it was killed from outside.
+        while !self.is_gone {
+            let _ = self.guard.start_kill();
+            let _ = self.guard.wait().await;
+            let looked = self.kill_cgroup().and_then(|()| orphans::remains(self.session));
+            match (looked, self.cgroup_is_empty()) {
+                (Ok(found), Ok(true)) if found.is_empty() => self.mark_gone(),
+                (looked, is_empty) => {
+                    warn_lingering(&kill_each(is_empty.and(looked)), &mut warn_at);
+                    tokio::time::sleep(SWEEP_INTERVAL).await;
+                }
+            }
+        }
+    }
+
+    fn kill_cgroup(&self) -> io::Result<()> {
+        match self.cgroup.as_deref().map_or(Ok(()), cgroup::kill) {
+            // Removed, or not made yet: no process is in it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    fn cgroup_is_empty(&self) -> io::Result<bool> {
+        self.cgroup.as_deref().map_or(Ok(true), cgroup::is_empty)
+    }
+
+    /// Waits for the guard's own end, after it has reported the end of the tree.
+    async fn reap(&mut self) {
+        let ended = tokio::time::timeout(LINGERING_INTERVAL, self.guard.wait());
+        if ended.await.is_err() {
+            let _ = self.guard.start_kill();
+            let _ = self.guard.wait().await;
+        }
+        self.mark_gone();
+    }
+
+    fn mark_gone(&mut self) {
+        GuardRegistry::reaped(self.guard_pid);
+        // A killed guard leaves both.
+        if let Some(cgroup) = &self.cgroup {
+            cgroup::remove(cgroup);
+        }
+        if let Some(record) = &self.record {
+            let _ = fs::remove_file(record);
+        }
+        self.main = None;
+        self.is_gone = true;
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // The socket is closed, so the guard ends its tree and itself, and the runtime reaps it. It may be frozen by a
+        // `destroy` that was dropped, so it is continued. Its pid stays registered: removed too early, the guard would
+        // be treated as an orphan.
+        if !self.is_gone && self.guard.id().is_some() {
+            let _ = kill(self.guard_pid, Signal::SIGCONT);
+        }
+    }
+}
+
+fn spawn(guards: &Guards, title: &str, output: Output) -> io::Result<Guarded> {
+    let (socket, guards_end) = std::os::unix::net::UnixStream::pair()?;
+    socket.set_nonblocking(true)?;
+    let socket = UnixStream::from_std(socket)?;
+    let mut command = Command::new(&guards.exe);
+    command
+        .arg0(program())
+        .args([VERB, OVER_STDIN, title])
+        .process_group(0)
+        .stdin(Stdio::from(OwnedFd::from(guards_end)));
+    if let Some(stdout) = output.stdout {
+        command.stdout(Stdio::from(stdout));
+    }
+    if let Some(stderr) = output.stderr {
+        command.stderr(Stdio::from(stderr));
+    }
+    if let Some(lock) = &guards.lock {
+        // Passed on under its own number: a chosen one could be that of the pipe that reports a failed `exec`.
+        let file: Arc<File> = lock.file();
+        command.preserved_fds(vec![file.try_clone()?.into()]);
+    }
+    let registry = GuardRegistry::lock();
+    let guard = command.spawn()?;
+    let pid = guard
+        .id()
+        .and_then(|pid| i32::try_from(pid).ok())
+        .map(Pid::from_raw)
+        .ok_or_else(|| io::Error::other("the guard has no process id"))?;
+    registry.register(pid);
+    Ok(Guarded {
+        guard,
+        guard_pid: pid,
+        main: None,
+        session: None,
+        cgroup: None,
+        record: None,
+        socket,
+        lines: Lines::default(),
+        is_gone: false,
+    })
+}
+
+/// Sends SIGKILL to the processes that a sweep has found.
+fn kill_each(looked: io::Result<Vec<Pid>>) -> Lingering {
+    let mut lingering = Lingering::default();
+    match looked {
+        Ok(found) => found.into_iter().for_each(|pid| lingering.kill(pid)),
+        Err(error) => lingering.blind = Some(error.to_string()),
+    }
+    lingering
+}
+
+fn warn_lingering(lingering: &Lingering, warn_at: &mut BootTime) {
+    let now = BootTime::now();
+    if now >= *warn_at {
+        *warn_at = now + LINGERING_INTERVAL;
+        tracing::error!("a job has not ended: {lingering}; leadership is kept");
+    }
+}

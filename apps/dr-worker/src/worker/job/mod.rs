@@ -1,0 +1,51 @@
+//! Runs the programs of a job, each under a [guard](crate::worker::guard): starts and restarts the job, probes it,
+//! stops it, and runs its hooks.
+//!
+//! The calls of one leadership:
+//!
+//! ```text
+//! run_hook(BeforeTakeover) ─▶ JobRun::start ─▶ ready() ─▶ run_hook(AfterReady) ─▶ finished() ...
+//!          ... run_hook(BeforeStop) ─▶ stop(by) ─▶ run_hook(AfterStop) ─▶ leadership may be released
+//! ```
+//!
+//! Every process that the worker starts (job, exec probe, hook) runs under its own guard, with a deadline. So none of
+//! them outlives the worker or the lease, and the worker's only children are guards, on which [`adopt_orphans`] relies.
+//!
+//! When [`JobRun::stop`] returns, it has verified that the guard has no descendant left, or, if the guard was lost,
+//! that the worker finds no process of the job.
+
+mod cgroup;
+mod check;
+mod env;
+mod error;
+mod guarded;
+mod hook;
+mod lock;
+mod measure;
+mod notify;
+mod oneshot;
+mod orphans;
+mod output;
+mod privileges;
+mod probe;
+mod restart;
+mod run;
+mod status;
+mod supervisor;
+mod sweep;
+
+pub use cgroup::delegated_cgroup;
+pub(crate) use check::Tally;
+pub use env::JobEnv;
+pub use error::{HookProblem, JobError};
+pub use guarded::Guards;
+pub use hook::{HookRuns, run_hook};
+pub use lock::{LockError, StateLock};
+pub use measure::run_measure;
+pub use oneshot::Deadline;
+pub use orphans::{adopt_orphans, tend_orphans};
+pub(crate) use privileges::may_kill_any_user;
+pub(crate) use probe::{check_fitness, check_once};
+pub use run::JobRun;
+pub use status::{ProcessState, ProcessStatus, Stopped};
+pub use sweep::sweep;

@@ -1,0 +1,294 @@
+//! Runs a command to its end under a guard: a hook, an exec probe or a measurement.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use metrics::counter;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use zk_session::{BootTime, sleep_until};
+
+use super::{
+    guarded::{ESCALATION_LAG, Guarded, Guards, Output},
+    output::{self, pipe},
+    privileges::renounces_privileges,
+};
+use crate::{
+    config::{KILL_RESERVE, StopSignal},
+    worker::{
+        descriptors::limit_of_programs,
+        guard::{
+            Exit,
+            plan::last_kill,
+            protocol::{Launch, Report},
+        },
+    },
+};
+
+/// How many bytes of the end of standard error are kept.
+const TAIL: usize = 4096;
+
+/// How many bytes of standard output are read: a member's record has no room for more.
+const HEARD: usize = 16 * 1024;
+
+/// How long the rest of standard error is read after all writers have ended.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// A time before the end of a lease, which moves with each renewal.
+#[derive(Clone, Debug)]
+pub struct Deadline {
+    ends: watch::Receiver<BootTime>,
+    less: Duration,
+}
+
+impl Deadline {
+    /// `less` before the current value of `ends`.
+    pub fn before(ends: watch::Receiver<BootTime>, less: Duration) -> Deadline {
+        Deadline { ends, less }
+    }
+
+    fn now(&mut self) -> BootTime {
+        *self.ends.borrow_and_update() - self.less
+    }
+
+    /// Waits until it changes.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn moved(&mut self) -> BootTime {
+        if self.ends.changed().await.is_err() {
+            // The sender is gone: no renewal follows.
+            std::future::pending::<()>().await;
+        }
+        self.now()
+    }
+}
+
+impl From<election_core::Changes<BootTime>> for Deadline {
+    fn from(ends: election_core::Changes<BootTime>) -> Deadline {
+        Deadline::before(ends.into(), Duration::ZERO)
+    }
+}
+
+impl From<watch::Receiver<BootTime>> for Deadline {
+    fn from(ends: watch::Receiver<BootTime>) -> Deadline {
+        Deadline::before(ends, Duration::ZERO)
+    }
+}
+
+/// What to run.
+pub(super) struct OneShot {
+    /// Shown in the guard's argument list.
+    pub(super) title: String,
+    pub(super) command: Vec<String>,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) working_dir: Option<PathBuf>,
+    pub(super) no_new_privileges: Option<bool>,
+    pub(super) timeout: Duration,
+    /// Gone by this time, even if the timeout is longer.
+    pub(super) by: Option<Deadline>,
+    /// Whether its standard output is returned; otherwise it goes to the log.
+    pub(super) listen: bool,
+}
+
+/// How it ended.
+pub(super) struct Finished {
+    /// The exit of the program, or why it did not run, as a sentence.
+    pub(super) exit: Result<Exit, String>,
+    /// It was killed after this time.
+    pub(super) timed_out: Option<Duration>,
+    /// The end of its standard error.
+    pub(super) stderr: String,
+    /// Its standard output, up to one byte more than the limit.
+    pub(super) stdout: Vec<u8>,
+}
+
+impl Finished {
+    fn not_started(reason: String) -> Self {
+        Self { exit: Err(reason), timed_out: None, stderr: String::new(), stdout: Vec::new() }
+    }
+
+    /// Whether its standard output exceeds the limit.
+    pub(super) fn is_output_too_long(&self) -> bool {
+        self.stdout.len() > HEARD
+    }
+}
+
+impl OneShot {
+    /// Runs it, and returns when it and everything that it started has ended: no guard would watch what it left behind.
+    ///
+    /// If `cancelled` completes first, the command is killed, and gone when this returns.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the guard kills the command soon after.
+    pub(super) async fn run(self, guards: &Guards, cancelled: impl Future<Output = ()>) -> Finished {
+        let began = BootTime::now();
+        let longest = began + self.timeout + KILL_RESERVE;
+        let mut by = self.by;
+        let until = by.as_mut().map_or(longest, |by| by.now().min(longest));
+        let mut kill_at = last_kill(until);
+        if began >= kill_at {
+            let none = Finished::not_started("no time was left for it".to_owned());
+            return Finished { timed_out: Some(Duration::ZERO), ..none };
+        }
+        let launch = Launch {
+            command: self.command,
+            env: self.env,
+            working_dir: self.working_dir,
+            stop_signal: StopSignal::Kill,
+            stop_timeout_ms: 0,
+            until: until.into(),
+            cgroup: None,
+            record: None,
+            relays_output: false,
+            open_files: limit_of_programs(),
+            no_new_privileges: renounces_privileges(self.no_new_privileges),
+        };
+        let (mut reader, stderr) = match pipe() {
+            Ok(ends) => ends,
+            Err(error) => return Finished::not_started(format!("can't make a pipe: {error}")),
+        };
+        let stdout = if self.listen {
+            pipe().map(|(heard, stdout)| (Some(heard), stdout, None))
+        } else {
+            output::to_log(&self.title, counter!("dr_log_lines_dropped_total"))
+                .map(|(stdout, copying)| (None, stdout, Some(copying)))
+        };
+        let (mut heard, stdout, copying) = match stdout {
+            Ok(ends) => ends,
+            Err(error) => return Finished::not_started(format!("can't make a pipe: {error}")),
+        };
+        let output = Output { stdout: Some(stdout), stderr: Some(stderr) };
+        let mut guarded = match Guarded::start(guards, &self.title, launch, output).await {
+            Ok(guarded) => guarded,
+            Err(reason) => return Finished::not_started(reason),
+        };
+        let mut said = Vec::new();
+        let mut exit = Err("it was killed before it ran".to_owned());
+        let mut tail = Tail::default();
+        let mut is_open = true;
+        let mut cancelled = std::pin::pin!(cancelled);
+        let mut is_cancelled = false;
+        let (mut buffer, mut spoken) = ([0; 4096], [0; 4096]);
+        loop {
+            tokio::select! {
+                report = guarded.next() => match report {
+                    Report::Exited(how) => exit = Ok(how),
+                    Report::Failed { error } => exit = Err(error),
+                    Report::Gone => break,
+                    _ => {}
+                },
+                read = reader.read(&mut buffer), if is_open => match read {
+                    Ok(0) | Err(_) => is_open = false,
+                    Ok(count) => tail.push(&buffer[..count]),
+                },
+                read = hear(&mut heard, &mut spoken), if heard.is_some() => match read {
+                    Ok(0) | Err(_) => heard = None,
+                    Ok(count) => keep(&mut said, &spoken[..count]),
+                },
+                () = &mut cancelled, if !is_cancelled => {
+                    is_cancelled = true;
+                    guarded.destroy().await;
+                }
+                moved = moved(&mut by), if by.is_some() => {
+                    let until = moved.min(longest);
+                    kill_at = last_kill(until);
+                    guarded.until(until);
+                }
+                () = sleep_until(kill_at + ESCALATION_LAG) => guarded.destroy().await,
+            }
+        }
+        let ended = BootTime::now();
+        if let Some(copying) = copying {
+            copying.finish().await;
+        }
+        let _ = tokio::time::timeout(DRAIN, async {
+            while let Ok(count @ 1..) = reader.read(&mut buffer).await {
+                tail.push(&buffer[..count]);
+            }
+            while let Ok(count @ 1..) = hear(&mut heard, &mut spoken).await {
+                keep(&mut said, &spoken[..count]);
+            }
+        })
+        .await;
+        let is_success = exit.as_ref().is_ok_and(|exit| exit.is_success());
+        Finished {
+            timed_out: (ended >= kill_at && !is_success).then(|| kill_at.duration_since(began)),
+            exit,
+            stderr: tail.into_string(),
+            stdout: said,
+        }
+    }
+}
+
+async fn moved(by: &mut Option<Deadline>) -> BootTime {
+    match by {
+        Some(by) => by.moved().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn hear(from: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> io::Result<usize> {
+    match from {
+        Some(from) => from.read(buffer).await,
+        None => Ok(0),
+    }
+}
+
+/// Output beyond the limit is read and dropped, so that the writer does not block.
+fn keep(said: &mut Vec<u8>, more: &[u8]) {
+    let room = (HEARD + 1).saturating_sub(said.len());
+    said.extend_from_slice(&more[..more.len().min(room)]);
+}
+
+/// The last bytes of a stream.
+#[derive(Default)]
+struct Tail {
+    bytes: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Tail {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        let excess = self.bytes.len().saturating_sub(TAIL);
+        if excess > 0 {
+            self.bytes.drain(..excess);
+            self.is_cut = true;
+        }
+    }
+
+    fn into_string(self) -> String {
+        let text = String::from_utf8_lossy(&self.bytes);
+        let text = text.trim_end();
+        if self.is_cut {
+            format!("...{}", text.trim_start_matches(char::REPLACEMENT_CHARACTER))
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_keeps_the_end_and_says_so() {
+        let mut short = Tail::default();
+        short.push(b"all of it\n");
+        assert_eq!(short.into_string(), "all of it");
+
+        let mut long = Tail::default();
+        for _ in 0..TAIL {
+            long.push(b"xyz");
+        }
+        long.push(b"end");
+        let text = long.into_string();
+        assert!(text.starts_with("...") && text.ends_with("xyzend"), "{text}");
+        assert_eq!(text.len(), TAIL + 3);
+    }
+}

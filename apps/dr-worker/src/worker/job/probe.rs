@@ -1,0 +1,252 @@
+//! Probes of a job: whether it is ready, whether it still serves (liveness), and whether a member is fit to lead
+//! (fitness).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use zk_session::BootTime;
+
+use super::{check::Tally, env::JobEnv, guarded::Guards, notify::NotifySocket, oneshot::OneShot};
+use crate::config::{Check, JobSpec, ReadyProbe};
+
+/// How often the log reports why a job is not ready yet.
+const WORDS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A probe of one run of a job.
+pub(super) struct Probe {
+    pub(super) spec: Arc<JobSpec>,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) guards: Guards,
+    pub(super) work_until: watch::Receiver<BootTime>,
+    /// The job's main process.
+    pub(super) main: Pid,
+    pub(super) notify: Option<Arc<NotifySocket>>,
+    /// True when the probe is cancelled.
+    pub(super) cancel: watch::Receiver<bool>,
+}
+
+impl Probe {
+    /// Returns true when the probe has passed once, or false when it was cancelled. No command of it is running then.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the guard kills a running command soon after.
+    pub(super) async fn passed(self) -> bool {
+        let interval = match &self.spec.ready {
+            ReadyProbe::None { after } => return self.has_run_for(*after).await,
+            ReadyProbe::Notify => return self.is_notified().await,
+            ReadyProbe::Exec { interval, .. }
+            | ReadyProbe::Http { interval, .. }
+            | ReadyProbe::Tcp { interval, .. } => *interval,
+        };
+        let mut say_at = BootTime::now() + WORDS_INTERVAL;
+        loop {
+            let began = tokio::time::Instant::now();
+            let Err(reason) = self.attempt(&self.spec.ready).await else {
+                return true;
+            };
+            let now = BootTime::now();
+            if now >= say_at {
+                say_at = now + WORDS_INTERVAL;
+                tracing::warn!(job = self.spec.name, "not ready yet: {reason}");
+            } else {
+                tracing::debug!(job = self.spec.name, "not ready yet: {reason}");
+            }
+            tokio::select! {
+                biased;
+                () = self.cancelled() => return false,
+                () = tokio::time::sleep_until(began + interval) => {}
+            }
+        }
+    }
+
+    async fn cancelled(&self) {
+        // A closed channel cancels the probe.
+        let _ = self.cancel.clone().wait_for(|&is_cancelled| is_cancelled).await;
+    }
+
+    async fn has_run_for(&self, after: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = self.cancelled() => false,
+            () = tokio::time::sleep(after) => true,
+        }
+    }
+
+    async fn is_notified(&self) -> bool {
+        let word = async {
+            match &self.notify {
+                Some(socket) => socket.ready(self.main).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.cancelled() => false,
+            () = word => true,
+        }
+    }
+
+    /// Runs the job's liveness check until it has failed too often in a row. Returns the reason, or `None` if it was
+    /// cancelled or there is no check. No command of it is running then.
+    ///
+    /// # Cancel safety
+    /// As [`Probe::passed`].
+    pub(super) async fn failed(self) -> Option<String> {
+        let check = self.spec.liveness.as_ref()?;
+        let mut tally = Tally::new(check.failures);
+        loop {
+            let next = tokio::time::Instant::now() + check.interval();
+            let outcome = self.attempt(&check.probe).await;
+            // An interrupted try does not count.
+            if *self.cancel.borrow() {
+                return None;
+            }
+            let report = tally.answered(outcome.is_ok());
+            if let Err(reason) = outcome {
+                let failures = tally.in_a_row();
+                tracing::debug!(job = self.spec.name, failures, "the liveness check failed: {reason}");
+                if report == Some(false) {
+                    return Some(reason);
+                }
+            }
+            tokio::select! {
+                biased;
+                () = self.cancelled() => return None,
+                () = tokio::time::sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// One try. The error is the reason, as a sentence.
+    async fn attempt(&self, probe: &ReadyProbe) -> Result<(), String> {
+        let command = |command: &[String], timeout| OneShot {
+            title: format!("job {} probe", self.spec.name),
+            command: command.to_vec(),
+            env: self.env.clone(),
+            working_dir: self.spec.working_dir.clone(),
+            no_new_privileges: self.spec.no_new_privileges,
+            timeout,
+            by: Some(self.work_until.clone().into()),
+            listen: false,
+        };
+        attempt(probe, command, &self.guards, self.cancelled()).await
+    }
+}
+
+/// One try of a job's fitness check on a member with this `role`. The error is the reason, as a sentence.
+///
+/// # Cancel safety
+/// If the future is dropped, the guard kills a running command soon after.
+pub(crate) async fn check_fitness(
+    spec: &JobSpec,
+    check: &Check,
+    env: &JobEnv,
+    role: &str,
+    guards: &Guards,
+) -> Result<(), String> {
+    let command = |command: &[String], timeout| OneShot {
+        title: format!("job {} fitness", spec.name),
+        command: command.to_vec(),
+        env: env.of_member(&spec.env, role),
+        working_dir: spec.working_dir.clone(),
+        no_new_privileges: spec.no_new_privileges,
+        timeout,
+        by: None,
+        listen: false,
+    };
+    attempt(&check.probe, command, guards, std::future::pending()).await
+}
+
+/// One try of a probe that belongs to no job. The error is the reason, as a sentence.
+///
+/// # Cancel safety
+/// If the future is dropped, the guard kills a running command soon after.
+pub(crate) async fn check_once(
+    probe: &ReadyProbe,
+    title: &str,
+    env: &BTreeMap<String, String>,
+    guards: &Guards,
+) -> Result<(), String> {
+    let command = |command: &[String], timeout| OneShot {
+        title: title.to_owned(),
+        command: command.to_vec(),
+        env: env.clone(),
+        working_dir: None,
+        no_new_privileges: None,
+        timeout,
+        by: None,
+        listen: false,
+    };
+    attempt(probe, command, guards, std::future::pending()).await
+}
+
+/// One try of any probe; `as_command` runs a command with its timeout.
+async fn attempt(
+    probe: &ReadyProbe,
+    as_command: impl FnOnce(&[String], Duration) -> OneShot,
+    guards: &Guards,
+    cancelled: impl Future<Output = ()>,
+) -> Result<(), String> {
+    match probe {
+        ReadyProbe::None { .. } | ReadyProbe::Notify => Ok(()),
+        // A command has to be ended, not only dropped, so it handles the cancellation itself.
+        ReadyProbe::Exec { command, timeout, .. } => {
+            passes(as_command(command, *timeout), guards, cancelled).await
+        }
+        ReadyProbe::Http { url, timeout, .. } => unless(cancelled, http(url, *timeout)).await,
+        ReadyProbe::Tcp { address, timeout, .. } => unless(cancelled, tcp(address, *timeout)).await,
+    }
+}
+
+async fn unless(
+    cancelled: impl Future<Output = ()>,
+    asked: impl Future<Output = Result<(), String>>,
+) -> Result<(), String> {
+    tokio::select! {
+        biased;
+        outcome = asked => outcome,
+        () = cancelled => Err("it is no longer asked for".to_owned()),
+    }
+}
+
+async fn passes(probe: OneShot, guards: &Guards, cancelled: impl Future<Output = ()>) -> Result<(), String> {
+    let finished = probe.run(guards, cancelled).await;
+    match (finished.timed_out, finished.exit) {
+        (_, Ok(exit)) if exit.is_success() => Ok(()),
+        (Some(after), _) => Err(format!("the probe did not end within {after:?}")),
+        (None, Ok(exit)) => Err(format!("the probe ended: {exit} {}", finished.stderr).trim_end().to_owned()),
+        (None, Err(reason)) => Err(format!("the probe did not start: {reason}")),
+    }
+}
+
+async fn http(url: &str, timeout: Duration) -> Result<(), String> {
+    // A new client for each try: a probe must not pass over a connection to a predecessor. No proxy and no redirect:
+    // this job has to answer.
+    let client = reqwest::Client::builder()
+        .timeout(timeout)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .map_err(|error| format!("can't make an HTTP client: {error}"))?;
+    let answer = client.get(url).send().await.map_err(|error| {
+        // The outermost error only repeats the address.
+        let mut cause: &dyn std::error::Error = &error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        format!("{url}: {cause}")
+    })?;
+    if answer.status().is_success() { Ok(()) } else { Err(format!("{url}: {}", answer.status())) }
+}
+
+async fn tcp(address: &str, timeout: Duration) -> Result<(), String> {
+    match tokio::time::timeout(timeout, TcpStream::connect(address)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(format!("{address}: {error}")),
+        Err(_) => Err(format!("{address}: no connection within {timeout:?}")),
+    }
+}

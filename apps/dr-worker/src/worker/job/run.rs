@@ -1,0 +1,121 @@
+//! The handle on one leadership's run of a job.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use zk_session::BootTime;
+
+use super::{
+    env::JobEnv,
+    error::JobError,
+    guarded::Guards,
+    status::{ProcessState, ProcessStatus, Stopped},
+    supervisor::{Outcome, Supervisor},
+};
+use crate::config::JobSpec;
+
+/// One leadership's run of a job.
+///
+/// If it is dropped, the job is stopped as by [`JobRun::stop`], in the background, before the lease ends. If the
+/// runtime shuts down as well, the guard stops it.
+#[derive(Debug)]
+pub struct JobRun {
+    job: String,
+    stop_by: watch::Sender<Option<BootTime>>,
+    status: watch::Receiver<ProcessStatus>,
+    outcome: watch::Receiver<Option<Outcome>>,
+}
+
+impl JobRun {
+    /// Starts the job, which may work until `work_until`: the end of the lease, renewed through the sender. The job
+    /// gets the stop signal early enough to have its whole stop timeout, and is killed before that time, by the guard
+    /// alone if necessary.
+    ///
+    /// Call [`JobSpec::check`] before; here its faults appear only in [`JobRun::finished`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time enabled.
+    pub fn start(
+        spec: Arc<JobSpec>,
+        env: &JobEnv,
+        work_until: watch::Receiver<BootTime>,
+        guards: Guards,
+    ) -> JobRun {
+        let (stop_by, stop_wishes) = watch::channel(None);
+        let starting = ProcessStatus { state: ProcessState::Starting, pid: None, restarts: 0, problem: None };
+        let (status_sender, status) = watch::channel(starting);
+        let (outcome_sender, outcome) = watch::channel(None);
+        let job = spec.name.clone();
+        let env = env.over(&spec.env);
+        let supervisor = Supervisor::new(spec, env, guards, work_until, stop_wishes, status_sender);
+        tokio::spawn(async move {
+            let outcome = supervisor.supervise().await;
+            // The receivers may be gone.
+            let _ = outcome_sender.send(Some(outcome));
+        });
+        JobRun { job, stop_by, status, outcome }
+    }
+
+    /// Waits until the job runs and its readiness probe has passed.
+    ///
+    /// It keeps waiting while the job is restarted: limit it by the takeover timeout.
+    ///
+    /// # Errors
+    /// As [`JobRun::finished`], if that comes first.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn ready(&self) -> Result<(), JobError> {
+        let mut status = self.status.clone();
+        let running = status.wait_for(|status| status.state == ProcessState::Running);
+        tokio::select! {
+            biased;
+            error = self.finished() => Err(error),
+            Ok(_) = running => Ok(()),
+        }
+    }
+
+    /// Waits until the job has ended and is not restarted. No process of it is left.
+    ///
+    /// # Cancel safety
+    /// Cancel safe, and may be called any number of times.
+    pub async fn finished(&self) -> JobError {
+        self.outcome().await.error
+    }
+
+    /// Stops the job: the stop signal now, SIGKILL to its whole tree after the stop timeout, early enough that it is
+    /// gone `by`. Returns only when no process of it is left. If a process survives SIGKILL (in an uninterruptible wait
+    /// of the kernel), that is after `by`, and is logged. Leadership must not be released earlier.
+    ///
+    /// Called again, it can only bring the end forward. It returns at once if the job has ended.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not cancel the stop; call it again to continue waiting.
+    pub async fn stop(&self, by: BootTime) -> Stopped {
+        self.stop_by.send_modify(|wish| {
+            *wish = Some(wish.map_or(by, |earlier| earlier.min(by)));
+        });
+        self.outcome().await.stopped
+    }
+
+    /// The state of the job's process, and its changes.
+    pub fn status(&self) -> watch::Receiver<ProcessStatus> {
+        self.status.clone()
+    }
+
+    async fn outcome(&self) -> Outcome {
+        let mut outcome = self.outcome.clone();
+        if let Ok(outcome) = outcome.wait_for(Option::is_some).await
+            && let Some(outcome) = outcome.as_ref()
+        {
+            return outcome.clone();
+        }
+        // The supervisor is gone without an outcome: it panicked, or its runtime is shutting down. The guard ends the
+        // job, but its end was not observed. So it is not reported, and the lease has to expire.
+        tracing::error!(
+            job = self.job,
+            "the job's supervisor has died; leadership is kept until the lease ends"
+        );
+        std::future::pending().await
+    }
+}

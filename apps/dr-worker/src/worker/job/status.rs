@@ -1,0 +1,98 @@
+//! The state of a job's process.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::worker::guard::Exit;
+
+/// The state of a job's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ProcessState {
+    /// Being started, or started and not ready yet.
+    Starting,
+    /// Started, and its readiness probe has passed.
+    Running,
+    /// It ended, and is restarted after a pause.
+    Backoff,
+    /// The stop has begun; not verified gone yet.
+    Stopping,
+    /// Stopped on request; verified gone.
+    Stopped,
+    /// Verified gone, and not restarted: too many restarts, or the lease ended.
+    Failed,
+}
+
+impl ProcessState {
+    /// All of them.
+    pub(in crate::worker) const ALL: [ProcessState; 6] = [
+        ProcessState::Starting,
+        ProcessState::Running,
+        ProcessState::Backoff,
+        ProcessState::Stopping,
+        ProcessState::Stopped,
+        ProcessState::Failed,
+    ];
+
+    /// The name in `/status`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ProcessState::Starting => "starting",
+            ProcessState::Running => "running",
+            ProcessState::Backoff => "backoff",
+            ProcessState::Stopping => "stopping",
+            ProcessState::Stopped => "stopped",
+            ProcessState::Failed => "failed",
+        }
+    }
+}
+
+impl fmt::Display for ProcessState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A job's process at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProcessStatus {
+    /// The state.
+    pub state: ProcessState,
+    /// Its main process, while there is one.
+    pub pid: Option<u32>,
+    /// How often it was restarted in this leadership.
+    pub restarts: u32,
+    /// Why its last run ended, such as `liveness: ...`, until the next run is ready.
+    pub problem: Option<String>,
+}
+
+/// How a job ended. No process of it is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// How its program ended; `None` if it was not running, or its end was not observed.
+    pub exit: Option<Exit>,
+    /// From the request, or from its own end, to the end of its last process.
+    pub took: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_reads_as_documented() {
+        let status =
+            ProcessStatus { state: ProcessState::Running, pid: Some(42), restarts: 1, problem: None };
+        assert_eq!(
+            serde_json::to_string(&status).expect("plain data"),
+            r#"{"state":"running","pid":42,"restarts":1,"problem":null}"#
+        );
+        for state in ProcessState::ALL {
+            let json = serde_json::to_string(&state).expect("plain data");
+            assert_eq!(json, format!("\"{state}\""));
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! The task behind a [`JobRun`](super::JobRun): starts the job under a guard, probes it, restarts it,
+//! ends it.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::counter;
+use nix::unistd::Pid;
+use tokio::sync::watch;
+use zk_session::{BootTime, sleep_until};
+
+use super::{
+    error::JobError,
+    guarded::{ESCALATION_LAG, Guarded, Guards, Output},
+    notify::{NOTIFY_SOCKET, NotifySocket},
+    output::{self, Copying},
+    privileges::renounces_privileges,
+    probe::Probe,
+    restart::{RestartHistory, Verdict},
+    status::{ProcessState, ProcessStatus, Stopped},
+};
+use crate::{
+    config::{JobSpec, ReadyProbe},
+    worker::{
+        descriptors::limit_of_programs,
+        guard::{
+            Exit, Why, plan,
+            protocol::{Launch, Report},
+        },
+    },
+};
+
+/// How long a guard may take to confirm a stop order, before the worker sends the stop signal in its place: a guard
+/// that hangs must not cost the job its stop timeout.
+const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
+
+/// The outcome of a run of the job.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) error: JobError,
+    pub(super) stopped: Stopped,
+}
+
+pub(super) struct Supervisor {
+    spec: Arc<JobSpec>,
+    env: BTreeMap<String, String>,
+    guards: Guards,
+    work_until: watch::Receiver<BootTime>,
+    /// Whether the sender of renewals still exists.
+    is_renewed: bool,
+    stop_requests: watch::Receiver<Option<BootTime>>,
+    stop: Option<Stop>,
+    /// Whether the [`JobRun`](super::JobRun) was dropped.
+    is_abandoned: bool,
+    restarts: RestartHistory,
+    /// Why the last run ended, until the next one is ready.
+    problem: Option<String>,
+    status: watch::Sender<ProcessStatus>,
+}
+
+/// A requested stop.
+#[derive(Clone, Copy)]
+struct Stop {
+    began: BootTime,
+    /// The job is gone by this time. `None`: no caller waits, and the lease is the limit.
+    by: Option<BootTime>,
+}
+
+/// One run of the program.
+struct Run {
+    ended: Ended,
+    /// The main process, while it runs.
+    main: Option<Pid>,
+    /// Whether the guard has sent the stop signal.
+    is_asked: bool,
+    /// When the worker sends the stop signal itself, unless the guard has confirmed the order.
+    unconfirmed: Option<BootTime>,
+    /// The readiness probe, then the liveness check.
+    probe: Option<Pin<Box<dyn Future<Output = Probed> + Send>>>,
+    /// The stop because its liveness check failed.
+    dead: Option<Stop>,
+    cancel_probe: watch::Sender<bool>,
+    notify: Option<Arc<NotifySocket>>,
+    /// Copies its output to the log.
+    copying: Option<Copying>,
+}
+
+/// The outcome of a probe.
+enum Probed {
+    /// The job is ready.
+    Ready,
+    /// The liveness check failed, and why.
+    Dead(String),
+    /// The probe was cancelled.
+    Nothing,
+}
+
+/// How one run of the program ended, its whole tree included.
+struct Ended {
+    exit: Option<Exit>,
+    /// When the program itself ended, or got the stop signal.
+    since: BootTime,
+    reason: String,
+    by_deadline: bool,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Run {
+            ended: Ended {
+                exit: None,
+                since: BootTime::now(),
+                // Every other end sets its own reason.
+                reason: "its guard was lost".to_owned(),
+                by_deadline: false,
+            },
+            main: None,
+            is_asked: false,
+            unconfirmed: None,
+            probe: None,
+            dead: None,
+            cancel_probe: watch::Sender::new(false),
+            notify: None,
+            copying: None,
+        }
+    }
+}
+
+impl Run {
+    fn pid(&self) -> Option<u32> {
+        u32::try_from(self.main?.as_raw()).ok()
+    }
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        spec: Arc<JobSpec>,
+        env: BTreeMap<String, String>,
+        guards: Guards,
+        work_until: watch::Receiver<BootTime>,
+        stop_requests: watch::Receiver<Option<BootTime>>,
+        status: watch::Sender<ProcessStatus>,
+    ) -> Supervisor {
+        Supervisor {
+            spec,
+            env,
+            guards,
+            work_until,
+            is_renewed: true,
+            stop_requests,
+            stop: None,
+            is_abandoned: false,
+            restarts: RestartHistory::default(),
+            problem: None,
+            status,
+        }
+    }
+
+    /// Runs the job until it is stopped or has failed. No process of it is left then.
+    pub(super) async fn supervise(mut self) -> Outcome {
+        loop {
+            let ended = self.run_once().await;
+            let now = BootTime::now();
+            let stopped = Stopped {
+                exit: ended.exit,
+                took: now.duration_since(self.stop.map_or(ended.since, |stop| stop.began)),
+            };
+            if self.stop.is_some() {
+                return self.stopped(stopped);
+            }
+            if ended.by_deadline || self.lease_leaves_no_time(now) {
+                tracing::error!(job = self.spec.name, "job ended: its lease was not renewed");
+                self.publish(ProcessState::Failed, None);
+                return Outcome { error: JobError::LeaseEnded { job: self.spec.name.clone() }, stopped };
+            }
+            self.problem = Some(ended.reason.clone());
+            match self.restarts.ended(&self.spec.restart, now) {
+                Verdict::RestartAt(at) => {
+                    tracing::warn!(
+                        job = self.spec.name,
+                        in_ms = at.duration_since(now).as_millis(),
+                        "job ended ({}); restarting it",
+                        ended.reason
+                    );
+                    self.publish(ProcessState::Backoff, None);
+                    tokio::select! {
+                        biased;
+                        by = next_request(&mut self.stop_requests) => {
+                            self.begin_stop(by);
+                            return self.stopped(stopped);
+                        }
+                        () = sleep_until(at) => {}
+                    }
+                }
+                Verdict::GiveUp => {
+                    let error = JobError::RestartsExhausted {
+                        job: self.spec.name.clone(),
+                        last: ended.reason,
+                        restarts: self.restarts.total(),
+                        max: self.spec.restart.max,
+                        within: self.spec.restart.within,
+                    };
+                    tracing::error!("{error}");
+                    self.publish(ProcessState::Failed, None);
+                    return Outcome { error, stopped };
+                }
+            }
+        }
+    }
+
+    fn stopped(&mut self, stopped: Stopped) -> Outcome {
+        tracing::info!(
+            job = self.spec.name,
+            took_ms = stopped.took.as_millis(),
+            "job stopped: no process of it is left"
+        );
+        self.problem = None;
+        self.publish(ProcessState::Stopped, None);
+        Outcome { error: JobError::Stopped { job: self.spec.name.clone() }, stopped }
+    }
+
+    /// Runs the program once. Returns when no process of it is left.
+    async fn run_once(&mut self) -> Ended {
+        self.publish(ProcessState::Starting, None);
+        let mut run = Run::default();
+        let guarded = match self.start(&mut run).await {
+            Ok(guarded) => guarded,
+            Err(reason) => return Ended { reason, ..run.ended },
+        };
+        self.attend(guarded, &mut run).await;
+        run.cancel_probe.send_replace(true);
+        if let Some(probe) = run.probe {
+            probe.await;
+        }
+        if let Some(copying) = run.copying {
+            copying.finish().await;
+        }
+        run.ended
+    }
+
+    async fn start(&mut self, run: &mut Run) -> Result<Guarded, String> {
+        let mut launch = self.launch();
+        if self.spec.ready == ReadyProbe::Notify {
+            let socket =
+                NotifySocket::bind().map_err(|error| format!("can't make its readiness socket: {error}"))?;
+            launch.env.insert(NOTIFY_SOCKET.to_owned(), socket.address());
+            run.notify = Some(Arc::new(socket));
+        }
+        let dropped = counter!("dr_log_lines_dropped_total", "job" => self.spec.name.clone());
+        let (stdout, copying) = output::to_log(&self.spec.name, dropped)
+            .map_err(|error| format!("can't make a pipe for its output: {error}"))?;
+        run.copying = Some(copying);
+        // The guard inherits the worker's standard error, to which it passes on the job's output once the worker is
+        // gone.
+        let output = Output { stdout: Some(stdout), stderr: None };
+        Guarded::start(&self.guards, &format!("job {}", self.spec.name), launch, output).await
+    }
+
+    /// Supervises a guarded program until no process of it is left.
+    async fn attend(&mut self, mut guarded: Guarded, run: &mut Run) {
+        loop {
+            let destroy_at = self.kill_at(run.dead) + ESCALATION_LAG;
+            let probed = async {
+                match &mut run.probe {
+                    Some(probe) => probe.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                report = guarded.next() => match report {
+                    Report::Gone => return,
+                    other => self.handle(other, run),
+                },
+                by = next_request(&mut self.stop_requests), if !self.is_abandoned => {
+                    self.begin_stop(by);
+                    self.order_end(by, &mut guarded, run);
+                }
+                renewed = self.work_until.changed(), if self.is_renewed => match renewed {
+                    Ok(()) => guarded.until(*self.work_until.borrow_and_update()),
+                    Err(_) => self.is_renewed = false,
+                },
+                () = sleep_until(destroy_at) => {
+                    tracing::error!(
+                        job = self.spec.name,
+                        "the guard has not ended the job in time; killing it and its guard"
+                    );
+                    guarded.destroy().await;
+                }
+                () = sleep_until(run.unconfirmed.unwrap_or(destroy_at)), if run.unconfirmed.is_some() => {
+                    run.unconfirmed = None;
+                    tracing::warn!(
+                        job = self.spec.name,
+                        "the guard does not answer; the worker sends the stop signal itself"
+                    );
+                    guarded.signal_directly(self.spec.stop_signal);
+                }
+                probed = probed => {
+                    run.probe = None;
+                    // During a stop the result of a probe does not count.
+                    if run.main.is_some() && !run.is_asked && self.stop.is_none() {
+                        self.probed(probed, &mut guarded, run);
+                    }
+                }
+            }
+        }
+    }
+
+    fn probed(&mut self, probed: Probed, guarded: &mut Guarded, run: &mut Run) {
+        match probed {
+            Probed::Nothing => {}
+            Probed::Ready => {
+                tracing::info!(job = self.spec.name, pid = run.pid(), "job is ready");
+                self.problem = None;
+                self.publish(ProcessState::Running, run.pid());
+                if let (Some(main), true) = (run.main, self.spec.liveness.is_some()) {
+                    let probe = self.probe(main, run);
+                    run.probe =
+                        Some(Box::pin(async { probe.failed().await.map_or(Probed::Nothing, Probed::Dead) }));
+                }
+            }
+            Probed::Dead(reason) => {
+                tracing::error!(
+                    job = self.spec.name,
+                    pid = run.pid(),
+                    "job runs but does not serve; ending it: liveness: {reason}"
+                );
+                counter!("dr_liveness_failures_total", "job" => self.spec.name.clone()).increment(1);
+                run.ended.reason = format!("liveness: {reason}");
+                self.problem = Some(run.ended.reason.clone());
+                let began = BootTime::now();
+                let by = (began + self.spec.stop_budget()).min(*self.work_until.borrow());
+                run.dead = Some(Stop { began, by: Some(by) });
+                self.order_end(Some(by), guarded, run);
+            }
+        }
+    }
+
+    /// Orders the guard to stop the program, gone `by`, or else by the end of the lease.
+    fn order_end(&self, by: Option<BootTime>, guarded: &mut Guarded, run: &mut Run) {
+        run.cancel_probe.send_replace(true);
+        if !run.is_asked && !self.spec.stop_timeout.is_zero() {
+            let within = CONFIRM_WITHIN.min(self.spec.stop_timeout / 2);
+            run.unconfirmed.get_or_insert(BootTime::now() + within);
+        }
+        self.publish(ProcessState::Stopping, run.pid());
+        guarded.stop(by.unwrap_or_else(|| *self.work_until.borrow()));
+    }
+
+    fn handle(&mut self, report: Report, run: &mut Run) {
+        match report {
+            Report::Started { pid } => {
+                let main = Pid::from_raw(pid);
+                run.main = Some(main);
+                tracing::info!(job = self.spec.name, pid, "job started");
+                if self.stop.is_none() {
+                    self.publish(ProcessState::Starting, run.pid());
+                    let probe = self.probe(main, run);
+                    run.probe = Some(Box::pin(async {
+                        if probe.passed().await { Probed::Ready } else { Probed::Nothing }
+                    }));
+                }
+            }
+            Report::Failed { error } => run.ended.reason = error,
+            Report::Stopping(why) => {
+                let signal = self.spec.stop_signal;
+                tracing::info!(job = self.spec.name, pid = run.pid(), "sent {signal} to the job: {why}");
+                run.is_asked = true;
+                run.unconfirmed = None;
+                run.cancel_probe.send_replace(true);
+                run.ended.by_deadline |= why == Why::Deadline;
+                if why != Why::Exited {
+                    run.ended.since = BootTime::now();
+                }
+                self.publish(ProcessState::Stopping, run.pid());
+            }
+            Report::Exited(exit) => {
+                run.main = None;
+                run.cancel_probe.send_replace(true);
+                if !run.is_asked {
+                    run.ended.since = BootTime::now();
+                }
+                if run.dead.is_none() {
+                    run.ended.reason = exit.to_string();
+                }
+                run.ended.exit = Some(exit);
+                self.publish(ProcessState::Stopping, None);
+            }
+            Report::Lingering(lingering) => tracing::error!(
+                job = self.spec.name,
+                "the job has not ended: {lingering}; leadership is kept"
+            ),
+            Report::Gone => {}
+        }
+    }
+
+    /// Records that the job is to stop, or that its [`JobRun`](super::JobRun) was dropped. The earliest end counts.
+    fn begin_stop(&mut self, by: Option<BootTime>) {
+        self.is_abandoned |= by.is_none();
+        let earlier = self.stop.and_then(|stop| stop.by);
+        self.stop = Some(Stop {
+            began: self.stop.map_or_else(BootTime::now, |stop| stop.began),
+            by: match (earlier, by) {
+                (Some(earlier), Some(by)) => Some(earlier.min(by)),
+                (earlier, by) => earlier.or(by),
+            },
+        });
+    }
+
+    fn launch(&mut self) -> Launch {
+        Launch {
+            command: self.spec.command.clone(),
+            env: self.env.clone(),
+            working_dir: self.spec.working_dir.clone(),
+            stop_signal: self.spec.stop_signal,
+            stop_timeout_ms: u64::try_from(self.spec.stop_timeout.as_millis()).unwrap_or(u64::MAX),
+            until: (*self.work_until.borrow_and_update()).into(),
+            cgroup: self.guards.cgroup_of(&self.spec.name),
+            record: None,
+            relays_output: true,
+            open_files: limit_of_programs(),
+            no_new_privileges: renounces_privileges(self.spec.no_new_privileges),
+        }
+    }
+
+    fn probe(&self, main: Pid, run: &Run) -> Probe {
+        Probe {
+            spec: Arc::clone(&self.spec),
+            env: self.env.clone(),
+            guards: self.guards.clone(),
+            work_until: self.work_until.clone(),
+            main,
+            notify: run.notify.clone(),
+            cancel: run.cancel_probe.subscribe(),
+        }
+    }
+
+    /// When the guard sends SIGKILL at the latest; `dead` is the stop of this run.
+    fn kill_at(&self, dead: Option<Stop>) -> BootTime {
+        let ends = [self.stop, dead].into_iter().flatten();
+        latest_kill(*self.work_until.borrow(), ends, self.spec.stop_timeout)
+    }
+
+    fn lease_leaves_no_time(&self, now: BootTime) -> bool {
+        now >= plan::last_stop(*self.work_until.borrow(), self.spec.stop_timeout)
+    }
+
+    fn publish(&self, state: ProcessState, pid: Option<u32>) {
+        let status =
+            ProcessStatus { state, pid, restarts: self.restarts.total(), problem: self.problem.clone() };
+        self.status.send_if_modified(|old| {
+            let is_new = *old != status;
+            *old = status;
+            is_new
+        });
+    }
+}
+
+/// When a working guard has sent SIGKILL at the latest: for the end of the lease, or for any of the stops.
+fn latest_kill(
+    work_until: BootTime,
+    stops: impl IntoIterator<Item = Stop>,
+    stop_timeout: Duration,
+) -> BootTime {
+    let of_stops = stops.into_iter().map(|stop| plan::kill_at(stop.began, stop_timeout, stop.by));
+    of_stops.fold(plan::last_kill(work_until), BootTime::min)
+}
+
+/// The next request to stop: by when, or `None` if the [`JobRun`](super::JobRun) was dropped.
+///
+/// # Cancel safety
+/// Cancel safe.
+async fn next_request(wishes: &mut watch::Receiver<Option<BootTime>>) -> Option<BootTime> {
+    loop {
+        if wishes.changed().await.is_err() {
+            return None;
+        }
+        if let Some(by) = *wishes.borrow_and_update() {
+            return Some(by);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> BootTime {
+        BootTime::from_duration(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn the_worker_expects_the_kill_when_the_guard_plans_it() {
+        let kill = |stops: &[(u64, Option<u64>)]| {
+            let stops = stops.iter().map(|(began, by)| Stop { began: at(*began), by: by.map(at) });
+            latest_kill(at(10_000), stops, Duration::from_secs(1))
+        };
+        assert_eq!(kill(&[]), at(9_700));
+        assert_eq!(kill(&[(2_000, None)]), at(3_000));
+        assert_eq!(kill(&[(2_000, Some(2_700))]), at(2_400));
+        assert_eq!(kill(&[(9_500, Some(60_000))]), at(9_700));
+        assert_eq!(kill(&[(2_500, None), (2_000, Some(3_300))]), at(3_000), "the earliest of several");
+    }
+}

@@ -1,0 +1,18 @@
+//! The daemon, and everything that it runs.
+//!
+//! ```text
+//!   run ──▶ http, probes, balance ──▶ state ──▶ job ──▶ guard
+//! ```
+//!
+//! Arrows are all the dependencies between them. [`run`] starts and ends the daemon. `state` is what a running worker
+//! knows of itself. [`job`] runs the programs of a job, each under a [`guard`].
+
+mod balance;
+mod descriptors;
+pub mod guard;
+mod http;
+pub mod job;
+mod metrics;
+mod probes;
+pub(crate) mod run;
+mod state;

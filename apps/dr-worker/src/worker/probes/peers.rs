@@ -1,0 +1,152 @@
+//! Probes the other members: a GET of `/liveness` over the network that the jobs' clients use as well. Any answer
+//! counts, even a refusal: the worker can be reached.
+//!
+//! Measures the time from the request to the head of the answer on an established connection: one round trip, and the
+//! other worker's time to answer. The first answer of a member, and the first one after a missed one, may use a new
+//! connection and take two round trips. They are not measured.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use election_core::{Ballot, MemberId, Paths, operator::Observer};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use zk_session::Session;
+
+use super::{
+    prober::Prober,
+    published::{Published, Whom},
+};
+
+/// The least number of rounds of probes within `suspect_after`.
+const ROUNDS: u32 = 4;
+
+/// After how long an unreadable member record is read again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The address of a living member.
+#[derive(Clone, Debug)]
+struct Peer {
+    id: MemberId,
+    http: String,
+}
+
+/// The living members by ballot.
+type Peers = BTreeMap<Ballot, Peer>;
+
+/// Probes the other members of an election until it is dropped.
+pub(super) async fn probe(prober: &Prober, published: &Published) {
+    let (sender, peers) = watch::channel(Peers::new());
+    tokio::select! {
+        () = follow(&prober.session, &prober.paths, sender) => {}
+        () = rounds(prober, published, &peers) => {}
+    }
+}
+
+/// Keeps the addresses up to date. A ballot is one incarnation of a member, so its address does not change.
+async fn follow(session: &Session, paths: &Paths, peers: watch::Sender<Peers>) {
+    let mut ballots = session.watch_children(paths.election());
+    let mut names = Vec::new();
+    let mut known: BTreeMap<Ballot, Option<Peer>> = BTreeMap::new();
+    loop {
+        let missing = names.iter().any(|ballot| !known.contains_key(ballot));
+        tokio::select! {
+            seen = ballots.next() => {
+                let Ok(seen) = seen else { return };
+                let listed = seen.value.map(|children| children.names).unwrap_or_default();
+                names = listed.into_iter().filter_map(|name| Ballot::new(name).ok()).collect();
+                known.retain(|ballot, _| names.contains(ballot));
+            }
+            () = sleep(LOOK_AGAIN), if missing => {}
+        }
+        for ballot in &names {
+            let (false, Some(incarnation)) = (known.contains_key(ballot), session.incarnation()) else {
+                continue;
+            };
+            if let Ok(Some(member)) = Observer::new(incarnation).member(paths, ballot).await {
+                let id = member.member;
+                known.insert(ballot.clone(), member.http.map(|http| Peer { id, http }));
+            }
+        }
+        let reachable = known.iter().filter_map(|(ballot, peer)| Some((ballot.clone(), peer.clone()?)));
+        peers.send_replace(reachable.collect());
+    }
+}
+
+/// The interval of the rounds, and the timeout of a probe.
+fn pace(prober: &Prober) -> (Duration, Duration) {
+    let probes = &prober.probes;
+    match prober.suspect_after {
+        Some(after) if prober.needs.peers => (probes.interval.min(after / ROUNDS), after / 2),
+        Some(after) => (after / ROUNDS, after / 2),
+        None => (probes.interval, probes.timeout),
+    }
+}
+
+async fn rounds(prober: &Prober, published: &Published, peers: &watch::Receiver<Peers>) {
+    // No proxy and no redirect: this worker has to answer. Connections are kept: an answer on one shows that the
+    // network and the worker are alive, and costs one round trip.
+    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    let client = match client.pool_idle_timeout(None).build() {
+        Ok(client) => client,
+        Err(error) => {
+            tracing::error!(%error, "can't create an HTTP client: this worker can't probe other members");
+            return std::future::pending().await;
+        }
+    };
+    let (interval, patience) = pace(prober);
+    let mut connected: BTreeSet<Ballot> = BTreeSet::new();
+    loop {
+        let next = Instant::now() + interval;
+        let me = prober.election.status().now().ballot;
+        let mut others = peers.borrow().clone();
+        others.retain(|ballot, _| me.as_ref() != Some(ballot));
+        let mut probes = JoinSet::new();
+        for (ballot, peer) in &others {
+            let probe = ask(client.clone(), format!("http://{}/liveness", peer.http));
+            let ballot = ballot.clone();
+            probes.spawn(async move { (ballot, timeout(patience, probe).await.ok().flatten()) });
+        }
+        let mut answers: BTreeMap<Ballot, Duration> = BTreeMap::new();
+        while let Some(probed) = probes.join_next().await {
+            if let Ok((ballot, Some(after))) = probed {
+                answers.insert(ballot, after);
+            }
+        }
+        if prober.suspect_after.is_some() {
+            prober.election.probed(others.keys().filter(|b| !answers.contains_key(b)).cloned().collect());
+        }
+        // An earlier process of this member is not another member.
+        let measured = others.iter().filter(|(_, peer)| peer.id != prober.me);
+        for (ballot, peer) in measured {
+            let whom = Whom::Peer(peer.id.clone());
+            match answers.get(ballot) {
+                Some(after) => {
+                    published.answered(whom, connected.contains(ballot).then_some(*after));
+                }
+                None => published.missed(&whom, patience),
+            }
+        }
+        published.retain_peers(&others.values().map(|peer| &peer.id).collect());
+        if prober.needs.peers {
+            published.publish();
+        }
+        connected = answers.into_keys().collect();
+        sleep_until(next).await;
+    }
+}
+
+/// The time until the answer.
+async fn ask(client: reqwest::Client, url: String) -> Option<Duration> {
+    let begun = Instant::now();
+    let answer = client.get(url).send().await.ok()?;
+    let after = begun.elapsed();
+    // The connection is reused only after the answer has been read.
+    answer.bytes().await.ok()?;
+    Some(after)
+}

@@ -1,0 +1,28 @@
+use std::time::Duration;
+
+use election_core::{Election, MemberId, Paths};
+use strategies::spec::Needs;
+use zk_session::Session;
+
+use crate::config::ProbesConfig;
+
+/// What to measure for one job, and where to publish it.
+pub(in crate::worker) struct Prober {
+    pub(in crate::worker) job: String,
+    pub(in crate::worker) me: MemberId,
+    pub(in crate::worker) session: Session,
+    pub(in crate::worker) paths: Paths,
+    pub(in crate::worker) election: Election,
+    pub(in crate::worker) probes: ProbesConfig,
+    /// How soon the election needs to know members that do not answer; `None` if it does not need to.
+    pub(in crate::worker) suspect_after: Option<Duration>,
+    /// Which round trips the policy uses.
+    pub(in crate::worker) needs: Needs,
+}
+
+impl Prober {
+    /// Whether it probes other members, so that they must be able to probe this one.
+    pub(in crate::worker) fn needs_peers(&self) -> bool {
+        self.suspect_after.is_some() || self.needs.peers
+    }
+}

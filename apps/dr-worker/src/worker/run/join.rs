@@ -1,0 +1,193 @@
+//! Joins one election per job, and starts the tasks that measure and watch beside each.
+
+use std::sync::Arc;
+
+use election_core::{
+    Election, ElectionConfig, Leftovers, Paths, Profile, QueueFormat, Recipe, operator::Observer,
+    record::Health,
+};
+use strategies::spec::Needs;
+use tokio::task::JoinSet;
+use zk_session::Session;
+
+use super::{
+    fitness,
+    handler::JobHandler,
+    led::{self, OwnJob},
+    measure,
+    measured::Measured,
+    memory::Memory,
+    site_check, watch,
+};
+use crate::{
+    config::{self, Config, HostPort, JobConfig},
+    error::Error,
+    view::access_problem,
+    worker::{
+        balance,
+        job::{self, Guards, StateLock},
+        probes::{self, Prober},
+        state::{Job, JobSlot, Vacancy, Worker},
+    },
+};
+
+pub(super) async fn join(
+    config: &Config,
+    session: &Session,
+    worker: &Arc<Worker>,
+    lock: &StateLock,
+    memory: &Memory,
+    http_port: u16,
+    background: &mut JoinSet<()>,
+) -> Result<(), Error> {
+    let incarnation = session.active().await.map_err(|e| Error::Unreachable(e.to_string()))?;
+    let granted = incarnation.granted_timeout();
+    if granted != config.zookeeper.session_timeout {
+        tracing::warn!(?granted, asked = ?config.zookeeper.session_timeout, "the servers granted another session timeout than asked for");
+    }
+    config.check_timing(incarnation.lease_timing())?;
+    let mut guards = Guards::new().lock(lock.clone());
+    if let Some(cgroup) = job::delegated_cgroup() {
+        tracing::info!(cgroup = %cgroup.display(), "each job gets its own cgroup");
+        guards = guards.cgroup(cgroup);
+    }
+    let has_cgroups = guards.have_cgroups();
+    let (mut jobs, mut own) = (Vec::new(), Vec::new());
+    for job in &config.jobs {
+        if job.spec.no_new_privileges == Some(false) && !has_cgroups && !job::may_kill_any_user() {
+            let job = job.name();
+            tracing::warn!(
+                job,
+                "no_new_privileges is off, this worker may not kill processes of other users, and it has no \
+                cgroup to divide (systemd's Delegate=yes): what the job starts as another user may outlive the lease"
+            );
+        }
+        let recipe = match job.recipe {
+            config::Recipe::Elector => Recipe::Elector(job.policy.strategy()),
+            config::Recipe::Queue => Recipe::Queue(QueueFormat::Native),
+            config::Recipe::Single => Recipe::Single,
+        };
+        // It is not elected before its first check has passed.
+        let health = job.spec.fitness.as_ref().map_or(Health::Unchecked, |_| Health::Unknown);
+        let mut me = profile(config, http_port);
+        (me.policy, me.health) = (job.policy.fingerprint(job.fenced), health);
+        let paths = Paths::new(&config.zookeeper.root, job.name())
+            .map_err(|wrong| Error::Setting { key: "job", message: wrong.to_string() })?;
+        let policy = job.policy.engine(job.spec.stop_budget(), job.fenced);
+        let observer = Observer::new(incarnation.clone());
+        check_recipe(&observer, &paths, job).await?;
+        if let Some(problem) = access_problem(&incarnation, &config.zookeeper, &paths).await? {
+            tracing::warn!(job = job.name(), "{problem}");
+        }
+        let leftovers = leftovers(&observer, &paths, config, job.recipe, memory).await;
+        let decides = job.recipe == config::Recipe::Elector;
+        let may_suspect = decides && policy.may_suspect();
+        let suspect_after = may_suspect.then_some(policy.suspect_after);
+        if policy.fast_failover && !may_suspect {
+            let job = job.name();
+            let why = if decides { "is not fenced" } else { "has no elector" };
+            tracing::warn!(job, "fast_failover does nothing for a job that {why}");
+        }
+        let slot = Arc::new(JobSlot::new(&config.node, job.spec.clone(), guards.clone()));
+        let handler = JobHandler::new(Arc::clone(&slot));
+        let path = paths.node(&config.node.id);
+        let election = ElectionConfig::new(paths.clone(), me, recipe).policy(policy).leftovers(leftovers);
+        let election = Election::join(session.clone(), election, handler);
+        background.spawn(memory.clone().keep(path, election.status().into()));
+        let prober = Prober {
+            job: job.name().to_owned(),
+            me: config.node.id.clone(),
+            session: session.clone(),
+            paths,
+            election: election.clone(),
+            probes: config.probes.clone(),
+            suspect_after,
+            needs: if decides { job.policy.needs() } else { Needs::default() },
+        };
+        if prober.needs_peers() {
+            probes::check_own_address(&config.http.listen, &config.node.address);
+        }
+        background.spawn(probes::run(prober));
+        let measured = Arc::new(Measured::of(election.clone()));
+        if let Some(measure) = job.spec.measure.clone() {
+            let publishes = Arc::clone(&measured);
+            background.spawn(measure::keep(Arc::clone(&slot), election.clone(), publishes, measure));
+        }
+        if let Some(check) = job.spec.fitness.clone() {
+            background.spawn(fitness::keep(Arc::clone(&slot), election.clone(), check));
+        }
+        own.push(OwnJob::new(job, election.status().into(), measured));
+        let vacancy = Arc::new(Vacancy::new());
+        background.spawn(Arc::clone(&vacancy).keep(election.clone(), session.clone()));
+        jobs.push(Job { election, slot, vacancy });
+    }
+    led::keep(own, background);
+    background.spawn(watch::timing(session.clone(), config.clone()));
+    if let Some(check) = config.node.site_check.clone() {
+        let elections = jobs.iter().map(|job| job.election.clone()).collect();
+        background.spawn(site_check::keep(config.node.clone(), check, elections, guards));
+    }
+    let balancer = balance::join(config, session, profile(config, http_port))?;
+    if let Some(balancer) = &balancer {
+        background.spawn(balance::watch(balancer.clone()));
+    }
+    worker.joined(session.clone(), jobs, balancer);
+    Ok(())
+}
+
+/// This worker's profile for an election.
+fn profile(config: &Config, http_port: u16) -> Profile {
+    let node = &config.node;
+    let listen = &config.http.listen;
+    let host = if listen.is_wildcard() { node.address.clone() } else { listen.host.clone() };
+    let mut profile = Profile::new(node.id.clone()).in_site(node.site.clone());
+    profile.address = Some(node.address.clone());
+    profile.http = Some(HostPort { host, port: http_port }.to_string());
+    profile.priority = node.priority;
+    profile.attributes = node.attributes.clone();
+    concat!("dr-worker ", env!("CARGO_PKG_VERSION")).clone_into(&mut profile.software);
+    profile
+}
+
+/// Whether znodes of an earlier process of this member may be removed at once.
+///
+/// The lock and the guards' records prove that no process of an earlier worker of this state directory is alive. The
+/// proof covers only znodes with a ballot that the directory remembers. Another worker that has the same id by mistake
+/// keeps its znodes.
+async fn leftovers(
+    observer: &Observer,
+    paths: &Paths,
+    config: &Config,
+    recipe: config::Recipe,
+    memory: &Memory,
+) -> Leftovers {
+    let (id, path) = (&config.node.id, paths.node(&config.node.id));
+    let own = match recipe {
+        config::Recipe::Elector => {
+            let node = observer.session().get(&path).await;
+            matches!(node, Ok(Some(node)) if memory.made(&path, &node.data))
+        }
+        config::Recipe::Queue | config::Recipe::Single => {
+            let snapshot = observer.snapshot(paths).await.unwrap_or_default();
+            let mut members = snapshot.members.iter();
+            members.any(|member| member.member == *id && memory.holds(&path, &member.ballot))
+        }
+    };
+    if own { Leftovers::Remove } else { Leftovers::Wait }
+}
+
+/// All members must use one recipe: two recipes could have two leaders.
+async fn check_recipe(observer: &Observer, paths: &Paths, job: &JobConfig) -> Result<(), Error> {
+    let Some(standing) = observer.standing(paths).await? else { return Ok(()) };
+    if standing.as_str() == job.recipe.as_str() {
+        return Ok(());
+    }
+    let message = format!(
+        "job.{}.recipe is {:?}, but members in {} use the recipe {:?}: stop them first, all members must use the same recipe",
+        job.name(),
+        job.recipe.as_str(),
+        paths.base(),
+        standing.as_str()
+    );
+    Err(Error::Setting { key: "job", message })
+}

@@ -1,0 +1,117 @@
+//! Publishes in each job's election which of the jobs that its policy names this worker leads, and the load of all
+//! other jobs that it leads.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use election_core::{ElectionStatus, Role};
+use strategies::{published, spec::Needs};
+use tokio::{sync::watch, task::JoinSet};
+
+use super::measured::Measured;
+use crate::config::{JobConfig, Recipe};
+
+/// A job of this worker.
+pub(super) struct OwnJob {
+    name: String,
+    load: u32,
+    /// What its policy depends on.
+    needs: Needs,
+    status: watch::Receiver<ElectionStatus>,
+    measured: Arc<Measured>,
+}
+
+impl OwnJob {
+    pub(super) fn new(
+        job: &JobConfig,
+        status: watch::Receiver<ElectionStatus>,
+        measured: Arc<Measured>,
+    ) -> Self {
+        let needs = if job.recipe == Recipe::Elector { job.policy.needs() } else { Needs::default() };
+        Self { name: job.name().to_owned(), load: job.load, needs, status, measured }
+    }
+
+    /// Whether its policy depends on other jobs.
+    fn goes_by_others(&self) -> bool {
+        self.needs.load || !self.needs.jobs.is_empty()
+    }
+}
+
+/// The attributes to publish in the election of `job`, whose policy has these needs, while this worker leads the jobs
+/// `led` (names and loads).
+fn attributes(job: &str, needs: &Needs, led: &BTreeMap<String, u32>) -> BTreeMap<String, String> {
+    let others = || led.iter().filter(|(name, _)| *name != job);
+    let named = others().map(|(name, _)| name.as_str()).filter(|name| needs.jobs.contains(*name));
+    let load = others().map(|(_, load)| u64::from(*load)).sum();
+    published::attributes(named, if needs.load { load } else { 0 })
+}
+
+/// Publishes while `background` runs. Does nothing if no policy depends on other jobs.
+pub(super) fn keep(jobs: Vec<OwnJob>, background: &mut JoinSet<()>) {
+    let wanted: BTreeSet<_> = jobs.iter().flat_map(|job| job.needs.jobs.clone()).collect();
+    let all = jobs.iter().any(|job| job.needs.load);
+    let led = Arc::new(watch::Sender::new(BTreeMap::new()));
+    for job in &jobs {
+        if all || wanted.contains(&job.name) {
+            background.spawn(follow(job.name.clone(), job.load, job.status.clone(), Arc::clone(&led)));
+        }
+    }
+    for job in jobs.into_iter().filter(OwnJob::goes_by_others) {
+        background.spawn(publish(job, led.subscribe()));
+    }
+}
+
+/// Records in `led` whether this worker is the READY leader of the job, until its election has ended.
+async fn follow(
+    name: String,
+    load: u32,
+    mut status: watch::Receiver<ElectionStatus>,
+    led: Arc<watch::Sender<BTreeMap<String, u32>>>,
+) {
+    loop {
+        let leads = status.borrow_and_update().role == Role::Leader;
+        led.send_if_modified(|led| match leads {
+            true => led.insert(name.clone(), load).is_none(),
+            false => led.remove(&name).is_some(),
+        });
+        if status.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn publish(job: OwnJob, mut led: watch::Receiver<BTreeMap<String, u32>>) {
+    loop {
+        let attributes = attributes(&job.name, &job.needs, &led.borrow_and_update());
+        job.measured.of_jobs(&job.name, attributes);
+        if led.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a job named `web` publishes while this worker leads these jobs.
+    fn published(needs: Needs, led: &[(&str, u32)]) -> Vec<(String, String)> {
+        let led = led.iter().map(|(name, load)| ((*name).to_owned(), *load)).collect();
+        attributes("web", &needs, &led).into_iter().collect()
+    }
+
+    #[test]
+    fn only_what_the_policy_goes_by_is_published_and_never_the_job_itself() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let jobs = || Needs { jobs: ["db".to_owned(), "mq".to_owned()].into(), ..Needs::default() };
+        let led = [("bills", 2), ("db", 3), ("web", 5)];
+        assert_eq!(published(Needs::default(), &led), []);
+        assert_eq!(published(jobs(), &led), [pair("dr.leads", "db")]);
+        assert_eq!(published(Needs { load: true, ..Needs::default() }, &led), [pair("dr.load", "5")]);
+        let both = Needs { load: true, ..jobs() };
+        assert_eq!(published(both, &led[1..]), [pair("dr.leads", "db"), pair("dr.load", "3")]);
+        assert_eq!(published(Needs { load: true, ..jobs() }, &led[2..]), []);
+    }
+}

@@ -1,0 +1,60 @@
+//! The measured attributes of this member in one election: the values of the job's measure command, and which other
+//! jobs the worker leads.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use election_core::Election;
+
+/// The measured attributes of one election. Only a change is published, because each is a write.
+#[derive(Debug)]
+pub(super) struct Measured {
+    election: Election,
+    parts: Mutex<Parts>,
+}
+
+#[derive(Debug, Default)]
+struct Parts {
+    /// By the measure command. Its names are distinct from the others.
+    by_command: BTreeMap<String, String>,
+    of_jobs: BTreeMap<String, String>,
+    published: BTreeMap<String, String>,
+}
+
+impl Measured {
+    pub(super) fn of(election: Election) -> Self {
+        Self { election, parts: Mutex::default() }
+    }
+
+    /// Sets all values of the measure command.
+    pub(super) fn by_command(&self, job: &str, values: BTreeMap<String, String>) {
+        let mut parts = self.lock();
+        parts.by_command = values;
+        self.publish(job, &mut parts);
+    }
+
+    /// Sets all attributes about other jobs.
+    pub(super) fn of_jobs(&self, job: &str, values: BTreeMap<String, String>) {
+        let mut parts = self.lock();
+        parts.of_jobs = values;
+        self.publish(job, &mut parts);
+    }
+
+    fn publish(&self, job: &str, parts: &mut Parts) {
+        let all: BTreeMap<_, _> = parts.by_command.clone().into_iter().chain(parts.of_jobs.clone()).collect();
+        if all == parts.published {
+            return;
+        }
+        match self.election.set_measured(all.clone()) {
+            Ok(()) => parts.published = all,
+            Err(error) => tracing::warn!(job, "the measured attributes are not published: {error}"),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Parts> {
+        // No code panics while it is locked.
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

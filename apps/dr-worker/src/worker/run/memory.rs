@@ -1,0 +1,106 @@
+//! The last ballots of this state directory's worker. They distinguish its own znodes from those of another process
+//! that has the same id by mistake.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use election_core::{
+    Ballot, ElectionStatus,
+    record::{MemberRecord, Record as _},
+};
+use tokio::sync::watch;
+
+/// The file with the ballots. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    path: PathBuf,
+    /// By the path of the member's znode.
+    ballots: Arc<Mutex<BTreeMap<String, String>>>,
+    /// Whether no process of the last worker is left; otherwise the ballots prove nothing.
+    is_gone: bool,
+}
+
+impl Memory {
+    /// The memory beside the lock, which also protects the file from other writers. An unreadable file counts as empty:
+    /// that costs time, not safety.
+    pub(super) fn beside(lock: &Path, is_gone: bool) -> Self {
+        let path = lock.with_extension("ballots.json");
+        let ballots = fs::read(&path).ok().and_then(|data| serde_json::from_slice(&data).ok());
+        Self { path, ballots: Arc::new(Mutex::new(ballots.unwrap_or_default())), is_gone }
+    }
+
+    /// Whether the last worker of this directory made the record at `znode`, and no process of it is left.
+    pub(super) fn made(&self, znode: &str, data: &[u8]) -> bool {
+        MemberRecord::decode(znode, data).is_ok_and(|record| self.holds(znode, &record.ballot))
+    }
+
+    /// Whether that was the last ballot of this directory's worker, and no process of it is left.
+    pub(super) fn holds(&self, znode: &str, ballot: &Ballot) -> bool {
+        let ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_gone && ballots.get(znode).is_some_and(|known| known == ballot.as_str())
+    }
+
+    /// Saves each ballot that this worker gets for the member's znode.
+    pub(super) async fn keep(self, znode: String, mut status: watch::Receiver<ElectionStatus>) {
+        let mut last = None;
+        loop {
+            let ballot = status.borrow_and_update().ballot.clone();
+            if let Some(ballot) = ballot.filter(|b| last.as_ref() != Some(b)) {
+                if let Err(error) = self.remember(&znode, ballot.as_str()) {
+                    let path = self.path.display();
+                    tracing::warn!(%path, %error, "can't save the ballot; after a crash this worker waits one session timeout");
+                }
+                last = Some(ballot);
+            }
+            if status.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn remember(&self, znode: &str, ballot: &str) -> io::Result<()> {
+        let mut ballots = self.ballots.lock().unwrap_or_else(PoisonError::into_inner);
+        ballots.insert(znode.to_owned(), ballot.to_owned());
+        // Written atomically.
+        let new = self.path.with_extension("new");
+        fs::write(&new, serde_json::to_vec(&*ballots)?)?;
+        fs::rename(&new, &self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(ballot: &str) -> Vec<u8> {
+        format!(r#"{{"v":1,"member":"east-1","site":"east","ballot":"{ballot}"}}"#).into_bytes()
+    }
+
+    #[test]
+    fn only_what_this_directory_made_is_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("east-1.dc.lock");
+        let znode = "/dr/orders/nodes/east-1";
+        let memory = Memory::beside(&lock, true);
+        assert!(!memory.made(znode, &record("a-0000000001")));
+        memory.remember(znode, "a-0000000001").unwrap();
+        let after_crash = Memory::beside(&lock, true);
+        assert!(after_crash.made(znode, &record("a-0000000001")));
+        assert!(!after_crash.made(znode, &record("b-0000000001")));
+        assert!(!after_crash.made("/dr/bills/nodes/east-1", &record("a-0000000001")));
+        assert!(!after_crash.made(znode, b"garbage"));
+        assert!(!Memory::beside(&lock, false).made(znode, &record("a-0000000001")), "its job may live");
+    }
+
+    #[test]
+    fn a_broken_memory_is_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("m.lock");
+        fs::write(lock.with_extension("ballots.json"), "{").unwrap();
+        assert!(!Memory::beside(&lock, true).made("/x", &record("a-0000000001")));
+    }
+}

@@ -1,0 +1,47 @@
+//! Runs the site check of this node periodically, and publishes the result in all elections.
+
+use std::collections::BTreeMap;
+
+use election_core::{Election, record::Health};
+use tokio::time::{Instant, sleep_until};
+
+use crate::{
+    config::{Check, NodeConfig},
+    worker::job::{Guards, Tally, check_once},
+};
+
+/// Runs until it is dropped. One success is enough to be healthy again: an error costs little, because most members of
+/// the site have to agree.
+pub(super) async fn keep(node: NodeConfig, check: Check, elections: Vec<Election>, guards: Guards) {
+    let env: BTreeMap<_, _> = [("DR_MEMBER", node.id.to_string()), ("DR_SITE", node.site.to_string())]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    let mut tally = Tally::new(check.failures);
+    // Until the first answer, no leadership moves here after a failure of another site.
+    elections.iter().for_each(|election| election.set_site_health(Some(Health::Unknown)));
+    loop {
+        let next = Instant::now() + check.interval();
+        let outcome = check_once(&check.probe, "site check", &env, &guards).await;
+        // Only a change of the result is published, because each is a write.
+        let report = tally.answered(outcome.is_ok());
+        let failures = tally.in_a_row();
+        if let Err(reason) = &outcome {
+            tracing::debug!(site = %node.site, failures, "the site check failed: {reason}");
+        }
+        if report.is_some() {
+            let health = match outcome {
+                Ok(()) => {
+                    tracing::info!(site = %node.site, "the site check passes");
+                    Health::Healthy
+                }
+                Err(reason) => {
+                    tracing::warn!(site = %node.site, failures, "the site check fails: {reason}");
+                    Health::Unhealthy { reason }
+                }
+            };
+            elections.iter().for_each(|election| election.set_site_health(Some(health.clone())));
+        }
+        sleep_until(next).await;
+    }
+}

@@ -1,0 +1,82 @@
+//! The state of a running worker: its session, its jobs, and the process of each.
+
+mod slot;
+mod vacancy;
+
+use std::sync::{Arc, OnceLock};
+
+use election_core::Election;
+use zk_session::Session;
+
+use crate::config::{Config, NodeConfig};
+pub(super) use slot::JobSlot;
+pub(super) use vacancy::Vacancy;
+
+/// The state of this worker, for the HTTP endpoints.
+#[derive(Debug)]
+pub(super) struct Worker {
+    config: Config,
+    joined: OnceLock<Joined>,
+}
+
+#[derive(Debug)]
+struct Joined {
+    session: Session,
+    jobs: Vec<Job>,
+    /// Its part in the balancer's election, if any job is balanced.
+    balancer: Option<Election>,
+}
+
+/// A job and its election.
+#[derive(Debug)]
+pub(super) struct Job {
+    /// This member's part in the election.
+    pub(super) election: Election,
+    /// Its process on this node.
+    pub(super) slot: Arc<JobSlot>,
+    /// How long it has been without a READY leader.
+    pub(super) vacancy: Arc<Vacancy>,
+}
+
+impl Worker {
+    /// A worker that has not joined yet.
+    pub(super) fn new(config: Config) -> Self {
+        Self { config, joined: OnceLock::new() }
+    }
+
+    /// Sets what exists since it has joined.
+    pub(super) fn joined(&self, session: Session, jobs: Vec<Job>, balancer: Option<Election>) {
+        // It is set only once.
+        let _ = self.joined.set(Joined { session, jobs, balancer });
+    }
+
+    /// Its configuration.
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Its node.
+    pub(super) fn node(&self) -> &NodeConfig {
+        &self.config.node
+    }
+
+    /// The root znode of its elections.
+    pub(super) fn root(&self) -> &str {
+        &self.config.zookeeper.root
+    }
+
+    /// Its session, once it has connected and joined.
+    pub(super) fn session(&self) -> Option<&Session> {
+        self.joined.get().map(|joined| &joined.session)
+    }
+
+    /// Its part in the balancer's election.
+    pub(super) fn balancer(&self) -> Option<&Election> {
+        self.joined.get()?.balancer.as_ref()
+    }
+
+    /// Its jobs; none until it has joined.
+    pub(super) fn jobs(&self) -> &[Job] {
+        self.joined.get().map_or(&[], |joined| &joined.jobs)
+    }
+}

@@ -1,0 +1,201 @@
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::watch;
+use zk_session::BootTime;
+
+use crate::{
+    config::{Check, HookName, JobSpec, NodeConfig},
+    worker::job::{
+        Deadline, Guards, HookRuns, JobEnv, JobError, JobRun, ProcessState, ProcessStatus, check_fitness,
+        run_hook, run_measure,
+    },
+};
+
+/// Where a job runs on this node while this node leads.
+pub(in crate::worker) struct JobSlot {
+    pub(in crate::worker) spec: Arc<JobSpec>,
+    pub(in crate::worker) member: String,
+    pub(in crate::worker) site: String,
+    guards: Guards,
+    state: Mutex<State>,
+    /// The running hooks of leaderships.
+    hooks: HookRuns,
+    hastened: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    run: Option<Arc<JobRun>>,
+    /// The environment of the current leadership, until its cleanup has ended.
+    env: Option<JobEnv>,
+    /// Restarts of all earlier runs.
+    restarts: u64,
+    /// The status of the last run after its end.
+    last: Option<ProcessStatus>,
+}
+
+impl JobSlot {
+    pub(in crate::worker) fn new(node: &NodeConfig, spec: JobSpec, guards: Guards) -> Self {
+        Self {
+            spec: Arc::new(spec),
+            member: node.id.to_string(),
+            site: node.site.to_string(),
+            guards,
+            state: Mutex::default(),
+            hooks: HookRuns::default(),
+            hastened: watch::channel(false).0,
+        }
+    }
+
+    /// The job's name.
+    pub(in crate::worker) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// The status of the job's process.
+    pub(in crate::worker) fn process(&self) -> ProcessStatus {
+        let state = self.lock();
+        let running = state.run.as_ref().map(|run| run.status().borrow().clone());
+        running.or_else(|| state.last.clone()).unwrap_or(ProcessStatus {
+            state: ProcessState::Stopped,
+            pid: None,
+            restarts: 0,
+            problem: None,
+        })
+    }
+
+    /// How often the job was restarted since the worker was started.
+    pub(in crate::worker) fn restarts(&self) -> u64 {
+        let state = self.lock();
+        let now = state.run.as_ref().map_or(0, |run| run.status().borrow().restarts);
+        state.restarts + u64::from(now)
+    }
+
+    /// From now on a stop kills the job at once, and hooks are skipped.
+    pub(in crate::worker) fn hasten(&self) {
+        self.hastened.send_replace(true);
+    }
+
+    pub(in crate::worker) async fn hastened(&self) {
+        let mut hastened = self.hastened.subscribe();
+        if hastened.wait_for(|hastened| *hastened).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(in crate::worker) fn is_hastened(&self) -> bool {
+        *self.hastened.borrow()
+    }
+
+    /// Sets the environment of the leadership that is being taken over.
+    pub(in crate::worker) fn enter(&self, env: JobEnv) {
+        self.lock().env = Some(env);
+    }
+
+    /// Starts the job for the current leadership.
+    pub(in crate::worker) fn start(
+        &self,
+        env: &JobEnv,
+        work_until: watch::Receiver<BootTime>,
+    ) -> Arc<JobRun> {
+        let run = JobRun::start(Arc::clone(&self.spec), env, work_until, self.guards.clone());
+        let run = Arc::new(run);
+        self.lock().run = Some(Arc::clone(&run));
+        run
+    }
+
+    pub(in crate::worker) fn running(&self) -> Option<Arc<JobRun>> {
+        self.lock().run.clone()
+    }
+
+    /// The environment of the current leadership.
+    pub(in crate::worker) fn env(&self) -> Option<JobEnv> {
+        self.lock().env.clone()
+    }
+
+    /// Stops the job, gone `by`, if it runs, and waits until no process of it is left.
+    pub(in crate::worker) async fn end(&self, by: BootTime) {
+        let Some(run) = self.running() else { return };
+        let stopped = tokio::select! {
+            stopped = run.stop(by) => stopped,
+            () = self.hastened() => run.stop(BootTime::now()).await,
+        };
+        let exit = stopped.exit.map_or_else(|| "unknown".to_owned(), |exit| exit.to_string());
+        tracing::info!(job = self.name(), %exit, took_ms = stopped.took.as_millis(), "the job has stopped");
+        let mut state = self.lock();
+        let last = run.status().borrow().clone();
+        state.restarts += u64::from(last.restarts);
+        state.last = Some(ProcessStatus { restarts: 0, ..last });
+        state.run = None;
+    }
+
+    /// Clears the environment after the end of the leadership.
+    pub(in crate::worker) fn left(&self) {
+        self.lock().env = None;
+    }
+
+    /// Runs the job's measure command on this member, which has this `role`.
+    pub(in crate::worker) async fn measure(&self, role: &str) -> Result<BTreeMap<String, String>, String> {
+        run_measure(&self.spec, &self.env_of_member(), role, &self.guards).await
+    }
+
+    /// Runs the job's fitness check once on this member, which has this `role`. The error is the reason, as a sentence.
+    pub(in crate::worker) async fn is_fit(&self, check: &Check, role: &str) -> Result<(), String> {
+        check_fitness(&self.spec, check, &self.env_of_member(), role, &self.guards).await
+    }
+
+    /// The environment without a leadership.
+    fn env_of_member(&self) -> JobEnv {
+        JobEnv {
+            job: self.name().to_owned(),
+            member: self.member.clone(),
+            site: self.site.clone(),
+            ..JobEnv::default()
+        }
+    }
+
+    /// Runs a hook of a leadership, gone by the deadline.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the hook is killed; [`hooks_gone`](Self::hooks_gone) waits for its end.
+    pub(in crate::worker) async fn hook(
+        &self,
+        name: HookName,
+        env: &JobEnv,
+        by: Option<Deadline>,
+    ) -> Result<(), JobError> {
+        self.hooks.run(Arc::clone(&self.spec), name, env.clone(), self.guards.clone(), by).await
+    }
+
+    /// Waits until no hook of a leadership is left, including those whose callers stopped waiting.
+    pub(in crate::worker) async fn hooks_gone(&self) {
+        self.hooks.gone().await;
+    }
+
+    /// Runs a hook outside of a leadership, to report the current leader.
+    pub(in crate::worker) async fn tell_hook(
+        &self,
+        name: HookName,
+        env: &JobEnv,
+        more: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(), JobError> {
+        let mut spec = JobSpec::clone(&self.spec);
+        spec.env.extend(more);
+        run_hook(&spec, name, env, &self.guards, None, std::future::pending()).await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code panics while it is locked.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for JobSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobSlot").field("job", &self.spec.name).finish_non_exhaustive()
+    }
+}
