@@ -17,23 +17,7 @@ struct Known {
 }
 
 /// The test fails if one of these circles has changed or is gone.
-const KNOWN: [Known; 9] = [
-    Known {
-        folder: "crates/zk-session/src",
-        units: "administration attempts config driver error establish held hosts incarnation lasting multi operations \
-                path resolve session shared supervisor watching",
-        reason: "the driver reports `session::CloseOutcome`; settings and errors name types of the driver",
-    },
-    Known {
-        folder: "crates/zk-session/src/driver",
-        units: "dial mod search seek tls wire zookeeper_async",
-        reason: "`mod` has the trait and chooses between its implementations",
-    },
-    Known {
-        folder: "crates/zk-testkit/src",
-        units: "builder ensemble",
-        reason: "an ensemble makes its builder, and the builder the ensemble",
-    },
+const KNOWN: [Known; 3] = [
     Known {
         folder: "crates/election-core/src/engine",
         units: "config recipe",
@@ -48,21 +32,6 @@ const KNOWN: [Known; 9] = [
         folder: "crates/strategies/src",
         units: "registry spec",
         reason: "a registry reads a policy, and the reader looks up names in the registry",
-    },
-    Known {
-        folder: "apps/dr-worker/src",
-        units: "cli config connect descriptors error guard http job lib run view",
-        reason: "`config` reads a constant of `run`, `run` starts `http`, and `lib` starts the program",
-    },
-    Known {
-        folder: "benches/session/src",
-        units: "client load socket",
-        reason: "a load runs on clients, and the socket, a client, takes a load",
-    },
-    Known {
-        folder: "benches/session/src",
-        units: "measure options report",
-        reason: "the options start the measurement",
     },
 ];
 
