@@ -80,7 +80,7 @@ impl Paths {
     ///
     /// A slot has the same place however many there are, so that an election that grows
     /// or shrinks never has two places for one leadership.
-    pub fn place(&self, slot: usize) -> String {
+    pub fn leader_znode(&self, slot: usize) -> String {
         match slot {
             0 => format!("{}/leader/current", self.base),
             slot => format!("{}/leader/current-{slot}", self.base),
@@ -91,7 +91,7 @@ impl Paths {
     pub fn slot_of(&self, path: &str) -> Option<usize> {
         let rest = path.strip_prefix(&self.base)?.strip_prefix("/leader/current")?;
         let slot = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
-        (self.place(slot) == path).then_some(slot)
+        (self.leader_znode(slot) == path).then_some(slot)
     }
 
     /// The parent of the leader's place.
@@ -163,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_has_one_place() {
+    fn a_slot_has_one_leader_znode() {
         let paths = Paths::new("/dr", "orders").unwrap();
-        assert_eq!(paths.place(0), "/dr/orders/leader/current");
-        assert_eq!(paths.place(2), "/dr/orders/leader/current-2");
+        assert_eq!(paths.leader_znode(0), "/dr/orders/leader/current");
+        assert_eq!(paths.leader_znode(2), "/dr/orders/leader/current-2");
         for slot in [0, 1, 15] {
-            assert_eq!(paths.slot_of(&paths.place(slot)), Some(slot));
+            assert_eq!(paths.slot_of(&paths.leader_znode(slot)), Some(slot));
         }
         for other in ["elected", "current-0", "current-01", "current-", "currently", "current-1/x"] {
             assert_eq!(paths.slot_of(&format!("/dr/orders/leader/{other}")), None, "{other}");

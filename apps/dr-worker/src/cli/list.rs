@@ -209,7 +209,7 @@ fn footnote(recipe: &str) -> Option<&'static str> {
 }
 
 fn headline(cluster: &Cluster) -> String {
-    let in_office = |leader: &Option<Leader>| match leader {
+    let current_leader = |leader: &Option<Leader>| match leader {
         Some(leader) => {
             let status = match leader.status {
                 Status::Ready => "leads",
@@ -221,9 +221,10 @@ fn headline(cluster: &Cluster) -> String {
         None => "nobody leads".to_owned(),
     };
     let leader = match &cluster.slots[..] {
-        [] | [_] => in_office(&cluster.leader),
+        [] | [_] => current_leader(&cluster.leader),
         slots => {
-            let all = slots.iter().map(|slot| format!("slot {}: {}", slot.slot, in_office(&slot.leader)));
+            let all =
+                slots.iter().map(|slot| format!("slot {}: {}", slot.slot, current_leader(&slot.leader)));
             all.collect::<Vec<_>>().join("; ")
         }
     };

@@ -238,11 +238,12 @@ fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Sna
         Target::Site(_) | Target::Any => None,
     };
     // A leader whose worker is gone is no member any more, and can be replaced by its name.
-    let offices = || snapshot.offices.iter().flatten().map(|office| &office.record.member);
+    let leader_znodes =
+        || snapshot.leader_znodes.iter().flatten().map(|leader_znode| &leader_znode.record.member);
     let members: BTreeSet<_> = snapshot.members.iter().map(|member| &member.member).collect();
     let is_unknown = |member: &&MemberId| !members.contains(*member);
     let unknown =
-        to.filter(is_unknown).or(from.filter(is_unknown).filter(|from| offices().all(|o| o != *from)));
+        to.filter(is_unknown).or(from.filter(is_unknown).filter(|from| leader_znodes().all(|o| o != *from)));
     if let Some(unknown) = unknown {
         let members: Vec<_> = members.iter().map(|member| member.as_str()).collect();
         let members = if members.is_empty() { "no member takes part".to_owned() } else { members.join(", ") };
@@ -259,7 +260,7 @@ fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Sna
 /// The READY leader that is to be replaced, if it is what is asked for.
 fn leads_already<'a>(request: &Request, snapshot: &'a Snapshot) -> Option<&'a Current> {
     let slot = snapshot.slot_for(request).ok()?;
-    let leader = &snapshot.office(slot)?.record;
+    let leader = &snapshot.leader_znode(slot)?.record;
     let named = snapshot.decided()?.named(slot)?;
     let fits = match &request.to {
         Target::Any => false,
@@ -271,8 +272,8 @@ fn leads_already<'a>(request: &Request, snapshot: &'a Snapshot) -> Option<&'a Cu
 
 /// Whether there is a READY leader where one is to be replaced.
 fn is_led(request: &Request, snapshot: &Snapshot) -> bool {
-    let office = snapshot.slot_for(request).ok().and_then(|slot| snapshot.office(slot));
-    office.is_some_and(|office| office.record.status == Status::Ready)
+    let leader_znode = snapshot.slot_for(request).ok().and_then(|slot| snapshot.leader_znode(slot));
+    leader_znode.is_some_and(|leader_znode| leader_znode.record.status == Status::Ready)
 }
 
 fn report_leader(job: &str, leader: &Current, how: Output) -> Result<(), Error> {
@@ -352,10 +353,10 @@ impl Underway<'_> {
             Ok(slot) => slot,
             Err(why) => return self.give_up(why, how).await,
         };
-        if let Some(office) = snapshot.office(slot).filter(|_| !self.filed.request.force) {
+        if let Some(leader_znode) = snapshot.leader_znode(slot).filter(|_| !self.filed.request.force) {
             let why = format!(
                 "no elector has begun it, and {} still holds leadership; with --force it is taken from it",
-                office.record.member
+                leader_znode.record.member
             );
             return match waits {
                 true => self.withdraw(&why, how).await,

@@ -26,15 +26,15 @@ pub struct Cluster {
     pub root: String,
     /// By which recipe the leader is found: `elector`, `queue` or `single`.
     pub recipe: &'static str,
-    /// The decision's term, without an elector that of who is in office; 0 before the first.
+    /// The decision's term, without an elector that of who is in leader_znode; 0 before the first.
     pub term: u64,
     /// Who decides.
     pub elector: Option<MemberId>,
-    /// Who is in office for the first slot, which mostly is the only one.
+    /// Who is in leader_znode for the first slot, which mostly is the only one.
     pub leader: Option<Leader>,
     /// The decision; of several slots, what it says of the first.
     pub elected: Option<Standing>,
-    /// Every slot: what was decided of it, and who is in office.
+    /// Every slot: what was decided of it, and who is in leader_znode.
     pub slots: Vec<SlotRow>,
     /// What the elector says of what it does not decide, if it could be asked.
     pub skipped: Option<Skipped>,
@@ -66,7 +66,7 @@ pub struct Cluster {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Who is in office.
+/// Who is in leader_znode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Leader {
     /// Its id.
@@ -81,7 +81,7 @@ pub struct Leader {
     pub status: Status,
     /// The fencing token of its leadership.
     pub fencing_token: Option<u64>,
-    /// When it came into office, in milliseconds since the Unix epoch.
+    /// When it came into leader_znode, in milliseconds since the Unix epoch.
     pub since_ms: u64,
     /// When it became READY.
     pub ready_ms: Option<u64>,
@@ -108,7 +108,7 @@ pub struct SlotRow {
     pub succession: Vec<MemberId>,
     /// The operator's request that was carried out.
     pub request: Option<String>,
-    /// Who is in office.
+    /// Who is in leader_znode.
     pub leader: Option<Leader>,
 }
 
@@ -181,9 +181,9 @@ pub struct Member {
 pub enum MemberRole {
     /// READY.
     Leader,
-    /// In office and not READY yet, or named and not yet in office.
+    /// In leader_znode and not READY yet, or named and not yet in leader_znode.
     TakingOver,
-    /// In office, and another one is named.
+    /// In leader_znode, and another one is named.
     SteppingDown,
     /// Not to be named for a while.
     Excluded,
@@ -306,19 +306,23 @@ impl Cluster {
     pub fn new(root: &str, election: &str, snapshot: Snapshot, unix_ms: u64) -> Self {
         let elector = snapshot.elector().cloned();
         let elected = snapshot.decided();
-        let offices: Vec<_> =
-            snapshot.offices.iter().map(|office| office.as_ref().map(|office| &office.record)).collect();
-        let first = offices.first().copied().flatten();
-        let in_office = first.filter(|_| snapshot.layout != Layout::Elector).map_or(0, |office| office.term);
-        let term = elected.map_or(in_office, |e| e.term);
+        let leader_znodes: Vec<_> = snapshot
+            .leader_znodes
+            .iter()
+            .map(|leader_znode| leader_znode.as_ref().map(|leader_znode| &leader_znode.record))
+            .collect();
+        let first = leader_znodes.first().copied().flatten();
+        let current_leader =
+            first.filter(|_| snapshot.layout != Layout::Elector).map_or(0, |leader_znode| leader_znode.term);
+        let term = elected.map_or(current_leader, |e| e.term);
         let slots = elected.into_iter().flat_map(|e| e.slots.iter().enumerate());
         let slots = slots.map(|(slot, decided)| slot_of(slot, decided, leader_of(&snapshot, slot))).collect();
         let mut members: Vec<_> = snapshot
             .members
             .iter()
             .map(|member| {
-                let role = role_of(&member.ballot, elected, &offices, unix_ms);
-                let slot = place_of(&member.ballot, elected, &offices);
+                let role = role_of(&member.ballot, elected, &leader_znodes, unix_ms);
+                let slot = place_of(&member.ballot, elected, &leader_znodes);
                 let term = slot.map(|slot| elected.map_or(term, |e| e.term_of(slot)));
                 member_of(member, role, slot.zip(term), elected, snapshot.lowest.as_ref())
             })
@@ -378,7 +382,7 @@ impl Cluster {
 }
 
 fn leader_of(snapshot: &Snapshot, slot: usize) -> Option<Leader> {
-    let current = &snapshot.office(slot)?.record;
+    let current = &snapshot.leader_znode(slot)?.record;
     Some(Leader {
         member: current.member.clone(),
         site: current.site.clone(),
@@ -407,25 +411,27 @@ fn slot_of(slot: usize, decided: &Slot, leader: Option<Leader>) -> SlotRow {
     }
 }
 
-/// The slot that a member is in office or named for: the place comes first, for a member
+/// The slot that a member is in leader_znode or named for: the place comes first, for a member
 /// lets go of one before it takes another.
-fn place_of(ballot: &Ballot, elected: Option<&Elected>, offices: &[Option<&Current>]) -> Option<usize> {
-    let holds = offices.iter().position(|office| office.is_some_and(|current| current.ballot == *ballot));
+fn place_of(ballot: &Ballot, elected: Option<&Elected>, leader_znodes: &[Option<&Current>]) -> Option<usize> {
+    let holds = leader_znodes
+        .iter()
+        .position(|leader_znode| leader_znode.is_some_and(|current| current.ballot == *ballot));
     holds.or_else(|| elected?.slot_of(ballot))
 }
 
 fn role_of(
     ballot: &Ballot,
     elected: Option<&Elected>,
-    offices: &[Option<&Current>],
+    leader_znodes: &[Option<&Current>],
     unix_ms: u64,
 ) -> MemberRole {
-    let slot = place_of(ballot, elected, offices);
+    let slot = place_of(ballot, elected, leader_znodes);
     let named = slot.is_some() && elected.and_then(|e| e.slot_of(ballot)) == slot;
-    let office = slot.and_then(|slot| offices.get(slot).copied().flatten());
-    match office.filter(|current| current.ballot == *ballot) {
+    let leader_znode = slot.and_then(|slot| leader_znodes.get(slot).copied().flatten());
+    match leader_znode.filter(|current| current.ballot == *ballot) {
         Some(current) => {
-            // A successor goes into office for the term that it is about to write.
+            // A successor goes into leader_znode for the term that it is about to write.
             let successor = elected.is_none_or(|e| slot.is_some_and(|slot| current.term > e.term_of(slot)));
             match current.status {
                 _ if !named && !successor => MemberRole::SteppingDown,
@@ -519,28 +525,28 @@ mod tests {
         .unwrap()
     }
 
-    fn role(ballot: &str, elected: Option<&Elected>, office: Option<&Current>) -> MemberRole {
-        role_of(&Ballot::new(ballot).unwrap(), elected, &[office], 50)
+    fn role(ballot: &str, elected: Option<&Elected>, leader_znode: Option<&Current>) -> MemberRole {
+        role_of(&Ballot::new(ballot).unwrap(), elected, &[leader_znode], 50)
     }
 
     #[test]
     fn the_roles_of_a_planned_move() {
         let first = elected(1, A, &[]);
         let named = elected(2, B, &[]);
-        let office = current(1, A, "READY");
-        assert_eq!(role(A, Some(&first), Some(&office)), MemberRole::Leader);
-        assert_eq!(role(B, Some(&first), Some(&office)), MemberRole::Standby);
-        assert_eq!(role(A, Some(&named), Some(&office)), MemberRole::SteppingDown);
-        assert_eq!(role(B, Some(&named), Some(&office)), MemberRole::TakingOver);
-        let office = current(2, B, "PROGRESS");
-        assert_eq!(role(A, Some(&named), Some(&office)), MemberRole::Standby);
-        assert_eq!(role(B, Some(&named), Some(&office)), MemberRole::TakingOver);
+        let leader_znode = current(1, A, "READY");
+        assert_eq!(role(A, Some(&first), Some(&leader_znode)), MemberRole::Leader);
+        assert_eq!(role(B, Some(&first), Some(&leader_znode)), MemberRole::Standby);
+        assert_eq!(role(A, Some(&named), Some(&leader_znode)), MemberRole::SteppingDown);
+        assert_eq!(role(B, Some(&named), Some(&leader_znode)), MemberRole::TakingOver);
+        let leader_znode = current(2, B, "PROGRESS");
+        assert_eq!(role(A, Some(&named), Some(&leader_znode)), MemberRole::Standby);
+        assert_eq!(role(B, Some(&named), Some(&leader_znode)), MemberRole::TakingOver);
     }
 
     #[test]
     fn a_successor_that_has_not_written_its_term_yet_does_not_step_down() {
-        let office = current(2, B, "PROGRESS");
-        assert_eq!(role(B, Some(&elected(1, A, &[])), Some(&office)), MemberRole::TakingOver);
+        let leader_znode = current(2, B, "PROGRESS");
+        assert_eq!(role(B, Some(&elected(1, A, &[])), Some(&leader_znode)), MemberRole::TakingOver);
     }
 
     #[test]

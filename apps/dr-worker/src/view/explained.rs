@@ -69,7 +69,7 @@ pub struct ExplainedSlot {
     /// Who is named.
     pub named: Option<MemberId>,
     /// Who is in office.
-    pub leader: Option<InOffice>,
+    pub leader: Option<CurrentLeader>,
     /// Everyone: those who may lead, best first, then those who may not.
     pub candidates: Vec<Candidate>,
     /// What would be decided if nothing stood in the way.
@@ -80,7 +80,7 @@ pub struct ExplainedSlot {
 
 /// Who is in office.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct InOffice {
+pub struct CurrentLeader {
     /// Its id.
     pub member: MemberId,
     /// Where it stands.
@@ -199,12 +199,13 @@ impl Explained {
             };
             Candidate { rank: Some(rank), ..Candidate::bare(named, vec![reason]) }
         });
-        let first = snapshot.offices.first().and_then(Option::as_ref).map(|office| &office.record);
+        let first =
+            snapshot.leader_znodes.first().and_then(Option::as_ref).map(|leader_znode| &leader_znode.record);
         let slot = ExplainedSlot {
             slot: 0,
             question: None,
             named: None,
-            leader: first.map(|c| InOffice {
+            leader: first.map(|c| CurrentLeader {
                 member: c.member.clone(),
                 site: c.site.clone(),
                 status: c.status,
@@ -239,13 +240,16 @@ pub fn other_policy(fingerprint: &str, snapshot: &Snapshot) -> bool {
 
 impl From<SlotExplanation> for ExplainedSlot {
     fn from(slot: SlotExplanation) -> Self {
-        let in_office =
-            |(named, status): (Named, Status)| InOffice { member: named.member, site: named.site, status };
+        let current_leader = |(named, status): (Named, Status)| CurrentLeader {
+            member: named.member,
+            site: named.site,
+            status,
+        };
         Self {
             slot: slot.slot,
             question: Some(slot.question),
             named: slot.named.map(|n| n.member),
-            leader: slot.in_office.map(in_office),
+            leader: slot.leader.map(current_leader),
             candidates: candidates(&slot.ranking),
             proposal: slot.proposal.map(Proposed::from),
             obstacles: slot.obstacles.into_iter().map(InTheWay::from).collect(),

@@ -12,7 +12,7 @@ pub use cluster::{
     Cluster, Leader, Member, MemberRole, OpenRequest, SlotRow, Standing, Unreadable, UnwellSite,
 };
 pub use explained::{
-    AheadOf, Candidate, Explained, ExplainedSlot, InOffice, InTheWay, NextStep, Proposed, hold_of,
+    AheadOf, Candidate, CurrentLeader, Explained, ExplainedSlot, InTheWay, NextStep, Proposed, hold_of,
     other_policy,
 };
 pub use history::{History, HistoryRow};

@@ -28,7 +28,7 @@ pub struct Snapshot {
     /// The decision.
     pub elected: Option<Decision>,
     /// Who is in office, by slot: as many as the decision has, one before the first.
-    pub offices: Vec<Option<Office>>,
+    pub leader_znodes: Vec<Option<LeaderZnode>>,
     /// The standing orders, the default where there are none.
     pub control: Control,
     /// The operators' requests, oldest first.
@@ -50,7 +50,7 @@ pub struct Decision {
 
 /// Who holds the place of a slot.
 #[derive(Clone, Debug)]
-pub struct Office {
+pub struct LeaderZnode {
     /// What the holder says.
     pub record: Current,
     /// The version of the data.
@@ -72,8 +72,8 @@ impl Snapshot {
     }
 
     /// Who is in office for `slot`.
-    pub fn office(&self, slot: usize) -> Option<&Office> {
-        self.offices.get(slot)?.as_ref()
+    pub fn leader_znode(&self, slot: usize) -> Option<&LeaderZnode> {
+        self.leader_znodes.get(slot)?.as_ref()
     }
 
     /// What of it an elector goes by, to be explained.
@@ -82,7 +82,11 @@ impl Snapshot {
             members: self.members.clone(),
             lowest: self.lowest.clone(),
             elected: self.decided().cloned(),
-            offices: self.offices.iter().map(|office| office.as_ref().map(|o| o.record.clone())).collect(),
+            leader_znodes: self
+                .leader_znodes
+                .iter()
+                .map(|leader_znode| leader_znode.as_ref().map(|o| o.record.clone()))
+                .collect(),
             control: self.control.clone(),
             requests: self.requests.clone(),
             unreadable: self.unreadable.clone(),
@@ -94,15 +98,16 @@ impl Snapshot {
     /// # Errors
     /// A sentence that says why it could be none, or several.
     pub fn slot_for(&self, request: &Request) -> Result<usize, String> {
-        let offices: Vec<_> = self.offices.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-        slot_of(request, self.decided(), &offices)
+        let leader_znodes: Vec<_> =
+            self.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
+        slot_of(request, self.decided(), &leader_znodes)
     }
 
     /// The fencing token of whoever is in office for `slot`.
     pub fn fencing_token(&self, slot: usize) -> Option<u64> {
-        let office = self.office(slot)?;
+        let leader_znode = self.leader_znode(slot)?;
         let base = self.decided().map_or(0, |elected| elected.token_base);
-        Some(office.record.fencing_token.unwrap_or_else(|| fencing_token(office.czxid, base)))
+        Some(leader_znode.record.fencing_token.unwrap_or_else(|| fencing_token(leader_znode.czxid, base)))
     }
 }
 
@@ -172,11 +177,11 @@ impl Observer {
             snapshot.elected = elected.map(|record| Decision { record, version, mzxid });
         }
         let slots = snapshot.elected.as_ref().map_or(1, |e| e.record.slots.len()).clamp(1, MAX_SLOTS);
-        for place in (0..slots).map(|slot| paths.place(slot)) {
-            let node = self.read(&place).await?;
-            snapshot.offices.push(node.and_then(|node| {
-                let record = usable(Current::decode(&place, &node.data), unreadable)?;
-                Some(Office { record, version: node.version, czxid: node.czxid })
+        for path in (0..slots).map(|slot| paths.leader_znode(slot)) {
+            let node = self.read(&path).await?;
+            snapshot.leader_znodes.push(node.and_then(|node| {
+                let record = usable(Current::decode(&path, &node.data), unreadable)?;
+                Some(LeaderZnode { record, version: node.version, czxid: node.czxid })
             }));
         }
         if let Some(node) = self.read(&paths.control()).await? {

@@ -51,7 +51,7 @@ pub enum ContenderStatus {
 
 impl Contender {
     /// This contender as the one in office: its term is its fencing token.
-    pub fn in_office(&self, ballot: Ballot, czxid: i64) -> Current {
+    pub fn to_current(&self, ballot: Ballot, czxid: i64) -> Current {
         Current {
             slot: 0,
             v: VERSION,

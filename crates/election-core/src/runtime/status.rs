@@ -27,7 +27,7 @@ pub struct ElectionStatus {
     /// The decision as last read.
     pub elected: Option<Elected>,
     /// Who is in office, by slot, as last read.
-    pub in_office: Vec<Option<Current>>,
+    pub leaders: Vec<Option<Current>>,
     /// The slot that this member leads, or is on its way to or from.
     pub slot: Option<usize>,
     /// Until when a leader's work may go on.
@@ -42,10 +42,10 @@ pub struct ElectionStatus {
 
 impl ElectionStatus {
     pub(super) fn of(engine: &Engine) -> Self {
-        let in_office: Vec<_> = engine.in_office().map(|current| current.cloned()).collect();
+        let leaders: Vec<_> = engine.leaders().map(|current| current.cloned()).collect();
         let slot = engine.slot();
         let term_of = |elected: &Elected| slot.map_or(elected.term, |slot| elected.term_of(slot));
-        let latest = in_office.iter().flatten().map(|current| current.term).max();
+        let latest = leaders.iter().flatten().map(|current| current.term).max();
         Self {
             role: engine.role(),
             ballot: engine.ballot(),
@@ -54,7 +54,7 @@ impl ElectionStatus {
             term: engine.elected().map(term_of).or(latest).unwrap_or(0),
             fencing_token: engine.fencing_token(),
             elected: engine.elected().cloned(),
-            in_office,
+            leaders,
             slot,
             work_until: engine.work_until().map(to_boot),
             health: engine.health().clone(),

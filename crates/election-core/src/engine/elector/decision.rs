@@ -46,7 +46,7 @@ impl Question<'_> {
                 return Err(Undecided::Held(hold));
             }
             return Err(match wanted {
-                Target::Any => Undecided::Nobody(nobody(&ranking)),
+                Target::Any => Undecided::NoCandidate(no_candidate(&ranking)),
                 wanted => Undecided::TargetUnfit(unfit(&wanted, &ranking)),
             });
         };
@@ -88,7 +88,7 @@ impl Question<'_> {
             self.note(slot, cause, ranking, None);
         }
         if let Some(ranking) = rankings.first().filter(|r| self.elected.is_none() && r.order.is_empty()) {
-            return Err(Undecided::Nobody(nobody(ranking)));
+            return Err(Undecided::NoCandidate(no_candidate(ranking)));
         }
         let waits = rankings.iter().find_map(|r| r.worth_waiting.as_ref());
         if let (Cause::Startup, Some(better)) = (cause, waits) {
@@ -96,7 +96,7 @@ impl Question<'_> {
         }
         let mut sentence = what.to_owned();
         for (slot, ranking) in (known..).zip(&rankings) {
-            let who = ranking.first().map_or_else(|| nobody(ranking), leads);
+            let who = ranking.first().map_or_else(|| no_candidate(ranking), leads);
             let separator = if slot == known { ':' } else { ';' };
             match self.policy.slots {
                 1 => sentence = format!("{sentence}{separator} {who}"),
@@ -129,7 +129,7 @@ impl Question<'_> {
         holder: &Named,
         what: &str,
         suspects: &[Named],
-        in_office: bool,
+        is_leading: bool,
     ) -> Result<Decided, Undecided> {
         let reason = || "enough members could not reach it".to_owned();
         let exclusions = suspects.iter().map(|named| self.penalty(named, Cause::Suspected, &reason()));
@@ -138,10 +138,10 @@ impl Question<'_> {
         let elected = &decided.elected;
         let stays = elected.named(self.slot) == Some(holder);
         if elected.excluded(&holder.ballot, self.unix_ms).is_none() || stays {
-            let nobody = || Undecided::Nobody("nobody else may lead".to_owned());
-            return Err(decided.held.map_or_else(nobody, Undecided::Held));
+            let none_left = || Undecided::NoCandidate("nobody else may lead".to_owned());
+            return Err(decided.held.map_or_else(none_left, Undecided::Held));
         }
-        if !in_office {
+        if !is_leading {
             return Ok(decided);
         }
         let sentence = format!("{what}: it is put out of office");
@@ -425,7 +425,7 @@ fn fits(wanted: &Target, named: &Named) -> bool {
     }
 }
 
-pub(in crate::engine) fn nobody(ranking: &Ranking) -> String {
+pub(in crate::engine) fn no_candidate(ranking: &Ranking) -> String {
     if ranking.refused.is_empty() {
         return "no member is there to lead".to_owned();
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    decision::nobody,
+    decision::no_candidate,
     losses::{losses_of, patience},
     pass::{At, Facts},
     question::{Decided, Undecided, ms},
@@ -108,7 +108,7 @@ impl Facts<'_> {
         }
         let better = ranking.first().filter(|first| first.named.ballot != named.ballot);
         let Some(better) = better else {
-            watchdog.nobody_better(at.slot);
+            watchdog.no_better_candidate(at.slot);
             return self.refresh(
                 at.elected,
                 at.meta,
@@ -264,14 +264,14 @@ impl Facts<'_> {
         ranking: &Ranking,
         watchdog: &mut Watchdog,
     ) -> Verdict {
-        watchdog.nobody_better(at.slot);
+        watchdog.no_better_candidate(at.slot);
         let what = format!("{} may not lead any more ({})", named.member, refused.reason);
         let Some(best) = ranking.first() else {
             let sentence = format!(
                 "{} leads on though it may not ({}): {}",
                 named.member,
                 refused.reason,
-                nobody(ranking)
+                no_candidate(ranking)
             );
             let wait = loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end(watchdog));
             return self.refresh(at.elected, at.meta, wait);

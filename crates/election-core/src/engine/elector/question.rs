@@ -37,7 +37,7 @@ pub(in crate::engine) struct Question<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Undecided {
     /// No member may lead.
-    Nobody(String),
+    NoCandidate(String),
     /// The operator's target may not lead, or is not there.
     TargetUnfit(String),
     /// No member may lead, and none would be named now: it is on hold.

@@ -158,7 +158,7 @@ impl Watchdog {
     }
 
     /// No other member is better.
-    pub(in crate::engine) fn nobody_better(&mut self, slot: usize) {
+    pub(in crate::engine) fn no_better_candidate(&mut self, slot: usize) {
         self.slot(slot).better = Since(None);
     }
 
