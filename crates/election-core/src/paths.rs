@@ -75,11 +75,11 @@ impl Paths {
         format!("{}/leader/elected", self.base)
     }
 
-    /// The place of the leader of `slot`: `leader/current` for the first, which in most
+    /// The leader znode of `slot`: `leader/current` for the first, which in most
     /// elections is the only one, and `leader/current-1` and so on for the others.
     ///
-    /// A slot has the same place however many there are, so that an election that grows
-    /// or shrinks never has two places for one leadership.
+    /// A slot has the same leader znode however many there are, so that an election that grows
+    /// or shrinks never has two znodes for one leadership.
     pub fn leader_znode(&self, slot: usize) -> String {
         match slot {
             0 => format!("{}/leader/current", self.base),
@@ -87,19 +87,19 @@ impl Paths {
         }
     }
 
-    /// The slot whose place `path` is.
+    /// The slot whose leader znode `path` is.
     pub fn slot_of(&self, path: &str) -> Option<usize> {
         let rest = path.strip_prefix(&self.base)?.strip_prefix("/leader/current")?;
         let slot = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
         (self.leader_znode(slot) == path).then_some(slot)
     }
 
-    /// The parent of the leader's place.
+    /// The parent of the leader znodes.
     pub fn leader(&self) -> String {
         format!("{}/leader", self.base)
     }
 
-    /// The parent of all who stand in the queue, where the recipe is one.
+    /// The parent of all candidates in the queue, where the recipe is one.
     pub fn queue(&self) -> String {
         format!("{}/queue", self.base)
     }

@@ -427,7 +427,7 @@ pub enum StopReason {
     LeaseEnds,
     /// The session is over.
     SessionOver,
-    /// The own place in office is gone.
+    /// The own leader znode is gone.
     LeaderZnodeLost,
     /// The own ballot is gone.
     BallotLost,
@@ -457,7 +457,7 @@ impl std::fmt::Display for StopReason {
             Self::NotNamed(who) => f.write_str(who),
             Self::LeaseEnds => f.write_str("the lease nears its end and could not be renewed"),
             Self::SessionOver => f.write_str("the ZooKeeper session is over"),
-            Self::LeaderZnodeLost => f.write_str("the place in leader/current is gone"),
+            Self::LeaderZnodeLost => f.write_str("the leader znode is gone"),
             Self::BallotLost => f.write_str("the own ballot is gone"),
             Self::TakeoverFailed(why) => write!(f, "taking over failed: {why}"),
             Self::WorkFailed(why) => write!(f, "the work could not be kept up: {why}"),

@@ -27,7 +27,7 @@ pub enum Rule {
     Reread,
     /// A successor makes it the decision before it acts.
     Commit,
-    /// A successor has itself seen the one who is named in office.
+    /// A successor has itself seen the named member leading.
     SeenLeading,
     /// A successor reads the decision and the place anew before it creates anything.
     SuccessorReads,

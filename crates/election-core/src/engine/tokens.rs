@@ -26,8 +26,8 @@ pub struct NoSuchToken {
 }
 
 /// The decision that raises the base, so that every leadership from then on has a token
-/// above `above`; `None` if that is so already. `in_office` is the lowest token of those in
-/// office, if every slot has somebody.
+/// above `above`; `None` if that is so already. `lowest_token` is the lowest token of the
+/// leaders, if every slot has one.
 ///
 /// It is the next term in all slots, naming whoever was named before: each takes its
 /// office up anew, for the token that it has may be too old.

@@ -1,4 +1,4 @@
-//! Reading an election without standing in it.
+//! Reading an election without being a candidate.
 
 use zk_session::{Incarnation, OpError};
 
@@ -27,7 +27,7 @@ pub struct Snapshot {
     pub lowest: Option<Ballot>,
     /// The decision.
     pub elected: Option<Decision>,
-    /// Who is in office, by slot: as many as the decision has, one before the first.
+    /// The leader znodes, by slot: as many as the decision has, one before the first.
     pub leader_znodes: Vec<Option<LeaderZnode>>,
     /// The standing orders, the default where there are none.
     pub control: Control,
@@ -37,7 +37,7 @@ pub struct Snapshot {
     pub unreadable: Vec<RecordError>,
 }
 
-/// The decision, and what ZooKeeper says of its znode.
+/// The decision, and the metadata of its znode.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// What was decided.
@@ -48,10 +48,10 @@ pub struct Decision {
     pub mzxid: i64,
 }
 
-/// Who holds the place of a slot.
+/// The leader znode of a slot.
 #[derive(Clone, Debug)]
 pub struct LeaderZnode {
-    /// What the holder says.
+    /// The record of its holder.
     pub record: Current,
     /// The version of the data.
     pub version: i32,
@@ -71,7 +71,7 @@ impl Snapshot {
         self.elected.as_ref().map(|decision| &decision.record)
     }
 
-    /// Who is in office for `slot`.
+    /// The leader znode of `slot`, if it exists.
     pub fn leader_znode(&self, slot: usize) -> Option<&LeaderZnode> {
         self.leader_znodes.get(slot)?.as_ref()
     }
@@ -103,7 +103,7 @@ impl Snapshot {
         slot_of(request, self.decided(), &leader_znodes)
     }
 
-    /// The fencing token of whoever is in office for `slot`.
+    /// The fencing token of the leader of `slot`.
     pub fn fencing_token(&self, slot: usize) -> Option<u64> {
         let leader_znode = self.leader_znode(slot)?;
         let base = self.decided().map_or(0, |elected| elected.token_base);
@@ -197,7 +197,7 @@ impl Observer {
         Ok(snapshot)
     }
 
-    /// The member that stands with this ballot, if both are there.
+    /// The member that is a candidate with this ballot, if both exist.
     ///
     /// # Errors
     /// When ZooKeeper doesn't answer, or the record can't be used.

@@ -50,7 +50,7 @@ pub enum ContenderStatus {
 }
 
 impl Contender {
-    /// This contender as the one in office: its term is its fencing token.
+    /// This contender as the leader: its term is its fencing token.
     pub fn to_current(&self, ballot: Ballot, czxid: i64) -> Current {
         Current {
             slot: 0,

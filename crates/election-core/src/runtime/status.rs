@@ -14,19 +14,19 @@ use crate::{
 pub struct ElectionStatus {
     /// What this member is doing.
     pub role: Role,
-    /// Its ballot, once it stands in the election.
+    /// Its ballot, once it is a candidate.
     pub ballot: Option<Ballot>,
     /// Whether its ballot is the lowest.
     pub is_elector: bool,
     /// The term in which the slot was decided that this member leads, or is on its way to
     /// or from, and of the latest decision otherwise; while that can't be read the term of
-    /// who is in office; 0 before the first.
+    /// the leader; 0 before the first.
     pub term: u64,
     /// The fencing token of the leadership that this member holds.
     pub fencing_token: Option<u64>,
     /// The decision as last read.
     pub elected: Option<Elected>,
-    /// Who is in office, by slot, as last read.
+    /// The leaders, by slot, as last read.
     pub leaders: Vec<Option<Current>>,
     /// The slot that this member leads, or is on its way to or from.
     pub slot: Option<usize>,

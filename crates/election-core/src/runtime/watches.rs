@@ -16,7 +16,7 @@ use super::operations::to_node;
 use crate::engine::{Event, Node, Watched};
 
 /// How long a member that only looks on waits, at the most, until it reads what has changed; the
-/// least is half of it. A change of leadership changes the decision and the leader's place several
+/// least is half of it. A change of leadership changes the decision and the leader znode several
 /// times within moments: read once at the end, it costs each of many members two small reads, and
 /// the servers get them spread out.
 const COALESCED: Duration = Duration::from_millis(250);
@@ -37,7 +37,7 @@ pub(super) struct Watches {
     sender: mpsc::UnboundedSender<(u64, Event)>,
     read: mpsc::UnboundedReceiver<(u64, Event)>,
     tasks: JoinSet<()>,
-    /// Whether who leads is read at leisure.
+    /// Whether reads of the decision and the leader znodes are coalesced.
     coalesced: watch::Sender<bool>,
 }
 
@@ -72,7 +72,7 @@ impl Watches {
         self.coalesced.send_if_modified(|known| std::mem::replace(known, coalesced) != coalesced);
     }
 
-    /// Watches exactly this set. `reports_leaders` says what may be read [at leisure](Self::coalesce).
+    /// Watches exactly this set. `reports_leaders` selects what may be read [coalesced](Self::coalesce).
     pub(super) fn set(&mut self, epoch: u64, set: &[Watched], reports_leaders: impl Fn(&Watched) -> bool) {
         if epoch != self.epoch {
             self.clear();

@@ -61,7 +61,7 @@ over_both_drivers! {
         let east = world.join("east-1", "east").await;
         wait_for("east-1 leads", SOON, || east.leads()).await;
         let snapshot = world.snapshot().await;
-        let leader_znode = snapshot.leader_znode(0).expect("somebody is in office");
+        let leader_znode = snapshot.leader_znode(0).expect("a leader");
         assert_eq!(leader_znode.record.member.as_str(), "east-1");
         assert_eq!(snapshot.fencing_token(0), east.status().fencing_token);
         assert_eq!(snapshot.fencing_token(0), Some(u64::try_from(leader_znode.czxid).unwrap()));

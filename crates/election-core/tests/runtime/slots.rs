@@ -57,7 +57,7 @@ async fn a_lost_leaders_slot_is_filled(driver: DriverKind) {
     assert_eq!(before.iter().map(|(_, slot, ..)| *slot).collect::<Vec<_>>(), [0, 1, 2], "{before:?}");
     let snapshot = world.snapshot().await;
     for (id, slot, term, token) in &before {
-        let leader_znode = &snapshot.leader_znode(*slot).expect("somebody is in office").record;
+        let leader_znode = &snapshot.leader_znode(*slot).expect("a leader").record;
         assert_eq!(
             (leader_znode.member.as_str(), leader_znode.slot, leader_znode.term),
             (id.as_str(), *slot, *term)

@@ -116,9 +116,9 @@ impl Question<'_> {
     pub(in crate::engine) fn vacate(&self, holder: &Named, ordered: Ordered<'_>) -> Elected {
         let mut exclusions = self.living_exclusions();
         exclusions.retain(|e| e.ballot != holder.ballot);
-        let reason = "its place was taken by force".to_owned();
+        let reason = "its leader znode was taken by force".to_owned();
         exclusions.push(self.exclusion_for(holder, reason, self.policy.exclusion));
-        let sentence = format!("{} is put out of office by force", holder.member);
+        let sentence = format!("{} is removed from the leader znode by force", holder.member);
         self.vacated(Cause::Failover, sentence, holder, exclusions, ordered)
     }
 
@@ -144,7 +144,7 @@ impl Question<'_> {
         if !is_leading {
             return Ok(decided);
         }
-        let sentence = format!("{what}: it is put out of office");
+        let sentence = format!("{what}: it is removed from the leader znode");
         let exclusions = decided.elected.exclusions;
         let elected = self.vacated(Cause::Suspected, sentence, holder, exclusions, None);
         Ok(Decided { elected: Box::new(elected), held: decided.held })
@@ -175,7 +175,7 @@ impl Question<'_> {
         self.name(Cause::LeaderLost, sentence, successor, self.living_exclusions(), None)
     }
 
-    /// Whether whoever is named was so at an operator's word. It is not looked at whether that named
+    /// Whether the named member was named by an operator's request. It is not looked at whether that named
     /// the member: one that may lead without is as well off.
     fn leads_by_order(&self) -> bool {
         let given = self.elected.and_then(|e| e.given(self.slot));

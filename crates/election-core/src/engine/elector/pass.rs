@@ -77,7 +77,7 @@ pub(in crate::engine) struct At<'a> {
     pub(in crate::engine) meta: Meta,
     /// The term in which the slot was decided.
     pub(in crate::engine) term: u64,
-    /// Who holds its place.
+    /// The member that holds its leader znode.
     pub(in crate::engine) current: Option<(&'a Current, Meta)>,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Facts<'a> {
         let slots = policy.slots.max(elected.map_or(0, |(e, _)| e.slots.len()));
         let leaders: Vec<_> = (0..slots).map(|slot| view.leader(slot)).collect();
         if leaders.contains(&&Known::Unread) {
-            return Err(quiet(Reason::Reading, "the leader's place is being read"));
+            return Err(quiet(Reason::Reading, "the leader znode is being read"));
         }
         Ok(Self {
             now,
@@ -298,15 +298,17 @@ impl<'a> Facts<'a> {
                 let (leader, decision) = (meta.version, at.meta.version);
                 return Verdict::Act(Act::Vacate { slot: at.slot, leader, decision });
             }
-            let sentence =
-                format!("{} stands in office though nobody is named; waiting for it to go", current.member);
+            let sentence = format!(
+                "{} holds the leader znode though no member is named; waiting for its release",
+                current.member
+            );
             watchdog.phase(at.slot, at.term, Phase::Release, None, self.now);
             return quiet(Reason::Release, sentence).into();
         }
         let given = &at.elected.slots[at.slot].given;
         let ordered = given.request.as_ref().and_then(|which| self.request(which));
         let question = self.question(at.slot, noticed);
-        let decided = question.decide(given.cause, "the place was vacated", None, ordered);
+        let decided = question.decide(given.cause, "the leader znode was vacated", None, ordered);
         let decided = match (decided, ordered) {
             // The target vanished after the leader znode was taken: a member must lead.
             (Err(Undecided::TargetUnfit(_)), Some((which, request))) => {

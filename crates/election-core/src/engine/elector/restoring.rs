@@ -30,7 +30,7 @@ impl Facts<'_> {
 
     /// There is no decision: what the first one is to be above.
     pub(in crate::engine) fn latest(&self) -> Option<Remembered> {
-        // While there is one, a successor's place may be ahead of it.
+        // While there is one, a successor's leader znode may be ahead of it.
         let of_leader = |current: &Current| Remembered {
             term: current.term,
             mzxid: 0,

@@ -43,7 +43,7 @@ pub struct Seen {
     pub lowest: Option<Ballot>,
     /// The decision.
     pub elected: Option<Elected>,
-    /// Who is in office, by slot.
+    /// The leader znodes, by slot.
     pub leader_znodes: Vec<Option<Current>>,
     /// The standing orders.
     pub control: Control,
@@ -91,7 +91,7 @@ pub struct SlotExplanation {
     pub question: Cause,
     /// Who is named.
     pub named: Option<Named>,
-    /// Who is in office, and how far.
+    /// The holder of the leader znode, and its status.
     pub leader: Option<(Named, Status)>,
     /// Everyone who may lead it, best first, and everyone who may not, those included that
     /// are not asked about: who does not stand, or has another slot.
@@ -353,7 +353,7 @@ impl<'a> Looker<'a> {
                 let holder = self.leader_znode(slot).map_or("its holder", |c| c.member.as_str());
                 let given = self.seen.elected.as_ref().and_then(|e| e.given(slot));
                 let cause = given.map_or(Cause::Failover, |given| given.cause);
-                let sentence = format!("the place is taken from {holder}, and the next is named then");
+                let sentence = format!("the leader znode is taken from {holder}, and the next is named then");
                 Some(Proposal { named: None, cause, sentence })
             }
             Act::Answer(..) | Act::Refuse(..) | Act::Trim(_) => None,

@@ -279,7 +279,7 @@ impl Leader {
             (AcquireStep::ReadLeader, Outcome::Got(node)) => {
                 core.see_leader_znode(self.slot, node.as_ref());
                 if node.is_some() {
-                    let why = "somebody holds the znode".to_owned();
+                    let why = "the leader znode is held".to_owned();
                     return self.give_up_claim(core, StopReason::NotNamed(why));
                 }
                 AcquireStep::Creating
@@ -422,7 +422,7 @@ impl Leader {
             return Ok(self.after_creation(core, znode));
         }
         self.set_step(AcquireStep::Entitled(znode));
-        Err(StopReason::NotNamed("its znode is one of an earlier claim".to_owned()))
+        Err(StopReason::NotNamed("its leader znode is one of an earlier claim".to_owned()))
     }
 
     fn committed(&mut self, core: &mut Core, znode: HeldZnode, version: i32, mzxid: i64) {

@@ -106,7 +106,7 @@ impl Leader {
     }
 
     fn delete_or_look(&self, core: &Core, znode: HeldZnode, term: u64) -> ReleaseStep {
-        // Every znode's versions begin at 0, so the version alone doesn't tell
+        // Every znode's versions begin at 0, so the version alone doesn't distinguish
         // the own leader znode from the next one's. Nor does what was known before a reconnect: in an older copy of
         // the ensemble all numbers are given out again.
         let known = self.own_leader_znode(core).meta().is_some_and(|m| m.czxid == znode.czxid)
@@ -192,7 +192,7 @@ impl Leader {
         let State::Releasing(release) = &mut self.state else { return };
         match (release.step, outcome) {
             (ReleaseStep::Delete { .. }, Outcome::Ok | Outcome::Missing) => {
-                core.note(Level::Info, NoteKind::Leadership, "has let go of leadership".to_owned());
+                core.note(Level::Info, NoteKind::Leadership, "has released leadership".to_owned());
                 // A watch may have been quicker, and have reported the next one already.
                 if self.own_leader_znode(core).meta().is_some_and(|m| m.owner == session) {
                     core.see_leader_znode(self.slot, None);

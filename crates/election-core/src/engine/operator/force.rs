@@ -117,7 +117,10 @@ impl ForcedFailover<'_> {
                     return ForceStep::Vacate { slot, version };
                 }
                 (None, Some((current, _))) => {
-                    return ForceStep::Refused(format!("{} has taken the place meanwhile", current.member));
+                    return ForceStep::Refused(format!(
+                        "{} has taken the leader znode meanwhile",
+                        current.member
+                    ));
                 }
                 (None, None) => {}
             }

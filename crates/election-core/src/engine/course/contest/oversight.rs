@@ -22,8 +22,10 @@ impl Contest {
         self.before = None;
         let waited = self.has_waited;
         let sentence = match (&core.config.recipe, waited, &self.previous) {
-            (Recipe::Single, false, _) => "nobody held the place".to_owned(),
-            (Recipe::Single, true, _) => "whoever held the place has gone, and it was quickest".to_owned(),
+            (Recipe::Single, false, _) => "no member held the leader znode".to_owned(),
+            (Recipe::Single, true, _) => {
+                "the leader znode became free, and this member was the first to create it".to_owned()
+            }
             (_, false, _) => "nobody stood before it in the queue".to_owned(),
             (_, true, Some(previous)) => format!("{} has gone, and it was next", previous.member),
             (_, true, None) => "nobody stands before it in the queue any more".to_owned(),

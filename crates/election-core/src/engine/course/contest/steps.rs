@@ -283,7 +283,7 @@ impl Contest {
                 self.unanswered = false;
                 let text = match core.reading.view.leader(0).record() {
                     Some(current) => format!("waits for {} to let go", current.member),
-                    None => "waits for whoever holds the place to let go".to_owned(),
+                    None => "waits for the holder to release the leader znode".to_owned(),
                 };
                 core.note(Level::Info, NoteKind::Registration, text);
                 self.step = ContestStep::Waiting;
@@ -372,7 +372,7 @@ impl Contest {
                 } else {
                     self.before = Some(Before { path, first: ahead == 1, gone: false });
                     self.previous = None;
-                    let text = format!("stands in the queue as {own}, behind {before} ({ahead} before it)");
+                    let text = format!("is in the queue as {own}, behind {before} ({ahead} before it)");
                     core.note(Level::Info, NoteKind::Registration, text);
                 }
                 self.step = ContestStep::Waiting;
