@@ -158,7 +158,7 @@ impl Party {
         .await;
         for (_, other) in &members[1..] {
             // Who hasn't seen the leader in office doesn't step in.
-            until(other, |status| status.in_office[0].as_ref().is_some_and(|c| c.ready_ms.is_some())).await;
+            until(other, |status| status.leaders[0].as_ref().is_some_and(|c| c.ready_ms.is_some())).await;
             until(other, |status| status.elected.as_ref().is_some_and(|e| e.line_of(0).len() == 3)).await;
         }
         // Proving a lease takes a heartbeat and a tick, which the first in line has behind it.

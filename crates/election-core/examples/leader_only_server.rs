@@ -11,7 +11,7 @@ async fn work(State(latch): State<Latch>) -> (StatusCode, String) {
         // Whatever is written on behalf of the request takes the token along.
         Some(token) => (StatusCode::OK, format!("done with fencing token {token}\n")),
         None => {
-            let leaders = latch.status().now().in_office;
+            let leaders = latch.status().now().leaders;
             let leader = leaders.iter().flatten().next().map_or("none".to_owned(), |l| l.member.to_string());
             (StatusCode::SERVICE_UNAVAILABLE, format!("the leader is {leader}\n"))
         }

@@ -2,6 +2,6 @@
 //! own code, from what anybody can read.
 
 pub use crate::engine::{
-    Bound, Explanation, Obstacle, Played, Proposal, Prospect, Seen, Simulation, SlotExplanation, Step,
+    Bound, Explanation, NextStep, Obstacle, Played, Proposal, Prospect, Seen, Simulation, SlotExplanation,
     barred_sites, explain, failed_sites, held_until, simulate, unwell_sites,
 };

@@ -75,31 +75,31 @@ impl Paths {
         format!("{}/leader/elected", self.base)
     }
 
-    /// The place of the leader of `slot`: `leader/current` for the first, which in most
+    /// The leader znode of `slot`: `leader/current` for the first, which in most
     /// elections is the only one, and `leader/current-1` and so on for the others.
     ///
-    /// A slot has the same place however many there are, so that an election that grows
-    /// or shrinks never has two places for one leadership.
-    pub fn place(&self, slot: usize) -> String {
+    /// A slot has the same leader znode however many there are, so that an election that grows
+    /// or shrinks never has two znodes for one leadership.
+    pub fn leader_znode(&self, slot: usize) -> String {
         match slot {
             0 => format!("{}/leader/current", self.base),
             slot => format!("{}/leader/current-{slot}", self.base),
         }
     }
 
-    /// The slot whose place `path` is.
+    /// The slot whose leader znode `path` is.
     pub fn slot_of(&self, path: &str) -> Option<usize> {
         let rest = path.strip_prefix(&self.base)?.strip_prefix("/leader/current")?;
         let slot = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
-        (self.place(slot) == path).then_some(slot)
+        (self.leader_znode(slot) == path).then_some(slot)
     }
 
-    /// The parent of the leader's place.
+    /// The parent of the leader znodes.
     pub fn leader(&self) -> String {
         format!("{}/leader", self.base)
     }
 
-    /// The parent of all who stand in the queue, where the recipe is one.
+    /// The parent of all candidates in the queue, where the recipe is one.
     pub fn queue(&self) -> String {
         format!("{}/queue", self.base)
     }
@@ -163,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_has_one_place() {
+    fn a_slot_has_one_leader_znode() {
         let paths = Paths::new("/dr", "orders").unwrap();
-        assert_eq!(paths.place(0), "/dr/orders/leader/current");
-        assert_eq!(paths.place(2), "/dr/orders/leader/current-2");
+        assert_eq!(paths.leader_znode(0), "/dr/orders/leader/current");
+        assert_eq!(paths.leader_znode(2), "/dr/orders/leader/current-2");
         for slot in [0, 1, 15] {
-            assert_eq!(paths.slot_of(&paths.place(slot)), Some(slot));
+            assert_eq!(paths.slot_of(&paths.leader_znode(slot)), Some(slot));
         }
         for other in ["elected", "current-0", "current-01", "current-", "currently", "current-1/x"] {
             assert_eq!(paths.slot_of(&format!("/dr/orders/leader/{other}")), None, "{other}");

@@ -70,9 +70,10 @@ async fn until_ready(
 ) -> Result<Current, Error> {
     loop {
         let snapshot = operator.observer().await?.snapshot(paths).await?;
-        let first = snapshot.offices.into_iter().next().flatten();
-        let office = first.map(|office| office.record).filter(|office| office.term > old.term);
-        match office {
+        let first = snapshot.leader_znodes.into_iter().next().flatten();
+        let leader_znode =
+            first.map(|leader_znode| leader_znode.record).filter(|leader_znode| leader_znode.term > old.term);
+        match leader_znode {
             Some(new) if new.status == Status::Ready => return Ok(new),
             _ if BootTime::now() < by => tokio::time::sleep(LOOK).await,
             Some(new) => {

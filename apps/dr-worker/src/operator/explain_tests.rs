@@ -3,7 +3,7 @@
 
 use election_core::{
     Policy, Reason, Skipped,
-    operator::{Decision, Office, Snapshot},
+    operator::{Decision, LeaderZnode, Snapshot},
     record::Elected,
     strategy::Strategy,
 };
@@ -48,16 +48,17 @@ fn after_an_outage() -> Snapshot {
         }],
     }))
     .unwrap();
-    let mut office = named("west-1", "west", 3);
-    (office["v"], office["term"], office["status"]) = (json!(1), json!(2), json!("READY"));
-    (office["since_ms"], office["ready_ms"]) = (json!(NOW_MS - 20 * MINUTE), json!(NOW_MS - 20 * MINUTE));
-    let record = serde_json::from_value(office).unwrap();
+    let mut leader_znode = named("west-1", "west", 3);
+    (leader_znode["v"], leader_znode["term"], leader_znode["status"]) = (json!(1), json!(2), json!("READY"));
+    (leader_znode["since_ms"], leader_znode["ready_ms"]) =
+        (json!(NOW_MS - 20 * MINUTE), json!(NOW_MS - 20 * MINUTE));
+    let record = serde_json::from_value(leader_znode).unwrap();
     let members: Vec<_> = members.into_iter().map(|m| serde_json::from_value(m).unwrap()).collect();
     Snapshot {
         lowest: Some(serde_json::from_value(json!(ballot(3))).unwrap()),
         members,
         elected: Some(Decision { record: elected, version: 1, mzxid: 7 }),
-        offices: vec![Some(Office { record, version: 1, czxid: 1 })],
+        leader_znodes: vec![Some(LeaderZnode { record, version: 1, czxid: 1 })],
         ..Snapshot::default()
     }
 }

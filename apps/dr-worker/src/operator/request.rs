@@ -191,11 +191,11 @@ fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Sna
         Target::Site(_) | Target::Any => None,
     };
     // A leader whose worker is gone is not a member any more, but can be named.
-    let offices = || snapshot.offices.iter().flatten().map(|office| &office.record.member);
+    let holders = || snapshot.leader_znodes.iter().flatten().map(|znode| &znode.record.member);
     let members: BTreeSet<_> = snapshot.members.iter().map(|member| &member.member).collect();
     let is_unknown = |member: &&MemberId| !members.contains(*member);
     let unknown =
-        to.filter(is_unknown).or(from.filter(is_unknown).filter(|from| offices().all(|o| o != *from)));
+        to.filter(is_unknown).or(from.filter(is_unknown).filter(|from| holders().all(|o| o != *from)));
     if let Some(unknown) = unknown {
         let members: Vec<_> = members.iter().map(|member| member.as_str()).collect();
         let members = if members.is_empty() { "no member takes part".to_owned() } else { members.join(", ") };
@@ -211,6 +211,6 @@ fn check_names(operator: &Operator, job: &str, request: &Request, snapshot: &Sna
 
 /// Whether the leader to replace is READY.
 fn is_led(request: &Request, snapshot: &Snapshot) -> bool {
-    let office = snapshot.slot_for(request).ok().and_then(|slot| snapshot.office(slot));
-    office.is_some_and(|office| office.record.status == Status::Ready)
+    let znode = snapshot.slot_for(request).ok().and_then(|slot| snapshot.leader_znode(slot));
+    znode.is_some_and(|znode| znode.record.status == Status::Ready)
 }

@@ -105,10 +105,10 @@ impl Underway<'_> {
             Ok(slot) => slot,
             Err(why) => return self.give_up(why, how).await,
         };
-        if let Some(office) = snapshot.office(slot).filter(|_| !self.filed.request.force) {
+        if let Some(znode) = snapshot.leader_znode(slot).filter(|_| !self.filed.request.force) {
             let why = format!(
                 "no elector has begun it, and {} still leads; --force replaces it",
-                office.record.member
+                znode.record.member
             );
             return match waits {
                 true => self.withdraw(&why, how).await,
@@ -258,7 +258,7 @@ impl Underway<'_> {
 /// The READY leader to replace, if it matches the target already.
 pub(super) fn leads_already<'a>(request: &Request, snapshot: &'a Snapshot) -> Option<&'a Current> {
     let slot = snapshot.slot_for(request).ok()?;
-    let leader = &snapshot.office(slot)?.record;
+    let leader = &snapshot.leader_znode(slot)?.record;
     let named = snapshot.decided()?.named(slot)?;
     let fits = match &request.to {
         Target::Any => false,

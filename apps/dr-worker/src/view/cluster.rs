@@ -219,12 +219,13 @@ impl Cluster {
     pub fn new(root: &str, election: &str, snapshot: Snapshot, unix_ms: u64) -> Self {
         let elector = snapshot.elector().cloned();
         let elected = snapshot.decided();
-        let offices: Vec<_> =
-            snapshot.offices.iter().map(|office| office.as_ref().map(|office| &office.record)).collect();
-        let first = offices.first().copied().flatten();
-        let in_office = first.filter(|_| snapshot.layout != Layout::Elector).map_or(0, |office| office.term);
-        let term = elected.map_or(in_office, |e| e.term);
-        let slots = (0..offices.len().max(elected.map_or(0, |e| e.slots.len())))
+        let leaders: Vec<_> =
+            snapshot.leader_znodes.iter().map(|znode| znode.as_ref().map(|znode| &znode.record)).collect();
+        let first = leaders.first().copied().flatten();
+        let without_elector =
+            first.filter(|_| snapshot.layout != Layout::Elector).map_or(0, |leader| leader.term);
+        let term = elected.map_or(without_elector, |e| e.term);
+        let slots = (0..leaders.len().max(elected.map_or(0, |e| e.slots.len())))
             .map(|slot| SlotRow {
                 slot,
                 decision: elected.and_then(|e| e.slots.get(slot).cloned()),
@@ -235,8 +236,8 @@ impl Cluster {
             .members
             .iter()
             .map(|member| {
-                let role = role_of(&member.ballot, elected, &offices, unix_ms);
-                let slot = place_of(&member.ballot, elected, &offices);
+                let role = role_of(&member.ballot, elected, &leaders, unix_ms);
+                let slot = place_of(&member.ballot, elected, &leaders);
                 let term = slot.map(|slot| elected.map_or(term, |e| e.term_of(slot)));
                 member_of(member, role, slot.zip(term), elected, snapshot.lowest.as_ref())
             })
@@ -295,29 +296,31 @@ impl Cluster {
 }
 
 fn leader_of(snapshot: &Snapshot, slot: usize) -> Option<Current> {
-    let record = snapshot.office(slot)?.record.clone();
+    let record = snapshot.leader_znode(slot)?.record.clone();
     Some(Current { fencing_token: snapshot.fencing_token(slot), ..record })
 }
 
 /// The slot that a member leads or is elected for: the leader znode comes first, for a member
 /// lets go of one before it takes another.
-fn place_of(ballot: &Ballot, elected: Option<&Elected>, offices: &[Option<&Current>]) -> Option<usize> {
-    let holds = offices.iter().position(|office| office.is_some_and(|current| current.ballot == *ballot));
+fn place_of(ballot: &Ballot, elected: Option<&Elected>, leader_znodes: &[Option<&Current>]) -> Option<usize> {
+    let holds = leader_znodes
+        .iter()
+        .position(|leader_znode| leader_znode.is_some_and(|current| current.ballot == *ballot));
     holds.or_else(|| elected?.slot_of(ballot))
 }
 
 fn role_of(
     ballot: &Ballot,
     elected: Option<&Elected>,
-    offices: &[Option<&Current>],
+    leader_znodes: &[Option<&Current>],
     unix_ms: u64,
 ) -> MemberRole {
-    let slot = place_of(ballot, elected, offices);
+    let slot = place_of(ballot, elected, leader_znodes);
     let named = slot.is_some() && elected.and_then(|e| e.slot_of(ballot)) == slot;
-    let office = slot.and_then(|slot| offices.get(slot).copied().flatten());
-    match office.filter(|current| current.ballot == *ballot) {
+    let leader_znode = slot.and_then(|slot| leader_znodes.get(slot).copied().flatten());
+    match leader_znode.filter(|current| current.ballot == *ballot) {
         Some(current) => {
-            // A successor goes into office for the term that it is about to write.
+            // A successor goes into leader_znode for the term that it is about to write.
             let successor = elected.is_none_or(|e| slot.is_some_and(|slot| current.term > e.term_of(slot)));
             match current.status {
                 _ if !named && !successor => MemberRole::SteppingDown,
@@ -393,28 +396,28 @@ mod tests {
         .unwrap()
     }
 
-    fn role(ballot: &str, elected: Option<&Elected>, office: Option<&Current>) -> MemberRole {
-        role_of(&Ballot::new(ballot).unwrap(), elected, &[office], 50)
+    fn role(ballot: &str, elected: Option<&Elected>, leader_znode: Option<&Current>) -> MemberRole {
+        role_of(&Ballot::new(ballot).unwrap(), elected, &[leader_znode], 50)
     }
 
     #[test]
     fn the_roles_of_a_planned_move() {
         let first = elected(1, A, &[]);
         let named = elected(2, B, &[]);
-        let office = current(1, A, "READY");
-        assert_eq!(role(A, Some(&first), Some(&office)), MemberRole::Leader);
-        assert_eq!(role(B, Some(&first), Some(&office)), MemberRole::Standby);
-        assert_eq!(role(A, Some(&named), Some(&office)), MemberRole::SteppingDown);
-        assert_eq!(role(B, Some(&named), Some(&office)), MemberRole::TakingOver);
-        let office = current(2, B, "PROGRESS");
-        assert_eq!(role(A, Some(&named), Some(&office)), MemberRole::Standby);
-        assert_eq!(role(B, Some(&named), Some(&office)), MemberRole::TakingOver);
+        let leader_znode = current(1, A, "READY");
+        assert_eq!(role(A, Some(&first), Some(&leader_znode)), MemberRole::Leader);
+        assert_eq!(role(B, Some(&first), Some(&leader_znode)), MemberRole::Standby);
+        assert_eq!(role(A, Some(&named), Some(&leader_znode)), MemberRole::SteppingDown);
+        assert_eq!(role(B, Some(&named), Some(&leader_znode)), MemberRole::TakingOver);
+        let leader_znode = current(2, B, "PROGRESS");
+        assert_eq!(role(A, Some(&named), Some(&leader_znode)), MemberRole::Standby);
+        assert_eq!(role(B, Some(&named), Some(&leader_znode)), MemberRole::TakingOver);
     }
 
     #[test]
     fn a_successor_that_has_not_written_its_term_yet_does_not_step_down() {
-        let office = current(2, B, "PROGRESS");
-        assert_eq!(role(B, Some(&elected(1, A, &[])), Some(&office)), MemberRole::TakingOver);
+        let leader_znode = current(2, B, "PROGRESS");
+        assert_eq!(role(B, Some(&elected(1, A, &[])), Some(&leader_znode)), MemberRole::TakingOver);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use election_core::{
     Ballot, MemberId, Policy, SiteId, Skipped,
-    explain::{Explanation, Obstacle, Proposal, SlotExplanation, Step},
+    explain::{Explanation, NextStep, Obstacle, Proposal, SlotExplanation},
     operator::{Layout, Snapshot},
     record::{Cause, Mode, Named, RecordError, Status},
     strategy::{Decider, Ranked, Ranking, Refused, Strategy},
@@ -25,7 +25,7 @@ pub struct Explained {
     /// The elector.
     pub elector: Option<MemberId>,
     /// What an elector with this configuration does next.
-    pub next: Step,
+    pub next: NextStep,
     /// Why the elector itself decides nothing, if it answered.
     pub skipped: Option<Skipped>,
     /// Whether the written line of succession differs from the line by this configuration: it is being updated, or the
@@ -58,7 +58,7 @@ pub struct ExplainedSlot {
     /// The elected member.
     pub named: Option<MemberId>,
     /// The leader.
-    pub leader: Option<InOffice>,
+    pub leader: Option<CurrentLeader>,
     /// All members: those that may lead, best first, then those that may not.
     pub candidates: Vec<Candidate>,
     /// The decision if nothing blocked it.
@@ -69,7 +69,7 @@ pub struct ExplainedSlot {
 
 /// The leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct InOffice {
+pub struct CurrentLeader {
     /// Its id.
     pub member: MemberId,
     /// Its site.
@@ -162,12 +162,13 @@ impl Explained {
             };
             Candidate { rank: Some(rank), ..Candidate::bare(named, vec![reason]) }
         });
-        let first = snapshot.offices.first().and_then(Option::as_ref).map(|office| &office.record);
+        let first =
+            snapshot.leader_znodes.first().and_then(Option::as_ref).map(|leader_znode| &leader_znode.record);
         let slot = ExplainedSlot {
             slot: 0,
             question: None,
             named: None,
-            leader: first.map(|c| InOffice {
+            leader: first.map(|c| CurrentLeader {
                 member: c.member.clone(),
                 site: c.site.clone(),
                 status: c.status,
@@ -182,7 +183,7 @@ impl Explained {
             at_ms: unix_ms,
             mode: snapshot.control.mode,
             elector: None,
-            next: Step { acts: false, reason: "no-elector", sentence: sentence.to_owned() },
+            next: NextStep { acts: false, reason: "no-elector", sentence: sentence.to_owned() },
             skipped: None,
             other_line: false,
             other_policy: false,
@@ -202,13 +203,16 @@ pub fn other_policy(fingerprint: &str, snapshot: &Snapshot) -> bool {
 
 impl From<SlotExplanation> for ExplainedSlot {
     fn from(slot: SlotExplanation) -> Self {
-        let in_office =
-            |(named, status): (Named, Status)| InOffice { member: named.member, site: named.site, status };
+        let current_leader = |(named, status): (Named, Status)| CurrentLeader {
+            member: named.member,
+            site: named.site,
+            status,
+        };
         Self {
             slot: slot.slot,
             question: Some(slot.question),
             named: slot.named.map(|n| n.member),
-            leader: slot.in_office.map(in_office),
+            leader: slot.leader.map(current_leader),
             candidates: candidates(&slot.ranking),
             proposal: slot.proposal,
             obstacles: slot.obstacles,

@@ -203,7 +203,8 @@ impl World {
         match self.zk.expires_at(session) {
             Some(at) if at <= self.now => {
                 // The end of a passive member's session is not logged.
-                let leads = self.zk.get(&self.paths.place(0)).is_some_and(|node| node.owner == session);
+                let leads =
+                    self.zk.get(&self.paths.leader_znode(0)).is_some_and(|node| node.owner == session);
                 let owner = self.hosts.iter().position(|host| host.session == session);
                 if let Some(host) = owner.filter(|_| leads) {
                     self.say_of(host, || "its session has expired".to_owned());

@@ -427,8 +427,8 @@ pub enum StopReason {
     LeaseEnds,
     /// The session is over.
     SessionOver,
-    /// The own place in office is gone.
-    PlaceLost,
+    /// The own leader znode is gone.
+    LeaderZnodeLost,
     /// The own ballot is gone.
     BallotLost,
     /// Taking over failed.
@@ -447,7 +447,7 @@ impl StopReason {
     /// Whether somebody else may already be leading, so that nothing but ending
     /// matters: no hooks, no patience.
     pub const fn is_urgent(&self) -> bool {
-        matches!(self, Self::LeaseEnds | Self::SessionOver | Self::PlaceLost)
+        matches!(self, Self::LeaseEnds | Self::SessionOver | Self::LeaderZnodeLost)
     }
 }
 
@@ -457,7 +457,7 @@ impl std::fmt::Display for StopReason {
             Self::NotNamed(who) => f.write_str(who),
             Self::LeaseEnds => f.write_str("the lease nears its end and could not be renewed"),
             Self::SessionOver => f.write_str("the ZooKeeper session is over"),
-            Self::PlaceLost => f.write_str("the place in leader/current is gone"),
+            Self::LeaderZnodeLost => f.write_str("the leader znode is gone"),
             Self::BallotLost => f.write_str("the own ballot is gone"),
             Self::TakeoverFailed(why) => write!(f, "taking over failed: {why}"),
             Self::WorkFailed(why) => write!(f, "the work could not be kept up: {why}"),
@@ -611,7 +611,7 @@ pub enum NoteKind {
     /// Why nothing is decided.
     Skipped(Reason),
     /// Taking over, leading, stopping.
-    Office,
+    Leadership,
     /// A takeover has failed.
     TakeoverFailed,
     /// READY, with how long each phase took.

@@ -56,7 +56,7 @@ pub use elector::{
     sites::{barred_sites, failed_sites, overrule_site, unwell_sites},
 };
 pub use explain::{
-    Bound, Explanation, Obstacle, Proposal, Seen, SlotExplanation, Step, explain,
+    Bound, Explanation, NextStep, Obstacle, Proposal, Seen, SlotExplanation, explain,
     simulate::{Played, Prospect, Simulation, simulate},
 };
 pub use io::{
@@ -241,7 +241,7 @@ impl Engine {
     }
 
     /// The leader znodes as last read, by slot; at least as many as there are slots.
-    pub fn in_office(&self) -> impl Iterator<Item = Option<&Current>> {
+    pub fn leaders(&self) -> impl Iterator<Item = Option<&Current>> {
         (0..self.core.slots_watched()).map(|slot| self.core.reading.view.leader(slot).record())
     }
 
@@ -295,7 +295,7 @@ impl Engine {
     }
 
     /// Whether this shows who leads: the decision, or a leader znode.
-    pub fn tells_who_leads(&self, watched: &Watched) -> bool {
+    pub fn reports_leaders(&self, watched: &Watched) -> bool {
         let paths = &self.core.config.paths;
         matches!(watched, Watched::Node(path) if *path == paths.elected() || paths.slot_of(path).is_some())
     }
@@ -430,7 +430,7 @@ impl Engine {
         let mut watched = self.course.watched(core);
         if core.own.seat.ballot.is_some() {
             watched.push(Watched::Node(paths.elected()));
-            watched.extend((0..slots).map(|slot| Watched::Node(paths.place(slot))));
+            watched.extend((0..slots).map(|slot| Watched::Node(paths.leader_znode(slot))));
         }
         if core.watches_membership() {
             watched.push(Watched::Node(paths.control()));

@@ -97,7 +97,7 @@ pub(in crate::engine) enum IrreversibleStep {
     /// A request is refused.
     Refusal(String),
     /// The holder of this leader znode is removed, while this decision is in force.
-    ForcedRemoval { slot: usize, decision: Option<i32>, place: Option<Meta> },
+    ForcedRemoval { slot: usize, decision: Option<i32>, leader: Option<Meta> },
 }
 
 /// What is read once more before an irreversible step, in this order.
@@ -105,7 +105,7 @@ pub(in crate::engine) enum IrreversibleStep {
 pub(in crate::engine) enum Check {
     Elected,
     /// The leader znode of this slot, and of all after it.
-    Place(usize),
+    Leader(usize),
     Members,
     /// Where a request is refused: an order that was given before it may be what allows it.
     Control,

@@ -22,13 +22,13 @@ pub enum Rule {
     /// A place is one's own if this session owns it, whatever its record says.
     OwnerChecked,
     /// After a lost reply, a place that this session owns is adopted.
-    AdoptOwnPlace,
+    AdoptOwnZnode,
     /// Whoever has created the place reads the decision again before anything else.
     Reread,
     /// A successor makes it the decision before it acts.
     Commit,
-    /// A successor has itself seen the one who is named in office.
-    SeenInOffice,
+    /// A successor has itself seen the named member leading.
+    SeenLeading,
     /// A successor reads the decision and the place anew before it creates anything.
     SuccessorReads,
     /// A decision replaces the one that it was made from, and no other.
@@ -56,7 +56,7 @@ pub enum Rule {
     /// Who does not take over in time is excluded.
     TakeoverTimeout,
     /// READY is written in the version of one's own place only.
-    ReadyOnOwnPlace,
+    ReadyOnOwnZnode,
     /// A place is taken by force only from the ballot that is excluded.
     VacateExcludedOnly,
     /// A leader stops when somebody else, or another term, is named.

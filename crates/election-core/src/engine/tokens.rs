@@ -26,8 +26,8 @@ pub struct NoSuchToken {
 }
 
 /// The decision that raises the base, so that every leadership from then on has a token
-/// above `above`; `None` if that is so already. `in_office` is the lowest token of those in
-/// office, if every slot has somebody.
+/// above `above`; `None` if that is so already. `lowest_token` is the lowest token of the
+/// leaders, if every slot has one.
 ///
 /// It is the next term in all slots, naming whoever was named before: each takes its
 /// office up anew, for the token that it has may be too old.
@@ -36,7 +36,7 @@ pub struct NoSuchToken {
 /// When the base would be too large.
 pub fn raise_tokens(
     elected: Option<&Elected>,
-    in_office: Option<u64>,
+    lowest_token: Option<u64>,
     above: u64,
     by: &str,
     unix_ms: u64,
@@ -45,7 +45,7 @@ pub fn raise_tokens(
         return Err(NoSuchToken { above });
     }
     let base = elected.map_or(0, |e| e.token_base);
-    if base >= above || in_office.is_some_and(|token| token > above) {
+    if base >= above || lowest_token.is_some_and(|token| token > above) {
         return Ok(None);
     }
     let sentence = format!("tokens are above {above} from now on, by order of {by}");

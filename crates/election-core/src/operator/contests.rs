@@ -4,7 +4,7 @@ use zk_session::OpError;
 
 use super::{
     layout::Layout,
-    observer::{Observer, Office, Snapshot},
+    observer::{LeaderZnode, Observer, Snapshot},
 };
 use crate::{
     engine::{Node, QueueFormat},
@@ -28,7 +28,7 @@ impl Observer {
                 return Ok(Some(layout));
             }
         }
-        let path = paths.place(0);
+        let path = paths.leader_znode(0);
         let single = self.read(&path).await?.is_some_and(|node| {
             // A leader under an elector says more of itself than a contender does.
             Current::decode(&path, &node.data).is_err() && Contender::decode(&path, &node.data).is_ok()
@@ -57,7 +57,7 @@ impl Observer {
     /// Reads an election without an elector: those who stand, the first one first.
     pub(super) async fn contest(&self, paths: &Paths, layout: Layout) -> Result<Snapshot, ReadError> {
         let mut snapshot = Snapshot { layout, ..Snapshot::default() };
-        for (index, (path, ballot, node)) in self.places(paths, layout).await?.into_iter().enumerate() {
+        for (index, (path, ballot, node)) in self.holders(paths, layout).await?.into_iter().enumerate() {
             let contender = match Contender::decode(&path, &node.data) {
                 Ok(contender) => contender,
                 Err(error) => {
@@ -66,37 +66,38 @@ impl Observer {
                 }
             };
             if index == 0 {
-                let record = contender.in_office(ballot.clone(), node.czxid);
-                snapshot.offices = vec![Some(Office { record, version: node.version, czxid: node.czxid })];
+                let record = contender.to_current(ballot.clone(), node.czxid);
+                snapshot.leader_znodes =
+                    vec![Some(LeaderZnode { record, version: node.version, czxid: node.czxid })];
             }
             snapshot.members.push(as_member(contender, ballot));
         }
         Ok(snapshot)
     }
 
-    async fn places(&self, paths: &Paths, layout: Layout) -> Result<Vec<(String, Ballot, Node)>, OpError> {
+    async fn holders(&self, paths: &Paths, layout: Layout) -> Result<Vec<(String, Ballot, Node)>, OpError> {
         if layout != Layout::Queue {
-            let path = paths.place(0);
+            let path = paths.leader_znode(0);
             let node = self.read(&path).await?;
             let ballot = node.as_ref().and_then(|node| Ballot::of_session(node.owner));
             return Ok(node.zip(ballot).map(|(node, ballot)| (path, ballot, node)).into_iter().collect());
         }
         let names = self.session().children(&paths.queue()).await?.map(|c| c.names).unwrap_or_default();
-        let mut places = Vec::new();
+        let mut holders = Vec::new();
         for name in QueueFormat::Native.order(&names) {
             let path = format!("{}/{name}", paths.queue());
             let node = self.session().get(&path).await?.map(to_node);
-            places.extend(node.zip(Ballot::new(name).ok()).map(|(node, ballot)| (path, ballot, node)));
+            holders.extend(node.zip(Ballot::new(name).ok()).map(|(node, ballot)| (path, ballot, node)));
         }
-        Ok(places)
+        Ok(holders)
     }
 }
 
 /// Where the znode of a leader without an elector is.
-pub(super) fn place_of(paths: &Paths, layout: Layout, ballot: &Ballot) -> String {
+pub(super) fn leader_znode_of(paths: &Paths, layout: Layout, ballot: &Ballot) -> String {
     match layout {
         Layout::Queue => format!("{}/{ballot}", paths.queue()),
-        Layout::Elector | Layout::Single => paths.place(0),
+        Layout::Elector | Layout::Single => paths.leader_znode(0),
     }
 }
 

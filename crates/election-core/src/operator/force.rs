@@ -3,7 +3,7 @@
 use zk_session::{BootTime, CreateMode, OpError, Session};
 
 use super::{
-    contests::place_of,
+    contests::leader_znode_of,
     error::{OperatorError, TRIES, is_worth_another_look, too_many_races},
     layout::Layout,
     observer::Observer,
@@ -53,8 +53,8 @@ pub async fn force(
         if let Some(error) = unusable {
             return Err(error.clone().into());
         }
-        let offices: Vec<_> =
-            snapshot.offices.iter().map(|o| o.as_ref().map(|o| (&o.record, o.version))).collect();
+        let leader_znodes: Vec<_> =
+            snapshot.leader_znodes.iter().map(|o| o.as_ref().map(|o| (&o.record, o.version))).collect();
         let failover = ForcedFailover {
             filed,
             policy,
@@ -64,7 +64,7 @@ pub async fn force(
             newest_zxid: snapshot.newest_zxid,
             control: &snapshot.control,
             elected: snapshot.decided(),
-            current: &offices,
+            current: &leader_znodes,
             seen,
         };
         let step = failover.next_step();
@@ -100,7 +100,8 @@ pub async fn force(
             }
             ForceStep::Vacate { slot, version } => {
                 let decision = snapshot.elected.as_ref().map_or(0, |decision| decision.version);
-                delete_while(&incarnation, &paths.place(slot), version, &paths.elected(), decision).await
+                delete_while(&incarnation, &paths.leader_znode(slot), version, &paths.elected(), decision)
+                    .await
             }
         };
         match outcome {
@@ -131,18 +132,18 @@ pub async fn vacate(session: &Session, paths: &Paths) -> Result<Current, Operato
         if snapshot.layout == Layout::Elector {
             return Err(OperatorError::Refused("an elector decides here, and is to be asked".to_owned()));
         }
-        let Some(office) = snapshot.offices.into_iter().next().flatten() else {
+        let Some(leader_znode) = snapshot.leader_znodes.into_iter().next().flatten() else {
             return Err(OperatorError::Refused("nobody leads".to_owned()));
         };
-        let path = place_of(paths, snapshot.layout, &office.record.ballot);
+        let path = leader_znode_of(paths, snapshot.layout, &leader_znode.record.ballot);
         let deleted = match snapshot.layout {
             Layout::Single => {
-                delete_while(&incarnation, &path, office.version, &paths.leader(), counter).await
+                delete_while(&incarnation, &path, leader_znode.version, &paths.leader(), counter).await
             }
-            _ => incarnation.delete(&path, Some(office.version)).await,
+            _ => incarnation.delete(&path, Some(leader_znode.version)).await,
         };
         match deleted {
-            Ok(()) => return Ok(office.record),
+            Ok(()) => return Ok(leader_znode.record),
             // It has just become READY, or has gone by itself.
             Err(OpError::BadVersion { .. } | OpError::NoNode { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -195,9 +196,9 @@ pub async fn raise_tokens(
         // What can't be read has a token all the same, but whose is not known.
         let slots = elected.as_ref().map_or(1, |e| e.slots.len()).clamp(1, MAX_SLOTS);
         let mut tokens = Vec::new();
-        for place in (0..slots).map(|slot| paths.place(slot)) {
-            let node = observer.read(&place).await?;
-            let current = node.filter(|node| Current::decode(&place, &node.data).is_ok());
+        for path in (0..slots).map(|slot| paths.leader_znode(slot)) {
+            let node = observer.read(&path).await?;
+            let current = node.filter(|node| Current::decode(&path, &node.data).is_ok());
             tokens.push(current.map(|node| fencing_token(node.czxid, base)));
         }
         let token = tokens.into_iter().min().flatten();

@@ -57,9 +57,9 @@ pub(super) async fn find(
     for member in snapshot.members.iter().filter(|m| !drawn.contains(&m.ballot)) {
         suspects.push((paths.node(&member.member), Some(member.member.clone()), member.ballot.clone()));
     }
-    for (slot, office) in snapshot.offices.iter().enumerate() {
-        if let Some(current) = office.as_ref().map(|o| &o.record).filter(|c| !has_record(&c.ballot)) {
-            suspects.push((paths.place(slot), Some(current.member.clone()), current.ballot.clone()));
+    for (slot, leader_znode) in snapshot.leader_znodes.iter().enumerate() {
+        if let Some(current) = leader_znode.as_ref().map(|o| &o.record).filter(|c| !has_record(&c.ballot)) {
+            suspects.push((paths.leader_znode(slot), Some(current.member.clone()), current.ballot.clone()));
         }
     }
     let mut ghosts = Vec::new();

@@ -14,7 +14,7 @@ pub use error::OperatorError;
 pub use force::{Raised, force, raise_tokens, vacate};
 pub use ghosts::{Ghost, remove_ghost};
 pub use layout::Layout;
-pub use observer::{Decision, Observer, Office, Snapshot};
+pub use observer::{Decision, LeaderZnode, Observer, Snapshot};
 pub use problems::{OldDecision, Problem};
 pub use requests::{ELECTOR_PATIENCE, Withdrawal, ask, cancel, follow, new_request, request};
 

@@ -1,4 +1,4 @@
-//! Reading an election without standing in it.
+//! Reading an election without being a candidate.
 
 use zk_session::{Incarnation, OpError};
 
@@ -27,8 +27,8 @@ pub struct Snapshot {
     pub lowest: Option<Ballot>,
     /// The decision.
     pub elected: Option<Decision>,
-    /// Who is in office, by slot: as many as the decision has, one before the first.
-    pub offices: Vec<Option<Office>>,
+    /// The leader znodes, by slot: as many as the decision has, one before the first.
+    pub leader_znodes: Vec<Option<LeaderZnode>>,
     /// The standing orders, the default where there are none.
     pub control: Control,
     /// The operators' requests, oldest first.
@@ -37,7 +37,7 @@ pub struct Snapshot {
     pub unreadable: Vec<RecordError>,
 }
 
-/// The decision, and what ZooKeeper says of its znode.
+/// The decision, and the metadata of its znode.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// What was decided.
@@ -48,10 +48,10 @@ pub struct Decision {
     pub mzxid: i64,
 }
 
-/// Who holds the place of a slot.
+/// The leader znode of a slot.
 #[derive(Clone, Debug)]
-pub struct Office {
-    /// What the holder says.
+pub struct LeaderZnode {
+    /// The record of its holder.
     pub record: Current,
     /// The version of the data.
     pub version: i32,
@@ -71,9 +71,9 @@ impl Snapshot {
         self.elected.as_ref().map(|decision| &decision.record)
     }
 
-    /// Who is in office for `slot`.
-    pub fn office(&self, slot: usize) -> Option<&Office> {
-        self.offices.get(slot)?.as_ref()
+    /// The leader znode of `slot`, if it exists.
+    pub fn leader_znode(&self, slot: usize) -> Option<&LeaderZnode> {
+        self.leader_znodes.get(slot)?.as_ref()
     }
 
     /// What of it an elector goes by, to be explained.
@@ -82,7 +82,11 @@ impl Snapshot {
             members: self.members.clone(),
             lowest: self.lowest.clone(),
             elected: self.decided().cloned(),
-            offices: self.offices.iter().map(|office| office.as_ref().map(|o| o.record.clone())).collect(),
+            leader_znodes: self
+                .leader_znodes
+                .iter()
+                .map(|leader_znode| leader_znode.as_ref().map(|o| o.record.clone()))
+                .collect(),
             control: self.control.clone(),
             requests: self.requests.clone(),
             unreadable: self.unreadable.clone(),
@@ -94,15 +98,16 @@ impl Snapshot {
     /// # Errors
     /// A sentence that says why it could be none, or several.
     pub fn slot_for(&self, request: &Request) -> Result<usize, String> {
-        let offices: Vec<_> = self.offices.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-        slot_of(request, self.decided(), &offices)
+        let leader_znodes: Vec<_> =
+            self.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
+        slot_of(request, self.decided(), &leader_znodes)
     }
 
-    /// The fencing token of whoever is in office for `slot`.
+    /// The fencing token of the leader of `slot`.
     pub fn fencing_token(&self, slot: usize) -> Option<u64> {
-        let office = self.office(slot)?;
+        let leader_znode = self.leader_znode(slot)?;
         let base = self.decided().map_or(0, |elected| elected.token_base);
-        Some(office.record.fencing_token.unwrap_or_else(|| fencing_token(office.czxid, base)))
+        Some(leader_znode.record.fencing_token.unwrap_or_else(|| fencing_token(leader_znode.czxid, base)))
     }
 }
 
@@ -172,11 +177,11 @@ impl Observer {
             snapshot.elected = elected.map(|record| Decision { record, version, mzxid });
         }
         let slots = snapshot.elected.as_ref().map_or(1, |e| e.record.slots.len()).clamp(1, MAX_SLOTS);
-        for place in (0..slots).map(|slot| paths.place(slot)) {
-            let node = self.read(&place).await?;
-            snapshot.offices.push(node.and_then(|node| {
-                let record = usable(Current::decode(&place, &node.data), unreadable)?;
-                Some(Office { record, version: node.version, czxid: node.czxid })
+        for path in (0..slots).map(|slot| paths.leader_znode(slot)) {
+            let node = self.read(&path).await?;
+            snapshot.leader_znodes.push(node.and_then(|node| {
+                let record = usable(Current::decode(&path, &node.data), unreadable)?;
+                Some(LeaderZnode { record, version: node.version, czxid: node.czxid })
             }));
         }
         if let Some(node) = self.read(&paths.control()).await? {
@@ -192,7 +197,7 @@ impl Observer {
         Ok(snapshot)
     }
 
-    /// The member that stands with this ballot, if both are there.
+    /// The member that is a candidate with this ballot, if both exist.
     ///
     /// # Errors
     /// When ZooKeeper doesn't answer, or the record can't be used.

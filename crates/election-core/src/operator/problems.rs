@@ -102,9 +102,9 @@ fn old_decision(snapshot: &Snapshot) -> Option<OldDecision> {
     let remembered = snapshot.members.iter().filter_map(|member| member.remembers);
     let remembered = remembered.filter(is_newer).map(|seen| (seen.term, seen.token));
     // Nobody comes to lead before there is a decision.
-    let offices = snapshot.offices.iter().enumerate().filter(|_| snapshot.elected.is_none());
-    let led = offices.filter_map(|(slot, office)| {
-        Some((office.as_ref()?.record.term, snapshot.fencing_token(slot).unwrap_or(0)))
+    let leader_znodes = snapshot.leader_znodes.iter().enumerate().filter(|_| snapshot.elected.is_none());
+    let led = leader_znodes.filter_map(|(slot, leader_znode)| {
+        Some((leader_znode.as_ref()?.record.term, snapshot.fencing_token(slot).unwrap_or(0)))
     });
     let (seen, token) = remembered.chain(led).reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
     let is_elector = snapshot.layout == Layout::Elector;
@@ -112,7 +112,7 @@ fn old_decision(snapshot: &Snapshot) -> Option<OldDecision> {
 }
 
 fn low_tokens<'a>(snapshot: &'a Snapshot, history: &'a [HistoryEntry]) -> impl Iterator<Item = Problem> + 'a {
-    (0..snapshot.offices.len()).filter_map(|slot| {
+    (0..snapshot.leader_znodes.len()).filter_map(|slot| {
         let token = snapshot.fencing_token(slot)?;
         let given = history.iter().filter(|entry| entry.slot == slot).map(|entry| entry.fencing_token);
         let newest = given.max().filter(|newest| *newest > token)?;
@@ -126,7 +126,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{super::observer::Office, *};
+    use super::{super::observer::LeaderZnode, *};
     use crate::record::{Current, Elected, MemberRecord, Record as _};
 
     fn member(remembers: serde_json::Value) -> MemberRecord {
@@ -142,21 +142,21 @@ mod tests {
         Decision { record, version: 0, mzxid: 70 }
     }
 
-    fn office(term: u64) -> Office {
+    fn leader_znode(term: u64) -> LeaderZnode {
         let record = json!({
             "v": 1, "member": "east-1", "ballot": "s1.1-0000000001", "site": "east", "term": term,
             "status": "READY", "since_ms": 0, "fencing_token": 66,
         });
         let record = Current::decode("/leader/current", record.to_string().as_bytes()).unwrap();
-        Office { record, version: 0, czxid: 66 }
+        LeaderZnode { record, version: 0, czxid: 66 }
     }
 
     fn old(
         elected: Option<Decision>,
-        offices: Vec<Option<Office>>,
+        leader_znodes: Vec<Option<LeaderZnode>>,
         seen: serde_json::Value,
     ) -> Option<OldDecision> {
-        old_decision(&Snapshot { members: vec![member(seen)], elected, offices, ..Snapshot::default() })
+        old_decision(&Snapshot { members: vec![member(seen)], elected, leader_znodes, ..Snapshot::default() })
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(old(None, vec![], seen()), Some(OldDecision { term: None, seen: 57, token: 88 }));
         // A leader in office has had a decision, and says what it was.
         let led = Some(OldDecision { term: None, seen: 58, token: 66 });
-        assert_eq!(old(None, vec![Some(office(58))], json!(null)), led);
+        assert_eq!(old(None, vec![Some(leader_znode(58))], json!(null)), led);
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
     fn a_decision_that_has_caught_up_is_not_old() {
         // The member has not taken back what it remembers, or can't, for it stands still.
         assert_eq!(old(Some(decision(58)), vec![], json!({ "term": 57, "mzxid": 60, "token": 88 })), None);
-        assert_eq!(old(Some(decision(58)), vec![Some(office(58))], json!(null)), None);
+        assert_eq!(old(Some(decision(58)), vec![Some(leader_znode(58))], json!(null)), None);
         // Before the first decision.
         assert_eq!(old(None, vec![None], json!(null)), None);
     }

@@ -58,8 +58,9 @@ pub async fn ask(session: &Session, paths: &Paths, request: Request) -> Result<F
     // This server may not have heard yet of an order that was just given.
     incarnation.barrier().await?;
     let seen = observer.snapshot(paths).await?;
-    let offices: Vec<_> = seen.offices.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
-    let hindered = not_now(&request, &seen.control, seen.decided(), &offices, &seen.members, &seen.requests);
+    let leader_znodes: Vec<_> = seen.leader_znodes.iter().map(|o| o.as_ref().map(|o| &o.record)).collect();
+    let hindered =
+        not_now(&request, &seen.control, seen.decided(), &leader_znodes, &seen.members, &seen.requests);
     if let Some(why) = hindered {
         return Err(OperatorError::NotNow(why));
     }

@@ -50,8 +50,8 @@ pub enum ContenderStatus {
 }
 
 impl Contender {
-    /// This contender as the one in office: its term is its fencing token.
-    pub fn in_office(&self, ballot: Ballot, czxid: i64) -> Current {
+    /// This contender as the leader: its term is its fencing token.
+    pub fn to_current(&self, ballot: Ballot, czxid: i64) -> Current {
         Current {
             slot: 0,
             v: VERSION,

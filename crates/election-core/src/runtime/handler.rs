@@ -21,7 +21,7 @@ use crate::{
 ///
 /// A panic in any of them ends the election with
 /// [`Ended::HandlerPanicked`](super::Ended::HandlerPanicked) and *without* a
-/// release, for nobody knows then what still runs.
+/// release: what still runs is then unknown.
 pub trait Handler: Send + Sync + 'static {
     /// Gets ready to take over. May overlap the old leader's stop, so it must not
     /// touch what the leader alone may touch.
@@ -47,7 +47,7 @@ pub trait Handler: Send + Sync + 'static {
     /// more; by [`StopOrder::by`] everything must have ended.
     fn stop(&self, order: &StopOrder) -> impl Future<Output = ()> + Send;
 
-    /// Another member, or nobody, stands in office for `slot` (0, unless the election has
+    /// Another member, or none, leads `slot` (0, unless the election has
     /// several). Intermediate leaders may be left out; the calls come one after the other.
     fn leader_changed(&self, slot: usize, leader: Option<&Current>) -> impl Future<Output = ()> + Send {
         let _ = (slot, leader);

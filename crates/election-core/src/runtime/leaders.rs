@@ -92,7 +92,7 @@ impl Leaders {
     pub fn follow(session: &Session, paths: Paths) -> Self {
         Self::of(Follower {
             session: session.clone(),
-            places: Some(Awaited::new(session.watch_children(paths.leader()))),
+            children: Some(Awaited::new(session.watch_children(paths.leader()))),
             slots: BTreeMap::from([(0, Slot::new(session, &paths, 0))]),
             paths,
         })
@@ -101,9 +101,9 @@ impl Leaders {
     /// Follows an election of the recipe `queue`, in this crate's own format; in other
     /// formats no member says whether it serves. There need not be such an election yet.
     pub fn follow_queue(session: &Session, paths: Paths) -> Self {
-        let first = Place::Queue(First::new(session, &paths));
+        let first = Source::Queue(First::new(session, &paths));
         let slots = BTreeMap::from([(0, Slot::at(first))]);
-        Self::of(Follower { session: session.clone(), places: None, slots, paths })
+        Self::of(Follower { session: session.clone(), children: None, slots, paths })
     }
 
     fn of(follower: Follower) -> Self {
@@ -161,14 +161,14 @@ struct Follower {
     session: Session,
     paths: Paths,
     /// Which places there are, where there can be several.
-    places: Option<Awaited<ChildrenWatch, Observed<Option<Children>>>>,
+    children: Option<Awaited<ChildrenWatch, Observed<Option<Children>>>>,
     slots: BTreeMap<usize, Slot>,
 }
 
 /// One slot, from when its place was there first; the first one in any case.
 #[derive(Debug)]
 struct Slot {
-    place: Awaited<Place, Seen>,
+    source: Awaited<Source, Seen>,
     /// What was seen and is not told yet, kept here so that nothing is lost to a caller
     /// who doesn't wait for it.
     pending: Option<Seen>,
@@ -189,7 +189,7 @@ pub(super) struct Seen {
 }
 
 /// Where the holder of a place is found.
-enum Place {
+enum Source {
     /// At this path.
     Znode(String, DataWatch),
     Queue(First),
@@ -197,14 +197,14 @@ enum Place {
 
 impl Slot {
     fn new(session: &Session, paths: &Paths, slot: usize) -> Self {
-        let path = paths.place(slot);
+        let path = paths.leader_znode(slot);
         let watch = session.watch_data(path.clone());
-        Self::at(Place::Znode(path, watch))
+        Self::at(Source::Znode(path, watch))
     }
 
-    fn at(place: Place) -> Self {
+    fn at(source: Source) -> Self {
         Self {
-            place: Awaited::new(place),
+            source: Awaited::new(source),
             pending: None,
             epoch: None,
             newest: 0,
@@ -244,7 +244,8 @@ impl Follower {
     /// Waits until something is seen at one of the places, or another place.
     async fn look(&mut self) -> Result<(), Closed> {
         poll_fn(|context| {
-            while let Some(Poll::Ready(seen)) = self.places.as_mut().map(|places| places.poll(context)) {
+            while let Some(Poll::Ready(seen)) = self.children.as_mut().map(|children| children.poll(context))
+            {
                 let names = seen?.value.map(|children| children.names).unwrap_or_default();
                 let slots = names
                     .iter()
@@ -255,7 +256,7 @@ impl Follower {
             }
             let mut seen = Poll::Pending;
             for slot in self.slots.values_mut() {
-                if let Poll::Ready(news) = slot.place.poll(context) {
+                if let Poll::Ready(news) = slot.source.poll(context) {
                     slot.pending = Some(news?);
                     seen = Poll::Ready(Ok(()));
                 }
@@ -295,7 +296,8 @@ impl Follower {
             Some((path, node)) if !again => (path.clone(), node.clone()),
             None if !again => return Ok(None),
             holder => {
-                let path = holder.as_ref().map_or_else(|| self.paths.place(slot), |(path, _)| path.clone());
+                let path =
+                    holder.as_ref().map_or_else(|| self.paths.leader_znode(slot), |(path, _)| path.clone());
                 session.barrier().await?;
                 let Some(node) = session.get(&path).await? else { return Ok(None) };
                 (path, node)
@@ -307,7 +309,7 @@ impl Follower {
             // Without an elector it says nothing of a term.
             Err(error) => match (Contender::decode(&path, &node.data), Ballot::new("single-0000000000")) {
                 (Ok(contender), Ok(ballot)) => {
-                    let current = contender.in_office(ballot, czxid);
+                    let current = contender.to_current(ballot, czxid);
                     let token = current.term;
                     return Ok(Some((current, token)));
                 }
@@ -369,7 +371,7 @@ trait Watching<T>: Sized {
     fn value(self) -> impl Future<Output = (Self, Result<T, Closed>)> + Send + 'static;
 }
 
-impl Watching<Seen> for Place {
+impl Watching<Seen> for Source {
     async fn value(mut self) -> (Self, Result<Seen, Closed>) {
         let seen = match &mut self {
             Self::Znode(path, watch) => watch

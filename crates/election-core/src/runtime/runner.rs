@@ -288,7 +288,7 @@ impl<H: Handler> Runner<H> {
         if self.engine.is_clear() && matches!(*self.session.subscribe().borrow(), SessionState::Closed) {
             self.end.get_or_insert(Ended::SessionClosed);
         }
-        self.watches.at_leisure(self.engine.is_passive());
+        self.watches.coalesce(self.engine.is_passive());
         let status = ElectionStatus::of(&self.engine);
         self.status.send_if_modified(|known| {
             let news = *known != status;
@@ -309,7 +309,7 @@ impl<H: Handler> Runner<H> {
         match action {
             Action::Perform { op, epoch, request } => self.perform(op, epoch, request),
             Action::Watch { epoch, set } => {
-                self.watches.set(epoch, &set, |watched| self.engine.tells_who_leads(watched));
+                self.watches.set(epoch, &set, |watched| self.engine.reports_leaders(watched));
             }
             Action::KeepLease(true) => {
                 let keeper = self.session.keep_lease();
@@ -358,7 +358,7 @@ impl<H: Handler> Runner<H> {
             NoteKind::Skipped(reason) => ElectionEvent::Skipped(reason),
             NoteKind::TakeoverFailed => ElectionEvent::TakeoverFailed,
             NoteKind::Ready { cause, phases } => ElectionEvent::Ready { cause, phases },
-            NoteKind::Registration | NoteKind::Decided | NoteKind::Office | NoteKind::Trouble => return,
+            NoteKind::Registration | NoteKind::Decided | NoteKind::Leadership | NoteKind::Trouble => return,
         };
         self.work.observe(event);
     }

@@ -14,20 +14,20 @@ use crate::{
 pub struct ElectionStatus {
     /// What this member is doing.
     pub role: Role,
-    /// Its ballot, once it stands in the election.
+    /// Its ballot, once it is a candidate.
     pub ballot: Option<Ballot>,
     /// Whether its ballot is the lowest.
     pub is_elector: bool,
     /// The term in which the slot was decided that this member leads, or is on its way to
     /// or from, and of the latest decision otherwise; while that can't be read the term of
-    /// who is in office; 0 before the first.
+    /// the leader; 0 before the first.
     pub term: u64,
     /// The fencing token of the leadership that this member holds.
     pub fencing_token: Option<u64>,
     /// The decision as last read.
     pub elected: Option<Elected>,
-    /// Who is in office, by slot, as last read.
-    pub in_office: Vec<Option<Current>>,
+    /// The leaders, by slot, as last read.
+    pub leaders: Vec<Option<Current>>,
     /// The slot that this member leads, or is on its way to or from.
     pub slot: Option<usize>,
     /// Until when a leader's work may go on.
@@ -42,10 +42,10 @@ pub struct ElectionStatus {
 
 impl ElectionStatus {
     pub(super) fn of(engine: &Engine) -> Self {
-        let in_office: Vec<_> = engine.in_office().map(|current| current.cloned()).collect();
+        let leaders: Vec<_> = engine.leaders().map(|current| current.cloned()).collect();
         let slot = engine.slot();
         let term_of = |elected: &Elected| slot.map_or(elected.term, |slot| elected.term_of(slot));
-        let latest = in_office.iter().flatten().map(|current| current.term).max();
+        let latest = leaders.iter().flatten().map(|current| current.term).max();
         Self {
             role: engine.role(),
             ballot: engine.ballot(),
@@ -54,7 +54,7 @@ impl ElectionStatus {
             term: engine.elected().map(term_of).or(latest).unwrap_or(0),
             fencing_token: engine.fencing_token(),
             elected: engine.elected().cloned(),
-            in_office,
+            leaders,
             slot,
             work_until: engine.work_until().map(to_boot),
             health: engine.health().clone(),

@@ -22,7 +22,7 @@ const AT_ONCE: usize = 256;
 /// The places of each session on which an election begins.
 static SESSIONS: Mutex<BTreeMap<i64, Weak<Semaphore>>> = Mutex::new(BTreeMap::new());
 
-type Place = OwnedSemaphorePermit;
+type Permit = OwnedSemaphorePermit;
 
 /// The turn of one election.
 #[derive(Default)]
@@ -30,9 +30,9 @@ pub(super) enum Turn {
     /// It has begun, or there is nothing to begin on.
     #[default]
     Over,
-    Waits(SessionId, Pin<Box<dyn Future<Output = Option<Place>> + Send>>),
+    Waits(SessionId, Pin<Box<dyn Future<Output = Option<Permit>> + Send>>),
     /// Until the place is dropped.
-    Has(SessionId, #[allow(dead_code, reason = "held, and dropped")] Option<Place>),
+    Has(SessionId, #[allow(dead_code, reason = "held, and dropped")] Option<Permit>),
 }
 
 impl Turn {
@@ -43,15 +43,15 @@ impl Turn {
             Self::Waits(session, _) if *session == on => return false,
             _ => {}
         }
-        let places = places(on);
-        match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => {
-                *self = Self::Has(on, Some(place));
+        let permits = permits(on);
+        match Arc::clone(&permits).try_acquire_owned() {
+            Ok(permit) => {
+                *self = Self::Has(on, Some(permit));
                 true
             }
             Err(_) => {
                 // Never closed.
-                *self = Self::Waits(on, Box::pin(async { places.acquire_owned().await.ok() }));
+                *self = Self::Waits(on, Box::pin(async { permits.acquire_owned().await.ok() }));
                 false
             }
         }
@@ -59,9 +59,9 @@ impl Turn {
 
     /// Returns when the turn has come. Cancel safe.
     pub(super) async fn come(&mut self) {
-        let Self::Waits(session, place) = self else { return pending().await };
-        let (place, session) = (place.as_mut().await, *session);
-        *self = Self::Has(session, place);
+        let Self::Waits(session, permit) = self else { return pending().await };
+        let (permit, session) = (permit.as_mut().await, *session);
+        *self = Self::Has(session, permit);
     }
 
     /// It is the next one's turn.
@@ -74,16 +74,16 @@ impl Turn {
     }
 }
 
-fn places(session: SessionId) -> Arc<Semaphore> {
+fn permits(session: SessionId) -> Arc<Semaphore> {
     // Nothing that can panic is done under it.
     let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(places) = sessions.get(&session.0).and_then(Weak::upgrade) {
-        return places;
+    if let Some(permits) = sessions.get(&session.0).and_then(Weak::upgrade) {
+        return permits;
     }
-    sessions.retain(|_, places| places.strong_count() > 0);
-    let places = Arc::new(Semaphore::new(AT_ONCE));
-    sessions.insert(session.0, Arc::downgrade(&places));
-    places
+    sessions.retain(|_, permits| permits.strong_count() > 0);
+    let permits = Arc::new(Semaphore::new(AT_ONCE));
+    sessions.insert(session.0, Arc::downgrade(&permits));
+    permits
 }
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_no_more_takes_nobodys_place() {
+    async fn a_dropped_turn_takes_no_permit() {
         let session = SessionId(-73);
         let mut begin: Vec<_> = (0..AT_ONCE).map(|_| Turn::default()).collect();
         assert!(begin.iter_mut().all(|turn| turn.take(session)));

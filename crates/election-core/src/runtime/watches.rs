@@ -16,10 +16,10 @@ use super::operations::to_node;
 use crate::engine::{Event, Node, Watched};
 
 /// How long a member that only looks on waits, at the most, until it reads what has changed; the
-/// least is half of it. A change of leadership changes the decision and the leader's place several
+/// least is half of it. A change of leadership changes the decision and the leader znode several
 /// times within moments: read once at the end, it costs each of many members two small reads, and
 /// the servers get them spread out.
-const LEISURE: Duration = Duration::from_millis(250);
+const COALESCED: Duration = Duration::from_millis(250);
 
 /// The watches that are armed now, all for one session.
 ///
@@ -37,8 +37,8 @@ pub(super) struct Watches {
     sender: mpsc::UnboundedSender<(u64, Event)>,
     read: mpsc::UnboundedReceiver<(u64, Event)>,
     tasks: JoinSet<()>,
-    /// Whether who leads is read at leisure.
-    leisurely: watch::Sender<bool>,
+    /// Whether reads of the decision and the leader znodes are coalesced.
+    coalesced: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -49,10 +49,10 @@ struct Armed {
 
 impl Watches {
     pub(super) fn new(session: Session) -> Self {
-        let leisurely = watch::Sender::new(false);
+        let coalesced = watch::Sender::new(false);
         let (sender, read) = mpsc::unbounded_channel();
         let (armed, tasks) = (HashMap::new(), JoinSet::new());
-        Self { session, epoch: 0, armed, count: 0, sender, read, tasks, leisurely }
+        Self { session, epoch: 0, armed, count: 0, sender, read, tasks, coalesced }
     }
 
     /// What was read next. What a watch read that was given up meanwhile is left out: the engine arms one anew because
@@ -68,12 +68,12 @@ impl Watches {
 
     /// Whether changes of who leads are read a moment later, several at once. As soon as that is over
     /// what has changed is read.
-    pub(super) fn at_leisure(&self, leisurely: bool) {
-        self.leisurely.send_if_modified(|known| std::mem::replace(known, leisurely) != leisurely);
+    pub(super) fn coalesce(&self, coalesced: bool) {
+        self.coalesced.send_if_modified(|known| std::mem::replace(known, coalesced) != coalesced);
     }
 
-    /// Watches exactly this set. `tells_who_leads` says what may be read [at leisure](Self::at_leisure).
-    pub(super) fn set(&mut self, epoch: u64, set: &[Watched], tells_who_leads: impl Fn(&Watched) -> bool) {
+    /// Watches exactly this set. `reports_leaders` selects what may be read [coalesced](Self::coalesce).
+    pub(super) fn set(&mut self, epoch: u64, set: &[Watched], reports_leaders: impl Fn(&Watched) -> bool) {
         if epoch != self.epoch {
             self.clear();
             self.epoch = epoch;
@@ -93,8 +93,8 @@ impl Watches {
                 let session = self.session.clone();
                 let task = match watched.clone() {
                     Watched::Node(path) => {
-                        let leisurely = tells_who_leads(watched).then(|| self.leisurely.subscribe());
-                        self.tasks.spawn(node(session, path, reader, leisurely))
+                        let coalesced = reports_leaders(watched).then(|| self.coalesced.subscribe());
+                        self.tasks.spawn(node(session, path, reader, coalesced))
                     }
                     Watched::Tree(parent) => self.tasks.spawn(tree(session, parent, reader)),
                 };
@@ -123,13 +123,13 @@ impl Reader {
     }
 }
 
-async fn node(session: Session, path: String, reader: Reader, mut leisurely: Option<watch::Receiver<bool>>) {
+async fn node(session: Session, path: String, reader: Reader, mut coalesced: Option<watch::Receiver<bool>>) {
     let mut watch = session.watch_data(path.clone());
     loop {
         watch.changed().await;
-        if let Some(leisurely) = &mut leisurely {
+        if let Some(coalesced) = &mut coalesced {
             let _ =
-                timeout(LEISURE.mul_f64(0.5 + fastrand::f64() / 2.0), leisurely.wait_for(|now| !now)).await;
+                timeout(COALESCED.mul_f64(0.5 + fastrand::f64() / 2.0), coalesced.wait_for(|now| !now)).await;
         }
         let Ok(seen) = watch.next().await else { return };
         let node = seen.value.map(to_node);

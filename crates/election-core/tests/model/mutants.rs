@@ -21,10 +21,10 @@ pub(crate) const ALL: [Rule; 34] = [
     Rule::DeadlineFirst,
     Rule::Ballots,
     Rule::OwnerChecked,
-    Rule::AdoptOwnPlace,
+    Rule::AdoptOwnZnode,
     Rule::Reread,
     Rule::Commit,
-    Rule::SeenInOffice,
+    Rule::SeenLeading,
     Rule::SuccessorReads,
     Rule::CompareAndSet,
     Rule::ExclusionsInDecision,
@@ -38,7 +38,7 @@ pub(crate) const ALL: [Rule; 34] = [
     Rule::WorkEndsFirst,
     Rule::TimerPerPhase,
     Rule::TakeoverTimeout,
-    Rule::ReadyOnOwnPlace,
+    Rule::ReadyOnOwnZnode,
     Rule::VacateExcludedOnly,
     Rule::StandDown,
     Rule::WitnessesOfTwoSites,
@@ -99,13 +99,13 @@ fn without(rule: Rule) -> Without {
             "a member stands only after its former record is gone, and its former place went with that",
             new("", 1, 1, &[Crash, Reset, Cut]),
         ),
-        Rule::AdoptOwnPlace => Holds(
+        Rule::AdoptOwnZnode => Holds(
             "the takeover times out, and the place is removed before the member stands for the next term",
             Setting { start: Start::Nothing, ..new("", 1, 0, &[Reset]) },
         ),
         Rule::Reread => Breaks("leads as decided", RACE),
         Rule::Commit => Breaks(END, new("", 1, 0, &[Crash])),
-        Rule::SeenInOffice => Breaks(
+        Rule::SeenLeading => Breaks(
             "a successor follows a leader",
             Setting { start: Start::Nothing, ..new("", 1, 0, &[Reset, Freeze]) },
         ),
@@ -136,7 +136,7 @@ fn without(rule: Rule) -> Without {
         Rule::TakeoverTimeout => {
             Breaks(END, Setting { broken: &["a"], start: Start::Nothing, ..new("", 0, 0, &[]) })
         }
-        Rule::ReadyOnOwnPlace => Breaks(
+        Rule::ReadyOnOwnZnode => Breaks(
             "place is its owner's",
             Setting { asks: TO_B_THEN_FORCE, script: &[(Freeze, 1)], ..new("", 1, 0, &[]) },
         ),

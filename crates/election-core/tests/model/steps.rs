@@ -332,8 +332,8 @@ impl World {
         let applied = self.server().apply(session, &view, &request);
         let lone = {
             let reads = matches!(request, Request::Get { .. } | Request::Children { .. });
-            let office = setting.recipe != Kind::Elector || touches(&request).contains("/leader/");
-            let at_once = reads && !office;
+            let leader_znode = setting.recipe != Kind::Elector || touches(&request).contains("/leader/");
+            let at_once = reads && !leader_znode;
             let runs = self.members[m].runs() && self.members[m].link() == Some(Link::Connected);
             let Some(client) = self.member(m).client_mut() else { return };
             if !reads && client.view.is_some() {

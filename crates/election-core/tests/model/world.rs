@@ -511,20 +511,20 @@ impl World {
 
     /// What the leader znode of a slot says; in the queue, that of the first one.
     pub(crate) fn current(&self, setting: &Setting, slot: usize) -> Option<Current> {
-        let path = setting.paths().place(slot);
+        let path = setting.paths().leader_znode(slot);
         if setting.recipe == Kind::Elector {
             return Current::decode(&path, &self.server.get(&path)?.data).ok();
         }
         let node = self.first(setting)?;
         let ballot = Ballot::new(format!("s{:x}-{:010}", node.owner, 0)).ok()?;
-        Some(Contender::decode(&path, &node.data).ok()?.in_office(ballot, node.czxid))
+        Some(Contender::decode(&path, &node.data).ok()?.to_current(ballot, node.czxid))
     }
 
     /// Where a znode alone settles who leads: that one.
     pub(crate) fn first(&self, setting: &Setting) -> Option<&Node> {
         let paths = setting.paths();
         if setting.recipe == Kind::Single {
-            return self.server.get(&paths.place(0));
+            return self.server.get(&paths.leader_znode(0));
         }
         let queue = paths.queue();
         let number = |name: &str| Ballot::new(name).ok().map(|ballot| ballot.sequence());
@@ -577,7 +577,7 @@ impl World {
                 let own = process.engine.ballot();
                 self.past.slots.stops(process.job.slot, *term, ballot, own.as_ref())
             }
-            StopReason::PlaceLost => {
+            StopReason::LeaderZnodeLost => {
                 let base = self.elected(setting).map_or(0, |elected| elected.token_base);
                 let is_there = self
                     .server

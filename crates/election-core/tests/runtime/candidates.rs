@@ -89,7 +89,8 @@ async fn leadership_is_not_released_while_it_is_held() {
             .is_some_and(|elected| elected.named(0).is_some_and(|named| named.member.as_str() == "two"))
     };
     wait_for("the other one is named", SOON, named).await;
-    let leader = world.snapshot().await.office(0).map(|office| office.record.member.to_string());
+    let leader =
+        world.snapshot().await.leader_znode(0).map(|leader_znode| leader_znode.record.member.to_string());
     assert_eq!(leader.as_deref(), Some("one"));
     assert_eq!(role(&one), Role::SteppingDown);
     assert!(!waiting.is_finished());
@@ -143,9 +144,11 @@ async fn work_runs_while_its_member_leads() {
     });
     let operator = async {
         wait_for("the work runs", SOON, || runs.load(Ordering::Relaxed) == 1).await;
-        let leader = async || world.snapshot().await.office(0).map(|office| office.record.member.to_string());
+        let leader = async || {
+            world.snapshot().await.leader_znode(0).map(|leader_znode| leader_znode.record.member.to_string())
+        };
         assert_eq!(leader().await.as_deref(), Some("two"));
-        session.active().await.unwrap().delete(&world.paths().place(0), None).await.unwrap();
+        session.active().await.unwrap().delete(&world.paths().leader_znode(0), None).await.unwrap();
     };
     let (done, ()) = timeout(SOON, async { tokio::join!(work, operator) }).await.expect("it leads again");
     let newest = done.expect("it finishes");

@@ -33,8 +33,8 @@ async fn token_of_the_leader(world: &World, members: &[Member], after: &str) -> 
         let leaders: Vec<_> = members.iter().filter(|member| member.leads()).collect();
         if let [leader] = leaders[..]
             && let Ok(snapshot) = world.try_snapshot().await
-            && let Some(office) = snapshot.office(0)
-            && office.record.member.as_str() == leader.id()
+            && let Some(leader_znode) = snapshot.leader_znode(0)
+            && leader_znode.record.member.as_str() == leader.id()
             && let (Some(token), true) = (snapshot.fencing_token(0), leader.leads())
             && leader.status().fencing_token == Some(token)
         {

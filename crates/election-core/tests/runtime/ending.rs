@@ -69,7 +69,7 @@ impl Handler for Job {
         let lead_was_dropped = !self.leads.load(Ordering::SeqCst);
         // Something that takes its time to end.
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let place = self.witness.active().await.unwrap().get(&self.paths.place(0)).await.unwrap();
+        let place = self.witness.active().await.unwrap().get(&self.paths.leader_znode(0)).await.unwrap();
         self.ends.lock().unwrap().push(End {
             reason: order.reason(),
             lead_was_dropped,
@@ -152,7 +152,7 @@ async fn by_withdrawing(world: &World) {
     wait_for("nobody is named, and it is said", SOON, || {
         let status = east.status().now();
         status.is_elector
-            && status.in_office.iter().all(Option::is_none)
+            && status.leaders.iter().all(Option::is_none)
             && status.note.contains("no member may lead")
     })
     .await;

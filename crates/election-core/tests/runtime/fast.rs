@@ -81,7 +81,7 @@ async fn a_lost_host(world: &World) {
         .await;
     // The old elector knows the new decision now, and leaves the new leader alone.
     wait_for("east-1 knows who leads", SOON, || {
-        east.status().in_office[0].as_ref().is_some_and(|current| current.member.as_str() == "west-1")
+        east.status().leaders[0].as_ref().is_some_and(|current| current.member.as_str() == "west-1")
     })
     .await;
     assert_eq!((west.leads(), west.status().fencing_token), (true, token));

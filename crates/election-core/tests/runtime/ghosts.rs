@@ -35,7 +35,7 @@ async fn place(world: &World, ghost: &Incarnation, ballot: &Ballot) {
         since_ms: 0,
         ready_ms: None,
     };
-    let path = world.paths().place(0);
+    let path = world.paths().leader_znode(0);
     ghost.create_parents(&path).await.unwrap();
     ghost.create(&path, current.encode(&path).unwrap(), CreateMode::Ephemeral).await.unwrap();
 }
@@ -77,7 +77,7 @@ async fn ghosts_are_named_and_once_they_are_removed_somebody_leads() {
     let named = |path: &str| ghosts.iter().find(|g| g.path == path).and_then(|g| g.member.clone());
     for (path, member) in [
         (world.paths().ballot(&ballot), "east-9"),
-        (world.paths().place(0), "east-9"),
+        (world.paths().leader_znode(0), "east-9"),
         (world.paths().node(&"east-8".parse().unwrap()), "east-8"),
     ] {
         assert_eq!(named(&path), Some(member.parse().unwrap()), "{path}");

@@ -61,10 +61,10 @@ over_both_drivers! {
         let east = world.join("east-1", "east").await;
         wait_for("east-1 leads", SOON, || east.leads()).await;
         let snapshot = world.snapshot().await;
-        let office = snapshot.office(0).expect("somebody is in office");
-        assert_eq!(office.record.member.as_str(), "east-1");
+        let leader_znode = snapshot.leader_znode(0).expect("a leader");
+        assert_eq!(leader_znode.record.member.as_str(), "east-1");
         assert_eq!(snapshot.fencing_token(0), east.status().fencing_token);
-        assert_eq!(snapshot.fencing_token(0), Some(u64::try_from(office.czxid).unwrap()));
+        assert_eq!(snapshot.fencing_token(0), Some(u64::try_from(leader_znode.czxid).unwrap()));
         let elected = snapshot.decided().expect("there is a decision");
         assert_eq!((elected.term, elected.cause()), (1, Cause::Startup), "{}", elected.sentence());
         wait_for("west-1 is next in line", SOON, || {

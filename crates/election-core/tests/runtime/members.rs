@@ -347,8 +347,7 @@ impl Member {
     pub(crate) fn is_next(&self) -> bool {
         let status = self.status();
         let (Some(ballot), Some(elected)) = (status.ballot, status.elected) else { return false };
-        let named_serves =
-            status.in_office[0].as_ref().is_some_and(|c| elected.slot_of(&c.ballot) == Some(0));
+        let named_serves = status.leaders[0].as_ref().is_some_and(|c| elected.slot_of(&c.ballot) == Some(0));
         named_serves && elected.place_in_line(0, &ballot) == Some(0)
     }
 

@@ -62,7 +62,7 @@ over_both_recipes! {
         wait_for("one leads", SOON, || one.leads()).await;
         let two = join(world, "two").await;
         let first = one.status();
-        assert_eq!(first.in_office[0].as_ref().map(|c| c.member.as_str()), Some("one"));
+        assert_eq!(first.leaders[0].as_ref().map(|c| c.member.as_str()), Some("one"));
         assert_eq!(first.fencing_token, Some(first.term));
         assert_eq!(one.election().leave().await, Ended::Left);
         wait_for("two leads", SOON, || two.leads()).await;
@@ -164,7 +164,7 @@ over_both_recipes! {
         let session = world.operator().active().await.unwrap();
         let path = match session.children(&world.paths().queue()).await.unwrap() {
             Some(queue) => format!("{}/{}", world.paths().queue(), queue.names[0]),
-            None => world.paths().place(0),
+            None => world.paths().leader_znode(0),
         };
         session.delete(&path, None).await.unwrap();
         wait_for("one leads with a new znode", SOON, || {

@@ -57,8 +57,11 @@ async fn a_lost_leaders_slot_is_filled(driver: DriverKind) {
     assert_eq!(before.iter().map(|(_, slot, ..)| *slot).collect::<Vec<_>>(), [0, 1, 2], "{before:?}");
     let snapshot = world.snapshot().await;
     for (id, slot, term, token) in &before {
-        let office = &snapshot.office(*slot).expect("somebody is in office").record;
-        assert_eq!((office.member.as_str(), office.slot, office.term), (id.as_str(), *slot, *term));
+        let leader_znode = &snapshot.leader_znode(*slot).expect("a leader").record;
+        assert_eq!(
+            (leader_znode.member.as_str(), leader_znode.slot, leader_znode.term),
+            (id.as_str(), *slot, *term)
+        );
         assert_eq!(snapshot.fencing_token(*slot), Some(*token));
     }
     // A spare steps in at once if it has seen the tenure.

@@ -62,7 +62,9 @@ pub(super) fn survey(
             }
             // Without an elector, leadership can't be moved on request.
             _ => survey.elections.extend(
-                snapshot.office(0).map(|office| fixed(job.name.clone(), office.record.member.clone())),
+                snapshot
+                    .leader_znode(0)
+                    .map(|leader_znode| fixed(job.name.clone(), leader_znode.record.member.clone())),
             ),
         }
     }
@@ -107,16 +109,16 @@ fn why_it_stays(job: &Job, snapshot: &Snapshot, leader: &Ballot, unix_ms: u64) -
     if snapshot.requests.iter().any(|filed| !filed.request.state.is_final()) {
         return Some("an operator's request is open");
     }
-    let Some(office) = snapshot.office(0).map(|office| &office.record) else {
+    let Some(leader_znode) = snapshot.leader_znode(0).map(|leader_znode| &leader_znode.record) else {
         return Some("its leader is not in office yet");
     };
-    if office.ballot != *leader || office.status != Status::Ready {
+    if leader_znode.ballot != *leader || leader_znode.status != Status::Ready {
         return Some("a change of its leader is under way");
     }
     if holds(&snapshot.members, leader) {
         return Some("its leader does not hand over");
     }
-    let tenure = unix_ms.saturating_sub(office.since_ms);
+    let tenure = unix_ms.saturating_sub(leader_znode.since_ms);
     if u128::from(tenure) < job.policy.min_tenure.as_millis() {
         return Some("its leader does not lead for long enough yet");
     }

@@ -49,7 +49,7 @@ fn read_states(worker: &Worker) {
         let status = job.election.status().now();
         let led = status.slot.filter(|_| status.leads_now());
         let token = status.fencing_token.unwrap_or(0) as f64;
-        match status.in_office.len() {
+        match status.leaders.len() {
             0 | 1 => {
                 gauge!("dr_leader", "job" => name()).set(is(led.is_some()));
                 gauge!("dr_fencing_token", "job" => name()).set(token);

@@ -43,7 +43,7 @@ pub(super) async fn status(State(worker): State<Arc<Worker>>) -> Response {
     let jobs = worker.jobs().iter().map(|job| {
         let status = job.election.status().now();
         let leaders: Vec<_> =
-            status.in_office.into_iter().map(|current| current.map(|current| current.member)).collect();
+            status.leaders.into_iter().map(|current| current.map(|current| current.member)).collect();
         let shown = JobStatus {
             role: status.role.as_str(),
             slot: status.slot,

@@ -55,5 +55,5 @@ impl Vacancy {
 
 fn is_led(status: &ElectionStatus) -> bool {
     let is_ready = |current: &Option<Current>| current.as_ref().is_some_and(|c| c.status == Status::Ready);
-    !status.in_office.is_empty() && status.in_office.iter().all(is_ready)
+    !status.leaders.is_empty() && status.leaders.iter().all(is_ready)
 }

@@ -15,9 +15,9 @@ impl Core {
         if known(self, Znode::Decision) || (self.own.leaving.is_asked() && !self.is_contest()) {
             self.doubt(Znode::Decision);
         }
-        for place in (0..self.slots_watched()).map(Znode::Leader) {
-            if known(self, place) || !self.is_contest() {
-                self.doubt(place);
+        for znode in (0..self.slots_watched()).map(Znode::Leader) {
+            if known(self, znode) || !self.is_contest() {
+                self.doubt(znode);
             }
         }
     }

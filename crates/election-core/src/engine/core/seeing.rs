@@ -125,7 +125,7 @@ impl Core {
             (Recipe::Queue(_), Some(own)) => own.path.clone(),
             // Nothing is held then, and the path is not used.
             (Recipe::Queue(format), None) => format.parent(&self.config.paths),
-            _ => self.config.paths.place(slot),
+            _ => self.config.paths.leader_znode(slot),
         }
     }
 
@@ -159,7 +159,7 @@ impl Core {
             };
         }
         match (Contender::decode(path, &node.data), self.ballot_at(path, node.owner)) {
-            (Ok(record), Some(ballot)) => Known::Present(record.in_office(ballot, node.czxid), node.into()),
+            (Ok(record), Some(ballot)) => Known::Present(record.to_current(ballot, node.czxid), node.into()),
             (Err(error), _) => Known::Unreadable(error, node.into()),
             (Ok(_), None) => Known::Unread,
         }

@@ -28,7 +28,7 @@ use crate::{
 /// How far a member is with joining the election.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Membership {
-    step: Step,
+    step: MembershipStep,
     /// Drawn ballots in this session: a new one each time, so that a reply lost
     /// for one can't be taken for another's.
     drawn: u32,
@@ -51,7 +51,7 @@ pub(in crate::engine) struct Membership {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-enum Step {
+enum MembershipStep {
     /// There is no session.
     #[default]
     Idle,
@@ -86,8 +86,8 @@ enum Step {
     DrawBallot,
     WriteNode(Ballot),
     /// Finding the ballot before one's own.
-    Place,
-    Standing,
+    Rank,
+    Candidate,
     /// Leaving: the record goes first, then every ballot of this session.
     DropNode,
     Gone,
@@ -108,20 +108,20 @@ struct Leftover {
 
 impl Membership {
     pub(in crate::engine) fn is_gone(&self) -> bool {
-        matches!(self.step, Step::Idle | Step::Gone)
+        matches!(self.step, MembershipStep::Idle | MembershipStep::Gone)
     }
 
     // ---- the session ----
 
     pub(in crate::engine) fn begin(&mut self, core: &mut Core) {
-        self.reset(core, Step::LookForNode);
+        self.reset(core, MembershipStep::LookForNode);
     }
 
     pub(in crate::engine) fn session_over(&mut self, core: &mut Core) {
-        self.reset(core, Step::Idle);
+        self.reset(core, MembershipStep::Idle);
     }
 
-    fn reset(&mut self, core: &mut Core, step: Step) {
+    fn reset(&mut self, core: &mut Core, step: MembershipStep) {
         core.ops.give_up_all(Part::Membership);
         core.own.seat = Seat::default();
         *self = Self { step, registered_as: self.registered_as, ..Self::default() };
@@ -138,9 +138,12 @@ impl Membership {
             self.waiting_since = Some(core.now.time);
         }
         // What was removed on the way out is back with an older copy of the ensemble.
-        let leaves = matches!(self.step, Step::Sweep(Then::Leave) | Step::DropStray(_, Then::Leave));
-        if self.step == Step::Gone {
-            self.step = Step::LookForNode;
+        let leaves = matches!(
+            self.step,
+            MembershipStep::Sweep(Then::Leave) | MembershipStep::DropStray(_, Then::Leave)
+        );
+        if self.step == MembershipStep::Gone {
+            self.step = MembershipStep::LookForNode;
         }
         self.reads_record = self.stands.is_some() || leaves;
         core.own.seat.lists_ballots = core.own.seat.is_lowest();
@@ -150,7 +153,7 @@ impl Membership {
     pub(in crate::engine) fn watched(&self, core: &Core) -> Vec<Watched> {
         let paths = &core.config.paths;
         let seat = &core.own.seat;
-        let waits = self.step == Step::AwaitNode;
+        let waits = self.step == MembershipStep::AwaitNode;
         let node = (waits || seat.ballot.is_some()).then(|| core.own_node());
         let ballots = seat.ballot.iter().chain(&seat.before).map(|ballot| paths.ballot(ballot));
         node.into_iter().chain(ballots).map(Watched::Node).collect()
@@ -159,7 +162,7 @@ impl Membership {
     // ---- one step at a time ----
 
     /// Goes over to a step in which this member has no ballot in the election.
-    fn leave_seat(&mut self, core: &mut Core, step: Step) {
+    fn leave_seat(&mut self, core: &mut Core, step: MembershipStep) {
         core.own.seat = Seat::default();
         self.step = step;
     }
@@ -169,8 +172,8 @@ impl Membership {
         if !core.session_is_active() || !core.ops.is_free(Part::Membership, core.now.time) {
             return;
         }
-        if self.look_again && self.step == Step::Standing {
-            self.step = Step::Place;
+        if self.look_again && self.step == MembershipStep::Candidate {
+            self.step = MembershipStep::Rank;
             core.own.seat.is_ranked = false;
         }
         if core.own.leaving.is_asked() && self.advance_leaving(core) {
@@ -178,18 +181,18 @@ impl Membership {
         }
         let paths = core.config.paths.clone();
         let request = match self.step.clone() {
-            Step::Idle | Step::Gone => return,
-            Step::Sweep(_) => Line::ballots(core).list(),
-            Step::DropStray(name, _) => Line::ballots(core).drop(&name),
-            Step::LookForNode => Request::Get { path: core.own_node() },
-            Step::AwaitNode => {
+            MembershipStep::Idle | MembershipStep::Gone => return,
+            MembershipStep::Sweep(_) => Line::ballots(core).list(),
+            MembershipStep::DropStray(name, _) => Line::ballots(core).drop(&name),
+            MembershipStep::LookForNode => Request::Get { path: core.own_node() },
+            MembershipStep::AwaitNode => {
                 self.check_duplicate(core);
                 return;
             }
-            Step::LookAtLeader { slot, .. } => Request::Get { path: paths.place(slot) },
-            Step::ReadElected { .. } => Request::Get { path: paths.elected() },
-            Step::RemoveLeader { leftover, slot, version, decision } => {
-                let (path, unchanged) = (paths.place(slot), paths.elected());
+            MembershipStep::LookAtLeader { slot, .. } => Request::Get { path: paths.leader_znode(slot) },
+            MembershipStep::ReadElected { .. } => Request::Get { path: paths.elected() },
+            MembershipStep::RemoveLeader { leftover, slot, version, decision } => {
+                let (path, unchanged) = (paths.leader_znode(slot), paths.elected());
                 let request = match decision {
                     Some(unchanged_version) => {
                         Request::DeleteWhile { path, version, unchanged, unchanged_version }
@@ -204,34 +207,34 @@ impl Membership {
                     None => request,
                 }
             }
-            Step::RemoveBallot { leftover } => match leftover.ballot {
+            MembershipStep::RemoveBallot { leftover } => match leftover.ballot {
                 Some(ballot) => Request::Delete { path: paths.ballot(&ballot), version: None },
                 None => {
-                    self.step = Step::RemoveNode;
+                    self.step = MembershipStep::RemoveNode;
                     return self.advance(core);
                 }
             },
-            Step::RemoveNode => Request::Delete { path: core.own_node(), version: None },
-            Step::DrawBallot => {
+            MembershipStep::RemoveNode => Request::Delete { path: core.own_node(), version: None },
+            MembershipStep::DrawBallot => {
                 self.drawn += 1;
                 Line::ballots(core).create(self.drawn, core.config.member.member.as_str().into())
             }
-            Step::WriteNode(ballot) => match self.node_data(core, &ballot) {
+            MembershipStep::WriteNode(ballot) => match self.node_data(core, &ballot) {
                 Some(data) => Request::Create { path: core.own_node(), data, ephemeral: true },
                 None => return,
             },
-            Step::Place => {
+            MembershipStep::Rank => {
                 // Cleared before it is read: what vanishes meanwhile is looked at again.
                 self.look_again = false;
                 Line::ballots(core).list()
             }
-            Step::Standing if core.own.seat.lists_ballots => Line::ballots(core).list(),
-            Step::Standing if self.reads_record => Request::Get { path: core.own_node() },
-            Step::Standing => match self.outdated_node(core) {
+            MembershipStep::Candidate if core.own.seat.lists_ballots => Line::ballots(core).list(),
+            MembershipStep::Candidate if self.reads_record => Request::Get { path: core.own_node() },
+            MembershipStep::Candidate => match self.outdated_node(core) {
                 Some(request) => request,
                 None => return,
             },
-            Step::DropNode => Request::Delete { path: core.own_node(), version: None },
+            MembershipStep::DropNode => Request::Delete { path: core.own_node(), version: None },
         };
         core.perform(request, Pending::Membership);
     }
@@ -243,16 +246,20 @@ impl Membership {
             return false;
         }
         match self.step.clone() {
-            Step::Standing | Step::Place => self.leave_seat(core, Step::DropNode),
-            Step::DropNode | Step::Sweep(Then::Leave) | Step::DropStray(_, Then::Leave) => {}
-            Step::Gone => return true,
+            MembershipStep::Candidate | MembershipStep::Rank => {
+                self.leave_seat(core, MembershipStep::DropNode)
+            }
+            MembershipStep::DropNode
+            | MembershipStep::Sweep(Then::Leave)
+            | MembershipStep::DropStray(_, Then::Leave) => {}
+            MembershipStep::Gone => return true,
             // No ballot in the election (any more, or yet). A record, and after a creation without an
             // answer a ballot, may still be there, and the session may live on for other
             // elections.
-            Step::LookForNode if self.drawn > 0 => {}
-            _ if self.drawn > 0 => self.step = Step::LookForNode,
+            MembershipStep::LookForNode if self.drawn > 0 => {}
+            _ if self.drawn > 0 => self.step = MembershipStep::LookForNode,
             _ => {
-                self.step = Step::Gone;
+                self.step = MembershipStep::Gone;
                 return true;
             }
         }
@@ -263,29 +270,33 @@ impl Membership {
         let step = self.step.clone();
         match (step, outcome) {
             (_, Outcome::NotApplied(why)) => self.later(core, why),
-            (Step::Sweep(then), Outcome::Names(names)) => self.swept(core, then, names),
-            (Step::DropStray(_, then), Outcome::Ok | Outcome::Missing) => {
-                self.step = Step::Sweep(then);
+            (MembershipStep::Sweep(then), Outcome::Names(names)) => self.swept(core, then, names),
+            (MembershipStep::DropStray(_, then), Outcome::Ok | Outcome::Missing) => {
+                self.step = MembershipStep::Sweep(then);
             }
-            (Step::LookForNode, Outcome::Got(node)) => self.found_node(core, node.as_ref()),
-            (Step::ReadElected { leftover }, Outcome::Got(node)) => {
+            (MembershipStep::LookForNode, Outcome::Got(node)) => self.found_node(core, node.as_ref()),
+            (MembershipStep::ReadElected { leftover }, Outcome::Got(node)) => {
                 let decision = node.as_ref().map(|n| n.version);
-                self.step = Step::LookAtLeader { leftover, slot: 0, decision };
+                self.step = MembershipStep::LookAtLeader { leftover, slot: 0, decision };
             }
-            (Step::LookAtLeader { leftover, slot, decision }, Outcome::Got(node)) => {
+            (MembershipStep::LookAtLeader { leftover, slot, decision }, Outcome::Got(node)) => {
                 self.found_leader_znode(core, leftover, slot, decision, node.as_ref());
             }
-            (Step::RemoveLeader { leftover, .. }, Outcome::Ok | Outcome::Missing) => {
-                self.step = Step::RemoveBallot { leftover };
+            (MembershipStep::RemoveLeader { leftover, .. }, Outcome::Ok | Outcome::Missing) => {
+                self.step = MembershipStep::RemoveBallot { leftover };
             }
-            (Step::RemoveLeader { leftover, .. }, _) => {
-                self.step = Step::ReadElected { leftover };
+            (MembershipStep::RemoveLeader { leftover, .. }, _) => {
+                self.step = MembershipStep::ReadElected { leftover };
                 self.later(core, "what a former session left behind has changed");
             }
-            (Step::RemoveBallot { .. }, Outcome::Ok | Outcome::Missing) => self.step = Step::RemoveNode,
-            (Step::RemoveNode, Outcome::Ok | Outcome::Missing) => self.step = Step::DrawBallot,
-            (Step::DrawBallot, Outcome::Created { path, .. }) => self.drew_ballot(core, path),
-            (Step::WriteNode(ballot), Outcome::Created { .. }) => {
+            (MembershipStep::RemoveBallot { .. }, Outcome::Ok | Outcome::Missing) => {
+                self.step = MembershipStep::RemoveNode
+            }
+            (MembershipStep::RemoveNode, Outcome::Ok | Outcome::Missing) => {
+                self.step = MembershipStep::DrawBallot
+            }
+            (MembershipStep::DrawBallot, Outcome::Created { path, .. }) => self.drew_ballot(core, path),
+            (MembershipStep::WriteNode(ballot), Outcome::Created { .. }) => {
                 self.registered_as = Some(core.session_id());
                 self.stands = self.node_data(core, &ballot).map(|data| (data, 0));
                 core.note(
@@ -294,25 +305,25 @@ impl Membership {
                     format!("stands in the election with ballot {ballot}"),
                 );
                 core.own.seat = Seat { ballot: Some(ballot), ..Seat::default() };
-                self.step = Step::Place;
+                self.step = MembershipStep::Rank;
             }
             // It is not known which ballot was drawn, if any: it is removed before another is drawn.
-            (Step::DrawBallot, Outcome::Unknown(why)) => {
-                self.step = Step::Sweep(Then::LookForNode);
+            (MembershipStep::DrawBallot, Outcome::Unknown(why)) => {
+                self.step = MembershipStep::Sweep(Then::LookForNode);
                 self.later(core, why);
             }
             // Another process of this id was quicker, or a lost reply: look.
-            (Step::WriteNode(_), Outcome::Exists | Outcome::Unknown(_)) => {
-                self.step = Step::Sweep(Then::LookForNode)
+            (MembershipStep::WriteNode(_), Outcome::Exists | Outcome::Unknown(_)) => {
+                self.step = MembershipStep::Sweep(Then::LookForNode)
             }
-            (Step::Place, Outcome::Names(names)) => {
+            (MembershipStep::Rank, Outcome::Names(names)) => {
                 self.found_ballots(core, leader, names);
                 let seat = &core.own.seat;
                 if let Some(ballot) = seat.ballot.as_ref().filter(|_| seat.is_ranked) {
                     core.reading.memory.listed(ballot, seat.before.is_none());
                 }
             }
-            (Step::Standing, Outcome::Changed { version, .. }) => {
+            (MembershipStep::Candidate, Outcome::Changed { version, .. }) => {
                 // A watch may have been quicker, and have reported what came after it already.
                 if let (Some((_, known)), Some(written)) = (&self.stands, self.written.take())
                     && known < version
@@ -320,25 +331,29 @@ impl Membership {
                     self.stands = Some((written, *version));
                 }
             }
-            (Step::Standing, Outcome::Names(names)) => {
+            (MembershipStep::Candidate, Outcome::Names(names)) => {
                 core.own.seat.lists_ballots = false;
                 self.found_ballots(core, leader, names);
             }
-            (Step::Standing, Outcome::Got(node)) => {
+            (MembershipStep::Candidate, Outcome::Got(node)) => {
                 self.reads_record = false;
                 // Nothing was written meanwhile, so it counts even where the version went back.
                 self.stands = None;
                 let path = core.own_node();
                 self.saw(core, leader, &path, node.as_ref());
             }
-            (Step::Standing, Outcome::Missing) => self.ballot_lost(core, leader, "the own record is gone"),
+            (MembershipStep::Candidate, Outcome::Missing) => {
+                self.ballot_lost(core, leader, "the own record is gone")
+            }
             // Another program wrote it, or the reply was lost, or the ensemble went back to an older copy.
-            (Step::Standing, Outcome::Stale | Outcome::Unknown(_)) => {
+            (MembershipStep::Candidate, Outcome::Stale | Outcome::Unknown(_)) => {
                 self.reads_record = true;
                 self.later(core, "the own record could not be written");
             }
-            (Step::Standing, _) => self.later(core, "the own record could not be written"),
-            (Step::DropNode, Outcome::Ok | Outcome::Missing) => self.step = Step::Sweep(Then::Leave),
+            (MembershipStep::Candidate, _) => self.later(core, "the own record could not be written"),
+            (MembershipStep::DropNode, Outcome::Ok | Outcome::Missing) => {
+                self.step = MembershipStep::Sweep(Then::Leave)
+            }
             (step, outcome) => self.later(core, &format!("{step:?}: {outcome:?}")),
         }
     }
@@ -352,12 +367,12 @@ impl Membership {
         // Nothing needs a ballot any more, though a leader znode may still have to be removed.
         if core.own.leaving.is_asked() && !core.own.duty.wants_lease {
             let mine = node.is_some_and(|n| n.owner == core.session_id());
-            self.step = if mine { Step::DropNode } else { Step::Sweep(Then::Leave) };
+            self.step = if mine { MembershipStep::DropNode } else { MembershipStep::Sweep(Then::Leave) };
             return;
         }
         let Some(node) = node else {
             self.waiting_since = None;
-            self.step = Step::DrawBallot;
+            self.step = MembershipStep::DrawBallot;
             return;
         };
         let record = MemberRecord::decode(&core.own_node(), &node.data).ok();
@@ -366,11 +381,11 @@ impl Membership {
         let ballot = record.map(|r| r.ballot);
         if node.owner == core.session_id() {
             // Written by this session for a ballot that is given up: begin anew.
-            self.step = Step::RemoveBallot { leftover: Leftover { ballot, owner: node.owner } };
+            self.step = MembershipStep::RemoveBallot { leftover: Leftover { ballot, owner: node.owner } };
         } else if core.config.leftovers == Leftovers::Remove || self.is_of_former_session(core, node) {
             let text = "removing what a former session of this member left behind".to_owned();
             core.note(Level::Info, NoteKind::Registration, text);
-            self.step = Step::ReadElected { leftover: Leftover { ballot, owner: node.owner } };
+            self.step = MembershipStep::ReadElected { leftover: Leftover { ballot, owner: node.owner } };
         } else {
             if self.waiting_since.is_none() {
                 self.waiting_since = Some(core.now.time);
@@ -378,7 +393,7 @@ impl Membership {
                     format!("{} is held by another session; waiting for it to expire", core.own_node());
                 core.note(Level::Warn, NoteKind::Registration, text);
             }
-            self.step = Step::AwaitNode;
+            self.step = MembershipStep::AwaitNode;
         }
     }
 
@@ -417,25 +432,25 @@ impl Membership {
         decision: Option<i32>,
         node: Option<&Node>,
     ) {
-        let path = core.config.paths.place(slot);
+        let path = core.config.paths.leader_znode(slot);
         let current = node.and_then(|n| Current::decode(&path, &n.data).ok().map(|c| (c, n)));
         self.step = match current {
             Some((current, node))
                 if node.owner == leftover.owner && Some(&current.ballot) == leftover.ballot.as_ref() =>
             {
-                Step::RemoveLeader { leftover, slot, version: node.version, decision }
+                MembershipStep::RemoveLeader { leftover, slot, version: node.version, decision }
             }
             _ if slot + 1 < core.config.policy.slots => {
-                Step::LookAtLeader { leftover, slot: slot + 1, decision }
+                MembershipStep::LookAtLeader { leftover, slot: slot + 1, decision }
             }
-            _ => Step::RemoveBallot { leftover },
+            _ => MembershipStep::RemoveBallot { leftover },
         };
     }
 
     fn drew_ballot(&mut self, core: &mut Core, path: &str) {
         let name = path.rsplit('/').next().unwrap_or_default();
         match Ballot::new(name) {
-            Ok(ballot) => self.step = Step::WriteNode(ballot),
+            Ok(ballot) => self.step = MembershipStep::WriteNode(ballot),
             // The counter of the parent has wrapped. What was drawn is swept away, before another try.
             Err(error) => {
                 let parent = core.config.paths.election();
@@ -443,7 +458,7 @@ impl Membership {
                     "{error}; its numbers are used up: delete {parent} with all below it, and all members draw new ones"
                 );
                 core.note(Level::Warn, NoteKind::Trouble, text);
-                self.step = Step::Sweep(Then::LookForNode);
+                self.step = MembershipStep::Sweep(Then::LookForNode);
                 core.ops.retry(Part::Membership, core.now.time + USED_UP);
             }
         }
@@ -465,16 +480,16 @@ impl Membership {
         }
         core.own.seat.before = before;
         core.own.seat.is_ranked = true;
-        self.step = Step::Standing;
+        self.step = MembershipStep::Candidate;
     }
 
     fn swept(&mut self, core: &Core, then: Then, names: &[String]) {
         self.step = match (Line::ballots(core).own(names).next(), then) {
-            (Some(stray), then) => Step::DropStray(stray.to_owned(), then),
-            (None, Then::LookForNode) => Step::LookForNode,
+            (Some(stray), then) => MembershipStep::DropStray(stray.to_owned(), then),
+            (None, Then::LookForNode) => MembershipStep::LookForNode,
             // What was removed may be back with an older copy of the ensemble.
-            (None, Then::Leave) if std::mem::take(&mut self.reads_record) => Step::LookForNode,
-            (None, Then::Leave) => Step::Gone,
+            (None, Then::Leave) if std::mem::take(&mut self.reads_record) => MembershipStep::LookForNode,
+            (None, Then::Leave) => MembershipStep::Gone,
         };
     }
 
@@ -483,7 +498,7 @@ impl Membership {
         core.note(Level::Warn, NoteKind::Registration, format!("{why}; standing anew"));
         leader.end(core, StopReason::BallotLost);
         let drawn = self.drawn;
-        self.reset(core, Step::Sweep(Then::LookForNode));
+        self.reset(core, MembershipStep::Sweep(Then::LookForNode));
         self.drawn = drawn;
     }
 
@@ -496,9 +511,9 @@ impl Membership {
         node: Option<&Node>,
     ) {
         let is_record = path == core.own_node();
-        if self.step == Step::AwaitNode && is_record && node.is_none() {
+        if self.step == MembershipStep::AwaitNode && is_record && node.is_none() {
             core.ops.retry_now(Part::Membership);
-            self.step = Step::LookForNode;
+            self.step = MembershipStep::LookForNode;
         }
         let seat = &core.own.seat;
         let Some(ballot) = &seat.ballot else { return };

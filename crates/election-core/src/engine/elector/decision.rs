@@ -46,7 +46,7 @@ impl Question<'_> {
                 return Err(Undecided::Held(hold));
             }
             return Err(match wanted {
-                Target::Any => Undecided::Nobody(nobody(&ranking)),
+                Target::Any => Undecided::NoCandidate(no_candidate(&ranking)),
                 wanted => Undecided::TargetUnfit(unfit(&wanted, &ranking)),
             });
         };
@@ -88,7 +88,7 @@ impl Question<'_> {
             self.note(slot, cause, ranking, None);
         }
         if let Some(ranking) = rankings.first().filter(|r| self.elected.is_none() && r.order.is_empty()) {
-            return Err(Undecided::Nobody(nobody(ranking)));
+            return Err(Undecided::NoCandidate(no_candidate(ranking)));
         }
         let waits = rankings.iter().find_map(|r| r.worth_waiting.as_ref());
         if let (Cause::Startup, Some(better)) = (cause, waits) {
@@ -96,7 +96,7 @@ impl Question<'_> {
         }
         let mut sentence = what.to_owned();
         for (slot, ranking) in (known..).zip(&rankings) {
-            let who = ranking.first().map_or_else(|| nobody(ranking), leads);
+            let who = ranking.first().map_or_else(|| no_candidate(ranking), leads);
             let separator = if slot == known { ':' } else { ';' };
             match self.policy.slots {
                 1 => sentence = format!("{sentence}{separator} {who}"),
@@ -116,9 +116,9 @@ impl Question<'_> {
     pub(in crate::engine) fn vacate(&self, holder: &Named, ordered: Ordered<'_>) -> Elected {
         let mut exclusions = self.living_exclusions();
         exclusions.retain(|e| e.ballot != holder.ballot);
-        let reason = "its place was taken by force".to_owned();
+        let reason = "its leader znode was taken by force".to_owned();
         exclusions.push(self.exclusion_for(holder, reason, self.policy.exclusion));
-        let sentence = format!("{} is put out of office by force", holder.member);
+        let sentence = format!("{} is removed from the leader znode by force", holder.member);
         self.vacated(Cause::Failover, sentence, holder, exclusions, ordered)
     }
 
@@ -129,7 +129,7 @@ impl Question<'_> {
         holder: &Named,
         what: &str,
         suspects: &[Named],
-        in_office: bool,
+        is_leading: bool,
     ) -> Result<Decided, Undecided> {
         let reason = || "enough members could not reach it".to_owned();
         let exclusions = suspects.iter().map(|named| self.penalty(named, Cause::Suspected, &reason()));
@@ -138,13 +138,13 @@ impl Question<'_> {
         let elected = &decided.elected;
         let stays = elected.named(self.slot) == Some(holder);
         if elected.excluded(&holder.ballot, self.unix_ms).is_none() || stays {
-            let nobody = || Undecided::Nobody("nobody else may lead".to_owned());
-            return Err(decided.held.map_or_else(nobody, Undecided::Held));
+            let none_left = || Undecided::NoCandidate("nobody else may lead".to_owned());
+            return Err(decided.held.map_or_else(none_left, Undecided::Held));
         }
-        if !in_office {
+        if !is_leading {
             return Ok(decided);
         }
-        let sentence = format!("{what}: it is put out of office");
+        let sentence = format!("{what}: it is removed from the leader znode");
         let exclusions = decided.elected.exclusions;
         let elected = self.vacated(Cause::Suspected, sentence, holder, exclusions, None);
         Ok(Decided { elected: Box::new(elected), held: decided.held })
@@ -175,7 +175,7 @@ impl Question<'_> {
         self.name(Cause::LeaderLost, sentence, successor, self.living_exclusions(), None)
     }
 
-    /// Whether whoever is named was so at an operator's word. It is not looked at whether that named
+    /// Whether the named member was named by an operator's request. It is not looked at whether that named
     /// the member: one that may lead without is as well off.
     fn leads_by_order(&self) -> bool {
         let given = self.elected.and_then(|e| e.given(self.slot));
@@ -425,7 +425,7 @@ fn fits(wanted: &Target, named: &Named) -> bool {
     }
 }
 
-pub(in crate::engine) fn nobody(ranking: &Ranking) -> String {
+pub(in crate::engine) fn no_candidate(ranking: &Ranking) -> String {
     if ranking.refused.is_empty() {
         return "no member is there to lead".to_owned();
     }

@@ -81,8 +81,8 @@ impl Facts<'_> {
         let question = self.question(at.slot, noticed);
         if let Some((current, _)) = at.current {
             let holder = self.members.iter().find(|m| m.ballot == current.ballot);
-            // A successor that has not committed yet is named, not fought. Its place is of the term that it is about to
-            // write; one of an earlier term is a former leader's, who may be in line as well and has not released it yet.
+            // A successor that has not committed yet is named, not fought. Its leader znode is of the term that it is
+            // about to write; one of an earlier term is a former leader's, who may be in line as well and has not released it yet.
             let succeeds = |h: &&MemberRecord| {
                 current.term > at.term && at.elected.place_in_line(at.slot, &h.ballot).is_some()
             };

@@ -81,7 +81,7 @@ impl Question<'_> {
         recent
     }
 
-    /// Whether somebody has joined since the last decision, and may bring what was missing: another configuration, or a
+    /// Whether a member has joined since the last decision, and may bring what was missing: another configuration, or a
     /// program that was mended. Not the one who was named: a leader that crashes again and again joins each time.
     fn has_new_member(&self) -> bool {
         let Some((elected, youngest)) = self.elected.and_then(|e| Some((e, e.youngest.as_ref()?))) else {
@@ -111,7 +111,7 @@ impl Question<'_> {
         })
     }
 
-    /// Whoever gives up by its own wish may do so as often as it likes, and not in a hot loop.
+    /// A member that gives up by its own wish may do so as often as it likes, and not in a hot loop.
     fn check_pace(&self) -> Result<(), Hold> {
         let given =
             self.elected.and_then(|e| e.given(self.slot)).filter(|given| given.cause == Cause::Resigned);
@@ -128,7 +128,7 @@ impl Question<'_> {
     }
 }
 
-/// Whether a takeover of this slot that nobody ordered may happen now. Each slot has a limit of its own: one
+/// Whether a takeover of this slot that no operator requested may happen now. Each slot has a limit of its own: one
 /// whose leaders keep failing must not hold up another, and a site that is lost takes the leaders of many slots
 /// with it at once.
 pub(in crate::engine) fn check_limit(

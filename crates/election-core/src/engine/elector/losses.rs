@@ -28,8 +28,8 @@ impl Question<'_> {
     /// The losses that count once a decision of this cause is taken.
     pub(in crate::engine) fn losses_after(&self, cause: Cause, ordered: Ordered<'_>) -> Losses {
         let known = self.elected.map(|e| &e.losses);
-        // What an operator does says nothing of the site, and the rest of a takeover that began with vacating the place is
-        // not another loss.
+        // What an operator does says nothing of the site, and the rest of a takeover that began with vacating the leader
+        // znode is not another loss.
         let is_loss = cause.is_failure() && ordered.is_none() && !self.is_vacated();
         let led = self.elected.and_then(|e| e.led_before(self.slot)).filter(|_| is_loss);
         with_loss(known.cloned().unwrap_or_default(), led.map(|led| led.site), self.policy, self.unix_ms)

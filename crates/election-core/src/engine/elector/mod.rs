@@ -115,7 +115,7 @@ impl Elector {
         };
         // It serves the pass that follows it, and none after that.
         let checked = self.checked.take();
-        if let Some(step) = grave(core, &act)
+        if let Some(step) = irreversible_step(core, &act)
             && checked.as_ref() != Some(&step)
         {
             let request = Request::Get { path: paths.elected() };
@@ -144,8 +144,8 @@ impl Elector {
                 }
                 Err(error) => return later(core, &error.to_string()),
             },
-            Act::Vacate { slot, place: version, decision: unchanged_version } => {
-                let (path, unchanged) = (paths.place(slot), paths.elected());
+            Act::Vacate { slot, leader: version, decision: unchanged_version } => {
+                let (path, unchanged) = (paths.leader_znode(slot), paths.elected());
                 let request = Request::DeleteWhile { path, version, unchanged, unchanged_version };
                 (request, ElectorOp::Vacate(slot))
             }
@@ -214,7 +214,7 @@ impl Elector {
                 }
                 perform(
                     core,
-                    Request::Get { path: core.config.paths.place(slot) },
+                    Request::Get { path: core.config.paths.leader_znode(slot) },
                     ElectorOp::ReadLeader(slot),
                 );
             }
@@ -248,15 +248,15 @@ impl Elector {
         match (check, outcome) {
             (Check::Elected, Outcome::Got(node)) => {
                 core.see_elected(node.as_ref());
-                let request = Request::Get { path: paths.place(0) };
-                perform(core, request, ElectorOp::Check(step, Check::Place(0)));
+                let request = Request::Get { path: paths.leader_znode(0) };
+                perform(core, request, ElectorOp::Check(step, Check::Leader(0)));
             }
-            (Check::Place(slot), Outcome::Got(node)) => {
+            (Check::Leader(slot), Outcome::Got(node)) => {
                 core.see_leader_znode(slot, node.as_ref());
                 leader.saw_leader_znode(core, slot, node.as_ref());
                 let (request, check) = match slot + 1 {
                     next if next < core.slots_watched() => {
-                        (Request::Get { path: paths.place(next) }, Check::Place(next))
+                        (Request::Get { path: paths.leader_znode(next) }, Check::Leader(next))
                     }
                     _ => (Request::Children { path: paths.nodes() }, Check::Members),
                 };
@@ -316,14 +316,18 @@ fn beginning(
 }
 
 /// What there is to check before this is done.
-fn grave(core: &Core, act: &Act) -> Option<IrreversibleStep> {
-    let ouster = |slot: usize, decision: Option<i32>| {
-        Some(IrreversibleStep::ForcedRemoval { slot, decision, place: core.reading.view.leader(slot).meta() })
+fn irreversible_step(core: &Core, act: &Act) -> Option<IrreversibleStep> {
+    let removal = |slot: usize, decision: Option<i32>| {
+        Some(IrreversibleStep::ForcedRemoval {
+            slot,
+            decision,
+            leader: core.reading.view.leader(slot).meta(),
+        })
     };
     match act {
         Act::Refuse(name, ..) => Some(IrreversibleStep::Refusal(name.clone())),
-        Act::Depose(slot, _, decision) => ouster(*slot, *decision),
-        Act::Vacate { slot, decision, .. } => ouster(*slot, Some(*decision)),
+        Act::Depose(slot, _, decision) => removal(*slot, *decision),
+        Act::Vacate { slot, decision, .. } => removal(*slot, Some(*decision)),
         _ => None,
     }
 }

@@ -51,7 +51,7 @@ pub(in crate::engine) struct Facts<'a> {
     pub(in crate::engine) strategy: &'a dyn Strategy,
     pub(in crate::engine) elected: Option<(&'a Elected, Meta)>,
     /// The leader znodes, by slot.
-    pub(in crate::engine) places: Vec<&'a Known<Current>>,
+    pub(in crate::engine) leaders: Vec<&'a Known<Current>>,
     /// Who holds them.
     pub(in crate::engine) holders: Vec<Option<&'a Ballot>>,
     pub(in crate::engine) members: &'a [MemberRecord],
@@ -77,7 +77,7 @@ pub(in crate::engine) struct At<'a> {
     pub(in crate::engine) meta: Meta,
     /// The term in which the slot was decided.
     pub(in crate::engine) term: u64,
-    /// Who holds its place.
+    /// The member that holds its leader znode.
     pub(in crate::engine) current: Option<(&'a Current, Meta)>,
 }
 
@@ -106,9 +106,9 @@ impl<'a> Facts<'a> {
             Known::Unreadable(error, _) => return Err(loud(Reason::Unreadable, error.to_string())),
         };
         let slots = policy.slots.max(elected.map_or(0, |(e, _)| e.slots.len()));
-        let places: Vec<_> = (0..slots).map(|slot| view.leader(slot)).collect();
-        if places.contains(&&Known::Unread) {
-            return Err(quiet(Reason::Reading, "the leader's place is being read"));
+        let leaders: Vec<_> = (0..slots).map(|slot| view.leader(slot)).collect();
+        if leaders.contains(&&Known::Unread) {
+            return Err(quiet(Reason::Reading, "the leader znode is being read"));
         }
         Ok(Self {
             now,
@@ -116,8 +116,8 @@ impl<'a> Facts<'a> {
             policy,
             strategy,
             elected,
-            holders: places.iter().map(|place| place.record().map(|c| &c.ballot)).collect(),
-            places,
+            holders: leaders.iter().map(|leader| leader.record().map(|c| &c.ballot)).collect(),
+            leaders,
             members,
             requests,
             ends: &view.ends,
@@ -177,7 +177,7 @@ impl<'a> Facts<'a> {
         meta: Meta,
         watchdog: &mut Watchdog,
     ) -> Verdict {
-        if let Known::Unreadable(error, _) = self.places[slot] {
+        if let Known::Unreadable(error, _) = self.leaders[slot] {
             return loud(Reason::Unreadable, error.to_string()).into();
         }
         let at = At { slot, elected, meta, term: elected.term_of(slot), current: self.current(slot) };
@@ -190,7 +190,7 @@ impl<'a> Facts<'a> {
 
     /// Who holds the leader znode of `slot`.
     pub(in crate::engine) fn current(&self, slot: usize) -> Option<(&'a Current, Meta)> {
-        match self.places.get(slot)? {
+        match self.leaders.get(slot)? {
             Known::Present(current, meta) => Some((current, *meta)),
             _ => None,
         }
@@ -201,7 +201,7 @@ impl<'a> Facts<'a> {
     /// No member has ever been named.
     pub(in crate::engine) fn first(&self, watchdog: &mut Watchdog) -> Verdict {
         if let Some(Known::Unreadable(error, _)) =
-            self.places.iter().find(|p| matches!(p, Known::Unreadable(..)))
+            self.leaders.iter().find(|p| matches!(p, Known::Unreadable(..)))
         {
             return loud(Reason::Unreadable, error.to_string()).into();
         }
@@ -211,8 +211,8 @@ impl<'a> Facts<'a> {
         let noticed = watchdog.noticed(0, 0, "startup", self.now);
         let began = watchdog.first_pass(self.now);
         // An operator's request does not wait for other members to join.
-        if let Some((asked, place)) = self.next_request() {
-            return Verdict::Act(self.carry_out(asked, place, watchdog));
+        if let Some((asked, meta)) = self.next_request() {
+            return Verdict::Act(self.carry_out(asked, meta, watchdog));
         }
         if self.control.mode == Mode::Manual {
             return self.until_asked(|auto, watchdog| auto.first(watchdog), watchdog);
@@ -290,23 +290,25 @@ impl<'a> Facts<'a> {
     /// The leader znode has been, or is being, taken from a leader by force.
     fn vacated(&self, at: At<'_>, watchdog: &mut Watchdog) -> Verdict {
         let noticed = watchdog.noticed(at.slot, at.term, "vacated", self.now);
-        if let Some((current, place)) = at.current {
+        if let Some((current, meta)) = at.current {
             // The second step. The version alone proves nothing, for every znode
             // begins at 0: the ballot recorded in it must be the excluded one.
             let excluded = at.elected.exclusions.iter().any(|e| e.ballot == current.ballot);
             if excluded || !self.rules.keep(Rule::VacateExcludedOnly) {
-                let (place, decision) = (place.version, at.meta.version);
-                return Verdict::Act(Act::Vacate { slot: at.slot, place, decision });
+                let (leader, decision) = (meta.version, at.meta.version);
+                return Verdict::Act(Act::Vacate { slot: at.slot, leader, decision });
             }
-            let sentence =
-                format!("{} stands in office though nobody is named; waiting for it to go", current.member);
+            let sentence = format!(
+                "{} holds the leader znode though no member is named; waiting for its release",
+                current.member
+            );
             watchdog.phase(at.slot, at.term, Phase::Release, None, self.now);
             return quiet(Reason::Release, sentence).into();
         }
         let given = &at.elected.slots[at.slot].given;
         let ordered = given.request.as_ref().and_then(|which| self.request(which));
         let question = self.question(at.slot, noticed);
-        let decided = question.decide(given.cause, "the place was vacated", None, ordered);
+        let decided = question.decide(given.cause, "the leader znode was vacated", None, ordered);
         let decided = match (decided, ordered) {
             // The target vanished after the leader znode was taken: a member must lead.
             (Err(Undecided::TargetUnfit(_)), Some((which, request))) => {
@@ -424,7 +426,7 @@ impl<'a> Facts<'a> {
                 self.hold(hold, watchdog).instead_of(Some(elected)).into()
             }
             Err(Undecided::Held(hold)) => self.hold(hold, watchdog).into(),
-            Err(Undecided::Nobody(sentence) | Undecided::TargetUnfit(sentence)) => {
+            Err(Undecided::NoCandidate(sentence) | Undecided::TargetUnfit(sentence)) => {
                 loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end(watchdog)).into()
             }
             Err(Undecided::WorthWaiting(sentence)) => quiet(Reason::StartupWait, sentence).into(),

@@ -38,7 +38,7 @@ impl Question<'_> {
     /// once more.
     pub(in crate::engine) fn failures_after(&self, cause: Cause) -> Vec<Failure> {
         let mut failures = self.living_failures(self.elected.map_or(&[], |e| &e.failures));
-        // The rest of a takeover that began with vacating the place is not another failure.
+        // The rest of a takeover that began with vacating the leader znode is not another failure.
         if !blames(cause) || self.is_vacated() || self.policy.penalty_window.is_zero() {
             return failures;
         }
@@ -115,7 +115,7 @@ impl Question<'_> {
     }
 }
 
-/// Whether a decision of this cause says that whoever led could not be kept. Not when it was
+/// Whether a decision of this cause reports that the leader could not be kept. Not when it was
 /// lost: its host may have been restarted, or its network cut, and that says little of it.
 const fn blames(cause: Cause) -> bool {
     matches!(cause, Cause::TakeoverFailed | Cause::WorkFailed | Cause::Suspected | Cause::Unhealthy)

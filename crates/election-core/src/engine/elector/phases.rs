@@ -1,10 +1,10 @@
-//! The way of the one who is named: the place becomes free, is taken, is READY; and how
+//! The phases of the named member: the leader znode becomes free, is acquired, is READY; and how
 //! long the elector waits for each step.
 
 use std::time::Duration;
 
 use super::{
-    decision::nobody,
+    decision::no_candidate,
     losses::{losses_of, patience},
     pass::{At, Facts},
     question::{Decided, Undecided, ms},
@@ -44,10 +44,10 @@ impl Facts<'_> {
         let limit = self.policy.acquire_timeout;
         let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Acquire), Some(limit), self.now);
         if waited < limit {
-            let sentence = format!("{} is named and is to create its place", named.member);
+            let sentence = format!("{} is named and is to create the leader znode", named.member);
             return quiet(Reason::Acquire, sentence).until(self.now.time + (limit - waited)).into();
         }
-        let what = format!("{} did not create its place within {limit:?}", named.member);
+        let what = format!("{} did not create the leader znode within {limit:?}", named.member);
         self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog)
     }
 
@@ -67,8 +67,8 @@ impl Facts<'_> {
             let what = format!("{} did not take over within {limit:?}", named.member);
             return self.exclude(at, Cause::TakeoverFailed, &what, what.clone(), watchdog);
         }
-        // Not the new leader's fault, so nobody is excluded for it; and taking the
-        // place would give up 'at most one', so that is left to an operator.
+        // Not the new leader's fault, so no member is excluded for it. Taking the leader
+        // znode would give up 'at most one', so that is left to an operator.
         loud(
             Reason::ReleaseOverdue,
             format!(
@@ -80,7 +80,7 @@ impl Facts<'_> {
         .into()
     }
 
-    /// The one who is named holds its place in PROGRESS.
+    /// The named member holds its leader znode in PROGRESS.
     fn taking_over(&self, at: At<'_>, named: &Named, watchdog: &mut Watchdog) -> Verdict {
         let limit = self.policy.takeover_timeout;
         let waited = watchdog.phase(at.slot, at.term, self.timer(Phase::Takeover), Some(limit), self.now);
@@ -108,7 +108,7 @@ impl Facts<'_> {
         }
         let better = ranking.first().filter(|first| first.named.ballot != named.ballot);
         let Some(better) = better else {
-            watchdog.nobody_better(at.slot);
+            watchdog.no_better_candidate(at.slot);
             return self.refresh(
                 at.elected,
                 at.meta,
@@ -264,14 +264,14 @@ impl Facts<'_> {
         ranking: &Ranking,
         watchdog: &mut Watchdog,
     ) -> Verdict {
-        watchdog.nobody_better(at.slot);
+        watchdog.no_better_candidate(at.slot);
         let what = format!("{} may not lead any more ({})", named.member, refused.reason);
         let Some(best) = ranking.first() else {
             let sentence = format!(
                 "{} leads on though it may not ({}): {}",
                 named.member,
                 refused.reason,
-                nobody(ranking)
+                no_candidate(ranking)
             );
             let wait = loud(Reason::Nobody, sentence).until(self.wake_at_exclusions_end(watchdog));
             return self.refresh(at.elected, at.meta, wait);

@@ -37,7 +37,7 @@ pub(in crate::engine) struct Question<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Undecided {
     /// No member may lead.
-    Nobody(String),
+    NoCandidate(String),
     /// The operator's target may not lead, or is not there.
     TargetUnfit(String),
     /// No member may lead, and none would be named now: it is on hold.
@@ -126,7 +126,7 @@ pub(in crate::engine) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether the slot has been, or is being, taken from somebody by force.
+/// Whether the slot has been, or is being, taken from its holder by force.
 pub(in crate::engine) fn is_vacated(elected: &Elected, slot: usize) -> bool {
     elected.slots.get(slot).is_some_and(|slot| slot.named.is_none() && slot.given.previous.is_some())
 }

@@ -39,7 +39,7 @@ impl Facts<'_> {
     /// Writes down what has become of requests that were decided.
     pub(in crate::engine) fn settle_requests(&self) -> Option<Act> {
         let (elected, _) = self.elected?;
-        for (FiledRequest { which, request }, place) in self.requests {
+        for (FiledRequest { which, request }, meta) in self.requests {
             // One that was accepted was decided, by a decision that may have been deleted.
             let accepted = matches!(request.state, RequestState::Accepted { .. });
             let decided = accepted || Some(which.czxid) <= self.decided_up_to();
@@ -56,7 +56,7 @@ impl Facts<'_> {
             };
             if state != request.state {
                 let request = Request { state, ..request.clone() };
-                return Some(Act::Answer(which.name.clone(), place.version, Box::new(request)));
+                return Some(Act::Answer(which.name.clone(), meta.version, Box::new(request)));
             }
         }
         None
@@ -113,15 +113,16 @@ impl Facts<'_> {
 
     /// Decides the next request, unless its slot is still being vacated for another.
     pub(in crate::engine) fn requested(&self, elected: &Elected, watchdog: &mut Watchdog) -> Option<Verdict> {
-        let (filed, place) = self.next_request()?;
+        let (filed, meta) = self.next_request()?;
         let waits = self.slot_of(&filed.request).is_ok_and(|slot| is_vacated(elected, slot));
-        (!waits).then(|| Verdict::Act(self.carry_out(filed, place, watchdog)))
+        (!waits).then(|| Verdict::Act(self.carry_out(filed, meta, watchdog)))
     }
 
     /// The slot that a request is about.
     fn slot_of(&self, request: &Request) -> Result<usize, String> {
-        let offices: Vec<_> = (0..self.places.len()).map(|slot| self.current(slot).map(|(c, _)| c)).collect();
-        slot_of(request, self.elected.map(|(e, _)| e), &offices)
+        let leader_znodes: Vec<_> =
+            (0..self.leaders.len()).map(|slot| self.current(slot).map(|(c, _)| c)).collect();
+        slot_of(request, self.elected.map(|(e, _)| e), &leader_znodes)
     }
 
     /// The creation of the latest request that was decided, by the decision or, where there is
@@ -136,7 +137,7 @@ impl Facts<'_> {
 
     /// The first request that is not decided yet.
     pub(in crate::engine) fn next_request(&self) -> Option<(&FiledRequest, Meta)> {
-        self.undecided().next().map(|(filed, place)| (filed, *place))
+        self.undecided().next().map(|(filed, meta)| (filed, *meta))
     }
 
     /// The requests that are not decided yet, the oldest first.
@@ -179,11 +180,11 @@ impl Facts<'_> {
     pub(in crate::engine) fn carry_out(
         &self,
         filed: &FiledRequest,
-        place: Meta,
+        meta: Meta,
         watchdog: &mut Watchdog,
     ) -> Act {
         let FiledRequest { which, request } = filed;
-        let refuse = |reason: String| self.refuse(which, request, place, reason);
+        let refuse = |reason: String| self.refuse(which, request, meta, reason);
         let slot = match self.slot_of(request) {
             Ok(slot) => slot,
             Err(why) => return refuse(why),
@@ -215,7 +216,7 @@ impl Facts<'_> {
         };
         let decided = match question.decide(cause_of(request.kind), &what, None, Some((which, request))) {
             Ok(decided) => decided.elected,
-            Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
+            Err(Undecided::NoCandidate(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
                 return refuse(why);
             }
             Err(Undecided::Held(hold)) => return refuse(hold.sentence),
@@ -232,7 +233,7 @@ impl Facts<'_> {
         let state = RequestState::Accepted { term: decided.term };
         let begun = Begun {
             name: which.name.clone(),
-            version: place.version,
+            version: meta.version,
             request: Box::new(Request { state, ..request.clone() }),
         };
         Act::Begin(decided, elected.map(|(_, meta)| meta.version), begun)
@@ -260,7 +261,7 @@ pub fn not_now(
     request: &Request,
     control: &Control,
     elected: Option<&Elected>,
-    offices: &[Option<&Current>],
+    leader_znodes: &[Option<&Current>],
     members: &[MemberRecord],
     requests: &[FiledRequest],
 ) -> Option<String> {
@@ -268,12 +269,12 @@ pub fn not_now(
         return Some(why);
     }
     // One that can't be carried out at all is refused with that reason.
-    let slot = slot_of(request, elected, offices).ok()?;
+    let slot = slot_of(request, elected, leader_znodes).ok()?;
     let seen = Seen { elected, members };
     let mut open = requests.iter().filter(|filed| !filed.request.state.is_final());
     open.find_map(|filed| {
         let known = elected.and_then(|e| e.slot_for(&filed.which));
-        let same = known.or_else(|| slot_of(&filed.request, elected, offices).ok()) == Some(slot);
+        let same = known.or_else(|| slot_of(&filed.request, elected, leader_znodes).ok()) == Some(slot);
         same.then(|| seen.repeats(filed, request)).flatten()
     })
 }
@@ -325,10 +326,10 @@ pub(in crate::engine) fn counted_by(last_request: Option<i64>, newest: i64) -> O
 pub fn slot_of(
     request: &Request,
     elected: Option<&Elected>,
-    offices: &[Option<&Current>],
+    leader_znodes: &[Option<&Current>],
 ) -> Result<usize, String> {
-    let slots = elected.map_or(offices.len(), |e| e.slots.len()).max(1);
-    let office = |slot: usize| offices.get(slot).copied().flatten();
+    let slots = elected.map_or(leader_znodes.len(), |e| e.slots.len()).max(1);
+    let leader_znode = |slot: usize| leader_znodes.get(slot).copied().flatten();
     let named = |slot: usize| elected.and_then(|e| e.named(slot));
     match &request.from {
         Outgoing::Slot(slot) if *slot < slots => Ok(*slot),
@@ -336,13 +337,13 @@ pub fn slot_of(
         Outgoing::Member(member) => {
             let leads = |slot: &usize| {
                 named(*slot).is_some_and(|n| n.member == *member)
-                    || office(*slot).is_some_and(|c| c.member == *member)
+                    || leader_znode(*slot).is_some_and(|c| c.member == *member)
             };
             (0..slots).find(leads).ok_or_else(|| format!("{member} does not lead"))
         }
         Outgoing::Only if slots == 1 => Ok(0),
         Outgoing::Only => {
-            let serves = |slot: usize| office(slot).is_some_and(|c| c.status == Status::Ready);
+            let serves = |slot: usize| leader_znode(slot).is_some_and(|c| c.status == Status::Ready);
             let lacking: Vec<_> = (0..slots).filter(|slot| !serves(*slot)).collect();
             match lacking[..] {
                 [slot] if request.kind == RequestKind::Failover => Ok(slot),

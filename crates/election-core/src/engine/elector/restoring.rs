@@ -30,16 +30,16 @@ impl Facts<'_> {
 
     /// There is no decision: what the first one is to be above.
     pub(in crate::engine) fn latest(&self) -> Option<Remembered> {
-        // While there is one, a successor's place may be ahead of it.
-        let in_office = |current: &Current| Remembered {
+        // While there is one, a successor's leader znode may be ahead of it.
+        let of_leader = |current: &Current| Remembered {
             term: current.term,
             mzxid: 0,
             token: current.fencing_token.unwrap_or(0),
             token_base: 0,
             last_request: None,
         };
-        let places = self.places.iter().filter_map(|place| place.record().map(in_office));
-        self.remembered().into_iter().chain(places).reduce(Remembered::or_newer)
+        let leading = self.leaders.iter().filter_map(|leader| leader.record().map(of_leader));
+        self.remembered().into_iter().chain(leading).reduce(Remembered::or_newer)
     }
 
     /// The next decision, where the present one is older than what a member remembers.

@@ -94,7 +94,7 @@ impl Facts<'_> {
                 let wait = self.hold(hold, watchdog);
                 (wait.sentence.clone(), wait.ends(), None)
             }
-            Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
+            Err(Undecided::NoCandidate(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
                 (why, self.wake_at_exclusions_end(watchdog), None)
             }
         };

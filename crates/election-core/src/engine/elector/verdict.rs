@@ -24,7 +24,7 @@ pub(in crate::engine) enum Act {
     Depose(usize, Box<Elected>, Option<i32>),
     /// Delete the leader znode of this slot in this version: it belongs to an excluded ballot.
     /// Only while the decision has that version.
-    Vacate { slot: usize, place: i32, decision: i32 },
+    Vacate { slot: usize, leader: i32, decision: i32 },
     /// Compare-and-set a request.
     Answer(String, i32, Box<Request>),
     /// The same with a refusal.

@@ -68,7 +68,7 @@ struct Memory {
 }
 
 /// The phase of a term, and what earlier ones of that term have taken. A candidate
-/// that creates its place and drops it again and again is given no more time than
+/// that creates its leader znode and drops it again and again is given no more time than
 /// one that does neither.
 #[derive(Clone, Debug, Hash)]
 struct Current {
@@ -79,7 +79,7 @@ struct Current {
 }
 
 impl Watchdog {
-    /// A slot has been in this phase since then, as far as the znodes tell: for who has not
+    /// A slot has been in this phase since then, as far as the znodes report: for a member that has not
     /// watched it.
     pub(in crate::engine) fn assume(&mut self, slot: usize, term: u64, phase: Phase, since: Time) {
         self.slot(slot).phase = Some(Current { term, phase, since, spent: Vec::new() });
@@ -158,7 +158,7 @@ impl Watchdog {
     }
 
     /// No other member is better.
-    pub(in crate::engine) fn nobody_better(&mut self, slot: usize) {
+    pub(in crate::engine) fn no_better_candidate(&mut self, slot: usize) {
         self.slot(slot).better = Since(None);
     }
 

@@ -45,8 +45,8 @@ pub struct Seen {
     pub lowest: Option<Ballot>,
     /// The decision.
     pub elected: Option<Elected>,
-    /// Who is in office, by slot.
-    pub offices: Vec<Option<Current>>,
+    /// The leader znodes, by slot.
+    pub leader_znodes: Vec<Option<Current>>,
     /// The standing orders.
     pub control: Control,
     /// The operators' requests by name.
@@ -64,7 +64,7 @@ pub struct Explanation {
     /// read.
     pub elector: Option<MemberId>,
     /// What is to be done next.
-    pub step: Step,
+    pub step: NextStep,
     /// The lines of succession that are written are not those that an elector with this policy
     /// would write: they are about to be brought up to date, or whoever decides has another
     /// policy.
@@ -75,7 +75,7 @@ pub struct Explanation {
 
 /// What an elector does next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct NextStep {
     /// Whether it does anything but wait.
     pub acts: bool,
     /// The word for it; of who waits, that of the [`Reason`].
@@ -93,8 +93,8 @@ pub struct SlotExplanation {
     pub question: Cause,
     /// Who is named.
     pub named: Option<Named>,
-    /// Who is in office, and how far.
-    pub in_office: Option<(Named, Status)>,
+    /// The holder of the leader znode, and its status.
+    pub leader: Option<(Named, Status)>,
     /// Everyone who may lead it, best first, and everyone who may not, those included that
     /// are not asked about: who does not stand, or has another slot.
     pub ranking: Ranking,
@@ -220,7 +220,7 @@ impl<'a> Looker<'a> {
         };
         // While a place is taken, or not yet, the lines are left as the decision had them.
         let serves = |(slot, named): (usize, &Named)| {
-            self.office(slot).is_some_and(|c| c.ballot == named.ballot && c.status == Status::Ready)
+            self.leader_znode(slot).is_some_and(|c| c.ballot == named.ballot && c.status == Status::Ready)
         };
         let kept = self.elector.is_some() && elected.leaders().all(serves);
         kept && facts.question(0, self.now.unix_ms).refresh(elected).is_some()
@@ -276,7 +276,7 @@ impl<'a> Looker<'a> {
             slot,
             question: cause,
             named: elected.and_then(|e| e.named(slot)).cloned(),
-            in_office: self.office(slot).map(|c| (c.named(), c.status)),
+            leader: self.leader_znode(slot).map(|c| (c.named(), c.status)),
             ranking,
             proposal,
             obstacles,
@@ -317,7 +317,7 @@ impl<'a> Looker<'a> {
         let Some(elected) = &self.seen.elected else { return watchdog };
         for (slot, named) in elected.leaders() {
             let Given { term, decided_at_ms, .. } = elected.slots[slot].given;
-            let (phase, since) = match self.office(slot) {
+            let (phase, since) = match self.leader_znode(slot) {
                 None => (Phase::Acquire, decided_at_ms),
                 Some(c) if c.ballot != named.ballot || c.term != term => (Phase::Release, decided_at_ms),
                 Some(c) if c.status == Status::Progress => (Phase::Takeover, c.since_ms),
@@ -353,20 +353,20 @@ impl<'a> Looker<'a> {
         match act {
             Act::Write(next, _) | Act::Depose(_, next, _) | Act::Begin(next, ..) => proposal_of(slot, *next),
             Act::Vacate { slot, .. } => {
-                let holder = self.office(slot).map_or("its holder", |c| c.member.as_str());
+                let holder = self.leader_znode(slot).map_or("its holder", |c| c.member.as_str());
                 let given = self.seen.elected.as_ref().and_then(|e| e.given(slot));
                 let cause = given.map_or(Cause::Failover, |given| given.cause);
-                let sentence = format!("the place is taken from {holder}, and the next is named then");
+                let sentence = format!("the leader znode is taken from {holder}, and the next is named then");
                 Some(Proposal { named: None, cause, sentence })
             }
             Act::Answer(..) | Act::Refuse(..) | Act::Trim(_) => None,
         }
     }
 
-    fn step(&self, verdict: Verdict) -> Step {
+    fn step(&self, verdict: Verdict) -> NextStep {
         let act = match verdict {
             Verdict::Wait(Wait { reason, sentence, .. }) => {
-                return Step { acts: false, reason: reason.as_str(), sentence };
+                return NextStep { acts: false, reason: reason.as_str(), sentence };
             }
             Verdict::Act(act) => act,
         };
@@ -383,11 +383,11 @@ impl<'a> Looker<'a> {
             }
             Act::Trim(name) => ("trims", format!("request {name} ended long ago, and is removed")),
         };
-        Step { acts: true, reason, sentence }
+        NextStep { acts: true, reason, sentence }
     }
 
-    fn office(&self, slot: usize) -> Option<&'a Current> {
-        self.seen.offices.get(slot)?.as_ref()
+    fn leader_znode(&self, slot: usize) -> Option<&'a Current> {
+        self.seen.leader_znodes.get(slot)?.as_ref()
     }
 
     fn wall(&self, at: Time) -> u64 {
@@ -442,16 +442,16 @@ impl Seen {
         view.members = Some(self.members.clone());
         view.requests = Some(self.requests.iter().map(|filed| (filed.clone(), ANY)).collect());
         view.unreadable.clone_from(&self.unreadable);
-        let known = self.elected.as_ref().map_or(0, |e| e.slots.len()).max(self.offices.len());
+        let known = self.elected.as_ref().map_or(0, |e| e.slots.len()).max(self.leader_znodes.len());
         for slot in 0..known.max(policy.slots.clamp(1, MAX_SLOTS)) {
             let end =
                 if slot == 0 { "/leader/current".to_owned() } else { format!("/leader/current-{slot}") };
-            let place = match (self.offices.get(slot).cloned().flatten(), unreadable(&end)) {
+            let leader = match (self.leader_znodes.get(slot).cloned().flatten(), unreadable(&end)) {
                 (_, Some(error)) => Known::Unreadable(error, ANY),
                 (Some(current), None) => Known::Present(current, ANY),
                 (None, None) => Known::Absent,
             };
-            view.see_leader_znode(slot, place, None);
+            view.see_leader_znode(slot, leader, None);
         }
         view
     }

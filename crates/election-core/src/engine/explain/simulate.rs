@@ -136,8 +136,8 @@ impl Seen {
             self.members.iter().any(|m| m.ballot == *ballot)
                 && !rest.members.iter().any(|m| m.ballot == *ballot)
         };
-        for office in &mut rest.offices {
-            office.take_if(|current| is_gone(&current.ballot));
+        for leader_znode in &mut rest.leader_znodes {
+            leader_znode.take_if(|current| is_gone(&current.ballot));
         }
         if self.lowest.as_ref().is_some_and(is_gone) {
             rest.lowest = rest.members.iter().map(|m| m.ballot.clone()).min();
@@ -159,8 +159,8 @@ impl Seen {
         }
         let found = elected.leaders().find_map(|(slot, named)| {
             let was_in = |c: &Current| c.ballot == named.ballot && c.term == elected.term_of(slot);
-            let served = before.offices.get(slot)?.as_ref().is_some_and(was_in);
-            let free = self.offices.get(slot)?.is_none();
+            let served = before.leader_znodes.get(slot)?.as_ref().is_some_and(was_in);
+            let free = self.leader_znodes.get(slot)?.is_none();
             let first = elected.line_of(slot).first()?;
             let fit = elected.excluded(&first.ballot, unix_ms).is_none()
                 && self.members.iter().any(|m| m.ballot == first.ballot);
@@ -185,7 +185,7 @@ impl Seen {
                 true
             }
             Act::Vacate { slot, .. } => {
-                self.offices.get_mut(slot).is_some_and(|office| office.take().is_some())
+                self.leader_znodes.get_mut(slot).is_some_and(|leader_znode| leader_znode.take().is_some())
             }
             Act::Answer(name, _, request) | Act::Refuse(name, _, request) => {
                 let answered = self.requests.iter_mut().find(|filed| filed.which.name == name);
@@ -202,14 +202,14 @@ impl Seen {
     /// A decision is written, whoever is in office for another term lets go, and whoever is
     /// named takes over.
     fn take_effect(&mut self, next: Elected, unix_ms: u64) {
-        self.offices.resize(next.slots.len(), None);
+        self.leader_znodes.resize(next.slots.len(), None);
         for (slot, named) in next.leaders() {
             let term = next.term_of(slot);
             let stays = |c: &Current| c.ballot == named.ballot && c.term == term;
             // One that is gone, and that nobody has got to yet, takes nothing over.
             let lives = self.members.iter().any(|m| m.ballot == named.ballot);
-            if lives && !self.offices[slot].as_ref().is_some_and(stays) {
-                self.offices[slot] = Some(Current {
+            if lives && !self.leader_znodes[slot].as_ref().is_some_and(stays) {
+                self.leader_znodes[slot] = Some(Current {
                     v: VERSION,
                     member: named.member.clone(),
                     ballot: named.ballot.clone(),

@@ -153,7 +153,7 @@ fn decision(rng: &mut Rng, slots: usize, term: u64) -> Elected {
     record
 }
 
-fn office(rng: &mut Rng, elected: &Elected, slot: usize) -> Option<Current> {
+fn leader_znode(rng: &mut Rng, elected: &Elected, slot: usize) -> Option<Current> {
     let holder = match elected.named(slot) {
         Some(named) if rng.u8(..6) > 0 => named.clone(),
         _ if rng.bool() => named(rng.u32(..6)),
@@ -185,13 +185,13 @@ fn state(rng: &mut Rng) -> (Seen, Policy) {
         }
     }
     let elected = (rng.u8(..8) > 0).then(|| decision(rng, slots, term));
-    let mut offices: Vec<Option<Current>> = vec![None; slots];
+    let mut leader_znodes: Vec<Option<Current>> = vec![None; slots];
     if let Some(elected) = &elected {
         for slot in 0..slots {
-            let taken = |c: &Current| offices.iter().flatten().any(|other| other.ballot == c.ballot);
+            let taken = |c: &Current| leader_znodes.iter().flatten().any(|other| other.ballot == c.ballot);
             // A place is gone with its holder's session.
             let lives = |c: &Current| members.iter().any(|m| m.ballot == c.ballot);
-            offices[slot] = office(rng, elected, slot).filter(|c| !taken(c) && lives(c));
+            leader_znodes[slot] = leader_znode(rng, elected, slot).filter(|c| !taken(c) && lives(c));
         }
     }
     let mode = match rng.u8(..8) {
@@ -215,7 +215,7 @@ fn state(rng: &mut Rng) -> (Seen, Policy) {
         ..Policy::default()
     };
     let lowest = members.iter().map(|m| m.ballot.clone()).min();
-    let seen = Seen { members, lowest, elected, offices, control, ..Seen::default() };
+    let seen = Seen { members, lowest, elected, leader_znodes, control, ..Seen::default() };
     (seen, policy)
 }
 
@@ -420,16 +420,16 @@ fn two_that_vanish_at_once_are_followed_one_by_one() {
         slot.succession = [1, 2, 4, 5].map(named).to_vec();
     }
     elected.exclusions = Vec::new();
-    let office = |(slot, leader): (usize, &Named)| {
+    let leader_znode = |(slot, leader): (usize, &Named)| {
         let current = json!({
             "v": 1, "member": leader.member, "ballot": leader.ballot, "site": leader.site, "slot": slot,
             "term": 1, "status": "READY", "since_ms": NOW_MS - 1000,
         });
         Some(serde_json::from_value::<Current>(current).unwrap())
     };
-    let offices = leading.iter().enumerate().map(office).collect();
+    let leader_znodes = leading.iter().enumerate().map(leader_znode).collect();
     let lowest = Some(ballot(0));
-    let seen = Seen { members, lowest, elected: Some(elected), offices, ..Seen::default() };
+    let seen = Seen { members, lowest, elected: Some(elected), leader_znodes, ..Seen::default() };
     let policy = Policy { slots: 2, ..Policy::default() };
     let whim = Whim { seed: 1, sticky: true };
     let with = (&policy, &whim as &dyn Strategy);

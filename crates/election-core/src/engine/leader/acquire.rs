@@ -39,11 +39,11 @@ impl Leader {
             }
             By::Contest => {
                 let Some(own) = &core.own.seat.own else { return };
-                let place = self.place(core, own.node.czxid, own.node.version, term);
-                (AcquireStep::Entitled(place), format!("may lead: {sentence}"))
+                let znode = self.znode(core, own.node.czxid, own.node.version, term);
+                (AcquireStep::Entitled(znode), format!("may lead: {sentence}"))
             }
         };
-        core.note(Level::Info, NoteKind::Office, text);
+        core.note(Level::Info, NoteKind::Leadership, text);
         self.slot = slot;
         let acquiring = Acquiring { mandate, prepared: Prepared::No, step, written: None };
         self.turn(core, State::Acquiring(Box::new(acquiring)));
@@ -87,7 +87,7 @@ impl Leader {
                     Known::Absent => self.set_step(AcquireStep::Creating),
                     known
                         if known.meta().is_some_and(|m| m.owner == session)
-                            && core.rules.keep(Rule::AdoptOwnPlace) =>
+                            && core.rules.keep(Rule::AdoptOwnZnode) =>
                     {
                         self.set_step(AcquireStep::Looking);
                     }
@@ -99,18 +99,18 @@ impl Leader {
                 Some(data) => Request::Create { path, data, ephemeral: true },
                 None => return,
             },
-            AcquireStep::Restating(place) => match progress(self, core) {
-                Some(data) => Request::Set { path, data, version: place.version },
+            AcquireStep::Restating(znode) => match progress(self, core) {
+                Some(data) => Request::Set { path, data, version: znode.version },
                 None => return,
             },
-            AcquireStep::Committing(place) => return self.commit(core, place),
-            AcquireStep::Entitled(place) => return self.enter(core, place),
+            AcquireStep::Committing(znode) => return self.commit(core, znode),
+            AcquireStep::Entitled(znode) => return self.enter(core, znode),
         };
         core.perform(request, ACQUIRE);
     }
 
     /// The successor's commit, by compare-and-set on the decision that it read.
-    fn commit(&mut self, core: &mut Core, place: Place) {
+    fn commit(&mut self, core: &mut Core, znode: HeldZnode) {
         let State::Acquiring(acquiring) = &mut self.state else { return };
         let mandate = &mut acquiring.mandate;
         let Known::Present(elected, meta) = &core.reading.view.elected else {
@@ -120,7 +120,7 @@ impl Leader {
         if elected.named(slot).is_some_and(|n| n.ballot == mandate.ballot) {
             // The elector was quicker, and names this member. As for everyone who is
             // named, the decision is read once more now that the leader znode is held.
-            return self.adopt_decision(core, AcquireStep::Rereading(place));
+            return self.adopt_decision(core, AcquireStep::Rereading(znode));
         }
         let me = core.named(&mandate.ballot);
         let remark = match &core.config.recipe {
@@ -148,7 +148,7 @@ impl Leader {
         let Some(adopted) = nomination(elected, self.slot) else { return };
         if let State::Acquiring(acquiring) = &mut self.state {
             acquiring.step = match then {
-                AcquireStep::Entitled(place) if place.term != adopted.term => AcquireStep::Restating(place),
+                AcquireStep::Entitled(znode) if znode.term != adopted.term => AcquireStep::Restating(znode),
                 then => then,
             };
             acquiring.mandate.nomination = adopted;
@@ -159,15 +159,15 @@ impl Leader {
 
     /// Held, entitled and prepared: leadership is entered if the lease is good for the time that stopping needs and an
     /// eighth of the session timeout.
-    fn enter(&mut self, core: &mut Core, place: Place) {
+    fn enter(&mut self, core: &mut Core, znode: HeldZnode) {
         let State::Acquiring(acquiring) = &self.state else { return };
         let mandate = &acquiring.mandate;
         let known = self.own_leader_znode(core).meta();
-        let is_other = known.is_none_or(|m| m.czxid != place.czxid);
+        let is_other = known.is_none_or(|m| m.czxid != znode.czxid);
         // In a contest it is the same znode when it has been made anew, so it is only written anew, once it is entered.
         if mandate.by != By::Contest {
             // Its record was spoiled from outside: it is made anew.
-            let spoiled = self.is_spoiled_in(core, &place, &mandate.ballot, mandate.nomination.term);
+            let spoiled = self.is_spoiled_in(core, &znode, &mandate.ballot, mandate.nomination.term);
             // Preparing may take long, or have no end: is it still there?
             let gone = core.is_sure(self.slot) && is_other && *self.own_leader_znode(core) != Known::Unread;
             if spoiled.is_some() || gone {
@@ -192,21 +192,21 @@ impl Leader {
         let grant = Grant {
             nomination: mandate.nomination.clone(),
             ballot: mandate.ballot.clone(),
-            fencing_token: fencing_token(place.czxid, token_base),
+            fencing_token: fencing_token(znode.czxid, token_base),
             work_until,
         };
         let fencing_token = grant.fencing_token;
         let held = Held {
             mandate: mandate.clone(),
             fencing_token,
-            place,
+            znode,
             epoch: core.epoch(),
             doubted: false,
             ready_ms: None,
         };
         core.reading.memory.saw_token(Some(fencing_token));
         let text = format!("takes over in term {} with fencing token {fencing_token}", grant.nomination.term);
-        core.note(Level::Info, NoteKind::Office, text);
+        core.note(Level::Info, NoteKind::Leadership, text);
         core.out.told_until = Some(work_until);
         core.out.push(Action::WorkUntil(work_until));
         core.out.push(Action::TakeOver(grant));
@@ -233,10 +233,10 @@ impl Leader {
     pub(in crate::engine) fn give_up_claim(&mut self, core: &mut Core, reason: StopReason) {
         let State::Acquiring(acquiring) = &self.state else { return };
         let hold = match acquiring.step {
-            AcquireStep::Rereading(place)
-            | AcquireStep::Committing(place)
-            | AcquireStep::Restating(place)
-            | AcquireStep::Entitled(place) => Hold::Place(place),
+            AcquireStep::Rereading(znode)
+            | AcquireStep::Committing(znode)
+            | AcquireStep::Restating(znode)
+            | AcquireStep::Entitled(znode) => Hold::Znode(znode),
             AcquireStep::Creating if core.ops.has(&ACQUIRE) => {
                 core.ops.replace(&ACQUIRE, &Pending::Leader(LeaderOp::LateCreation));
                 Hold::Creating
@@ -250,7 +250,7 @@ impl Leader {
         core.ops.give_up(&ACQUIRE);
         let (term, began) = (acquiring.mandate.nomination.term, acquiring.prepared != Prepared::No);
         let epoch = core.epoch();
-        core.note(Level::Info, NoteKind::Office, format!("does not take over term {term}: {reason}"));
+        core.note(Level::Info, NoteKind::Leadership, format!("does not take over term {term}: {reason}"));
         if began {
             let stopping = Stopping { reason: reason.clone(), epoch, hold, term, token: None };
             self.turn(core, State::Stopping(stopping));
@@ -279,22 +279,22 @@ impl Leader {
             (AcquireStep::ReadLeader, Outcome::Got(node)) => {
                 core.see_leader_znode(self.slot, node.as_ref());
                 if node.is_some() {
-                    let why = "somebody holds the place".to_owned();
+                    let why = "the leader znode is held".to_owned();
                     return self.give_up_claim(core, StopReason::NotNamed(why));
                 }
                 AcquireStep::Creating
             }
             (AcquireStep::Creating, Outcome::Created { czxid, .. }) => {
-                let place = self.place(core, *czxid, 0, self.claimed_term());
+                let znode = self.znode(core, *czxid, 0, self.claimed_term());
                 self.know_own_leader_znode(core, *czxid, 0, *czxid);
-                self.after_creation(core, place)
+                self.after_creation(core, znode)
             }
             (AcquireStep::Creating, Outcome::Exists | Outcome::Unknown(_)) => AcquireStep::Looking,
             (AcquireStep::Looking, Outcome::Got(node)) => match self.looked(core, node.as_ref()) {
                 Ok(next) => next,
                 Err(reason) => return self.give_up_claim(core, reason),
             },
-            (AcquireStep::Rereading(place), Outcome::Got(node)) => {
+            (AcquireStep::Rereading(znode), Outcome::Got(node)) => {
                 core.see_elected(node.as_ref());
                 if self.was_refused_over_the_same(core) {
                     core.own.seat.lists_ballots = true;
@@ -306,24 +306,24 @@ impl Leader {
                 }
                 // The view has been brought up to date: whether it carries the mandate is looked at next.
                 if self.claim_is_uncommitted() {
-                    AcquireStep::Committing(place)
-                } else if place.term != self.claimed_term() {
-                    AcquireStep::Restating(place)
+                    AcquireStep::Committing(znode)
+                } else if znode.term != self.claimed_term() {
+                    AcquireStep::Restating(znode)
                 } else {
-                    AcquireStep::Entitled(place)
+                    AcquireStep::Entitled(znode)
                 }
             }
-            (AcquireStep::Committing(place), Outcome::Changed { version, mzxid }) => {
-                return self.committed(core, place, *version, *mzxid);
+            (AcquireStep::Committing(znode), Outcome::Changed { version, mzxid }) => {
+                return self.committed(core, znode, *version, *mzxid);
             }
             // Lost the race, or an unknown outcome: the decision is read.
-            (AcquireStep::Committing(place), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
+            (AcquireStep::Committing(znode), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
                 acquiring.written.take_if(|_| *outcome != Outcome::Stale);
-                AcquireStep::Rereading(place)
+                AcquireStep::Rereading(znode)
             }
-            (AcquireStep::Restating(place), Outcome::Changed { version, mzxid }) => {
-                self.know_own_leader_znode(core, place.czxid, *version, *mzxid);
-                AcquireStep::Entitled(Place { version: *version, term: self.claimed_term(), ..place })
+            (AcquireStep::Restating(znode), Outcome::Changed { version, mzxid }) => {
+                self.know_own_leader_znode(core, znode.czxid, *version, *mzxid);
+                AcquireStep::Entitled(HeldZnode { version: *version, term: self.claimed_term(), ..znode })
             }
             (AcquireStep::Restating(_), Outcome::Stale | Outcome::Missing | Outcome::Unknown(_)) => {
                 AcquireStep::Looking
@@ -343,9 +343,9 @@ impl Leader {
         core.see_leader_znode(self.slot, node);
         if core.is_contest() {
             let own = core.own.seat.own.as_ref().map(|own| (own.node.czxid, own.node.owner));
-            let node = node.filter(|n| Some((n.czxid, n.owner)) == own).ok_or(StopReason::PlaceLost)?;
+            let node = node.filter(|n| Some((n.czxid, n.owner)) == own).ok_or(StopReason::LeaderZnodeLost)?;
             let term = u64::try_from(node.czxid).unwrap_or(0);
-            return Ok(AcquireStep::Entitled(self.place(core, node.czxid, node.version, term)));
+            return Ok(AcquireStep::Entitled(self.znode(core, node.czxid, node.version, term)));
         }
         match node {
             None => Ok(AcquireStep::Creating),
@@ -370,12 +370,12 @@ impl Leader {
 
     /// The leader znode was created: the decision is read again, on the same session,
     /// before anything else. A successor has read it and commits.
-    fn after_creation(&self, core: &Core, place: Place) -> AcquireStep {
+    fn after_creation(&self, core: &Core, znode: HeldZnode) -> AcquireStep {
         let rule = if self.claim_is_uncommitted() { Rule::Commit } else { Rule::Reread };
         match rule {
-            rule if !core.rules.keep(rule) => AcquireStep::Entitled(place),
-            Rule::Commit => AcquireStep::Committing(place),
-            _ => AcquireStep::Rereading(place),
+            rule if !core.rules.keep(rule) => AcquireStep::Entitled(znode),
+            Rule::Commit => AcquireStep::Committing(znode),
+            _ => AcquireStep::Rereading(znode),
         }
     }
 
@@ -387,10 +387,10 @@ impl Leader {
         }
     }
 
-    pub(super) fn place(&self, core: &Core, czxid: i64, version: i32, term: u64) -> Place {
+    pub(super) fn znode(&self, core: &Core, czxid: i64, version: i32, term: u64) -> HeldZnode {
         let created_ms = core.now.unix_ms;
         let free_ms = core.reading.free_since_ms(self.slot).unwrap_or(created_ms);
-        Place { czxid, version, term, free_ms, created_ms }
+        HeldZnode { czxid, version, term, free_ms, created_ms }
     }
 
     /// What was just written is known before a watch reports it.
@@ -409,7 +409,7 @@ impl Leader {
         let says_so =
             || Current::decode(&path, &node.data).is_ok_and(|c| c.member == core.config.member.member);
         let own = node.owner == core.session_id() || (!core.rules.keep(Rule::OwnerChecked) && says_so());
-        own && core.rules.keep(Rule::AdoptOwnPlace)
+        own && core.rules.keep(Rule::AdoptOwnZnode)
     }
 
     /// A leader znode of this session after a lost reply: the creation was applied. One of
@@ -417,15 +417,15 @@ impl Leader {
     fn found_own_leader_znode(&mut self, core: &Core, node: &Node) -> Result<AcquireStep, StopReason> {
         let of_term = Current::decode(&core.leader_znode_path(self.slot), &node.data).ok().map(|c| c.term);
         let claimed = self.claimed_term();
-        let place = self.place(core, node.czxid, node.version, claimed);
+        let znode = self.znode(core, node.czxid, node.version, claimed);
         if of_term == Some(claimed) {
-            return Ok(self.after_creation(core, place));
+            return Ok(self.after_creation(core, znode));
         }
-        self.set_step(AcquireStep::Entitled(place));
-        Err(StopReason::NotNamed("its place is one of an earlier claim".to_owned()))
+        self.set_step(AcquireStep::Entitled(znode));
+        Err(StopReason::NotNamed("its leader znode is one of an earlier claim".to_owned()))
     }
 
-    fn committed(&mut self, core: &mut Core, place: Place, version: i32, mzxid: i64) {
+    fn committed(&mut self, core: &mut Core, znode: HeldZnode, version: i32, mzxid: i64) {
         let State::Acquiring(acquiring) = &mut self.state else { return };
         // A watch may have been quicker, and have read what came after it already.
         if let (Some((written, _)), Known::Present(_, meta)) =
@@ -440,10 +440,10 @@ impl Leader {
         match core.carries(&acquiring.mandate) {
             // Deleted since: what there is now is read.
             Ok(()) if core.reading.view.elected.record().is_none() => {
-                self.set_step(AcquireStep::Rereading(place));
+                self.set_step(AcquireStep::Rereading(znode));
                 self.advance_claim(core);
             }
-            Ok(()) => self.adopt_decision(core, AcquireStep::Entitled(place)),
+            Ok(()) => self.adopt_decision(core, AcquireStep::Entitled(znode)),
             Err(why) => self.give_up_claim(core, StopReason::NotNamed(why)),
         }
     }

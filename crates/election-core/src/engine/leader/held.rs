@@ -76,20 +76,20 @@ impl Leader {
         let epoch = core.session_epoch();
         if let Some(held) = self.state.held_mut()
             && Some(held.epoch) == epoch
-            && node.is_none_or(|n| n.czxid != held.place.czxid)
+            && node.is_none_or(|n| n.czxid != held.znode.czxid)
         {
             held.doubted = true;
             if !core.rules.keep(Rule::DoubtedFirst) {
-                self.stop(core, StopReason::PlaceLost);
+                self.stop(core, StopReason::LeaderZnodeLost);
             }
         }
         if let State::Stopping(stopping) = &self.state
             && Some(stopping.epoch) == epoch
-            && let Hold::Place(place) = stopping.hold
-            && node.is_none_or(|n| n.czxid > place.czxid)
+            && let Hold::Znode(znode) = stopping.hold
+            && node.is_none_or(|n| n.czxid > znode.czxid)
             && !stopping.reason.is_urgent()
         {
-            self.hasten(core, StopReason::PlaceLost);
+            self.hasten(core, StopReason::LeaderZnodeLost);
         }
     }
 
@@ -97,14 +97,14 @@ impl Leader {
         let session = core.session_id();
         let Some(held) = self.state.held_mut() else { return };
         match outcome {
-            Outcome::Got(Some(node)) if node.owner == session && node.czxid == held.place.czxid => {
+            Outcome::Got(Some(node)) if node.owner == session && node.czxid == held.znode.czxid => {
                 held.doubted = false;
-                held.place.version = node.version;
+                held.znode.version = node.version;
                 core.see_leader_znode(self.slot, Some(node));
             }
             Outcome::Got(node) => {
                 core.see_leader_znode(self.slot, node.as_ref());
-                self.stop(core, StopReason::PlaceLost);
+                self.stop(core, StopReason::LeaderZnodeLost);
             }
             _ => core.retry(Part::Leader),
         }
@@ -117,7 +117,7 @@ impl Leader {
             return;
         }
         let mandate = &held.mandate;
-        let Some(version) = self.is_spoiled_in(core, &held.place, &mandate.ballot, mandate.nomination.term)
+        let Some(version) = self.is_spoiled_in(core, &held.znode, &mandate.ballot, mandate.nomination.term)
         else {
             return;
         };
@@ -134,7 +134,7 @@ impl Leader {
     pub(super) fn is_spoiled_in(
         &self,
         core: &Core,
-        place: &Place,
+        znode: &HeldZnode,
         ballot: &Ballot,
         term: u64,
     ) -> Option<i32> {
@@ -145,13 +145,13 @@ impl Leader {
             Known::Present(current, meta) => (current.ballot != *ballot || current.term != term, meta),
             Known::Unread | Known::Absent => return None,
         };
-        (spoiled && meta.czxid == place.czxid).then_some(meta.version)
+        (spoiled && meta.czxid == znode.czxid).then_some(meta.version)
     }
 
     pub(super) fn repaired(&mut self, core: &mut Core, outcome: &Outcome) {
         let Some(held) = self.state.held_mut() else { return };
         match outcome {
-            Outcome::Changed { version, .. } => held.place.version = *version,
+            Outcome::Changed { version, .. } => held.znode.version = *version,
             _ => held.doubted = true,
         }
         core.retry(Part::Leader);
@@ -164,8 +164,8 @@ impl Leader {
         self.announce_later = true;
         // READY must not be written onto another's leader znode.
         let known = core.reading.view.leader(self.slot).meta();
-        let other = held.doubted || known.is_none_or(|m| m.czxid != held.place.czxid);
-        if other && core.rules.keep(Rule::ReadyOnOwnPlace) {
+        let other = held.doubted || known.is_none_or(|m| m.czxid != held.znode.czxid);
+        if other && core.rules.keep(Rule::ReadyOnOwnZnode) {
             held.doubted = true;
             return;
         }
@@ -173,11 +173,11 @@ impl Leader {
             self.lead(core);
             return know_own_ready(core);
         }
-        let (mandate, place) = (held.mandate.clone(), held.place);
+        let (mandate, znode) = (held.mandate.clone(), held.znode);
         let Some(data) = self.leader_record(core, &mandate, Status::Ready, Some(core.now.unix_ms)) else {
             return;
         };
-        let version = if core.rules.keep(Rule::ReadyOnOwnPlace) { place.version } else { -1 };
+        let version = if core.rules.keep(Rule::ReadyOnOwnZnode) { znode.version } else { -1 };
         let request = Request::Set { path: core.leader_znode_path(self.slot), data, version };
         if core.perform(request, Pending::Leader(LeaderOp::Announce)) {
             self.announce_later = false;
@@ -197,14 +197,14 @@ impl Leader {
     pub(super) fn announced(&mut self, core: &mut Core, outcome: &Outcome) {
         let State::Announcing(mut held) = std::mem::take(&mut self.state) else { return };
         if let Outcome::Changed { version, .. } = outcome {
-            held.place.version = *version;
+            held.znode.version = *version;
             self.state = State::Announcing(held);
             return self.lead(core);
         }
         held.doubted |= *outcome != Outcome::Missing;
         self.turn(core, State::TakingOver(held));
         if *outcome == Outcome::Missing {
-            return self.stop(core, StopReason::PlaceLost);
+            return self.stop(core, StopReason::LeaderZnodeLost);
         }
         // Stale or unknown: it may have been written. The leader znode is read, and READY
         // written again over whatever version is there.
@@ -230,14 +230,14 @@ impl Leader {
         let (slot, ready_ms) = (nomination.slot, core.now.unix_ms);
         let elected = core.reading.view.elected.record().filter(|e| e.term_of(slot) == nomination.term);
         let decision = elected.and_then(|e| e.given(slot));
-        let decided_at = decision.map_or(held.place.created_ms, |e| e.decided_at_ms);
+        let decided_at = decision.map_or(held.znode.created_ms, |e| e.decided_at_ms);
         let noticed_at = decision.map(|e| e.noticed_at_ms).filter(|at| *at > 0).unwrap_or(decided_at);
-        let free_at = held.place.free_ms.max(decided_at);
+        let free_at = held.znode.free_ms.max(decided_at);
         let phases = Phases {
             decide_ms: decided_at.saturating_sub(noticed_at),
             release_ms: free_at.saturating_sub(decided_at),
-            acquire_ms: held.place.created_ms.saturating_sub(free_at),
-            takeover_ms: ready_ms.saturating_sub(held.place.created_ms),
+            acquire_ms: held.znode.created_ms.saturating_sub(free_at),
+            takeover_ms: ready_ms.saturating_sub(held.znode.created_ms),
         };
         let entry = HistoryEntry {
             v: VERSION,

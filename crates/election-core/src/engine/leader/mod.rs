@@ -94,7 +94,7 @@ impl Leader {
             // Also before READY is written: that may have to wait for the connection.
             (AppEvent::WorkFailed(why), State::Leading(_) | State::Announcing(_) | State::TakingOver(_)) => {
                 self.record_giving_up(core, Cause::WorkFailed, &why);
-                core.note(Level::Warn, NoteKind::Office, format!("gives up leadership: {why}"));
+                core.note(Level::Warn, NoteKind::Leadership, format!("gives up leadership: {why}"));
                 self.stop(core, StopReason::WorkFailed(why));
             }
             (AppEvent::WorkFinished, State::Leading(_) | State::Announcing(_) | State::TakingOver(_)) => {
@@ -169,7 +169,7 @@ impl Leader {
         let owned = |(_, known): &(usize, &Known<Current>)| known.meta().is_some_and(|m| m.owner == session);
         let leftover = core.reading.view.leaders().find(owned).map(|(slot, _)| slot);
         if let Some(slot) = leftover {
-            let request = Request::Get { path: core.config.paths.place(slot) };
+            let request = Request::Get { path: core.config.paths.leader_znode(slot) };
             if core.perform(request, Pending::Leader(LeaderOp::Clean)) {
                 self.slot = slot;
                 self.turn(core, State::Cleaning);
@@ -216,7 +216,7 @@ impl Leader {
         ready_ms: Option<u64>,
     ) -> Option<Vec<u8>> {
         let path = core.leader_znode_path(self.slot);
-        let since_ms = self.held().map_or(core.now.unix_ms, |held| held.place.created_ms);
+        let since_ms = self.held().map_or(core.now.unix_ms, |held| held.znode.created_ms);
         let member = &core.config.member;
         let data = match mandate.by {
             By::Contest => {

@@ -21,8 +21,8 @@ impl Leader {
     pub(in crate::engine) fn stop(&mut self, core: &mut Core, reason: StopReason) {
         let Some(held) = self.held() else { return };
         let hold = match reason {
-            StopReason::PlaceLost | StopReason::SessionOver => Hold::Nothing,
-            _ => Hold::Place(held.place),
+            StopReason::LeaderZnodeLost | StopReason::SessionOver => Hold::Nothing,
+            _ => Hold::Znode(held.znode),
         };
         let stopping = Stopping {
             reason: reason.clone(),
@@ -39,7 +39,7 @@ impl Leader {
             let request = Request::Delete { path: core.leader_znode_path(self.slot), version: None };
             core.perform(request, Pending::GivenUp);
         }
-        core.note(Level::Info, NoteKind::Office, format!("stops leading: {reason}"));
+        core.note(Level::Info, NoteKind::Leadership, format!("stops leading: {reason}"));
         self.turn(core, State::Stopping(stopping));
         core.out.push(Action::Stop(reason));
     }
@@ -80,7 +80,7 @@ impl Leader {
     pub(super) fn stopped(&mut self, core: &mut Core) {
         let State::Stopping(stopping) = &self.state else { return };
         let (epoch, hold, term) = (stopping.epoch, stopping.hold, stopping.term);
-        core.note(Level::Info, NoteKind::Office, format!("has stopped what it did for term {term}"));
+        core.note(Level::Info, NoteKind::Leadership, format!("has stopped what it did for term {term}"));
         self.let_go(core, epoch, hold, term);
     }
 
@@ -100,18 +100,18 @@ impl Leader {
             Hold::Nothing => None,
             Hold::Creating => Some(ReleaseStep::AwaitCreation),
             Hold::Unsure => Some(look_before_release(core)),
-            Hold::Place(place) => Some(self.delete_or_look(core, place, term)),
+            Hold::Znode(znode) => Some(self.delete_or_look(core, znode, term)),
         };
         self.turn(core, step.map_or(State::Idle, |step| State::Releasing(Releasing { epoch, step })));
     }
 
-    fn delete_or_look(&self, core: &Core, place: Place, term: u64) -> ReleaseStep {
-        // Every znode's versions begin at 0, so the version alone doesn't tell
+    fn delete_or_look(&self, core: &Core, znode: HeldZnode, term: u64) -> ReleaseStep {
+        // Every znode's versions begin at 0, so the version alone doesn't distinguish
         // the own leader znode from the next one's. Nor does what was known before a reconnect: in an older copy of
         // the ensemble all numbers are given out again.
-        let known = self.own_leader_znode(core).meta().is_some_and(|m| m.czxid == place.czxid)
+        let known = self.own_leader_znode(core).meta().is_some_and(|m| m.czxid == znode.czxid)
             && core.is_sure(self.slot);
-        let version = place.version;
+        let version = znode.version;
         match self.decision_that_took_nothing(core, term) {
             _ if !core.rules.keep(Rule::DeleteOwnOnly) => ReleaseStep::Delete { version, unchanged: None },
             _ if known && core.is_contest() => {
@@ -133,7 +133,7 @@ impl Leader {
 
     /// The creation that was under way when the claim was given up has ended.
     pub(super) fn creation_done(&mut self, core: &mut Core, outcome: &Outcome) {
-        let created = |czxid| Hold::Place(self.place(core, czxid, 0, 0));
+        let created = |czxid| Hold::Znode(self.znode(core, czxid, 0, 0));
         match outcome {
             Outcome::Created { czxid, .. } => self.may_be_left(core, created(*czxid)),
             Outcome::Exists | Outcome::Unknown(_) => self.may_be_left(core, Hold::Unsure),
@@ -192,7 +192,7 @@ impl Leader {
         let State::Releasing(release) = &mut self.state else { return };
         match (release.step, outcome) {
             (ReleaseStep::Delete { .. }, Outcome::Ok | Outcome::Missing) => {
-                core.note(Level::Info, NoteKind::Office, "has let go of leadership".to_owned());
+                core.note(Level::Info, NoteKind::Leadership, "has released leadership".to_owned());
                 // A watch may have been quicker, and have reported the next one already.
                 if self.own_leader_znode(core).meta().is_some_and(|m| m.owner == session) {
                     core.see_leader_znode(self.slot, None);

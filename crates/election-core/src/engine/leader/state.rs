@@ -54,19 +54,19 @@ pub(super) enum AcquireStep {
     /// After a lost reply: is it there, and whose?
     Looking,
     /// It is held. Is the decision, read on this session, still the same?
-    Rereading(Place),
+    Rereading(HeldZnode),
     /// A successor makes it the decision before it acts.
-    Committing(Place),
+    Committing(HeldZnode),
     /// It is held, and has another term than the decision, since another slot was
     /// decided while this member stepped in: it is written anew.
-    Restating(Place),
+    Restating(HeldZnode),
     /// Held and entitled.
-    Entitled(Place),
+    Entitled(HeldZnode),
 }
 
 /// The own leader znode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) struct Place {
+pub(in crate::engine) struct HeldZnode {
     pub(super) czxid: i64,
     pub(super) version: i32,
     /// The term in its record.
@@ -82,7 +82,7 @@ pub(in crate::engine) struct Place {
 pub(in crate::engine) struct Held {
     pub(super) mandate: Mandate,
     pub(in crate::engine) fencing_token: u64,
-    pub(super) place: Place,
+    pub(super) znode: HeldZnode,
     pub(in crate::engine) epoch: Epoch,
     /// A watch reports that the leader znode is not this one any more; it is read once more.
     pub(super) doubted: bool,
@@ -104,7 +104,7 @@ pub(in crate::engine) struct Stopping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Hold {
     Nothing,
-    Place(Place),
+    Znode(HeldZnode),
     /// Its creation is under way.
     Creating,
     /// The outcome of its creation is unknown.
@@ -171,7 +171,7 @@ impl State {
             slot: held.mandate.nomination.slot,
             ballot: held.mandate.ballot.clone(),
             epoch: held.epoch,
-            created_ms: held.place.created_ms,
+            created_ms: held.znode.created_ms,
             ready_ms: held.ready_ms,
             leads: matches!(self, Self::Leading(_)),
         });

@@ -59,7 +59,7 @@ impl Leader {
         let said = core.own.gave_up.as_ref().is_some_and(|g| g.term == term);
         if !said && self.is_idle() {
             let reason = reason.clone();
-            core.note(Level::Info, NoteKind::Office, format!("refuses term {term}: {reason}"));
+            core.note(Level::Info, NoteKind::Leadership, format!("refuses term {term}: {reason}"));
             self.refuse(core, term, reason);
         }
     }

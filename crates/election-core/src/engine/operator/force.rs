@@ -78,8 +78,8 @@ impl ForcedFailover<'_> {
         let slot = match ours {
             Some((_, slot)) => slot,
             None => {
-                let offices: Vec<_> = current.iter().map(|c| c.map(|(c, _)| c)).collect();
-                match slot_of(request, elected, &offices) {
+                let leader_znodes: Vec<_> = current.iter().map(|c| c.map(|(c, _)| c)).collect();
+                match slot_of(request, elected, &leader_znodes) {
                     Ok(slot) => slot,
                     Err(why) => return ForceStep::Refused(why),
                 }
@@ -117,7 +117,10 @@ impl ForcedFailover<'_> {
                     return ForceStep::Vacate { slot, version };
                 }
                 (None, Some((current, _))) => {
-                    return ForceStep::Refused(format!("{} has taken the place meanwhile", current.member));
+                    return ForceStep::Refused(format!(
+                        "{} has taken the leader znode meanwhile",
+                        current.member
+                    ));
                 }
                 (None, None) => {}
             }
@@ -143,7 +146,7 @@ impl ForcedFailover<'_> {
         let what = format!("failover forced by {}", request.by);
         let decided = match question.decide(Cause::Failover, &what, None, ordered) {
             Ok(decided) => decided.elected,
-            Err(Undecided::Nobody(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
+            Err(Undecided::NoCandidate(why) | Undecided::TargetUnfit(why) | Undecided::WorthWaiting(why)) => {
                 return ForceStep::Refused(why);
             }
             Err(Undecided::Held(hold)) => return ForceStep::Refused(hold.sentence),

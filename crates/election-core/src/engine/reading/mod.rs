@@ -71,7 +71,7 @@ impl Reading {
             let tenure = self.tenures.get(slot);
             tenure.is_some_and(|tenure| tenure.has_vanished(elected.term_of(slot), &named.ballot))
         };
-        let seen = elected.named(slot).is_some_and(has_vanished) || !rules.keep(Rule::SeenInOffice);
+        let seen = elected.named(slot).is_some_and(has_vanished) || !rules.keep(Rule::SeenLeading);
         seen && *self.view.leader(slot) == Known::Absent
     }
 

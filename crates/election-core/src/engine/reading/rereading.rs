@@ -33,43 +33,44 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What the watches have reported, and where the view differs.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Rereading {
-    decision: Told,
+    decision: Report,
     /// By slot.
-    places: Vec<Told>,
+    leader_znodes: Vec<Report>,
 }
 
 #[derive(Clone, Debug, Default, Hash)]
-struct Told {
+struct Report {
     /// Creation and last change of what the watch reported last; `None` before its
     /// first report.
-    told: Option<Option<(i64, i64)>>,
+    report: Option<Option<(i64, i64)>>,
     due: Option<Time>,
     /// It was not read since the connection was lost.
     doubted: bool,
 }
 
 impl Rereading {
-    fn of(&mut self, znode: Znode) -> &mut Told {
+    fn of(&mut self, znode: Znode) -> &mut Report {
         let slot = match znode {
             Znode::Decision => return &mut self.decision,
             Znode::Leader(slot) => slot,
         };
-        if self.places.len() <= slot {
-            self.places.resize_with(slot + 1, Told::default);
+        if self.leader_znodes.len() <= slot {
+            self.leader_znodes.resize_with(slot + 1, Report::default);
         }
-        &mut self.places[slot]
+        &mut self.leader_znodes[slot]
     }
 
-    fn all(&self) -> impl Iterator<Item = (Znode, &Told)> {
-        let places = self.places.iter().enumerate().map(|(slot, told)| (Znode::Leader(slot), told));
-        std::iter::once((Znode::Decision, &self.decision)).chain(places)
+    fn all(&self) -> impl Iterator<Item = (Znode, &Report)> {
+        let leader_znodes =
+            self.leader_znodes.iter().enumerate().map(|(slot, report)| (Znode::Leader(slot), report));
+        std::iter::once((Znode::Decision, &self.decision)).chain(leader_znodes)
     }
 
     /// What is to be read again, and when: not where that is done for another reason already.
     fn to_read(&self, ops: &Ops) -> impl Iterator<Item = (Znode, Time)> {
-        let waits = |(znode, told): (Znode, &Told)| {
-            let under_way = ops.has(&Pending::Reread(znode)) || (told.doubted && ops.reads(znode));
-            Some((znode, told.due?)).filter(|_| !under_way)
+        let waits = |(znode, report): (Znode, &Report)| {
+            let under_way = ops.has(&Pending::Reread(znode)) || (report.doubted && ops.reads(znode));
+            Some((znode, report.due?)).filter(|_| !under_way)
         };
         self.all().filter_map(waits)
     }
@@ -86,9 +87,9 @@ impl Rereading {
 
     /// It is not known whether this znode is still as it was read last.
     pub(in crate::engine) fn doubt(&mut self, znode: Znode, now: Time) {
-        let told = self.of(znode);
-        told.doubted = true;
-        told.due = Some(now);
+        let report = self.of(znode);
+        report.doubted = true;
+        report.due = Some(now);
     }
 
     /// It is being read.
@@ -108,30 +109,30 @@ impl Rereading {
 
     /// Whether the leader znode of `slot` may be another one by now.
     pub(in crate::engine) fn doubts_leader_znode(&self, slot: usize) -> bool {
-        self.places.get(slot).is_some_and(|told| told.doubted)
+        self.leader_znodes.get(slot).is_some_and(|report| report.doubted)
     }
 
     pub(in crate::engine) fn doubts_any_leader_znode(&self) -> bool {
-        self.places.iter().any(|told| told.doubted)
+        self.leader_znodes.iter().any(|report| report.doubted)
     }
 
     pub(in crate::engine) fn watch_told(&mut self, znode: Znode, node: Option<&Node>) {
-        self.of(znode).told = Some(node.map(|n| (n.czxid, n.mzxid)));
+        self.of(znode).report = Some(node.map(|n| (n.czxid, n.mzxid)));
     }
 
     /// The view has changed, or has been confirmed.
     pub(in crate::engine) fn compare(&mut self, znode: Znode, known: Option<Meta>, ops: &Ops, now: Time) {
-        let told = self.of(znode);
-        let agrees = told.told.is_none_or(|told| told == known.map(|m| (m.czxid, m.mzxid)));
-        if agrees && !told.doubted {
-            told.due = None;
-        } else if told.due.is_none() && !ops.has(&Pending::Reread(znode)) {
-            told.due = Some(now + PATIENCE);
+        let report = self.of(znode);
+        let agrees = report.report.is_none_or(|report| report == known.map(|m| (m.czxid, m.mzxid)));
+        if agrees && !report.doubted {
+            report.due = None;
+        } else if report.due.is_none() && !ops.has(&Pending::Reread(znode)) {
+            report.due = Some(now + PATIENCE);
         }
     }
 
     /// The leader znodes from this slot on are not watched any more.
     pub(in crate::engine) fn forget(&mut self, from: usize) {
-        self.places.truncate(from);
+        self.leader_znodes.truncate(from);
     }
 }

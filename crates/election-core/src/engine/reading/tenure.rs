@@ -23,11 +23,11 @@ impl Tenure {
     pub(super) fn look(
         &mut self,
         stands: Option<(u64, Option<&Ballot>)>,
-        place: &Known<Current>,
+        leader: &Known<Current>,
         unix_ms: u64,
     ) {
         let is_named = |term: u64, ballot: &Ballot| stands == Some((term, Some(ballot)));
-        match (place, stands) {
+        match (leader, stands) {
             (Known::Present(current, _), Some(_)) => {
                 let serves = is_named(current.term, &current.ballot);
                 self.seen = serves.then(|| (current.term, current.ballot.clone()));

@@ -25,5 +25,5 @@ pub(in crate::engine) fn contender(
         since_ms,
         ready_ms,
     };
-    record.encode(&config.paths.place(0))
+    record.encode(&config.paths.leader_znode(0))
 }

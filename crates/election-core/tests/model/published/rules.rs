@@ -83,7 +83,7 @@ impl Remedy {
     /// What stands for it in this project, by the names of `docs/model.md`.
     pub(crate) const fn in_the_engine(self) -> &'static str {
         match self {
-            Self::Adopt => "In the engine: `AdoptOwnPlace`.",
+            Self::Adopt => "In the engine: `AdoptOwnZnode`.",
             Self::Deadline => "In the engine: `Lease`, which rests on `Heartbeats`.",
             Self::DeadlineFirst => "In the engine: `DeadlineFirst`; and `Guard` and `SessionPin` around it.",
             Self::OwnerDeletes => "In the engine: `DeleteOwnOnly` and `OwnerChecked`.",

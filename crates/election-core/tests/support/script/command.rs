@@ -497,9 +497,10 @@ impl Stage {
         let read = self.zk.get(&path).map(|node| Elected::decode(&path, &node.data)).transpose();
         let elected = read.map_err(|e| e.to_string())?;
         let base = elected.as_ref().map_or(0, |e| e.token_base);
-        let in_office = self.zk.get(&self.paths.place(0)).map(|node| fencing_token(node.czxid, base));
+        let lowest_token =
+            self.zk.get(&self.paths.leader_znode(0)).map(|node| fencing_token(node.czxid, base));
         let unix_ms = UNIX_MS + self.now_ms;
-        let raised = internals::raise_tokens(elected.as_ref(), in_office, above, "ann", unix_ms);
+        let raised = internals::raise_tokens(elected.as_ref(), lowest_token, above, "ann", unix_ms);
         match raised.map_err(|e| e.to_string())? {
             Some(next) => {
                 let data = next.encode(&path).map_err(|e| e.to_string())?;
@@ -542,7 +543,7 @@ impl Stage {
     /// Somebody else's session holds the place for a moment.
     fn foreign_place(&mut self) -> Result<(), String> {
         let session = self.zk.open(self.now_ms, 10_000);
-        let path = self.paths.place(0);
+        let path = self.paths.leader_znode(0);
         let data = br#"{"v":1,"member":"west-9","site":"west","ballot":"other-0000000009","term":2,
             "status":"PROGRESS","since_ms":0}"#;
         self.zk.create(self.now_ms, &path, data.to_vec(), session);

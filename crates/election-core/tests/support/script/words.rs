@@ -56,7 +56,7 @@ impl Stage {
         let paths = &self.paths;
         let readable = if path == paths.elected() {
             Elected::decode(path, data).ok().map(|e| decision(&e))
-        } else if parent_of(path) == paths.queue() || (path == paths.place(0) && self.is_single()) {
+        } else if parent_of(path) == paths.queue() || (path == paths.leader_znode(0) && self.is_single()) {
             Contender::decode(path, data).ok().map(|c| format!("{} {:?}", c.member, c.status))
         } else if paths.slot_of(path).is_some() {
             Current::decode(path, data)

@@ -82,7 +82,7 @@ impl Sim {
             return Err(format!("{} is {:?}", busy.member, role(busy)));
         }
         if self.has_elector() {
-            return self.are_in_office(leading);
+            return self.are_leading(leading);
         }
         match leading[..] {
             [leader] => self.holds_the_place(leader),
@@ -103,7 +103,7 @@ impl Sim {
     }
 
     /// They are named, stand in office and say READY; and every request has its outcome.
-    fn are_in_office(&self, leading: Vec<usize>) -> Result<Vec<usize>, String> {
+    fn are_leading(&self, leading: Vec<usize>) -> Result<Vec<usize>, String> {
         let read = |path: &str| self.zk.get(path).map(|n| n.data.clone()).unwrap_or_default();
         let is_closed = |h: &Host| self.settings.drained.as_ref() == Some(&h.site);
         let open = self.hosts.iter().filter(|h| h.process.is_some() && !is_closed(h)).count();
@@ -118,7 +118,7 @@ impl Sim {
         for leader in leading {
             let process = self.hosts[leader].process.as_ref();
             let slot = process.and_then(|p| p.engine.slot()).ok_or("a leader has a slot")?;
-            let place = self.paths.place(slot);
+            let place = self.paths.leader_znode(slot);
             let Ok(current) = Current::decode(&place, &read(&place)) else {
                 // With the pause mode `keep` one leads on until another is named, and from a
                 // drained site nobody can be.
@@ -179,7 +179,7 @@ impl Sim {
         if !self.has_elector() {
             return self.place();
         }
-        self.paths.place(self.rng.usize(0..self.settings.policy.slots))
+        self.paths.leader_znode(self.rng.usize(0..self.settings.policy.slots))
     }
 
     pub(super) fn has_elector(&self) -> bool {
@@ -189,7 +189,7 @@ impl Sim {
     /// Where the leader's znode is: in a queue, whoever was created first.
     pub(super) fn place(&self) -> String {
         let Some(parent) = self.queue() else {
-            return self.paths.place(0);
+            return self.paths.leader_znode(0);
         };
         let queue = self.zk.tree_at(&parent, self.zk.zxid());
         let first = queue.into_iter().filter(|(_, n)| n.owner != 0).min_by_key(|(_, node)| node.czxid);
@@ -199,7 +199,7 @@ impl Sim {
     pub(super) fn ballot_path(&self, ballot: &Ballot) -> String {
         match (self.queue(), &self.settings.recipe) {
             (Some(parent), _) => format!("{parent}/{ballot}"),
-            (None, Recipe::Single) => self.paths.place(0),
+            (None, Recipe::Single) => self.paths.leader_znode(0),
             (None, _) => self.paths.ballot(ballot),
         }
     }

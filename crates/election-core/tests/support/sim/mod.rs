@@ -464,7 +464,7 @@ impl Sim {
             Action::Perform { op, epoch, request } => {
                 self.summary.operations += 1;
                 let engine = self.hosts[host].process.as_ref().map(|p| &p.engine);
-                let slots = engine.map_or(1, |engine| engine.in_office().count());
+                let slots = engine.map_or(1, |engine| engine.leaders().count());
                 let verdict = self.checks.paces[host].operation(self.now, host, slots);
                 self.require(verdict);
                 self.check_begun(host, &request);

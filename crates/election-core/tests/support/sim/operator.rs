@@ -192,7 +192,8 @@ impl Sim {
         }
         let Recipe::Elector(strategy) = self.settings.recipe.clone() else { return };
         let slots = elected.as_ref().map_or(self.settings.policy.slots, |(e, _)| e.slots.len());
-        let current: Vec<_> = (0..slots).map(|slot| self.read::<Current>(&self.paths.place(slot))).collect();
+        let current: Vec<_> =
+            (0..slots).map(|slot| self.read::<Current>(&self.paths.leader_znode(slot))).collect();
         let current: Vec<_> = current.iter().map(|c| c.as_ref().map(|(c, version)| (c, *version))).collect();
         let failover = ForcedFailover {
             filed: &FiledRequest { which, request },
@@ -259,7 +260,7 @@ impl Sim {
                 }
             }
             ForceStep::Vacate { slot, version } => {
-                let (path, unchanged) = (self.paths.place(slot), self.paths.elected());
+                let (path, unchanged) = (self.paths.leader_znode(slot), self.paths.elected());
                 let unchanged_version = decision_version.unwrap_or(-1);
                 let request = internals::Request::DeleteWhile { path, version, unchanged, unchanged_version };
 
@@ -319,10 +320,10 @@ impl Sim {
             return false;
         }
         let base = read.as_ref().map_or(0, |(e, _)| e.token_base);
-        let in_office = self.zk.get(&self.paths.place(0)).map(|n| fencing_token(n.czxid, base));
+        let lowest_token = self.zk.get(&self.paths.leader_znode(0)).map(|n| fencing_token(n.czxid, base));
         let above = self.resource.newest() + beyond;
         let elected = read.as_ref().map(|(e, _)| e);
-        let raised = internals::raise_tokens(elected, in_office, above, "operator", self.unix_ms());
+        let raised = internals::raise_tokens(elected, lowest_token, above, "operator", self.unix_ms());
         let Ok(Some(next)) = raised else { return raised.is_ok() };
         if read.is_none() {
             let made = self.zk.make_parents(self.now, &path);

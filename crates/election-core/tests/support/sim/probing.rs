@@ -109,7 +109,7 @@ impl Sim {
         let lowest = self.registered().into_values().min_by(|a, b| a.ballot.cmp(&b.ballot));
         self.summary.stand_ins +=
             u64::from(lowest.is_some_and(|lowest| lowest.member.as_str() != elected.decided_by));
-        let place = self.zk.get(&self.paths.place(slot)).cloned();
+        let place = self.zk.get(&self.paths.leader_znode(slot)).cloned();
         if let Some(place) = place
             && Current::decode("current", &place.data).is_ok_and(|c| c.ballot == suspect)
         {

@@ -61,9 +61,9 @@ impl Sim {
         let knows = |host: &usize| {
             let Some(process) = &self.hosts[*host].process else { return false };
             let engine = &process.engine;
-            let in_office = engine.in_office().flatten().filter_map(|current| current.fencing_token);
+            let leaders = engine.leaders().flatten().filter_map(|current| current.fencing_token);
             engine.elected().map(|elected| elected.term) == Some(self.newest.0)
-                && in_office.chain(engine.fencing_token()).max() >= Some(token)
+                && leaders.chain(engine.fencing_token()).max() >= Some(token)
         };
         let knowing = self.hosts_that(knows);
         let lasts = self.settings.timeout * 21 / 20 + self.rng.u64(0..3000);

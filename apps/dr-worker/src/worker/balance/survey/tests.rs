@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use election_core::{
     Ballot, Paths, Policy, SiteId,
-    operator::{self, Decision, Office},
+    operator::{self, Decision, LeaderZnode},
     record::{Control, Current, FiledRequest, Outgoing, Record as _, RequestKind, RequestRef, Slot, Target},
 };
 use serde_json::json;
@@ -44,7 +44,7 @@ fn standing() -> Snapshot {
         "v": 1, "member": "east-1", "ballot": ballot(1), "site": "east", "term": 1, "status": "READY",
         "since_ms": since,
     });
-    let office = Office {
+    let leader_znode = LeaderZnode {
         record: Current::decode("/current", current.to_string().as_bytes()).unwrap(),
         version: 1,
         czxid: 7,
@@ -55,7 +55,7 @@ fn standing() -> Snapshot {
         members: (1..).zip(members).map(member).collect(),
         lowest: Some(Ballot::new(ballot(1)).unwrap()),
         elected: Some(Decision { record: elected, version: 0, mzxid: 7 }),
-        offices: vec![Some(office)],
+        leader_znodes: vec![Some(leader_znode)],
         ..Snapshot::default()
     }
 }
@@ -105,13 +105,13 @@ fn it_stays_while_anything_speaks_against_a_move() {
             let which = RequestRef { czxid: 1, name: "r-1".to_owned() };
             s.requests.push(FiledRequest { which, request });
         }),
-        ("nobody in office", |s| s.offices = vec![None]),
-        ("not ready", |s| s.offices[0].as_mut().unwrap().record.status = Status::Progress),
+        ("nobody in office", |s| s.leader_znodes = vec![None]),
+        ("not ready", |s| s.leader_znodes[0].as_mut().unwrap().record.status = Status::Progress),
         ("another one in office", |s| {
-            s.offices[0].as_mut().unwrap().record.ballot = Ballot::new("guid-0000000002").unwrap();
+            s.leader_znodes[0].as_mut().unwrap().record.ballot = Ballot::new("guid-0000000002").unwrap();
         }),
         ("holds", |s| s.members[0].holds = Some("a backup runs".to_owned())),
-        ("tenure", |s| s.offices[0].as_mut().unwrap().record.since_ms = NOW_MS - MINUTE_MS / 2),
+        ("tenure", |s| s.leader_znodes[0].as_mut().unwrap().record.since_ms = NOW_MS - MINUTE_MS / 2),
     ];
     for (why, change) in changes {
         let mut snapshot = standing();
@@ -184,8 +184,8 @@ fn three_jobs_on_one_node_become_two_and_one() {
     // Once it has moved, nothing more does.
     let moved = snapshots.get_mut("a").unwrap();
     let (named, elected) = (moved.members[1].named(), &mut moved.elected.as_mut().unwrap().record);
-    let office = &mut moved.offices[0].as_mut().unwrap().record;
-    (office.member, office.ballot) = (named.member.clone(), named.ballot.clone());
+    let leader_znode = &mut moved.leader_znodes[0].as_mut().unwrap().record;
+    (leader_znode.member, leader_znode.ballot) = (named.member.clone(), named.ballot.clone());
     elected.slots[0].named = Some(named);
     let then = survey(&jobs, &snapshots, &Refused::new(), NOW_MS);
     assert_eq!(FairShare { at_most: 5 }.plan(&then.nodes, &then.elections).moves, []);

@@ -64,7 +64,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// How far this member's candidacy is.
 #[derive(Clone, Debug, Default, Hash)]
 pub(in crate::engine) struct Contest {
-    step: Step,
+    step: ContestStep,
     /// Znodes that were begun to be created in this session.
     attempts: u32,
     /// The last of them was not answered: if it is found, it is this member's.
@@ -76,7 +76,7 @@ pub(in crate::engine) struct Contest {
     /// What of the own znode the creation under way writes.
     written: Vec<u8>,
     failures: u32,
-    stand_at: Option<Time>,
+    join_at: Option<Time>,
     /// Since when the application is at this.
     stage: Option<(Stage, Time)>,
     serving_since: Option<Time>,
@@ -95,7 +95,7 @@ struct Before {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-enum Step {
+enum ContestStep {
     /// There is no session.
     #[default]
     Idle,
@@ -121,7 +121,7 @@ enum Step {
     /// No candidate is before this one; the leader's side may still be busy with the former leadership.
     First,
     /// The leader's side has it.
-    InOffice,
+    Leading,
     /// No candidate for a while.
     Pausing,
     Gone,
@@ -130,26 +130,29 @@ enum Step {
 /// What follows once no znode is left that belongs to no candidacy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Then {
-    Stand,
+    Join,
     Pause,
     Leave,
 }
 
 impl Contest {
     /// Begins anew, but for the memory of failures.
-    fn reset(&mut self, core: &mut Core, step: Step) {
+    fn reset(&mut self, core: &mut Core, step: ContestStep) {
         core.ops.give_up_all(Part::Contest);
         core.own.seat = Seat::default();
-        *self = Self { step, failures: self.failures, stand_at: self.stand_at, ..Self::default() };
+        *self = Self { step, failures: self.failures, join_at: self.join_at, ..Self::default() };
     }
 
     pub(in crate::engine) fn is_gone(&self) -> bool {
-        matches!(self.step, Step::Idle | Step::Gone)
+        matches!(self.step, ContestStep::Idle | ContestStep::Gone)
     }
 
     /// Whether no znode of this session can be there yet.
     fn is_preparing(&self) -> bool {
-        matches!(self.step, Step::ListLeftovers | Step::LookAtLeftover(_) | Step::DropLeftover(..))
+        matches!(
+            self.step,
+            ContestStep::ListLeftovers | ContestStep::LookAtLeftover(_) | ContestStep::DropLeftover(..)
+        )
     }
 }
 
@@ -157,10 +160,10 @@ impl Contest {
     /// A session has begun: this member becomes a candidate, with nothing of a former session.
     pub(in crate::engine) fn begin(&mut self, core: &mut Core) {
         let first = match (core.config.leftovers, core.queue_format()) {
-            (Leftovers::Remove, Some(_)) => Step::ListLeftovers,
+            (Leftovers::Remove, Some(_)) => ContestStep::ListLeftovers,
             // It is there most likely: a read, rather than a creation that is refused.
-            (Leftovers::Remove, None) => Step::Seek(Then::Stand),
-            (Leftovers::Wait, _) => Step::Create,
+            (Leftovers::Remove, None) => ContestStep::Seek(Then::Join),
+            (Leftovers::Wait, _) => ContestStep::Create,
         };
         self.reset(core, first);
         if core.own.gave_up.is_some() {
@@ -175,8 +178,8 @@ impl Contest {
             return;
         }
         match self.step {
-            Step::First => self.step = Step::Rank,
-            Step::InOffice => core.own.seat.ranks_again = core.own.duty.held.is_none(),
+            ContestStep::First => self.step = ContestStep::Rank,
+            ContestStep::Leading => core.own.seat.ranks_again = core.own.duty.held.is_none(),
             _ => {}
         }
     }
@@ -186,13 +189,13 @@ impl Contest {
         if served.is_some_and(|served| served >= core.config.policy.min_tenure) {
             self.failures = 0;
         }
-        self.reset(core, Step::Idle);
+        self.reset(core, ContestStep::Idle);
     }
 
     /// When the contest goes on even if nothing happens, beside trying again.
     pub(in crate::engine) fn wake(&self, core: &Core) -> Option<Time> {
-        let pauses = self.step == Step::Pausing && core.session_is_active();
-        let stand = self.stand_at.filter(|at| pauses && *at > core.now.time);
+        let pauses = self.step == ContestStep::Pausing && core.session_is_active();
+        let stand = self.join_at.filter(|at| pauses && *at > core.now.time);
         let stage = self.stage.map(|(_, since)| since + core.config.policy.takeover_timeout);
         [stand, stage].into_iter().flatten().min()
     }
@@ -202,7 +205,7 @@ impl Contest {
     pub(in crate::engine) fn ballot(&self, core: &Core) -> Option<Ballot> {
         match (&self.step, &core.own.seat.own) {
             (_, Some(own)) => core.ballot_at(&own.path, own.node.owner),
-            (Step::Waiting, None) => core.ballot_at("", core.session_id()),
+            (ContestStep::Waiting, None) => core.ballot_at("", core.session_id()),
             _ => None,
         }
     }
@@ -210,11 +213,11 @@ impl Contest {
     pub(in crate::engine) fn is_paused(&self) -> bool {
         matches!(
             self.step,
-            Step::Pausing
-                | Step::Seek(Then::Pause)
-                | Step::Count(Then::Pause)
-                | Step::Look(Then::Pause, _)
-                | Step::Drop(_, _, Then::Pause)
+            ContestStep::Pausing
+                | ContestStep::Seek(Then::Pause)
+                | ContestStep::Count(Then::Pause)
+                | ContestStep::Look(Then::Pause, _)
+                | ContestStep::Drop(_, _, Then::Pause)
         )
     }
 
@@ -222,8 +225,8 @@ impl Contest {
     /// a lease takes a heartbeat and a tick, which a takeover would otherwise wait for.
     pub(in crate::engine) fn keeps_lease(&self, core: &Core) -> bool {
         match self.step {
-            Step::Idle | Step::Gone | Step::Pausing => false,
-            Step::Waiting if core.queue_format() == Some(QueueFormat::Native) => {
+            ContestStep::Idle | ContestStep::Gone | ContestStep::Pausing => false,
+            ContestStep::Waiting if core.queue_format() == Some(QueueFormat::Native) => {
                 self.before.as_ref().is_some_and(|before| before.first)
             }
             _ => true,
@@ -234,7 +237,7 @@ impl Contest {
         let mut watched = Vec::new();
         match core.config.recipe {
             Recipe::Single if !self.is_gone() => {
-                watched.push(Watched::Node(core.config.paths.place(0)));
+                watched.push(Watched::Node(core.config.paths.leader_znode(0)));
             }
             Recipe::Queue(_) => {
                 watched.extend(core.own.seat.own.iter().map(|own| Watched::Node(own.path.clone())));
@@ -255,12 +258,12 @@ impl Contest {
     ) {
         let own = core.own.seat.own.as_ref().filter(|own| own.path == path);
         if core.queue_format().is_none() {
-            if path == core.config.paths.place(0) {
+            if path == core.config.paths.leader_znode(0) {
                 leader_znode_seen(core, leader, node);
             }
         } else if let Some(own) = own {
             let stands = node.filter(|n| n.owner == own.node.owner && n.czxid == own.node.czxid);
-            if self.step == Step::InOffice {
+            if self.step == ContestStep::Leading {
                 leader_znode_seen(core, leader, node);
             } else if let Some(node) = stands {
                 let node = node.clone();
@@ -299,7 +302,7 @@ impl Contest {
         core.own.seat.own = None;
         self.before = None;
         core.ops.give_up(&Pending::Contest);
-        self.step = Step::Seek(Then::Stand);
+        self.step = ContestStep::Seek(Then::Join);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Between the contest and the leader's side: handing over the own znode, overseeing the one
 //! who leads, and what follows once it has released leadership.
 
-use super::{Contest, FIRST_PAUSE, Step, Then};
+use super::{Contest, ContestStep, FIRST_PAUSE, Then};
 use crate::{
     engine::{
         core::Core,
@@ -18,12 +18,14 @@ impl Contest {
     pub(super) fn hand_over(&mut self, core: &mut Core, leader: &mut Leader) {
         let Some(own) = core.own.seat.own.clone() else { return };
         let Some(ballot) = core.ballot_at(&own.path, own.node.owner) else { return };
-        self.step = Step::InOffice;
+        self.step = ContestStep::Leading;
         self.before = None;
         let waited = self.has_waited;
         let sentence = match (&core.config.recipe, waited, &self.previous) {
-            (Recipe::Single, false, _) => "nobody held the place".to_owned(),
-            (Recipe::Single, true, _) => "whoever held the place has gone, and it was quickest".to_owned(),
+            (Recipe::Single, false, _) => "no member held the leader znode".to_owned(),
+            (Recipe::Single, true, _) => {
+                "the leader znode became free, and this member was the first to create it".to_owned()
+            }
             (_, false, _) => "nobody stood before it in the queue".to_owned(),
             (_, true, Some(previous)) => format!("{} has gone, and it was next", previous.member),
             (_, true, None) => "nobody stands before it in the queue any more".to_owned(),
@@ -80,11 +82,11 @@ impl Contest {
             _ => core.reading.view.leader(0).meta().is_some_and(|m| m.owner != core.session_id()),
         };
         match self.step {
-            Step::First => {
+            ContestStep::First => {
                 let why = "it takes over anew, for its znode went with its session".to_owned();
                 leader.stop(core, StopReason::NotNamed(why));
             }
-            Step::Waiting if another => {
+            ContestStep::Waiting if another => {
                 leader
                     .stop(core, StopReason::NotNamed("another one leads since its session ended".to_owned()));
             }
@@ -105,7 +107,7 @@ impl Contest {
         }
         let served_long = served.is_some_and(|served| served >= core.config.policy.min_tenure);
         let failed = self.pause_after_failure(core, served_long);
-        self.step = Step::Seek(if failed { Then::Pause } else { Then::Stand });
+        self.step = ContestStep::Seek(if failed { Then::Pause } else { Then::Join });
     }
 
     /// After a failure others get their chance, and this one a rest.
@@ -123,7 +125,7 @@ impl Contest {
             false => (Level::Info, "gave up"),
         };
         self.failures += u32::from(level == Level::Warn);
-        self.stand_at = Some(core.now.time + pause);
+        self.join_at = Some(core.now.time + pause);
         let text = format!("stands again in {pause:?}, for it {what}: {}", gave_up.reason);
         core.note(level, NoteKind::Registration, text);
         true

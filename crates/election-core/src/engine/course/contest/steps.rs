@@ -2,7 +2,7 @@
 
 use super::{
     super::line::{Line, Rank},
-    Before, Contest, Step, Then,
+    Before, Contest, ContestStep, Then,
 };
 use crate::{
     engine::{
@@ -41,43 +41,43 @@ impl Contest {
                 return true;
             }
             match self.step {
-                Step::Seek(Then::Leave)
-                | Step::Count(Then::Leave)
-                | Step::Look(Then::Leave, _)
-                | Step::Drop(_, _, Then::Leave) => return false,
-                Step::Idle | Step::Gone => return true,
+                ContestStep::Seek(Then::Leave)
+                | ContestStep::Count(Then::Leave)
+                | ContestStep::Look(Then::Leave, _)
+                | ContestStep::Drop(_, _, Then::Leave) => return false,
+                ContestStep::Idle | ContestStep::Gone => return true,
                 _ => {}
             }
             core.own.seat.own = None;
             self.before = None;
             // The session may live on for other elections.
             let nothing = self.attempts == 0;
-            self.step = if nothing { Step::Gone } else { Step::Seek(Then::Leave) };
+            self.step = if nothing { ContestStep::Gone } else { ContestStep::Seek(Then::Leave) };
             return nothing;
         }
         match self.step {
-            Step::Idle | Step::Gone => return true,
-            Step::InOffice if !idle => return !core.own.seat.ranks_again,
-            Step::InOffice => self.released(core),
-            Step::First if core.own.no_candidate().is_none() => {
+            ContestStep::Idle | ContestStep::Gone => return true,
+            ContestStep::Leading if !idle => return !core.own.seat.ranks_again,
+            ContestStep::Leading => self.released(core),
+            ContestStep::First if core.own.no_candidate().is_none() => {
                 if idle {
                     self.hand_over(core, leader);
                 }
                 return true;
             }
-            Step::Waiting if core.own.no_candidate().is_none() => return self.go_on_waiting(core),
+            ContestStep::Waiting if core.own.no_candidate().is_none() => return self.go_on_waiting(core),
             _ => {}
         }
-        if self.step == Step::Create && self.stand_at.is_some() {
-            self.step = Step::Pausing;
+        if self.step == ContestStep::Create && self.join_at.is_some() {
+            self.step = ContestStep::Pausing;
         }
-        if self.step == Step::Pausing {
-            let due = self.stand_at.is_none_or(|at| at <= core.now.time);
+        if self.step == ContestStep::Pausing {
+            let due = self.join_at.is_none_or(|at| at <= core.now.time);
             if !due || core.own.no_candidate().is_some() {
                 return true;
             }
-            self.stand_at = None;
-            self.step = Step::Seek(Then::Stand);
+            self.join_at = None;
+            self.step = ContestStep::Seek(Then::Join);
         }
         if let Some(why) = core.own.no_candidate()
             && !self.is_paused()
@@ -86,7 +86,7 @@ impl Contest {
             core.note(Level::Warn, NoteKind::Registration, format!("does not stand, for {why}"));
             core.own.seat.own = None;
             self.before = None;
-            self.step = Step::Seek(Then::Pause);
+            self.step = ContestStep::Seek(Then::Pause);
         }
         false
     }
@@ -98,14 +98,15 @@ impl Contest {
             let again = std::mem::take(&mut self.look_again);
             if again {
                 // Cleared before it is read: what vanishes meanwhile is looked at again.
-                self.step = if core.rules.keep(Rule::RanksAgain) { Step::Rank } else { Step::First };
+                self.step =
+                    if core.rules.keep(Rule::RanksAgain) { ContestStep::Rank } else { ContestStep::First };
             }
             return !again;
         }
         let session = core.session_id();
         let next = match core.reading.view.leader(0) {
-            Known::Absent => Step::Create,
-            known if known.meta().is_some_and(|m| m.owner == session) => Step::Seek(Then::Stand),
+            Known::Absent => ContestStep::Create,
+            known if known.meta().is_some_and(|m| m.owner == session) => ContestStep::Seek(Then::Join),
             _ => return true,
         };
         self.step = next;
@@ -115,25 +116,30 @@ impl Contest {
     fn next_request(&mut self, core: &mut Core) -> Option<Request> {
         let paths = core.config.paths.clone();
         let queue = Line::queue(core);
-        let place = || Request::Get { path: paths.place(0) };
+        let znode = || Request::Get { path: paths.leader_znode(0) };
         Some(match &self.step {
-            Step::ListLeftovers | Step::Rank => queue?.list(),
-            Step::InOffice if core.own.seat.ranks_again => queue?.list(),
-            Step::LookAtLeftover(names) => Request::Get { path: queue?.path(names.last()?) },
-            Step::DropLeftover(name, _) => queue?.drop(name),
-            Step::Seek(_) => queue.map_or_else(place, |queue| queue.list()),
-            Step::Adopt(name) => Request::Get { path: queue?.path(name) },
-            Step::Count(_) => Request::Get { path: paths.leader() },
-            Step::Look(..) => place(),
-            Step::Drop(path, None, _) => Request::Delete { path: path.clone(), version: None },
-            Step::Drop(path, Some((version, count)), _) => Request::DeleteWhile {
+            ContestStep::ListLeftovers | ContestStep::Rank => queue?.list(),
+            ContestStep::Leading if core.own.seat.ranks_again => queue?.list(),
+            ContestStep::LookAtLeftover(names) => Request::Get { path: queue?.path(names.last()?) },
+            ContestStep::DropLeftover(name, _) => queue?.drop(name),
+            ContestStep::Seek(_) => queue.map_or_else(znode, |queue| queue.list()),
+            ContestStep::Adopt(name) => Request::Get { path: queue?.path(name) },
+            ContestStep::Count(_) => Request::Get { path: paths.leader() },
+            ContestStep::Look(..) => znode(),
+            ContestStep::Drop(path, None, _) => Request::Delete { path: path.clone(), version: None },
+            ContestStep::Drop(path, Some((version, count)), _) => Request::DeleteWhile {
                 path: path.clone(),
                 version: *version,
                 unchanged: paths.leader(),
                 unchanged_version: *count,
             },
-            Step::Create => return self.create_own(core),
-            Step::Idle | Step::Waiting | Step::First | Step::InOffice | Step::Pausing | Step::Gone => {
+            ContestStep::Create => return self.create_own(core),
+            ContestStep::Idle
+            | ContestStep::Waiting
+            | ContestStep::First
+            | ContestStep::Leading
+            | ContestStep::Pausing
+            | ContestStep::Gone => {
                 return None;
             }
         })
@@ -157,7 +163,7 @@ impl Contest {
         Some(match Line::queue(core) {
             Some(queue) => queue.create(self.attempts, data),
             None => Request::CreateCounted {
-                path: core.config.paths.place(0),
+                path: core.config.paths.leader_znode(0),
                 data,
                 counter: core.config.paths.leader(),
             },
@@ -167,69 +173,73 @@ impl Contest {
     pub(in crate::engine) fn done(&mut self, core: &mut Core, leader: &mut Leader, outcome: &Outcome) {
         match (self.step.clone(), outcome) {
             (_, Outcome::NotApplied(why)) => later(core, why),
-            (Step::ListLeftovers, Outcome::Names(names)) => {
+            (ContestStep::ListLeftovers, Outcome::Names(names)) => {
                 self.look_at_leftovers(Line::queue(core).map_or_else(Vec::new, |queue| queue.others(names)));
             }
-            (Step::LookAtLeftover(mut names), Outcome::Got(node)) => {
+            (ContestStep::LookAtLeftover(mut names), Outcome::Got(node)) => {
                 let name = names.pop().unwrap_or_default();
                 if node.as_ref().is_some_and(|node| self.is_of_this_member(core, node)) {
                     let text = "removing what a former process of this member left behind".to_owned();
                     core.note(Level::Info, NoteKind::Registration, text);
-                    self.step = Step::DropLeftover(name, names);
+                    self.step = ContestStep::DropLeftover(name, names);
                 } else {
                     self.look_at_leftovers(names);
                 }
             }
-            (Step::DropLeftover(_, names), Outcome::Ok | Outcome::Missing) => self.look_at_leftovers(names),
-            (Step::Seek(then), Outcome::Names(names)) => self.sought_in_queue(core, then, names),
-            (Step::Seek(then), Outcome::Got(node)) => self.sought_leader_znode(core, then, node.as_ref()),
-            (Step::Count(then), Outcome::Got(counter)) => {
-                let found = counter.as_ref().map(|counter| Step::Look(then, counter.version));
-                self.step = found.unwrap_or(Step::Seek(then));
+            (ContestStep::DropLeftover(_, names), Outcome::Ok | Outcome::Missing) => {
+                self.look_at_leftovers(names)
             }
-            (Step::Look(then, count), Outcome::Got(node)) => {
+            (ContestStep::Seek(then), Outcome::Names(names)) => self.sought_in_queue(core, then, names),
+            (ContestStep::Seek(then), Outcome::Got(node)) => {
+                self.sought_leader_znode(core, then, node.as_ref())
+            }
+            (ContestStep::Count(then), Outcome::Got(counter)) => {
+                let found = counter.as_ref().map(|counter| ContestStep::Look(then, counter.version));
+                self.step = found.unwrap_or(ContestStep::Seek(then));
+            }
+            (ContestStep::Look(then, count), Outcome::Got(node)) => {
                 self.looked_at_leader_znode(core, then, count, node.as_ref())
             }
-            (Step::Drop(_, _, then), Outcome::Ok | Outcome::Missing | Outcome::Stale) => {
-                self.step = Step::Seek(then);
+            (ContestStep::Drop(_, _, then), Outcome::Ok | Outcome::Missing | Outcome::Stale) => {
+                self.step = ContestStep::Seek(then);
             }
-            (Step::Create, Outcome::Created { path, czxid }) => {
+            (ContestStep::Create, Outcome::Created { path, czxid }) => {
                 let (owner, data) = (core.session_id(), std::mem::take(&mut self.written));
                 let node = Node::created(data, *czxid, owner);
-                self.stands_with(core, OwnZnode { path: path.clone(), node, count: None });
+                self.joins_with(core, OwnZnode { path: path.clone(), node, count: None });
             }
-            (Step::Create, Outcome::Counted { czxid, count }) => {
+            (ContestStep::Create, Outcome::Counted { czxid, count }) => {
                 let (owner, data) = (core.session_id(), std::mem::take(&mut self.written));
                 let node = Node::created(data, *czxid, owner);
-                self.stands_with(
+                self.joins_with(
                     core,
-                    OwnZnode { path: core.config.paths.place(0), node, count: Some(*count) },
+                    OwnZnode { path: core.config.paths.leader_znode(0), node, count: Some(*count) },
                 );
             }
-            (Step::Create, Outcome::Exists) => self.step = Step::Seek(Then::Stand),
+            (ContestStep::Create, Outcome::Exists) => self.step = ContestStep::Seek(Then::Join),
             // Whether it was created is unknown.
-            (Step::Create, Outcome::Unknown(why)) => {
-                self.step = Step::Seek(Then::Stand);
+            (ContestStep::Create, Outcome::Unknown(why)) => {
+                self.step = ContestStep::Seek(Then::Join);
                 later(core, why);
             }
-            (Step::Adopt(name), Outcome::Got(node)) => {
+            (ContestStep::Adopt(name), Outcome::Got(node)) => {
                 let adopted = node.as_ref().filter(|node| node.owner == core.session_id());
                 match adopted.zip(Line::queue(core)) {
                     Some((node, queue)) => {
                         let own = OwnZnode { path: queue.path(&name), node: node.clone(), count: None };
-                        self.stands_with(core, own);
+                        self.joins_with(core, own);
                     }
-                    None => self.step = Step::Seek(Then::Stand),
+                    None => self.step = ContestStep::Seek(Then::Join),
                 }
             }
-            (Step::Rank, Outcome::Names(names)) => self.ranked(core, names),
-            (Step::InOffice, Outcome::Names(names)) => self.ranked_again(core, leader, names),
+            (ContestStep::Rank, Outcome::Names(names)) => self.ranked(core, names),
+            (ContestStep::Leading, Outcome::Names(names)) => self.ranked_again(core, leader, names),
             (step, outcome) => later(core, &format!("{step:?}: {outcome:?}")),
         }
     }
 
     fn look_at_leftovers(&mut self, names: Vec<String>) {
-        self.step = if names.is_empty() { Step::Create } else { Step::LookAtLeftover(names) };
+        self.step = if names.is_empty() { ContestStep::Create } else { ContestStep::LookAtLeftover(names) };
     }
 
     /// Whether another session made it for this member.
@@ -254,11 +264,11 @@ impl Contest {
         let Some(queue) = Line::queue(core) else { return };
         let mut mine = queue.own(names);
         let adoptable =
-            |name: &str| then == Then::Stand && self.unanswered && queue.is_of_attempt(name, self.attempts);
+            |name: &str| then == Then::Join && self.unanswered && queue.is_of_attempt(name, self.attempts);
         self.step = match mine.clone().find(|name| !adoptable(name)) {
-            Some(stray) => Step::Drop(queue.path(stray), None, then),
+            Some(stray) => ContestStep::Drop(queue.path(stray), None, then),
             None => match mine.next() {
-                Some(own) => Step::Adopt(own.to_owned()),
+                Some(own) => ContestStep::Adopt(own.to_owned()),
                 None => self.nothing_left(then),
             },
         };
@@ -268,15 +278,15 @@ impl Contest {
         core.see_leader_znode(0, node);
         // Another session's is never deleted, not even that of a former process of this member.
         match node {
-            Some(node) if self.owns(core, node) => self.step = Step::Count(then),
-            Some(_) if then == Then::Stand => {
+            Some(node) if self.owns(core, node) => self.step = ContestStep::Count(then),
+            Some(_) if then == Then::Join => {
                 self.unanswered = false;
                 let text = match core.reading.view.leader(0).record() {
                     Some(current) => format!("waits for {} to let go", current.member),
-                    None => "waits for whoever holds the place to let go".to_owned(),
+                    None => "waits for the holder to release the leader znode".to_owned(),
                 };
                 core.note(Level::Info, NoteKind::Registration, text);
-                self.step = Step::Waiting;
+                self.step = ContestStep::Waiting;
             }
             _ => self.step = self.nothing_left(then),
         }
@@ -285,26 +295,26 @@ impl Contest {
     /// The leader znode was this session's a moment ago.
     fn looked_at_leader_znode(&mut self, core: &mut Core, then: Then, count: i32, node: Option<&Node>) {
         core.see_leader_znode(0, node);
-        let path = core.config.paths.place(0);
+        let path = core.config.paths.leader_znode(0);
         match node.filter(|n| self.owns(core, n)) {
-            Some(node) if then == Then::Stand && self.unanswered => {
-                self.stands_with(core, OwnZnode { path, node: node.clone(), count: Some(count) });
+            Some(node) if then == Then::Join && self.unanswered => {
+                self.joins_with(core, OwnZnode { path, node: node.clone(), count: Some(count) });
             }
-            Some(node) => self.step = Step::Drop(path, Some((node.version, count)), then),
-            None => self.step = Step::Seek(then),
+            Some(node) => self.step = ContestStep::Drop(path, Some((node.version, count)), then),
+            None => self.step = ContestStep::Seek(then),
         }
     }
 
-    fn nothing_left(&mut self, then: Then) -> Step {
+    fn nothing_left(&mut self, then: Then) -> ContestStep {
         self.unanswered = false;
         match then {
-            Then::Stand => Step::Create,
-            Then::Pause => Step::Pausing,
-            Then::Leave => Step::Gone,
+            Then::Join => ContestStep::Create,
+            Then::Pause => ContestStep::Pausing,
+            Then::Leave => ContestStep::Gone,
         }
     }
 
-    fn stands_with(&mut self, core: &mut Core, own: OwnZnode) {
+    fn joins_with(&mut self, core: &mut Core, own: OwnZnode) {
         self.unanswered = false;
         let unusable = core.ballot_at(&own.path, own.node.owner).is_none();
         if let Some(queue) = Line::queue(core).filter(|_| unusable) {
@@ -313,15 +323,15 @@ impl Contest {
                 own.path,
                 queue.parent()
             );
-            self.step = Step::Drop(own.path, None, Then::Stand);
+            self.step = ContestStep::Drop(own.path, None, Then::Join);
             later(core, &why);
             core.ops.retry(Part::Contest, core.now.time + USED_UP);
             return;
         }
         core.own.seat.own = Some(own);
         self.step = match core.queue_format() {
-            Some(_) => Step::Rank,
-            None => Step::First,
+            Some(_) => ContestStep::Rank,
+            None => ContestStep::First,
         };
     }
 
@@ -347,25 +357,25 @@ impl Contest {
                 core.own.seat.own = None;
                 let text = "a former znode of this session still stands in the queue".to_owned();
                 core.note(Level::Warn, NoteKind::Registration, text);
-                self.step = Step::Drop(queue.path(stray), None, Then::Stand);
+                self.step = ContestStep::Drop(queue.path(stray), None, Then::Join);
             }
             Rank::First => {
                 self.before = None;
-                self.step = Step::First;
+                self.step = ContestStep::First;
             }
-            Rank::Behind(before, place) => {
+            Rank::Behind(before, ahead) => {
                 let path = queue.path(before);
                 if self.before.as_ref().is_some_and(|known| known.gone && known.path == path) {
                     // The server that was asked has not heard of it yet.
                     self.look_again = true;
                     core.retry(Part::Contest);
                 } else {
-                    self.before = Some(Before { path, first: place == 1, gone: false });
+                    self.before = Some(Before { path, first: ahead == 1, gone: false });
                     self.previous = None;
-                    let text = format!("stands in the queue as {own}, behind {before} ({place} before it)");
+                    let text = format!("is in the queue as {own}, behind {before} ({ahead} before it)");
                     core.note(Level::Info, NoteKind::Registration, text);
                 }
-                self.step = Step::Waiting;
+                self.step = ContestStep::Waiting;
             }
         }
     }
