@@ -6,7 +6,7 @@ use super::{Leftovers, Policy, Recipe};
 use crate::{
     ids::{MemberId, SiteId},
     paths::Paths,
-    record::Health,
+    record::{Contender, ContenderStatus, Health, Record, RecordError, VERSION},
 };
 
 /// What a member publishes of itself.
@@ -71,4 +71,31 @@ pub struct Config {
     pub leftovers: Leftovers,
     /// How the leader is found.
     pub recipe: Recipe,
+}
+
+impl Config {
+    /// What the own znode in a contest is to hold.
+    pub(in crate::engine) fn contender(
+        &self,
+        status: ContenderStatus,
+        since_ms: u64,
+        ready_ms: Option<u64>,
+    ) -> Result<Vec<u8>, RecordError> {
+        let profile = &self.member;
+        if !self.recipe.is_native() {
+            return Ok(profile.member.as_str().into());
+        }
+        let record = Contender {
+            v: VERSION,
+            member: profile.member.clone(),
+            site: profile.site.clone(),
+            status,
+            address: profile.address.clone(),
+            http: profile.http.clone(),
+            software: profile.software.clone(),
+            since_ms,
+            ready_ms,
+        };
+        record.encode(&self.paths.leader_znode(0))
+    }
 }

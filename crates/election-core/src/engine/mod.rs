@@ -47,6 +47,7 @@ mod role;
 mod rules;
 mod session;
 mod tokens;
+mod witnesses;
 mod znode;
 
 pub use config::{Config, Profile};
@@ -359,7 +360,9 @@ impl Engine {
         match (pending, &mut self.course) {
             (Pending::Membership, Course::Elector(membership, _)) => membership.done(core, leader, outcome),
             (Pending::Elector(op), Course::Elector(_, Some(elector))) => {
-                elector.done(core, leader, op, outcome)
+                if let Some(slot) = elector.done(core, op, outcome) {
+                    leader.saw_leader_znode(core, slot, node());
+                }
             }
             (Pending::Contest, Course::Contest(contest)) => contest.done(core, leader, outcome),
             (Pending::Leader(op), _) => leader.done(core, op, outcome),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Core;
 use crate::{
-    engine::{elector::suspicion::witnesses, io::Request, rules::Rule},
+    engine::{io::Request, rules::Rule, witnesses::witnesses},
     ids::Ballot,
     record::{Elected, Named, Remembered},
 };

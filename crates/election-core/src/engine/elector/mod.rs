@@ -22,7 +22,6 @@ pub(in crate::engine) mod watchdog;
 use super::{
     core::Core,
     io::{Level, NoteKind, Outcome, Request, Skipped},
-    leader::Leader,
     ops::{Begun, Check, ElectorOp, IrreversibleStep, Part, Pending},
     recipe::Recipe,
     rules::Rule,
@@ -168,13 +167,14 @@ impl Elector {
         perform(core, request, pending);
     }
 
+    /// The slot whose leader znode was read, if it was.
+    #[must_use]
     pub(in crate::engine) fn done(
         &mut self,
         core: &mut Core,
-        leader: &mut Leader,
         op: ElectorOp,
         outcome: &Outcome,
-    ) {
+    ) -> Option<usize> {
         match (op, outcome) {
             (ElectorOp::Decision(elected, _, begun), Outcome::Changed { version, mzxid }) => {
                 let czxid = core.reading.view.elected.meta().map_or(0, |m| m.czxid);
@@ -197,7 +197,7 @@ impl Elector {
                     ElectorOp::ReadElected(refused),
                 );
             }
-            (ElectorOp::Check(step, check), outcome) => self.checked(core, leader, step, check, outcome),
+            (ElectorOp::Check(step, check), outcome) => return self.checked(core, step, check, outcome),
             (ElectorOp::ReadElected(refused), Outcome::Got(node)) => {
                 if refused.is_some() && refused == node.as_ref().map(|node| node.version) {
                     core.own.seat.lists_ballots = true;
@@ -220,7 +220,7 @@ impl Elector {
             }
             (ElectorOp::ReadLeader(slot), Outcome::Got(node)) => {
                 core.see_leader_znode(slot, node.as_ref());
-                leader.saw_leader_znode(core, slot, node.as_ref());
+                return Some(slot);
             }
             // Known before the watch brings it.
             (ElectorOp::Answer(name, request), Outcome::Changed { version, mzxid }) => {
@@ -232,18 +232,18 @@ impl Elector {
                 later(core, &why);
             }
         }
+        None
     }
 
     /// One reading before an irreversible step. What differs from the view goes into it,
-    /// and the next pass may find that there is no reason for the step.
+    /// and the next pass may find that there is no reason for the step. The slot whose leader znode was read.
     fn checked(
         &mut self,
         core: &mut Core,
-        leader: &mut Leader,
         step: IrreversibleStep,
         check: Check,
         outcome: &Outcome,
-    ) {
+    ) -> Option<usize> {
         let paths = core.config.paths.clone();
         match (check, outcome) {
             (Check::Elected, Outcome::Got(node)) => {
@@ -253,7 +253,6 @@ impl Elector {
             }
             (Check::Leader(slot), Outcome::Got(node)) => {
                 core.see_leader_znode(slot, node.as_ref());
-                leader.saw_leader_znode(core, slot, node.as_ref());
                 let (request, check) = match slot + 1 {
                     next if next < core.slots_watched() => {
                         (Request::Get { path: paths.leader_znode(next) }, Check::Leader(next))
@@ -261,6 +260,7 @@ impl Elector {
                     _ => (Request::Children { path: paths.nodes() }, Check::Members),
                 };
                 perform(core, request, ElectorOp::Check(step, check));
+                return Some(slot);
             }
             (Check::Members, Outcome::Names(names)) => {
                 let same = names.len() == core.reading.view.member_nodes.len()
@@ -284,6 +284,7 @@ impl Elector {
                 later(core, &why);
             }
         }
+        None
     }
 }
 

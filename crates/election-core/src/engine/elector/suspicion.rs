@@ -16,8 +16,6 @@
 //!   every ballot below its own is a suspect in that same sense. Two electors at once
 //!   do no harm: whatever they write is a compare-and-set.
 
-use std::collections::BTreeSet;
-
 use super::{
     pass::{At, Facts},
     question::{Decided, Undecided},
@@ -25,36 +23,9 @@ use super::{
     watchdog::Watchdog,
 };
 use crate::{
-    engine::{
-        io::Reason,
-        rules::{Rule, Rules},
-    },
-    ids::{Ballot, SiteId},
+    engine::{io::Reason, witnesses::witnesses},
     record::{MemberRecord, Named},
 };
-
-/// Who has lost `suspect`, if that is enough to depose it.
-pub(in crate::engine) fn witnesses<'a>(
-    members: &'a [MemberRecord],
-    suspect: &Ballot,
-    site: &SiteId,
-    rules: Rules,
-) -> Option<Vec<&'a MemberRecord>> {
-    let mut others = 0;
-    let mut sites = BTreeSet::from([site]);
-    let mut lost = Vec::new();
-    for member in members.iter().filter(|m| m.ballot != *suspect) {
-        others += 1;
-        sites.insert(&member.site);
-        if member.unreached.iter().any(|u| u.ballot == *suspect) {
-            lost.push(member);
-        }
-    }
-    let seen_from: BTreeSet<_> = lost.iter().map(|m| &m.site).collect();
-    let of_two_sites = sites.len() == 1 || seen_from.len() > 1 || !rules.keep(Rule::WitnessesOfTwoSites);
-    let enough = lost.len() >= 2 && 2 * lost.len() > others && of_two_sites;
-    enough.then_some(lost)
-}
 
 impl Facts<'_> {
     /// Removes the holder of the leader znode, or the member that is named, if it is suspected.

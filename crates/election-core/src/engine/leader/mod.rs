@@ -24,7 +24,6 @@ use super::{
     mandate::{By, Mandate},
     ops::{LeaderOp, Part, Pending},
     policy::OnPause,
-    recipe::contender::contender,
     znode::Known,
 };
 use crate::record::{Cause, ContenderStatus, Current, GaveUp, HistoryEntry, Record, Status, VERSION};
@@ -224,7 +223,7 @@ impl Leader {
                     Status::Progress => ContenderStatus::Progress,
                     Status::Ready => ContenderStatus::Ready,
                 };
-                contender(&core.config, status, since_ms, ready_ms)
+                core.config.contender(status, since_ms, ready_ms)
             }
             By::Decision | By::Succession { .. } => Current {
                 v: VERSION,

@@ -1,6 +1,5 @@
 //! How the leader is found.
 
-pub(in crate::engine) mod contender;
 mod names;
 
 use std::sync::Arc;

@@ -11,7 +11,6 @@ use crate::{
         leader::Leader,
         ops::{Part, Pending, USED_UP},
         own::OwnZnode,
-        recipe::contender::contender,
         rules::Rule,
         znode::Known,
     },
@@ -150,7 +149,7 @@ impl Contest {
             Some(_) => ContenderStatus::Waiting,
             None => ContenderStatus::Progress,
         };
-        let data = match contender(&core.config, status, core.now.unix_ms, None) {
+        let data = match core.config.contender(status, core.now.unix_ms, None) {
             Ok(data) => data,
             Err(error) => {
                 later(core, &error.to_string());
