@@ -1,6 +1,6 @@
 //! The dependencies that ARCHITECTURE.md names are all that there are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::cargo;
@@ -8,22 +8,6 @@ use crate::sources::Sources;
 
 /// The line of ARCHITECTURE.md after which the table begins.
 const TABLE: &str = "| crate | depends on |";
-
-/// A known circle: the folder, the modules and folders in it that depend on each other, and the reason.
-struct Known {
-    folder: &'static str,
-    units: &'static str,
-    reason: &'static str,
-}
-
-/// The test fails if one of these circles has changed or is gone.
-const KNOWN: [Known; 1] = [
-    Known {
-        folder: "crates/strategies/src",
-        units: "registry spec",
-        reason: "a registry reads a policy, and the reader looks up names in the registry",
-    },
-];
 
 /// A crate depends on another one: always (or by a feature), or for its tests, benchmarks and examples alone.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,26 +75,18 @@ fn the_table_of_dependencies_is_complete() -> anyhow::Result<()> {
 }
 
 #[test]
-fn no_modules_or_folders_depend_on_each_other_but_the_known_ones() -> anyhow::Result<()> {
-    let mut known: BTreeMap<(String, String), &str> =
-        KNOWN.iter().map(|known| ((known.folder.to_owned(), known.units.to_owned()), known.reason)).collect();
+fn no_modules_or_folders_depend_on_each_other() -> anyhow::Result<()> {
     let mut wrong = Vec::new();
     for target in cargo::targets()?.iter().filter(|target| ["lib", "bin"].contains(&target.kind.as_str())) {
         let sources = Sources::read(&target.source)?;
         for (folder, circle) in sources.circles(target.source.parent().unwrap_or(Path::new(""))) {
             let inside = folder.strip_prefix(cargo::root())?.display().to_string();
             let units = circle.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-            if known.remove(&(inside.clone(), units.clone())).is_none() {
-                let edges = sources.edges_in(&folder, &circle);
-                let edges: String = edges.iter().map(|edge| format!("\n    {edge}")).collect();
-                wrong.push(format!("{inside}: new circle of {units}:{edges}"));
-            }
+            let edges = sources.edges_in(&folder, &circle);
+            let edges: String = edges.iter().map(|edge| format!("\n    {edge}")).collect();
+            wrong.push(format!("{inside}: a circle of {units}:{edges}"));
         }
     }
-    let gone = |((folder, units), reason): (&(String, String), &&str)| {
-        format!("{folder}: the circle of {units} ({reason}) has changed or is gone")
-    };
-    wrong.extend(known.iter().map(gone));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }

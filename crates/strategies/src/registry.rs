@@ -2,12 +2,8 @@
 
 use std::{collections::BTreeMap, error::Error, fmt, sync::Arc};
 
-use election_core::strategy::Strategy;
-
-use crate::{
-    spec::{self, Inputs, Needs, PolicySpec, SpecError, Table, Value},
-    stage::{Comparison, Filter},
-};
+use crate::spec::{self, Factory, Inputs, PolicySpec, Registered, SpecError, Table, Value};
+pub use crate::spec::{OwnStage, OwnStrategy};
 
 /// Stages and whole strategies that a policy may name besides the built-in ones.
 /// Each has a factory, which reads the settings from the policy and reports problems as built-in stages do. It is
@@ -52,12 +48,8 @@ use crate::{
 /// ```
 #[derive(Clone, Default)]
 pub struct Registry {
-    pub(crate) stages: BTreeMap<&'static str, Factory<OwnStage>>,
-    pub(crate) strategies: BTreeMap<&'static str, Factory<OwnStrategy>>,
+    known: Registered,
 }
-
-/// Builds something from its settings, or reports their problems.
-pub(crate) type Factory<T> = Arc<dyn Fn(&mut Table<'_, '_>) -> Option<T> + Send + Sync>;
 
 impl Registry {
     /// Adds a stage. The factory reads the settings from the table in which the policy names the stage, and returns
@@ -71,7 +63,7 @@ impl Registry {
         factory: impl Fn(&mut Table<'_, '_>) -> Option<OwnStage> + Send + Sync + 'static,
     ) -> Result<Self, RegistryError> {
         self.check(name)?;
-        self.stages.insert(name, Arc::new(factory));
+        self.known.stages.insert(name, Arc::new(factory));
         Ok(self)
     }
 
@@ -86,7 +78,7 @@ impl Registry {
         factory: impl Fn(&mut Table<'_, '_>) -> Option<OwnStrategy> + Send + Sync + 'static,
     ) -> Result<Self, RegistryError> {
         self.check(name)?;
-        self.strategies.insert(name, Arc::new(factory));
+        self.known.strategies.insert(name, Arc::new(factory));
         Ok(self)
     }
 
@@ -95,7 +87,7 @@ impl Registry {
     /// # Errors
     /// As for [`PolicySpec::read`].
     pub fn read(&self, entries: &BTreeMap<String, Value>, inputs: Inputs) -> Result<PolicySpec, SpecError> {
-        PolicySpec::read_by(entries, inputs, self)
+        PolicySpec::read_by(entries, inputs, &self.known)
     }
 
     fn check(&self, name: &'static str) -> Result<(), RegistryError> {
@@ -110,7 +102,7 @@ impl Registry {
         if spec::is_built_in(name) {
             return error("is the name of a built-in stage; choose another one");
         }
-        if self.stages.contains_key(name) || self.strategies.contains_key(name) {
+        if self.known.stages.contains_key(name) || self.known.strategies.contains_key(name) {
             return error("is registered already; choose another name");
         }
         Ok(())
@@ -120,7 +112,7 @@ impl Registry {
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (stages, strategies): (Vec<_>, Vec<_>) =
-            (self.stages.keys().collect(), self.strategies.keys().collect());
+            (self.known.stages.keys().collect(), self.known.strategies.keys().collect());
         f.debug_struct("Registry").field("stages", &stages).field("strategies", &strategies).finish()
     }
 }
@@ -135,7 +127,7 @@ impl PartialEq for Registry {
             one.len() == other.len()
                 && one.iter().all(|(name, one)| other.get(name).is_some_and(|other| Arc::ptr_eq(one, other)))
         }
-        same(&self.stages, &other.stages) && same(&self.strategies, &other.strategies)
+        same(&self.known.stages, &other.known.stages) && same(&self.known.strategies, &other.known.strategies)
     }
 }
 
@@ -160,66 +152,6 @@ impl fmt::Debug for RegistryError {
 }
 
 impl Error for RegistryError {}
-
-/// A stage of another crate: a filter, a comparison or both, and its needs.
-#[derive(Clone, Debug)]
-pub struct OwnStage {
-    pub(crate) filter: Option<Arc<dyn Filter>>,
-    pub(crate) comparison: Option<Arc<dyn Comparison>>,
-    pub(crate) needs: Needs,
-}
-
-impl OwnStage {
-    /// A stage that refuses candidates.
-    pub fn filter(filter: impl Filter + 'static) -> Self {
-        Self { filter: Some(Arc::new(filter)), comparison: None, needs: Needs::default() }
-    }
-
-    /// A stage that ranks candidates.
-    pub fn comparison(comparison: impl Comparison + 'static) -> Self {
-        Self { filter: None, comparison: Some(Arc::new(comparison)), needs: Needs::default() }
-    }
-
-    /// A stage that does both.
-    pub fn both(stage: impl Filter + Comparison + Clone + 'static) -> Self {
-        Self { filter: Some(Arc::new(stage.clone())), ..Self::comparison(stage) }
-    }
-
-    /// What members must measure or publish for it. They do so only if a policy needs it. A policy whose members do not
-    /// publish it is refused.
-    #[must_use]
-    pub fn needing(self, needs: Needs) -> Self {
-        Self { needs, ..self }
-    }
-
-    /// Its own names.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
-        let filter = self.filter.iter().map(|filter| filter.name());
-        filter.chain(self.comparison.iter().map(|comparison| comparison.name()))
-    }
-}
-
-/// A whole strategy of another crate, and its needs.
-#[derive(Clone, Debug)]
-pub struct OwnStrategy {
-    pub(crate) strategy: Arc<dyn Strategy>,
-    pub(crate) needs: Needs,
-}
-
-impl OwnStrategy {
-    /// This strategy. It is asked only about candidates that pass all filters before it. If it refuses a candidate on
-    /// [`Ground::Loss`](election_core::strategy::Ground::Loss), it must itself rank that candidate once the round
-    /// accepts the loss.
-    pub fn new(strategy: impl Strategy + 'static) -> Self {
-        Self { strategy: Arc::new(strategy), needs: Needs::default() }
-    }
-
-    /// As [`OwnStage::needing`].
-    #[must_use]
-    pub fn needing(self, needs: Needs) -> Self {
-        Self { needs, ..self }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 //! A whole policy, from text or from code.
 
+mod foreign;
 mod over;
 mod own;
 mod reader;
@@ -15,9 +16,11 @@ use std::{
 use election_core::{SiteId, record::Cause, strategy::Strategy};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
+pub use foreign::{OwnStage, OwnStrategy};
 use over::ORDER;
 pub use over::put_over;
 use own::Own;
+pub(crate) use reader::{Factory, Registered};
 use reader::{Findings, text, word};
 pub use reader::{SpecError, Step, Table, Wrong};
 pub(crate) use stage::is_built_in;
@@ -28,7 +31,6 @@ pub use value::Value;
 use crate::{
     meter::Publishing,
     pipeline::Pipeline,
-    registry::{OwnStrategy, Registry},
     site_policy::{AutoMoves, OnLeaderFailure, SitePolicy, Spread},
     stages::{Distance, FailedLast, Incumbent, SameSite},
 };
@@ -136,15 +138,15 @@ impl PolicySpec {
     /// # Errors
     /// All problems at once, each with its key and what would be valid.
     pub fn read(entries: &BTreeMap<String, Value>, inputs: Inputs) -> Result<Self, SpecError> {
-        Self::read_by(entries, inputs, &Registry::default())
+        Self::read_by(entries, inputs, &Registered::default())
     }
 
     pub(crate) fn read_by(
         entries: &BTreeMap<String, Value>,
         inputs: Inputs,
-        registry: &Registry,
+        registered: &Registered,
     ) -> Result<Self, SpecError> {
-        let mut findings = Findings::with(inputs, registry);
+        let mut findings = Findings::with(inputs, registered);
         let spec = Table::read(entries, &mut findings, Self::read_table);
         if findings.wrong.is_empty() { Ok(spec) } else { Err(SpecError(findings.wrong)) }
     }

@@ -4,13 +4,11 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{
     Inputs, Needs,
-    reader::{Table, word},
+    foreign::{OwnStage, OwnStrategy},
+    reader::{Factory, Table, word},
     value::Value,
 };
-use crate::{
-    Pipeline,
-    registry::{Factory, OwnStage, OwnStrategy},
-};
+use crate::Pipeline;
 
 /// The product of a factory and its settings. Two are equal if name and settings are.
 #[derive(Clone)]
@@ -145,7 +143,7 @@ impl Own<OwnStrategy> {
     }
 
     fn factory(name: &Value, findings: &mut super::Findings) -> Option<(&'static str, Factory<OwnStrategy>)> {
-        let strategies = findings.registry.strategies.clone();
+        let strategies = findings.registered.strategies.clone();
         if strategies.is_empty() {
             findings.say("this program has no strategies of its own; leave it out");
             return None;

@@ -1,11 +1,14 @@
 //! Reads tables, and collects all problems instead of stopping at the first.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use election_core::SiteId;
 
-use super::{Inputs, value::Value};
-use crate::registry::Registry;
+use super::{
+    Inputs,
+    foreign::{OwnStage, OwnStrategy},
+    value::Value,
+};
 
 /// One problem of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,20 +62,30 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
+/// Builds something from its settings, or reports their problems.
+pub(crate) type Factory<T> = Arc<dyn Fn(&mut Table<'_, '_>) -> Option<T> + Send + Sync>;
+
+/// The stages and strategies of other crates, by name.
+#[derive(Clone, Default)]
+pub(crate) struct Registered {
+    pub(crate) stages: BTreeMap<&'static str, Factory<OwnStage>>,
+    pub(crate) strategies: BTreeMap<&'static str, Factory<OwnStrategy>>,
+}
+
 /// The problems so far, the place of the reader, what the members publish, and the registered stages and strategies.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) wrong: Vec<Wrong>,
     path: Vec<Step>,
     pub(super) inputs: Inputs,
-    pub(super) registry: Registry,
+    pub(super) registered: Registered,
     /// The order of sites, once it is read.
     pub(super) sites: Vec<SiteId>,
 }
 
 impl Findings {
-    pub(super) fn with(inputs: Inputs, registry: &Registry) -> Self {
-        Self { inputs, registry: registry.clone(), ..Self::default() }
+    pub(super) fn with(inputs: Inputs, registered: &Registered) -> Self {
+        Self { inputs, registered: registered.clone(), ..Self::default() }
     }
 
     pub(super) fn say(&mut self, message: impl Into<String>) {

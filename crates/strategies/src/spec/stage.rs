@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use election_core::{SiteId, calendar::Windows};
 
 use super::{
+    foreign::OwnStage,
     own::Own,
-    reader::{Findings, Step, Table, micros, texts, word},
+    reader::{Factory, Findings, Registered, Step, Table, micros, texts, word},
     value::Value,
 };
 use crate::{
     Pipeline, Steadiness,
-    registry::{Factory, OwnStage, Registry},
     site_policy::SitePolicy,
     stages::{
         Capacity, Class, Distance, FewerFailures, FirstVersion, Hours, Incumbent, Latency, LeaderOf, Limit,
@@ -138,9 +138,9 @@ pub fn stages() -> impl Iterator<Item = &'static str> {
 }
 
 /// The names that a pipeline may have, with the numbers of the built-in ones.
-fn names(registry: &Registry) -> Vec<(&'static str, Option<usize>)> {
+fn names(registered: &Registered) -> Vec<(&'static str, Option<usize>)> {
     let built_in = NAMES.iter().enumerate().map(|(number, (name, _))| (*name, Some(number)));
-    built_in.chain(registry.stages.keys().map(|name| (*name, None))).collect()
+    built_in.chain(registered.stages.keys().map(|name| (*name, None))).collect()
 }
 
 impl StageSpec {
@@ -184,7 +184,7 @@ impl StageSpec {
                 let name = table.with("stage", |value, findings| match value {
                     Value::Text(text) => Self::name(value, text, findings),
                     other => {
-                        let names = names(&findings.registry);
+                        let names = names(&findings.registered);
                         word(other, findings, &names);
                         None
                     }
@@ -218,9 +218,9 @@ impl StageSpec {
             findings.say(format!("{text:?} is part of every pipeline where {key} is set; set that instead"));
             return None;
         }
-        let names = names(&findings.registry);
+        let names = names(&findings.registered);
         let Some(number) = word(value, findings, &names)? else {
-            let (name, factory) = findings.registry.stages.get_key_value(text)?;
+            let (name, factory) = findings.registered.stages.get_key_value(text)?;
             return Some(Known::Own(name, factory.clone()));
         };
         let missing = match NAMES[number].1 {
